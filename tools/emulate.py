@@ -36,6 +36,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--seeds", metavar="N", help=help_)
     add("--no-sanitize", action="store_true", help="do not look for mistakes")
     add("--ignore", metavar="RULE", action="append", default=[], help="leave out the findings of a rule")
+    add("--strict", action="store_true", help="hold PTX to all rules that .mlir files are held to")
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
     kinds = ("hardware", "exact")
     add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
@@ -175,6 +176,7 @@ def _options(options: Namespace) -> dict[str, Any]:
         cli.check_writable(options.sarif)
     limit = options.max_instructions
     return {
+        **({"strict": True} if options.strict else {}),
         "sanitize": not options.no_sanitize,
         "seed": None if options.seed is None else _number(options.seed, "--seed"),
         "arithmetic": options.arithmetic,

@@ -92,6 +92,7 @@ class Module:
         chip: str | None = None,
         ignore: Sequence[str] = (),
         max_seconds: float | None = None,
+        strict: bool = False,
     ) -> Report:
         """Runs a kernel over a grid and returns after all of it has completed.
 
@@ -104,7 +105,8 @@ class Module:
         ends. `max_seconds`: it ends with TimeLimit after this time. `ignore` names rules of the sanitizer
         that are not reported. `dependent`: the launch is a programmatic dependent one, which may run while
         the previous launch does, so the sanitizer reports accesses to global memory before
-        griddepcontrol.wait.
+        griddepcontrol.wait. `strict`: the sanitizer also reports what PTX requires and other compilers leave
+        to the hardware.
 
         Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
         fit the kernel.
@@ -113,6 +115,7 @@ class Module:
         limit = None if max_instructions is None else whole_number("max_instructions", max_instructions)
         shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
+        strict = _flag("strict", strict)
         ignored = ignored_rules(ignore)
         if progress is not None and not callable(progress):
             raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
@@ -136,7 +139,7 @@ class Module:
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
         device.map_workspace()
         totals = Totals(len(program.blocks), limit, seconds(max_seconds))
-        observers = Observers(self._text, program, launch, sanitize, trace, ignored)
+        observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
         try:
             with np.errstate(all="ignore"):
                 _run(observers.program, launch, device, totals, seed, progress, observers.watch)

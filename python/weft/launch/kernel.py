@@ -227,6 +227,7 @@ class Kernel:
         dependent: bool | None = None,
         ignore: Sequence[str] = (),
         max_seconds: float | None = None,
+        strict: bool = True,
     ) -> "emulator.Report":
         """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
         report.
@@ -236,7 +237,8 @@ class Kernel:
         instructions; `seed` interleaves warps at random; `chip` is the emulated GPU, by default the PTX's
         target; `trace` is the file for a timeline; `progress` is called with the number of finished CTAs and
         the total; `dependent` sets whether the previous launch may still run, by default as the kernel
-        specifies; `ignore` lists sanitizer rules to disable; `max_seconds` raises TimeLimit.
+        specifies; `ignore` lists sanitizer rules to disable; `max_seconds` raises TimeLimit;
+        `strict` reports all that PTX requires, which `Module.launch` doesn't by default.
         """
         options: dict[str, Any] = {
             "sanitize": sanitize,
@@ -249,6 +251,7 @@ class Kernel:
             "dependent": self.launch.dependent if dependent is None else dependent,
             "ignore": ignore,
             "max_seconds": max_seconds,
+            "strict": strict,
         }
         views, aligned = checked(self.launch, args)
         if not aligned:

@@ -1,7 +1,7 @@
 """The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,7 +39,8 @@ class Kernel:
     scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
     global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
     of waits for mbarriers whose result nothing reads. `chosen_addresses`: the lines of loads whose address
-    may depend on a mask. `watched`: the registers whose uses the program announces.
+    may depend on a mask. `watched`: the registers whose uses the program announces. `init_fences`:
+    asynchronous units need a fence after the init of an mbarrier of their own CTA, too.
     """
 
     calls: bool = False
@@ -50,26 +51,33 @@ class Kernel:
     ignored_waits: frozenset[int] = frozenset()
     chosen_addresses: frozenset[int] = frozenset()
     watched: Watched = NOTHING
+    init_fences: bool = False
 
     @classmethod
-    def of(cls, program: Program) -> "Kernel":
-        """The properties of a program."""
+    def of(cls, program: Program, *, strict: bool = False) -> "Kernel":
+        """The properties of a program; `strict`: also what PTX requires and hardware is known not to need."""
         opcodes = {opcode for block in program.blocks for opcode in block.opcodes}
+        copies = bool(opcodes & _COPIES)
+        tensor = strict and any(opcode.startswith("tcgen05.alloc") for opcode in opcodes)
         fences = frozenset(
-            kind for kind in ("before", "after") if f"tcgen05.fence::{kind}_thread_sync" in opcodes
+            kind for kind in ("before", "after") if tensor or f"tcgen05.fence::{kind}_thread_sync" in opcodes
         )
+        registers_to_watch = watched(program)
+        if strict:
+            registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
         most = program.entry.function.directives.get("maxnreg")
         levels = frozenset(level for code in program.codes.values() for level in code.levels)
         registers = most[0] if most else None
         return cls(
             len(program.codes) > 1,
             fences,
-            bool(opcodes & _COPIES),
+            copies,
             levels,
             registers,
             ignored_waits(program),
             chosen_addresses(program),
-            watched(program),
+            registers_to_watch,
+            strict and (copies or tensor),
         )
 
 
@@ -95,7 +103,7 @@ class Sanitizer(Watch):
             wave, self.clocks, findings, memory or GlobalMemory(), kernel.chosen_addresses
         )
         self.orders = Orders(wave, self.clocks, self.globals)
-        self.mbarriers = MbarrierUses(wave, self.clocks, findings)
+        self.mbarriers = MbarrierUses(wave, self.clocks, findings, init_fences=kernel.init_fences)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
         self.registers = RegisterState(wave, self.clocks, findings, kernel.watched)
         dependent = wave.launch.dependent

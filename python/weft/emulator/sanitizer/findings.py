@@ -30,7 +30,7 @@ RULES: dict[str, str] = {
     "async-at-exit": "A CTA ends while an asynchronous unit may still read or write its shared memory.",
     "cluster-exit": "A CTA accesses another CTA's shared memory, and that CTA may have ended.",
     "mbarrier-race": "An mbarrier is used, and initialised or invalidated, by threads that nothing orders.",
-    "mbarrier-init-fence": "A CTA uses another's mbarrier without a fence.mbarrier_init after its init.",
+    "mbarrier-init-fence": "An mbarrier is used by another CTA or by a unit without a fence.mbarrier_init.",
     "wait-ignored": "No instruction uses the result of a wait for an mbarrier.",
     "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, without an mbarrier.inval before.",
     "griddepcontrol-wait": "Global memory is accessed while the previous launch may still write it.",

@@ -7,7 +7,10 @@ from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 
 _NEED_FENCE = ("bulk", "tcgen05")
-"""Units that need a fence before they use an mbarrier of another CTA; threads need only a barrier."""
+"""Units that need a fence before they use an mbarrier of another CTA; threads need only a barrier.
+
+CUDA's guide and CUTLASS fence before units of the same CTA use it, too. The kernels of Triton don't.
+"""
 _UNITS = ("bulk", "st.async")
 """Units whose use ends with the mbarrier's phase."""
 Key = tuple[int, int]
@@ -30,10 +33,14 @@ class _Life:
 
 
 class MbarrierUses:
-    """The mbarriers of a wave. Every operation is a use, except a wait that fails."""
+    """The mbarriers of a wave. Every operation is a use, except a wait that fails. `init_fences`:
+    units need a fence within a CTA, too.
+    """
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
-        self.wave, self.clocks, self.findings = wave, clocks, findings
+    def __init__(
+        self, wave: Wave, clocks: VectorClocks, findings: Findings, *, init_fences: bool = False
+    ) -> None:
+        self.wave, self.clocks, self.findings, self._init_fences = wave, clocks, findings, init_fences
         self._lives: dict[Key, _Life] = {}
         self._unfenced: dict[int, list[_Life]] = {}
 
@@ -79,8 +86,9 @@ class MbarrierUses:
         if life.time > self.clocks.known[row, life.row]:
             what = f"is used, and initialised at line {life.line}; nothing orders the two"
             self._report("mbarrier-race", key, what, row, line)
-        elif proxy in _NEED_FENCE and self.wave.cta_of_row[row] != key[0]:
-            what = f"of another CTA is used without a fence.mbarrier_init after its init at line {life.line}"
+        elif proxy in _NEED_FENCE and (self._init_fences or self.wave.cta_of_row[row] != key[0]):
+            of = "of another CTA " if self.wave.cta_of_row[row] != key[0] else ""
+            what = f"{of}is used without a fence.mbarrier_init after its init at line {life.line}"
             self._report("mbarrier-init-fence", key, what, row, line)
 
     def fence(self, rows: Rows) -> None:

@@ -25,12 +25,14 @@ class Observers:
         sanitize: bool,
         trace: "str | os.PathLike[str] | None",
         ignored: frozenset[str] = frozenset(),
+        *,
+        strict: bool = False,
     ) -> None:
         self._found = Findings(text, ignored)
         self._sanitize = sanitize
         self.program = instrumented(program) if sanitize else program
         """The program to run, which announces the registers that are watched."""
-        self._kernel, self._memory = Kernel.of(program), GlobalMemory()
+        self._kernel, self._memory = Kernel.of(program, strict=strict), GlobalMemory()
         self._failed = False
         self._recorder = None if trace is None else Recorder(trace, program, launch)
 
