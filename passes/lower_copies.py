@@ -10,18 +10,22 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
 from weft.isa.chips import WARPGROUP
 from weft.isa.mma.matrix_moves import STMATRIX
-from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import addresses, emit, fragment_coordinates, shared_tiles, thread_ids
+from weft.passes.builders import (
+    addresses,
+    emit,
+    fragment_coordinates,
+    matrix_moves,
+    shared_tiles,
+    thread_ids,
+)
 from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
-from weft.passes.builders.shared_tiles import Point, SharedTile, split_point
+from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.registry.pass_ import Pass
 
 Runs = list[tuple[int, int, int, int]]
-
-MATRIX = 8  # rows and columns of the matrix that one ldmatrix register holds
 
 
 def run(module: Any) -> None:
@@ -141,16 +145,17 @@ def _load(op: LoadOp) -> Any:
 
 
 def _load_shared(op: LoadOp) -> Any:
-    """ldmatrix where elements have 16 bits, otherwise plain loads."""
+    """ldmatrix where it moves the fragment, otherwise plain loads."""
     kind = op.fragment.type
-    if kind.element_type.width != 16:
+    if kind.element_type.width != 16 and not matrix_moves.fits(op, kind):
         return _load_plain(op)
     words, word = list[Any](), emit.i32()
-    for count, address, transposed in _matrix_moves(op, op.source, kind):
+    for count, address, transposed in matrix_moves.moves(op, op.source, kind):
         result = mma.ldmatrix(address=address, shape="m8n8", num=count, trans=transposed)
         words += [result] if count == 1 else [llvm.extractvalue(word, result, [i]) for i in range(count)]
     packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
-    return tile.from_lane(vector.bitcast(kind.lane_type, packed), kind)
+    stored = ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
+    return _fragment(vector.bitcast(stored, packed), kind)
 
 
 def _store_shared(op: StoreOp) -> None:
@@ -162,7 +167,7 @@ def _store_shared(op: StoreOp) -> None:
     lane = tile.to_lane(op.fragment)
     words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], emit.i32()), lane))
     first = 0
-    for count, address, transposed in _matrix_moves(op, op.destination, kind):
+    for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
         registers = words[first : first + count]
         mma.stmatrix(address=address, a=registers, shape="m8n8", num=count, trans=transposed)
         first += count
@@ -172,64 +177,10 @@ def _has_stmatrix(op: StoreOp) -> bool:
     return op.target is None or op.target.chip.name in STMATRIX.chips()
 
 
-def _transposes(op: LoadOp | StoreOp) -> bool:
-    """Whether a load transposes; a store can't."""
-    return isinstance(op, LoadOp) and bool(op.attribute("transpose"))
-
-
-def _matrix_moves(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, bool]]:
-    """The ldmatrix or stmatrix that move a fragment, four registers at a time where they form a grid: the
-    number of registers, the lane's address, and whether the 8x8 matrices are transposed.
-    """
-    matrices, transposed = _matrices(op, kind)
-    swap = _transposes(op)
-    thread_ids.threads_of(op)
-    uniformity.require(op, Scope.WARP)
-    shared, base = SharedTile(buffer.type), tile.address(buffer)
-    if wrong := shared.run_complaint(MATRIX):
-        raise refuse(op, wrong)
-    extents = kind.shape[::-1] if swap else kind.shape
-    warps, warp_rows, warp_columns = _warp_parts(kind, swap)
-    lane = thread_ids.lane()
-    inner = emit.bit_and(lane, MATRIX - 1)
-    done = 0
-    while done < len(matrices):
-        count = _at_once(matrices[done:])
-        origins = matrices[done : done + count]
-        if swap:
-            origins = [(column, row) for row, column in origins]
-        row, column = _lane_origin(lane, origins)
-        row, column = emit.add(row, warps[0]), emit.add(column, warps[1])
-        rows = {at - origins[0][0] + i + w for at, _ in origins for i in range(MATRIX) for w in warp_rows}
-        columns = {at - origins[0][1] + w for _, at in origins for w in warp_columns}
-        (first_row, first_column), (row_digits, column_digits) = origins[0], shared.groups
-        offset = shared.offset(
-            split_point(emit.add(op.row, row, inner), first_row, rows, extents[0], row_digits),
-            split_point(emit.add(op.column, column), first_column, columns, extents[1], column_digits),
-        )
-        yield count, addresses.offset(base, offset), transposed
-        done += count
-
-
-def _warp_parts(kind: Any, swap: bool) -> tuple[tuple[Any, Any], set[int], set[int]]:
-    """The coordinates in the buffer of a warp's part of a warpgroup's fragment, and their possible values."""
-    if kind.warps == 1:
-        return (0, 0), {0}, {0}
-    digits = fragment_coordinates.lane_digits(kind.layout, kind.shape) or ((), ())
-    of_warps = [tuple(d for d in each if d.axis == "warpid") for each in digits]
-    possible = [
-        {sum(w // d.stride % d.extent * d.weight for d in each) for w in range(kind.warps)}
-        for each in of_warps
-    ]
-    starts = [fragment_coordinates.lane_coordinate(each) for each in of_warps]
-    order = (1, 0) if swap else (0, 1)
-    return (starts[order[0]], starts[order[1]]), possible[order[0]], possible[order[1]]
-
-
 def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
     """Runs of a lane's registers that are contiguous in a buffer: the first, their number, their address."""
     thread_ids.threads_of(op)
-    if _transposes(op):
+    if matrix_moves.transposes(op):
         raise refuse(op, f"transpose must be false for a fragment of {kind.element_type}")
     shared, base = SharedTile(buffer.type), tile.address(buffer)
     width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
@@ -292,42 +243,6 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
         )
 
     return run
-
-
-def _matrices(op: Any, kind: Any) -> tuple[Sequence[tuple[int, int]], bool]:
-    """The first row and column of each register's 8x8 matrix, and whether ldmatrix transposes."""
-    if kind.element_type.width != 16 or kind.registers % 2:
-        raise refuse(op, f"expects a fragment of 16-bit elements in pairs, got {kind}")
-    try:
-        origins, by_column = fragment_coordinates.matrices(kind.layout, kind.shape)
-    except LayoutError as error:
-        raise refuse(op, f"expects a fragment that ldmatrix moves: {error.diagnostics[0].message}") from None
-    if by_column is None:
-        raise refuse(
-            op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
-        )
-    return origins, by_column != _transposes(op)
-
-
-def _at_once(matrices: Sequence[tuple[int, int]]) -> int:
-    """The number of next matrices that one ldmatrix can load: four on a parallelogram, two, or one."""
-    if len(matrices) >= 4:
-        a, b, c, d = matrices[:4]
-        if all(a[i] + d[i] == b[i] + c[i] and b[i] >= a[i] and c[i] >= a[i] for i in range(2)):
-            return 4
-    pair = len(matrices) >= 2 and all(b >= a for a, b in zip(*matrices[:2], strict=True))
-    return 2 if pair else 1
-
-
-def _lane_origin(lane: Any, origins: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
-    """The origin of the matrix of which a lane addresses a row, relative to the first matrix."""
-    origin: list[Any] = [0, 0]
-    for step, bit in ((1, 3), (2, 4)):
-        if step < len(origins):
-            digit = emit.bit_and(emit.shift_right(lane, bit), 1)
-            for i in range(2):
-                origin[i] = emit.add(origin[i], emit.mul(digit, origins[step][i] - origins[0][i]))
-    return origin[0], origin[1]
 
 
 def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:

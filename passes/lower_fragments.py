@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp
+from weft.isa.mma.fragments import REGISTER_BITS
 from weft.mlir import ir, operations, scf, vector
 from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
@@ -85,12 +86,26 @@ def _retype_block(block: Any) -> None:
 
 
 def _scalar_types(kind: Any) -> list[Any]:
-    return [kind.element_type] * kind.registers if isinstance(kind, FragmentType) else [kind]
+    if not isinstance(kind, FragmentType):
+        return [kind]
+    lane = _lane_of_scalars(kind)
+    return [lane.element_type] * lane.shape[0]
+
+
+def _lane_of_scalars(kind: Any) -> Any:
+    """A lane's vector as scalars: elements narrower than a register are carried in whole registers."""
+    bits = kind.registers * kind.element_type.width
+    if kind.element_type.width >= REGISTER_BITS or bits % REGISTER_BITS:
+        return kind.lane_type
+    return ir.VectorType.get([bits // REGISTER_BITS], emit.i32())
 
 
 def _scalars(value: Any) -> list[Any]:
-    """A value, or a lane's elements of a fragment."""
-    return emit.elements(_to_lane(value)) if isinstance(value.type, FragmentType) else [value]
+    """A value, or a lane's scalars of a fragment."""
+    if not isinstance(value.type, FragmentType):
+        return [value]
+    lane, scalars = _to_lane(value), _lane_of_scalars(value.type)
+    return emit.elements(lane if lane.type == scalars else vector.bitcast(scalars, lane))
 
 
 def _rebuilt(kinds: Sequence[Any], flat: list[Any]) -> list[Any]:
@@ -99,7 +114,9 @@ def _rebuilt(kinds: Sequence[Any], flat: list[Any]) -> list[Any]:
     for kind in kinds:
         scalars = [next(rest) for _ in _scalar_types(kind)]
         if isinstance(kind, FragmentType):
-            values.append(_from_lane(vector.from_elements(kind.lane_type, scalars), kind))
+            lane = vector.from_elements(_lane_of_scalars(kind), scalars)
+            lane = lane if lane.type == kind.lane_type else vector.bitcast(kind.lane_type, lane)
+            values.append(_from_lane(lane, kind))
         else:
             values.append(scalars[0])
     return values

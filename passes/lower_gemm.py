@@ -7,11 +7,12 @@ from typing import Any
 
 from weft.dialects import mma, tile
 from weft.dialects.instruction import repeated
-from weft.dialects.schedule import Schedule
 from weft.dialects.tile import GemmOp, is_fragment
+from weft.dialects.tile_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.isa import mma as isa
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
+from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import Layout, LayoutError
 from weft.mlir import ir, llvm, vector
 from weft.passes.analysis import uniformity
@@ -67,17 +68,25 @@ def _beta(op: GemmOp) -> str | None:
 
 
 def _form(op: GemmOp, shape: str) -> isa.Sync:
-    a, b, d = (str(value.type.element_type) for value in (op.a, op.b, op.d))
-    c = str(op.c[0].type.element_type) if len(op.c) else d
+    a, b = (PTX_INPUTS.get(name, name) for name in (_element(op.a), _element(op.b)))
+    d = _PTX_SUMS.get(_element(op.d), _element(op.d))
+    c = _PTX_SUMS.get(_element(op.c[0]), _element(op.c[0])) if len(op.c) else d
     return isa.Sync(shape, a, b, c, d)
+
+
+def _element(tile: Any) -> str:
+    return str(tile.type.element_type)
 
 
 def _types(shape: str) -> Callable[[GemmOp], str | None]:
     def holds(op: GemmOp) -> str | None:
         form = _form(op, shape)
-        if not _accumulates_in_f32(form):
-            types = f"A {form.a_type}, B {form.b_type}, C {form.c_type}, D {form.d_type}"
-            return f"needs A and B both of f16 or both of bf16, and C and D of f32, got {types}"
+        if not _is_lowered(form):
+            types = ", ".join(f"{name} {kind.element_type}" for name, kind in _tiles(op).items())
+            return f"{_NEEDED_TYPES}, got {types}"
+        if form.a_type not in (inputs := _inputs_of(shape)):
+            legal = " or ".join(name for name, ptx in PTX_INPUTS.items() if ptx in inputs)
+            return f"{shape} needs A of {legal}, got {op.a.type.element_type}"
         chip = op.target.chip.name if op.target else None
         verdict = isa.SYNC.judge(form, chip)
         return None if verdict is None else f"mma.sync {verdict}"
@@ -85,13 +94,29 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
     return holds
 
 
-def _accumulates_in_f32(form: isa.Sync) -> bool:
-    """Whether this pass lowers products of these types."""
-    return (
-        form.a_type == form.b_type
-        and form.a_type in Schedule.inputs
-        and {form.c_type, form.d_type} == {"f32"}
-    )
+@cache
+def _inputs_of(shape: str) -> frozenset[str]:
+    """The types of A in PTX that this pass lowers to instructions of a shape."""
+    return frozenset(form.a_type for form in isa.SYNC.forms() if form.shape == shape and _is_lowered(form))
+
+
+_PTX_SUMS = {"f32": "f32", "i32": "s32"}
+_NEEDED_TYPES = (
+    "needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, "
+    "with C and D of i32"
+)
+
+
+def _is_lowered(form: isa.Sync) -> bool:
+    """Whether this pass lowers products of this form: those with sums of 32 bits, without modifiers."""
+    a, b = form.a_type, form.b_type
+    sums = "s32" if a in _BYTES else "f32"
+    mixes = any({a, b} <= kinds for kinds in (_FP8, _BYTES))
+    return (mixes or (a == b and a in _ALIKE)) and form == isa.Sync(form.shape, a, b, sums, sums)
+
+
+_ALIKE = frozenset(("f16", "bf16", "tf32"))
+_FP8, _BYTES = (frozenset(PTX_INPUTS[name] for name in names) for names in (FP8_TYPES, BYTE_TYPES))
 
 
 def _steps(shape: str) -> tuple[int, int, int]:
@@ -164,6 +189,9 @@ def _register_map(
     return indices
 
 
+_PAIR = 2
+
+
 class _Operand:
     """A fragment as the registers of its atoms."""
 
@@ -171,24 +199,52 @@ class _Operand:
         self.elements = emit.elements(lane)
         self.map = _register_map(kind.layout, kind.shape, registers.layout, registers.shape)
         self.registers = registers
-        self.element_type = kind.element_type
+        self.type = ir.Type.parse(registers.type)
+        self.pack = REGISTER_BITS // kind.element_type.width
+        self.words = _words(lane) if self._whole_words() else None
+
+    def _whole_words(self) -> bool:
+        """Whether the lane's vector has the elements of each register next to each other, so that it is best
+        read as registers: there may be no operations on single elements.
+        """
+        pack = self.pack
+        return (
+            pack != _PAIR
+            and self.elements[0].type != self.type
+            and all(
+                each[i : i + pack] == tuple(range(each[i], each[i] + pack)) and each[i] % pack == 0
+                for each in self.map.values()
+                for i in range(0, len(each), pack)
+            )
+        )
 
     def atom(self, first: int, second: int) -> list[Any]:
         """The registers of one atom, in the order of the instruction."""
-        scalars = [self.elements[i] for i in self.map[first, second]]
-        pack = len(scalars) // self.registers.count
-        if pack == 1:
-            return scalars
-        pairs = ir.VectorType.get([pack], self.element_type)
-        words = [vector.from_elements(pairs, scalars[i : i + pack]) for i in range(0, len(scalars), pack)]
-        if self.registers.type == "i32":
-            return [llvm.bitcast(emit.i32(), word) for word in words]
+        indices, pack = self.map[first, second], self.pack
+        if self.words is not None:
+            words = [self.words[i // pack] for i in indices[::pack]]
+        else:
+            scalars = [self.elements[i] for i in indices]
+            if scalars[0].type == self.type:
+                return scalars
+            kind = ir.VectorType.get([pack], scalars[0].type)
+            runs = (scalars[i : i + pack] for i in range(0, len(scalars), pack))
+            packed = [vector.from_elements(kind, run) for run in runs]
+            if kind == self.type:
+                return packed
+            words = [llvm.bitcast(emit.i32(), run) if pack == _PAIR else _words(run)[0] for run in packed]
         return words
 
     def put(self, first: int, second: int, registers: list[Any]) -> None:
         """Replaces the elements of one atom, one register each."""
         for i, register in zip(self.map[first, second], registers, strict=True):
             self.elements[i] = register
+
+
+def _words(lane: Any) -> list[Any]:
+    """A vector's registers, as i32."""
+    count = lane.type.shape[0] * lane.type.element_type.width // REGISTER_BITS
+    return emit.elements(vector.bitcast(ir.VectorType.get([count], emit.i32()), lane))
 
 
 def _lower(shape: str) -> Callable[[GemmOp], Any]:
@@ -250,7 +306,7 @@ def _candidate(shape: str) -> Candidate:
 
 def _shapes() -> list[str]:
     """The shapes with a lane's rows g and g + 8, the largest first: m8n8k4 is Volta's, a quad pair's own."""
-    shapes = {f.shape for f in isa.SYNC.forms() if _accumulates_in_f32(f) and f.mnk[0] == 16}
+    shapes = {f.shape for f in isa.SYNC.forms() if _is_lowered(f) and f.mnk[0] == 16}
     return sorted(shapes, key=_steps, reverse=True)
 
 

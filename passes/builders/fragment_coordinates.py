@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.isa.chips import LANES
+from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import Layout
 from weft.passes.builders import emit, thread_ids
 
@@ -19,35 +20,48 @@ def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[i
     return tuple(tuple(layout.lane_elements(each, shape)) for each in range(LANES))
 
 
+_LANES_OF_ROW = 4  # of a matrix that ldmatrix moves
+
+
+def elements_of_row(bits: int) -> int:
+    """Elements of so many bits in a row of a matrix that ldmatrix moves."""
+    return _LANES_OF_ROW * REGISTER_BITS // bits
+
+
 @lru_cache(maxsize=256)
-def matrices(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], bool | None]:
-    """The first row and column of the 8x8 matrix of each register, and whether the lanes' pairs are along the
-    columns of all of them, or the rows of all (None if neither).
+def matrices(
+    layout: Layout, shape: tuple[int, ...], pack: int = 2
+) -> tuple[tuple[tuple[int, int], ...], bool | None]:
+    """The first row and column of the matrix of each register of `pack` elements, as ldmatrix moves it, and
+    whether the elements of a register are along the columns of all matrices, or the rows (None if neither).
     """
     lanes = lane_elements(layout, shape)
     origins, directions = list[tuple[int, int]](), set[bool | None]()
-    for register in range(0, len(lanes[0]), 2):
+    for register in range(0, len(lanes[0]), pack):
         row, column = lanes[0][register]
-        held = [[lanes[lane][register + i] for i in range(2)] for lane in range(LANES)]
+        held = [[lanes[lane][register + i] for i in range(pack)] for lane in range(LANES)]
         directions.add(_direction(row, column, held))
         origins.append((row, column))
     return tuple(origins), directions.pop() if len(directions) == 1 else None
 
 
 def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
-    """Whether the lanes' pairs are along the columns of the matrix at (`row`, `column`), or its rows; None if
-    neither.
+    """Whether the lanes' elements are along the columns of the matrix at (`row`, `column`), or its rows; None
+    if neither.
     """
+    pack = len(held[0])
     for by_column in (False, True):
-        pairs = [[_element(row, column, lane, i, by_column) for i in range(2)] for lane in range(LANES)]
-        if held == pairs:
+        elements = [
+            [_element(row, column, lane, i, by_column, pack) for i in range(pack)] for lane in range(LANES)
+        ]
+        if held == elements:
             return by_column
     return None
 
 
-def _element(row: int, column: int, lane: int, i: int, by_column: bool) -> tuple[int, int]:
-    """Element `i` of a lane's pair in a matrix at (`row`, `column`), along a row or a column."""
-    outer, inner = lane // 4, 2 * (lane % 4) + i
+def _element(row: int, column: int, lane: int, i: int, by_column: bool, pack: int) -> tuple[int, int]:
+    """Element `i` of a lane's register of a matrix at (`row`, `column`), along a row or a column."""
+    outer, inner = lane // _LANES_OF_ROW, pack * (lane % _LANES_OF_ROW) + i
     return (row + inner, column + outer) if by_column else (row + outer, column + inner)
 
 

@@ -13,7 +13,7 @@ from weft.emulator import Fault
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
 from weft.passes import lower_copies
-from weft.passes.builders import addresses, emit, fragment_coordinates, shared_tiles
+from weft.passes.builders import addresses, emit, fragment_coordinates, matrix_moves, shared_tiles
 
 A = Layout.parse("S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")  # [16, 16] of mma.sync m16n8k16
 B = Layout.parse("S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")  # [16, 8]
@@ -185,12 +185,12 @@ def test_a_carry_between_digits_is_caught(monkeypatch):
     def unsplit(value, constant, *_):
         return shared_tiles.Point(value, constant)
 
-    assert planted(monkeypatch, lower_copies, "split_point", unsplit)
+    assert planted(monkeypatch, matrix_moves, "split_point", unsplit)
 
 
 @pytest.mark.slow
 def test_matrices_in_another_order_are_caught(monkeypatch):
-    assert planted(monkeypatch, lower_copies, "_lane_origin", lambda lane, origins: (0, 0))
+    assert planted(monkeypatch, matrix_moves, "_lane_origin", lambda lane, origins: (0, 0))
 
 
 WIDE = "S[(16,64):(64,1)]"
@@ -351,6 +351,6 @@ def test_warps_of_a_warpgroup_begin_at_these_rows(swap, monkeypatch):
     with weft.Module():
         layout = "S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
         kind = FragmentType.of((64, 16), ir.F16Type.get(), layout)
-        starts, rows, columns = lower_copies._warp_parts(kind, swap)
+        starts, rows, columns = matrix_moves._warp_parts(kind, swap)
     found = list(zip(starts, (rows, columns), strict=True))
     assert found[:: -1 if swap else 1] == [(["warpid"], {0, 16, 32, 48}), ([], {0})]
