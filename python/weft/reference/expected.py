@@ -10,7 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.dialects.schedule import PROMOTED
+from weft.errors import WeftError
 from weft.isa import accumulation, wgmma
+from weft.isa import block_scales as scalings
+from weft.isa.tcgen05.descriptors import KINDS
+from weft.reference import block_scales
 
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -155,8 +159,9 @@ def product(
 ) -> Expected:
     """`residual + activation(alpha * a @ b + beta * c + bias)`, for a result of type `dtype`.
 
-    With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`:
-    K/128 x M for a, N/128 x K/128 for b. Integer results are exact, modulo 2**32.
+    With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`: of
+    f32, K/128 x M for a and N/128 x K/128 for b; or block scales of ml_dtypes' float8_e8m0fnu or
+    float8_e4m3fn in the 128x4 layout (`block_scales.tiled_scales`). Integer results are exact, modulo 2**32.
 
     The bound of each element, with S = |a| @ |b| (scaled) and u = 2**-24: a step of a tensor core adds at
     most 17 terms, aligned to the largest one and truncated to at least 24 fraction bits. Each term loses less
@@ -176,6 +181,9 @@ def product(
         ceil(128 / 16) * (33 + 2) * v * S           for the products of all blocks,
         (2 * ceil(K / 128) + 1) * u * S             for as many f32 roundings.
 
+    Block scales are exact factors. Their steps add 32 or 64 products, aligned to 25 fraction bits or more, so
+    the bound has ceil(K / 32) steps of 33 terms, or half as many of 65.
+
     Tensor cores ignore the last 13 bits of f32: a product of two normal numbers has a relative error of at
     most 2**-9 + 2**-20. A sum below the least normal number has no larger error than that number.
 
@@ -186,7 +194,10 @@ def product(
     if np.issubdtype(dtype, np.integer):
         return _integers(left, right, c if beta else None, bias, activation, residual)
     scales = None if scale_a is None or scale_b is None else (scale_a, scale_b)
-    exact, magnitude, sum_error = _sums(left, right, promote or scales is not None, scales)
+    if scales is not None and block_scales.scale_type(scales[0]) is not None:
+        exact, magnitude, sum_error = _block_scaled(left, right, scales)
+    else:
+        exact, magnitude, sum_error = _sums(left, right, promote or scales is not None, scales)
     alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
     values, terms = alpha * exact, abs(alpha) * (magnitude + sum_error)
     if c is not None and beta != 0.0:
@@ -221,6 +232,22 @@ def _sums(
     if promoted:
         error += (2 * -(-depth // PROMOTED) + 1) * _U * _normal(magnitude + error)
     return exact, magnitude, error
+
+
+def _block_scaled(left: Array, right: Array, scales: tuple[Array, Array]) -> tuple[Doubles, Doubles, Doubles]:
+    """As `_sums`, for elements with block scales."""
+    a, b = (block_scales.element_type(x) or str(x.dtype) for x in (left, right))
+    scale = block_scales.scale_type(scales[0]) or ""
+    if (scaling := scalings.scaling_of(a, b, scale)) is None:
+        raise WeftError(f"elements and scales must be of one kind, got {a} and {b} with scales of {scale}")
+    groups = -(-left.shape[1] // scaling.group)
+    x, y = (
+        block_scales.dequantized(each, block_scales.plain_scales(tiled, len(each), groups), scaling.group)
+        for each, tiled in zip((left, right.T), scales, strict=True)
+    )
+    exact, magnitude = x @ y.T, np.abs(x) @ np.abs(y.T)
+    depth = KINDS[scaling.kind].k
+    return exact, magnitude, _Steps(depth, depth, _U).lost(left.shape[1]) * _normal(magnitude)
 
 
 def _normal(magnitude: Doubles) -> Doubles:

@@ -1,0 +1,108 @@
+"""Products with block scales: the formats of their operands, what multiplies which pair of them, and how
+scales are stored (PTX ISA, "Block Scaling for mma.sync" and "Block Scaling" of tcgen05; cuBLAS, "1D Block
+Scaling Factors Layout").
+
+A group of elements along K in a row of A, or in a column of B, shares a scale.
+"""
+
+from dataclasses import dataclass
+
+from weft.isa.types import ELEMENT_TYPES
+
+ROWS = 128
+"""Rows of a tile of scales; a matrix of scales has whole tiles."""
+GROUPS = 4
+"""Groups of a tile of scales."""
+TILE_BYTES = ROWS * GROUPS
+LANES = 32
+"""Rows of 16 bytes in a tile: row r has the scales of rows r, r + 32, r + 64 and r + 96 of the matrix."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of one operand, by the name that users know: its elements, and the type of scale that each
+    `group` of them shares.
+    """
+
+    name: str
+    elements: tuple[str, ...]
+    scale: str
+    group: int
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("mxfp8", ("e4m3", "e5m2"), "ue8m0", 32),
+        Format("mxfp6", ("e2m3", "e3m2"), "ue8m0", 32),
+        Format("mxfp4", ("e2m1",), "ue8m0", 32),
+        Format("nvfp4", ("e2m1",), "ue4m3", 16),
+    )
+}
+
+
+@dataclass(frozen=True)
+class BlockScaling:
+    """How tensor cores multiply a pair of operands with block scales: the `kind` and the `scale_vec` of the
+    instructions, and the elements that share a scale.
+
+    `bits` are those of an element in shared memory: kinds that take several widths give each element a byte.
+    """
+
+    kind: str
+    scale_vec: str
+    scale: str
+    group: int
+    elements: tuple[str, ...]
+    bits: int
+
+    @property
+    def packed(self) -> bool:
+        """Whether two elements share a byte of shared memory."""
+        return self.bits < 8
+
+    def multiple_of_k(self, a: str, b: str) -> int:
+        """What K must be a multiple of: rows are whole bytes, and TMA expands 4 and 6 bits to bytes in units
+        of 128 elements only.
+        """
+        if self.packed:
+            return 8 // self.bits
+        return 128 if min(ELEMENT_TYPES[a].bits, ELEMENT_TYPES[b].bits) < 8 else 1
+
+
+# The first that has both operands is the fastest.
+_SCALINGS = (
+    BlockScaling("mxf4nvf4", "4X", "ue4m3", 16, ("e2m1",), 4),
+    BlockScaling("mxf4", "2X", "ue8m0", 32, ("e2m1",), 4),
+    BlockScaling("mxf8f6f4", "1X", "ue8m0", 32, ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"), 8),
+)
+SCALE_TYPES = tuple(dict.fromkeys(scaling.scale for scaling in _SCALINGS))
+
+
+def scaling_of(a: str, b: str, scale: str) -> BlockScaling | None:
+    """What multiplies A and B of these elements with scales of this type; None where nothing does."""
+    return next((s for s in _SCALINGS if s.scale == scale and {a, b} <= set(s.elements)), None)
+
+
+def elements_with(scale: str) -> tuple[str, ...]:
+    """The elements that scales of this type may have."""
+    return tuple(dict.fromkeys(e for s in _SCALINGS if s.scale == scale for e in s.elements))
+
+
+def format_of(element: str, scale: str) -> Format | None:
+    """The format with these elements and scales."""
+    return next((f for f in FORMATS.values() if f.scale == scale and element in f.elements), None)
+
+
+def offset(row: int, group: int, groups: int) -> int:
+    """The byte of a scale of a matrix with so many groups in each row: tiles of 128 rows and 4 groups, those
+    of the same rows after each other.
+    """
+    tile = row // ROWS * -(-groups // GROUPS) + group // GROUPS
+    lane, quarter = row % LANES, row % ROWS // LANES
+    return tile * TILE_BYTES + lane * (TILE_BYTES // LANES) + quarter * GROUPS + group % GROUPS
+
+
+def tiles(rows: int, groups: int) -> tuple[int, int]:
+    """The shape of a matrix of scales, in bytes: a row for each 128 rows, with the tiles along K."""
+    return -(-rows // ROWS), -(-groups // GROUPS) * TILE_BYTES

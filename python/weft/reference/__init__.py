@@ -1,0 +1,30 @@
+"""What Weft's results are compared with: products in float64 with error bounds, and matrices with block
+scales.
+"""
+
+from weft.reference.block_scales import (
+    Quantized,
+    dequantized,
+    pack,
+    plain_scales,
+    quantize,
+    tiled_scales,
+    unpack,
+)
+from weft.reference.expected import ACTIVATIONS, Activation, Array, Comparison, Expected, product
+
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "Array",
+    "Comparison",
+    "Expected",
+    "Quantized",
+    "dequantized",
+    "pack",
+    "plain_scales",
+    "product",
+    "quantize",
+    "tiled_scales",
+    "unpack",
+]
