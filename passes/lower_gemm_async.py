@@ -7,7 +7,7 @@ from typing import Any
 from weft.dialects import tile, wgmma
 from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
-from weft.dialects.tile import SliceOp, StageOp, is_buffer
+from weft.dialects.tile import is_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
@@ -17,9 +17,9 @@ from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, shared_tiles
+from weft.passes.builders import emit, matrix_descriptors
 from weft.passes.builders.instructions import LETTERS, assembly, join
-from weft.passes.builders.wgmma_operands import UNIT, SharedOperand
+from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
@@ -160,11 +160,12 @@ class _SharedMemory:
     def __init__(self, op: GemmAsyncOp, name: str, buffer: Any) -> None:
         operand = SharedOperand.of(buffer.type, _mn_major(op, name))
         assert isinstance(operand, SharedOperand)
-        self._operand, self._start = operand, _descriptor(buffer, operand)
+        self._operand = operand
+        self._start = matrix_descriptors.start(buffer, wgmma.descriptor, operand.descriptor)
 
     def slice(self, row: int, k: int) -> list[Any]:
         """What the instruction reads that begins at this row (of M or N) and K: a descriptor."""
-        return [_advance(self._start, self._operand.units(row, k))]
+        return [matrix_descriptors.advance(self._start, self._operand.units(row, k))]
 
 
 class _InRegisters:
@@ -183,38 +184,6 @@ class _InRegisters:
         words = self._words[first : first + self._registers.count]
         kind = ir.Type.parse(self._registers.type)
         return [word if word.type == kind else llvm.bitcast(kind, word) for word in words]
-
-
-def _descriptor(buffer: Any, operand: SharedOperand) -> Any:
-    """The descriptor of a buffer's start. That of a stage or slice is the whole buffer's, advanced: one
-    instruction for each block, where an address would be shifted and masked.
-    """
-    fields = {name: value for name, value in vars(operand.descriptor).items() if name != "address"}
-    views: list[Any] = []
-    while isinstance(view := _defining_op(buffer), StageOp | SliceOp):
-        views.append(view)
-        buffer = view.buffer
-    start = wgmma.descriptor(tile.address(buffer), **fields)
-    # Slices are alike in all stages, so they come first: what a loop doesn't change is hoisted out of it.
-    for view in sorted(views, key=lambda view: isinstance(view, StageOp)):
-        start = _advance(start, shared_tiles.view_offset(view, UNIT))
-    return start
-
-
-def _defining_op(value: Any) -> Any:
-    """The op that a value is a result of; None for a block's argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner
-
-
-def _advance(descriptor: Any, units: Any) -> Any:
-    """The descriptor of what follows after so many units, a number or an i32. Addresses in shared memory have
-    no more than the 14 bits of their field, so that nothing is carried out of it.
-    """
-    if isinstance(units, int) and units == 0:
-        return descriptor
-    low, high = emit.elements(llvm.bitcast(ir.VectorType.get([2], emit.i32()), descriptor))
-    pair = [arith.addi(low, emit.value(units)), high]
-    return llvm.bitcast(descriptor.type, vector.from_elements(ir.VectorType.get([2], emit.i32()), pair))
 
 
 def _wait(op: WaitGemmOp) -> list[Any]:

@@ -95,7 +95,7 @@ def pieces_of(kind: Any) -> Pieces | str:
     width = inner.extent
     if len(rows) > 1 or (rows and rows[0].stride != width):
         return f"expects rows of a tile to be {width} elements apart, got {kind.layout}"
-    widest = int(swizzle.name.rstrip("B")) if swizzle else MOST_BOX * size
+    widest = swizzle.width if swizzle else MOST_BOX * size
     if width * size > widest or width > MOST_BOX or width * size % 16:
         most = min(widest, MOST_BOX * size)
         return f"expects contiguous rows of a multiple of 16 bytes in 16..{most}, got {width * size}"

@@ -6,9 +6,7 @@ from typing import Any
 
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor
 from weft.layout import Layout
-
-UNIT = 16
-"""The bytes that a descriptor's addresses and offsets count."""
+from weft.passes.builders.matrix_descriptors import UNIT
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,9 @@ def _operand(layout: Layout, shape: tuple[int, int], size: int, mn_major: bool) 
     swizzle, groups = layout.swizzle, layout.group(shape)
     rows, depth = groups[::-1] if mn_major else groups
     strided, contiguous = (depth, rows) if mn_major else (rows, depth)
-    mode = SWIZZLES[swizzle.name if swizzle else "none"]
+    mode = SWIZZLES.get(swizzle.name if swizzle else "none")
+    if mode is None:
+        return f"a layout with swizzle {', '.join(name for name in SWIZZLES if name != 'none')}, got {layout}"
     width = mode.width // size
     is_contiguous = contiguous and contiguous[-1].stride == 1 and contiguous[-1].extent == width
     rows_follow = len(strided) == 1 and strided[0].stride == width

@@ -125,11 +125,12 @@ def test_coordinates_are_row_major(drawn: tuple[Layout, tuple[int, ...]]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "low", "high"), [("128B", 0x70, 0x380), ("64B", 0x30, 0x180), ("32B", 0x10, 0x80)]
+    ("name", "low", "high", "shift"),
+    [("128B", 0x70, 0x380, 3), ("64B", 0x30, 0x180, 3), ("32B", 0x10, 0x80, 3), ("128B_32B", 0x60, 0x180, 2)],
 )
-def test_swizzle_xors_the_documented_bits(name: str, low: int, high: int) -> None:
+def test_swizzle_xors_the_documented_bits(name: str, low: int, high: int, shift: int) -> None:
     for byte in range(4096):
-        assert SWIZZLES[name].swizzle_offset(byte) == byte ^ ((byte & high) >> 3)
+        assert SWIZZLES[name].swizzle_offset(byte) == byte ^ ((byte & high) >> shift)
         assert SWIZZLES[name].swizzle_offset(byte) & ~low == byte & ~low
 
 
@@ -146,7 +147,7 @@ def test_swizzle_acts_on_the_byte_address_of_memory() -> None:
 @pytest.mark.parametrize("name", SWIZZLES)
 @pytest.mark.parametrize("bits", [4, 8, 16, 32])
 def test_swizzled_tile_is_a_bijection(name: str, bits: int) -> None:
-    columns = int(name[:-1]) * 8 // bits
+    columns = SWIZZLES[name].width * 8 // bits
     layout = Layout(row_major((8, columns)).shard, swizzle=SWIZZLES[name])
     assert layout.is_bijective({"m": 8 * columns}, element_bits=bits)
     back = layout.inverse((8, columns), element_bits=bits)
@@ -208,7 +209,7 @@ KNOWN = "warpid, laneid, TLane, TCol, reg, m"
         ("S[(2):(1)] + O(1)", "column 15: expected '[', got '('"),
         ("S[(2):(1)] + O[1", "column 17: expected ',' or ']', got the end"),
         ("S[(2):(1)] + O[1] + R[(2):(1)]", "column 19: expected 'xor' or the end, got '+'"),
-        ("S[(2):(1)] xor 16B", "column 16: expected a swizzle (128B, 64B, 32B), got '16B'"),
+        ("S[(2):(1)] xor 16B", "column 16: expected a swizzle (128B, 64B, 32B, 128B_32B), got '16B'"),
         ("S[(2):(1)] xor 64B + O[1]", "column 20: expected the end, got '+'"),
     ],
 )

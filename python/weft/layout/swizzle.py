@@ -16,6 +16,11 @@ class Swizzle:
     shift: int = 3
 
     @property
+    def width(self) -> int:
+        """The bytes of a row of the pattern, among which the swizzle moves data."""
+        return 1 << (self.base + self.bits)
+
+    @property
     def period(self) -> int:
         """The number of bytes after which the swizzle repeats. It permutes each aligned block of that
         size.
@@ -38,4 +43,13 @@ class Swizzle:
         return (self.swizzle_offset(byte) * 8 + bit) // element_bits
 
 
-SWIZZLES = {s.name: s for s in (Swizzle("128B", 3), Swizzle("64B", 2), Swizzle("32B", 1))}
+SWIZZLES = {
+    s.name: s
+    for s in (
+        Swizzle("128B", 3),
+        Swizzle("64B", 2),
+        Swizzle("32B", 1),
+        Swizzle("128B_32B", 2, base=5, shift=2),
+    )
+}
+"""By name. `128B_32B` moves 32 bytes at a time: `tcgen05` needs it for some operands."""

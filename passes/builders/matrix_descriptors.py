@@ -1,0 +1,46 @@
+"""The matrix descriptors of buffers in shared memory, for `wgmma` and `tcgen05`, and of parts of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import SliceOp, StageOp
+from weft.mlir import arith, ir, llvm, vector
+from weft.passes.builders import emit, shared_tiles
+
+UNIT = 16
+"""The bytes that a descriptor's addresses and offsets count."""
+
+
+def start(buffer: Any, build: Callable[..., Any], record: Any) -> Any:
+    """The descriptor of a buffer's start, whose fields `record` has; `build` builds the op. That of a stage
+    or slice is the whole buffer's, advanced: one instruction for each block, where an address would be
+    shifted and masked.
+    """
+    fields = {name: value for name, value in vars(record).items() if name != "address"}
+    views: list[Any] = []
+    while isinstance(view := _defining_op(buffer), StageOp | SliceOp):
+        views.append(view)
+        buffer = view.buffer
+    descriptor = build(tile.address(buffer), **fields)
+    # Slices are alike in all stages, so they come first: what a loop doesn't change is hoisted out of it.
+    for view in sorted(views, key=lambda view: isinstance(view, StageOp)):
+        descriptor = advance(descriptor, shared_tiles.view_offset(view, UNIT))
+    return descriptor
+
+
+def _defining_op(value: Any) -> Any:
+    """The op that a value is a result of; None for a block's argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner
+
+
+def advance(descriptor: Any, units: Any) -> Any:
+    """The descriptor of what follows after so many units, a number or an i32. Addresses in shared memory have
+    no more than the 14 bits of their field, so that nothing is carried out of it: the sum is that of the low
+    words.
+    """
+    if isinstance(units, int) and units == 0:
+        return descriptor
+    low, high = emit.elements(llvm.bitcast(ir.VectorType.get([2], emit.i32()), descriptor))
+    pair = [arith.addi(low, emit.value(units)), high]
+    return llvm.bitcast(descriptor.type, vector.from_elements(ir.VectorType.get([2], emit.i32()), pair))
