@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from weft.emulator.memory.access import Access, Threads
 from weft.emulator.reading.types import Bools
+from weft.isa.tcgen05.pipelining import Use
 
 Offsets = npt.NDArray[np.intp]
 
@@ -48,13 +49,14 @@ class Watch:
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,
+        use: Use | None = None,
     ) -> None:
         """An asynchronous unit reads or writes (`kind`: load, store, reduce) these bytes.
 
         `proxy` is the unit: bulk (cp.async.bulk and TMA), st.async, wgmma, tcgen05. `space` is shared
         (offsets in the shared memory of `cta`), global (addresses) or tensor (lane << 16 | column). `threads`
         issued the operation. `mbarrier` (CTA and offset) will signal its completion; None: threads wait for
-        groups.
+        groups. `use`: how an operation of tcgen05 that one thread issues uses tensor memory.
         """
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:

@@ -13,6 +13,7 @@ from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES, N
 from weft.emulator.reading.types import U64
 from weft.emulator.running.lanes import Lanes
 from weft.isa.tcgen05 import copy as tcgen05_copy
+from weft.isa.tcgen05.pipelining import SOURCE, TARGET, Use
 
 table = Table()
 _PART = 32
@@ -42,7 +43,7 @@ def copy(op: Op) -> Step:
     address, word, line = op.address(0, "tensor"), op.source(1, U64), op.line
     lanes_of = _destinations(form)
     rows, row_bytes = len(lanes_of), int(form.shape.partition("x")[2].rstrip("b")) // 8
-    words = np.arange(row_bytes // 4)
+    words, use = np.arange(row_bytes // 4), Use("cp", (form.shape,))
 
     def run(lanes: Lanes) -> None:
         addresses, descriptors = address(lanes), lanes.read(word)
@@ -57,7 +58,7 @@ def copy(op: Op) -> Step:
                 data = shared_operand.read(one, PROXY, each, offsets, line)
                 if form.source_format:
                     data = shared_operand.unpacked(data, *PACKED[form.source_format])
-                notify_tensor(one, "store", each, lane, column, line)
+                notify_tensor(one, "store", each, lane, column, line, use)
                 lanes.wave.tensor_memory.cells(each)[lane, column] = data.view(np.uint32)[:, None]
 
     return run
@@ -72,6 +73,7 @@ def shift(op: Op) -> Step:
     form = legal_form(op, (tcgen05_copy.SHIFT,))
     op.count(1)
     address, line = op.address(0, "tensor"), op.line
+    reads, writes = Use("shift", operand=SOURCE), Use("shift", operand=TARGET)
 
     def run(lanes: Lanes) -> None:
         addresses = address(lanes)
@@ -85,8 +87,8 @@ def shift(op: Op) -> Step:
             check(target, column, line)
             source = shifted(target)
             for each in pair_of(lanes, cta, form.cta_group, line):
-                notify_tensor(one, "load", each, source, column, line)
-                notify_tensor(one, "store", each, target, column, line)
+                notify_tensor(one, "load", each, source, column, line, reads)
+                notify_tensor(one, "store", each, target, column, line, writes)
                 cells = lanes.wave.tensor_memory.cells(each)
                 cells[target, column] = cells[source, column]
 

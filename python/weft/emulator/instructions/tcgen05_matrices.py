@@ -18,6 +18,7 @@ from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
 from weft.isa.types import ELEMENT_TYPES
 
@@ -52,13 +53,13 @@ class Matrices:
 
     def d(self, cta: int, lane: Numbers, column: Numbers, used: Array) -> Array:
         """The bits of D; each element has a column of 32 bits."""
-        words = self._cells(cta, lane, column, used)
+        words = self._cells(D, cta, lane, column, used)
         return words.astype(np.uint16) if self._half_sized() else words
 
     def write_d(self, cta: int, lane: Numbers, column: Numbers, used: Array, bits: Array) -> None:
         """Writes the elements that are `used`."""
         check(lane, column, self.line)
-        notify_tensor(self.one, "store", cta, lane[used], column[used], self.line)
+        notify_tensor(self.one, "store", cta, lane[used], column[used], self.line, self._use(D))
         self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
 
     def _half_sized(self) -> bool:
@@ -116,7 +117,7 @@ class Matrices:
         lane = (begin + self.path.bank_lanes())[:, :, None]
         if getattr(self.form, "ashift", False):
             lane = shifted(lane)
-        words = self._cells(cta, *np.broadcast_arrays(lane, column + np.arange(k * container // 32)))
+        words = self._cells(A, cta, *np.broadcast_arrays(lane, column + np.arange(k * container // 32)))
         banks, rows = words.shape[:2]
         octets = np.ascontiguousarray(words).reshape(banks * rows, -1)
         matrix: Array = elements(octets, container).reshape(banks, rows, k)
@@ -133,7 +134,7 @@ class Matrices:
         lanes = self.path.bank_lanes() if self.form.a == "tensor" else self.path.bank_lanes()[:1]
         selector = getattr(self.idesc, "sparsity_selector", 0)
         lane, at, number = metadata_cells(lanes, self._depth() // chunk, self.idesc.kind, selector)
-        words = self._cells(cta, begin + lane, column + at)
+        words = self._cells(METADATA, cta, begin + lane, column + at)
         codes: Array = words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
         return codes
 
@@ -152,7 +153,7 @@ class Matrices:
         assert isinstance(idesc, BlockScaledDescriptor)
         begin, column = self._address(operand)
         lane, at, byte = scale_cells(parts, rows, first, idesc.scales)
-        words = self._cells(cta, begin + lane, column + at)
+        words = self._cells(SCALE, cta, begin + lane, column + at)
         codes = (words >> (np.uint32(8) * byte.astype(np.uint32))).astype(np.uint8)
         if (codes != codes[0]).any():
             part = int(parts[(codes != codes[0]).any(axis=(1, 2)).argmax()])
@@ -179,11 +180,17 @@ class Matrices:
             raise Fault(what, self.line, address=address, rule="tmem-access")
         return lane, address & COLUMN_MASK
 
-    def _cells(self, cta: int, lane: Numbers, column: Numbers, used: Array | None = None) -> Array:
+    def _use(self, operand: str) -> Use:
+        shape = self.idesc.m, self.idesc.n, int(self.values["d"])
+        return Use("mma", shape, operand)
+
+    def _cells(
+        self, operand: str, cta: int, lane: Numbers, column: Numbers, used: Array | None = None
+    ) -> Array:
         """The words of these cells."""
         check(lane, column, self.line)
         lane, column = np.broadcast_arrays(lane, column)
         chosen = slice(None) if used is None else used
-        notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line)
+        notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line, self._use(operand))
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words

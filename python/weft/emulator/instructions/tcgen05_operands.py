@@ -3,6 +3,7 @@
 from weft.emulator.errors import Fault
 from weft.emulator.memory.tensor_memory import LANE_SHIFT, Numbers
 from weft.emulator.running.lanes import Lanes
+from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 
 PROXY = "tcgen05"
@@ -30,8 +31,10 @@ def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
         raise Fault(str(error), line, rule="descriptor") from None
 
 
-def notify_tensor(one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int) -> None:
+def notify_tensor(
+    one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int, use: Use
+) -> None:
     """Reports the cells of tensor memory that a thread's operation accesses to observers."""
     if one.wave.watch is not None:
         cells = (lane << LANE_SHIFT | column).reshape(-1)
-        one.wave.watch.async_access(kind, PROXY, cta, "tensor", cells, one.threads(), line)
+        one.wave.watch.async_access(kind, PROXY, cta, "tensor", cells, one.threads(), line, use=use)

@@ -23,6 +23,7 @@ from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
 from weft.emulator.watch import Offsets, Traffic, Watch
+from weft.isa.tcgen05.pipelining import Use
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
 _RELEASES = {"acq_rel", "sc", "release"}
@@ -196,6 +197,7 @@ class Sanitizer(Watch):
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,
+        use: Use | None = None,
     ) -> None:
         if self.launch_before is not None and space == "global":
             self.launch_before.unit_access(kind, offsets, threads, line)
@@ -213,7 +215,7 @@ class Sanitizer(Watch):
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
-                self.tensor.access(kind, proxy, cta, offsets, row, line)
+                self.tensor.access(kind, proxy, cta, offsets, row, line, use)
         if space != "shared" or not len(offsets):
             return
         flat = np.asarray(offsets).reshape(-1)

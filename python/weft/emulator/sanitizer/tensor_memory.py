@@ -8,9 +8,10 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
+from weft.isa.tcgen05.pipelining import Use, in_order
 
 _UNIT = "tcgen05"
-"""The proxy of mma, cp and shift, which one thread issues and which execute in order."""
+"""The proxy of mma, cp and shift, of which one thread issues many without a wait."""
 
 _ROOM = 256
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
@@ -30,12 +31,14 @@ class Shadow:
         self.permit = 0
         self.writes: Times = np.zeros((LANES, COLUMNS), np.int32)
         self.reads: Times = np.zeros((LANES, COLUMNS), np.int32)
-        self._numbers: dict[tuple[int, int, int, int], int] = {}
-        self._operations: Times = np.zeros((4, _ROOM), np.int32)
+        self._numbers: dict[tuple[int, int, int, int, int], int] = {}
+        self._operations: Times = np.zeros((5, _ROOM), np.int32)
 
-    def number(self, column: int, time: int, line: int, row: int) -> int:
-        """The number of an operation: its column of the clocks, its time there, its line and its warp."""
-        key = column, time, line, row
+    def number(self, column: int, time: int, line: int, row: int, use: int) -> int:
+        """The number of an operation: its column of the clocks, its time there, its line, its warp, and the
+        number of its use.
+        """
+        key = column, time, line, row, use
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers) + 1
@@ -59,6 +62,7 @@ class TensorMemory:
         self.wave, self.clocks, self.findings = wave, clocks, findings
         self._fences = fences
         self._of: dict[int, Shadow] = {}
+        self._uses: dict[Use | None, int] = {}
 
     def event(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...]
@@ -87,7 +91,14 @@ class TensorMemory:
         self._order(shadow, "dealloc", "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
 
     def access(
-        self, kind: str, proxy: str, cta: int, offsets: npt.NDArray[np.intp], row: int, line: int
+        self,
+        kind: str,
+        proxy: str,
+        cta: int,
+        offsets: npt.NDArray[np.intp],
+        row: int,
+        line: int,
+        use: Use | None = None,
     ) -> None:
         """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
         flat = np.asarray(offsets).reshape(-1)
@@ -103,7 +114,7 @@ class TensorMemory:
             since = int(ending[int(ending.argmax())])
             what = f"is {_DONE[kind]} after line {since} of the other CTA of the pair deallocates it"
             self._report("tmem-race", what, flat[ending > 0], row, line)
-        self._order(here, kind, proxy, cells, flat, row, line)
+        self._order(here, kind, proxy, cells, flat, row, line, use)
         if kind == "store":
             here.filled[cells] = True
             return
@@ -120,6 +131,7 @@ class TensorMemory:
         flat: npt.NDArray[np.intp],
         row: int,
         line: int,
+        use: Use | None = None,
     ) -> None:
         """The last write must be complete. Before a write or a deallocation, the last read must be complete,
         too.
@@ -131,10 +143,10 @@ class TensorMemory:
             if verb == "reads" and kind == "load":
                 continue
             numbers = before[cells]
-            first, (owner, time, lines, rows) = here.between(numbers)
+            first, (owner, time, lines, rows, uses) = here.between(numbers)
             late: Bools = time > self.clocks.known[row, owner]
-            if proxy == _UNIT:
-                late &= owner != column
+            if use is not None and late.any():
+                late &= (owner != column) | ~self._in_order(use)[uses]
             bare = self._bare(row, owner, time, rows) & ~late if fences else late
             done = _DONE[kind]
             if late.any() and (touched := late[numbers - first]).any():
@@ -147,8 +159,15 @@ class TensorMemory:
                 self._report("tcgen05-fence", what, flat[touched], row, line)
         if kind == "dealloc":
             return
-        number = here.number(column, self.clocks.times[column] + 1, line, row)
+        number = here.number(column, self.clocks.times[column] + 1, line, row, self._number(use))
         (here.writes if kind == "store" else here.reads)[cells] = number
+
+    def _number(self, use: Use | None) -> int:
+        return self._uses.setdefault(use, len(self._uses))
+
+    def _in_order(self, use: Use) -> Bools:
+        """By the number of an earlier use of the same thread: whether `use` takes place after it."""
+        return np.array([first is not None and in_order(first, use) for first in self._uses], np.bool_)
 
     def _bare(self, row: int, owner: Times, time: Times, rows: Times) -> Bools:
         """The operations of other warps that have not passed the fences that the kernel has."""

@@ -17,6 +17,7 @@ from weft.emulator.running.ctas import Launch
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Offsets, Watch
 from weft.isa.chips import CHIPS
+from weft.isa.tcgen05.pipelining import Use
 
 _BANKS = 32
 _BANK_BYTES = 4
@@ -203,6 +204,7 @@ class _Trace(Watch):
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,
+        use: Use | None = None,
     ) -> None:
         row = int(threads.argmax()) // 32
         size = int(np.size(offsets))
