@@ -46,6 +46,7 @@ from weft.dialects.tile_rings import (
     release_peer,
 )
 from weft.dialects.tile_roles import role
+from weft.dialects.tile_tensor_memory import TensorMemoryOp, tensor_memory
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     BufferType,
@@ -58,6 +59,7 @@ from weft.dialects.tile_types import (
     is_fragment,
     is_map,
     is_memref,
+    is_tensor_buffer,
     matrix_complaint,
     tensor_complaint,
     tile_complaint,
@@ -78,6 +80,7 @@ __all__ = [
     "RingType",
     "SliceOp",
     "StageOp",
+    "TensorMemoryOp",
     "Tile",
     "acquire",
     "address",
@@ -94,6 +97,7 @@ __all__ = [
     "is_buffer",
     "is_fragment",
     "is_map",
+    "is_tensor_buffer",
     "make_ring",
     "matmul",
     "member",
@@ -109,6 +113,7 @@ __all__ = [
     "stage_type",
     "store_async",
     "tensor_map",
+    "tensor_memory",
     "wait_gemm",
 ]
 
@@ -174,6 +179,8 @@ def _copy_complaint(op: Any) -> str | None:
         return wrong
     if not is_buffer(op.tile):
         return f"expects the destination to be a tile.buffer, got {op.tile.type}"
+    if is_tensor_buffer(op.tile):
+        return f"expects the destination in shared memory, got {op.tile.type}"
     if wrong := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
         return wrong
     if len(op.tile.type.shape) != 2:
@@ -256,6 +263,8 @@ class CopyOutOp(Op, dialect=Tile, name="copy_out"):
             return wrong
         if not is_buffer(self.tile):
             return f"expects a tile.buffer, got {self.tile.type}"
+        if is_tensor_buffer(self.tile):
+            return f"expects a buffer in shared memory, got {self.tile.type}"
         if wrong := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
             return wrong
         if len(self.tile.type.shape) != 2:
@@ -321,6 +330,8 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
             return f"expects to return a tile.fragment, got {self.fragment.type}"
         if is_buffer(self.source):
             shape = self.source.type.shape
+            if is_tensor_buffer(self.source):
+                return f"expects a buffer in shared memory or a memref, got {self.source.type}"
             wrong = None if len(shape) == 2 and shape[0] == 1 else f"expects one row, got shape {list(shape)}"
             wrong = tile_complaint([self.source]) or wrong
         else:

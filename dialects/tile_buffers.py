@@ -1,29 +1,34 @@
 """The ops of the `tile` dialect that allocate buffers, select parts of them, and return their addresses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import (
     ADDRESS_SPACES,
+    TMEM,
     BufferType,
     Tile,
     index_complaint,
     is_buffer,
+    is_tensor_buffer,
     tile_complaint,
 )
-from weft.layout import Layout
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS
 from weft.mlir import ext, ir
 
+TENSOR_MEMORY = "tile.tensor_memory"
 STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
 
 
 class AllocOp(Op, dialect=Tile, name="alloc"):
-    """A buffer that lives as long as the kernel, aligned as its swizzle needs.
+    """A buffer in shared memory that lives as long as the kernel, aligned as its swizzle needs; or one in
+    tensor memory that lives as long as the `tile.tensor_memory` in whose region it is directly.
 
     With an operand, it starts where that buffer starts, and overlaps it and everything that was allocated
-    after it. The new buffer and the overlapped ones must not be in use at the same time.
+    after it. The new buffer and the overlapped ones must not be in use at the same time, unless both are
+    views of the same data.
     """
 
     over: Sequence[ext.Operand[Any]]
@@ -39,8 +44,22 @@ class AllocOp(Op, dialect=Tile, name="alloc"):
                 return f"expects to overlap a tile.buffer, got {value.type}"
             if wrong := tile_complaint([value]):
                 return wrong
-            if value.type.space != "shared":
-                return f"expects a shared buffer, got {value.type}"
+            if value.type.space not in ("shared", TMEM):
+                return f"expects a shared buffer or one in tensor memory, got {value.type}"
+            if value.type.space != self.buffer.type.space:
+                return f"expects to overlap a buffer in the same memory, got {value.type}"
+        return self._region_complaint() if is_tensor_buffer(self.buffer) else None
+
+    def _region_complaint(self) -> str | None:
+        """Why a buffer in tensor memory can't be here: what allocates its columns must know it."""
+        holder = self.operation.parent
+        if holder is None or holder.name != TENSOR_MEMORY:
+            where = "no operation" if holder is None else f"'{holder.name}'"
+            return f"expects a buffer in tensor memory directly in a '{TENSOR_MEMORY}', got it in {where}"
+        for below in self.over:
+            owner = below.owner
+            if isinstance(owner, ir.Block) or owner.name != "tile.alloc" or owner.parent != holder:
+                return "expects to overlap a buffer from an earlier tile.alloc in the same region"
         return None
 
 
@@ -61,6 +80,9 @@ class StageOp(Op, dialect=Tile, name="stage"):
             return f"expects a buffer whose first dimension has one stride, got {self.buffer.type}"
         if want != self.tile.type:
             return f"expects to return {want}, got {self.tile.type}"
+        if is_tensor_buffer(self.buffer):
+            first = self.buffer.type.layout.group(self.buffer.type.shape)[0]
+            return _columns_complaint("stages", self.buffer.type, {it.axis: it.stride for it in first})
         swizzle, apart = want.layout.swizzle, stage_bytes(self.buffer.type)
         if swizzle and apart % swizzle.period:
             return f"stages must be a multiple of {swizzle.period} bytes apart, got {apart}"
@@ -70,7 +92,10 @@ class StageOp(Op, dialect=Tile, name="stage"):
 
 
 class SliceOp(Op, dialect=Tile, name="slice"):
-    """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape."""
+    """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape.
+
+    In tensor memory, slices must begin at whole columns.
+    """
 
     buffer: ext.Operand[Any]
     row: ext.Operand[Any]
@@ -100,10 +125,23 @@ class SliceOp(Op, dialect=Tile, name="slice"):
             other = plain.slice(whole.shape, start, part.shape)
             if other.shard != first.shard:
                 return f"expects slices of one layout, got {replace(other, offset=())} at {list(start)}"
-            apart = plain.apply(start, whole.shape)["m"] * whole.element_bits // 8
+            position = plain.apply(start, whole.shape)
+            if whole.space == TMEM:
+                if wrong := _columns_complaint("slices", whole, position):
+                    return wrong
+                continue
+            apart = position["m"] * whole.element_bits // 8
             if apart % unit:
                 return f"slices must be a multiple of {unit} bytes apart, got {apart}"
         return None
+
+
+def _columns_complaint(what: str, buffer: Any, distance: Mapping[str, int]) -> str | None:
+    """Why parts of a buffer in tensor memory at this distance don't begin at whole columns."""
+    bits = distance.get("TCol", 0) * buffer.element_bits
+    if bits % COLUMN_BITS == 0:
+        return None
+    return f"{what} must be a multiple of {COLUMN_BITS} bits apart in tensor memory, got {bits}"
 
 
 class PeerOp(Op, dialect=Tile, name="peer"):
@@ -130,7 +168,8 @@ class PeerOp(Op, dialect=Tile, name="peer"):
 
 class AddressOp(Op, dialect=Tile, name="address"):
     """The address of a buffer's first byte, before any swizzle: an `!llvm.ptr<3>`, or `!llvm.ptr<7>`
-    for a buffer of a peer.
+    for a buffer of a peer. Of a buffer in tensor memory it is the `!llvm.ptr<6>` of its first lane and
+    column, `lane << 16 | column`.
     """
 
     buffer: ext.Operand[Any]
@@ -159,12 +198,14 @@ def stage_type(buffer: Any) -> Any | None:
     first, *rest = buffer.layout.group(buffer.shape)
     if len([i for i in first if i.extent > 1]) > 1:
         return None
-    inner = Layout(tuple(i for group in rest for i in group), swizzle=buffer.layout.swizzle)
+    inner = replace(buffer.layout, shard=tuple(i for group in rest for i in group))
     return BufferType.of(buffer.shape[1:], buffer.element_type, inner, buffer.space)
 
 
 def stage_bytes(buffer: Any) -> int:
-    """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type`."""
+    """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type` and
+    isn't in tensor memory.
+    """
     strides = [it.stride for it in buffer.layout.group(buffer.shape)[0]]
     return int(sum(strides) * buffer.element_bits // 8)
 

@@ -3,8 +3,9 @@
 Two types hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) is in the
 registers of a warp, or of the four warps of a warpgroup if its layout contains `warpid`; the layout maps each
 element to a lane and a register. A buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`)
-is in a memory. Global operands are memrefs; `!tile.map<…>` is a memref as TMA copies its tiles.
-`!tile.ring<stages>` is the barriers of a pipeline.
+is in a memory; in tensor memory (`"tmem"`), its layout maps each element to a lane and a column. Global
+operands are memrefs; `!tile.map<…>` is a memref as TMA copies its tiles. `!tile.ring<stages>` is the barriers
+of a pipeline.
 """
 
 import operator
@@ -14,6 +15,7 @@ from typing import Any
 
 from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
+from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
 
@@ -23,8 +25,11 @@ _PTX_FLOATS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", 
 PTX_INPUTS = {**_PTX_FLOATS, "i8": "s8", "ui8": "u8"}
 """The PTX types as which tensor cores read elements of MLIR's types."""
 ELEMENT_TYPES = (*PTX_INPUTS, "i32", "i64")
-ADDRESS_SPACES = {"shared": 3, "cluster": 7}
-"""The memories of buffers with LLVM's address spaces: the CTA's own shared memory, or a peer's."""
+TMEM = "tmem"
+ADDRESS_SPACES = {"shared": 3, "cluster": 7, TMEM: 6}
+"""The memories of buffers with LLVM's address spaces: the CTA's own shared memory, that of a peer, or tensor
+memory.
+"""
 MOST_REGISTERS = 1024  # elements in a lane, far more than a thread's 255 registers can hold
 
 
@@ -152,14 +157,21 @@ class BufferType(Tile.Type, name="buffer"):
 
     @property
     def bytes(self) -> int:
-        """The bytes of memory that the tile spans."""
+        """The bytes of memory that the tile spans, outside of tensor memory."""
         return int(self.layout.span("m")) * self.element_bits // 8
+
+    @property
+    def columns(self) -> int:
+        """The 32-bit columns of tensor memory that the tile spans."""
+        return -(-int(self.layout.span("TCol")) * self.element_bits // tensor_layouts.COLUMN_BITS)
 
     def complaint(self) -> str | None:
         """What is wrong with the type's parameters."""
         if self.space not in ADDRESS_SPACES:
             return f"has a buffer whose memory must be one of {', '.join(ADDRESS_SPACES)}, got '{self.space}'"
-        return _complaint(self, "buffer")
+        if wrong := _complaint(self, TENSOR_BUFFER if self.space == TMEM else "buffer"):
+            return wrong
+        return _tensor_complaint(self) if self.space == TMEM else None
 
 
 class MapType(Tile.Type, name="map"):
@@ -231,21 +243,40 @@ def _complaint(tile: Any, kind: str) -> str | None:
     return wrong and f"has a {kind} of layout {tile.layout}: {wrong}"
 
 
+def _tensor_complaint(buffer: Any) -> str | None:
+    """Why a buffer with a sound layout doesn't fit into tensor memory."""
+    if buffer.element_bits > tensor_layouts.COLUMN_BITS:
+        most = tensor_layouts.COLUMN_BITS
+        return f"has a {TENSOR_BUFFER} of {buffer.element_type}: elements must have at most {most} bits"
+    lanes = buffer.layout.span("TLane")
+    for name, got, most in (
+        ("lanes", lanes, tensor_layouts.LANES),
+        ("columns", buffer.columns, tensor_layouts.COLUMNS),
+    ):
+        if got > most:
+            what = f"has a {TENSOR_BUFFER} of layout {buffer.layout}"
+            return f"{what}: it must span at most {most} {name}, got {got}"
+    return None
+
+
+TENSOR_BUFFER = "buffer in tensor memory"
+_AXES = {"fragment": ("warpid", "laneid", "m"), TENSOR_BUFFER: ("TLane", "TCol")}
+
+
 @cache
 def _layout_complaint(layout: Layout, kind: str) -> str | None:
     """Why a layout can't be that of a fragment, or of a buffer."""
-    axes = ("warpid", "laneid", "m") if kind == "fragment" else ("m",)
+    axes = _AXES.get(kind, ("m",))
     if other := [axis for axis in layout.axes if axis not in axes]:
         return f"its axes must be among {', '.join(axes)}, got {other[0]}"
+    if kind == TENSOR_BUFFER:
+        if layout.offset or layout.swizzle:
+            return "it must not have an offset or swizzle"
+        return _overlap(layout, axes)
     if kind != "fragment":
         if layout.offset or layout.has_replica:
             return "it must not have a replica or offset"
-        reach = 0
-        for it in sorted(layout.shard, key=lambda it: it.stride):
-            if it.extent > 1 and it.stride <= reach:
-                return "its elements must not overlap"
-            reach += (it.extent - 1) * it.stride
-        return None
+        return _overlap(layout, axes)
     registers = layout.span("m")
     if layout.swizzle:
         return "it must not have a swizzle"
@@ -259,6 +290,18 @@ def _layout_complaint(layout: Layout, kind: str) -> str | None:
     return None
 
 
+def _overlap(layout: Layout, axes: Sequence[str]) -> str | None:
+    """A complaint where two elements, or copies, may be at the same position."""
+    for axis in axes:
+        reach = 0
+        digits = (it for it in layout.shard + layout.replica if it.axis == axis and it.extent > 1)
+        for it in sorted(digits, key=lambda it: it.stride):
+            if it.stride <= reach:
+                return "its elements must not overlap"
+            reach += (it.extent - 1) * it.stride
+    return None
+
+
 def is_fragment(value: Any) -> bool:
     """Whether a value is a tile in registers."""
     return isinstance(value.type, FragmentType)
@@ -267,6 +310,11 @@ def is_fragment(value: Any) -> bool:
 def is_buffer(value: Any) -> bool:
     """Whether a value is a tile in a memory."""
     return isinstance(value.type, BufferType)
+
+
+def is_tensor_buffer(value: Any) -> bool:
+    """Whether a value is a tile in tensor memory."""
+    return is_buffer(value) and value.type.space == TMEM
 
 
 def is_map(value: Any) -> bool:

@@ -27,6 +27,7 @@ from weft.passes.lower_mma import LOWER_MMA
 from weft.passes.lower_rings import LOWER_RINGS
 from weft.passes.lower_roles import LOWER_ROLES
 from weft.passes.lower_tcgen05 import LOWER_TCGEN05
+from weft.passes.lower_tensor_memory import LOWER_TENSOR_MEMORY
 from weft.passes.lower_tma import LOWER_TMA
 from weft.passes.lower_wgmma import LOWER_WGMMA
 from weft.passes.lower_wmma import LOWER_WMMA
@@ -65,6 +66,7 @@ PASSES = {
         LOWER_COPIES,
         LOWER_GEMM,
         LOWER_GEMM_ASYNC,
+        LOWER_TENSOR_MEMORY,
         LOWER_RINGS,
         LOWER_CLAIMS,
         LOWER_ROLES,

@@ -97,9 +97,9 @@ uses these names. Each pass lowers one kind of these operations (`weft-opt --lis
 | `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix from or to which TMA copies tiles |
 | `!tile.ring<N : i64>` | the mbarriers of a pipeline of N stages |
 
-A buffer is in the CTA's own shared memory (`"shared"`), or in that of a peer (`"cluster"`). A fragment
-belongs to a warp, or to a warpgroup if its layout contains `warpid`. The layout of a map is that of its
-buffers.
+A buffer is in the CTA's own shared memory (`"shared"`), in that of a peer (`"cluster"`), or in tensor memory
+(`"tmem"`). A fragment belongs to a warp, or to a warpgroup if its layout contains `warpid`. The layout of a
+map is that of its buffers.
 
 ## Layouts
 
@@ -115,6 +115,12 @@ A layout maps each element of a tile to an address in memory, or to a lane and a
 
 `xor` swizzles byte addresses in the same way as TMA and `wgmma`. For example, the sums of `wgmma` are 64 x N
 in `S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
+
+In tensor memory, `@TLane` counts lanes and `@TCol` counts columns in units of an element: of two f16 elements
+in a column of 32 bits, the second is at 1. The sums of `tcgen05` with M = 128 are in
+`S[(128,N):(1@TLane,1@TCol)]`, in f16 they are in `S[(128,N):(1@TLane,2@TCol)]`. A replica, as in
+`S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]`, adds copies. `weft.isa.tcgen05.tensor_layouts` has the
+layouts of all operands of `tcgen05.mma`.
 
 ## Launch attributes
 
@@ -177,12 +183,13 @@ def _example(name: str) -> list[str]:
     valid = _valid_forms(name.partition(".")[0])
     uses = ((i, lines) for lines in valid for i, line in enumerate(lines) if _uses(line, name))
     begin, lines = next(uses)
-    example = [lines[begin]]
+    rest = (line for line in lines[begin:] if "// CHECK" not in line)
+    example = [next(rest)]
     while _open("\n".join(example)):
-        example.append(lines[begin + len(example)])
+        example.append(next(rest))
     short = re.findall(r"![A-Z]\w*", "\n".join(example))
     types = [line for line in lines[:begin] if line.split(" = ")[0] in short]
-    return [*types, *(re.sub("^  ", "", line) for line in example if "// CHECK" not in line)]
+    return [*types, *(re.sub("^  ", "", line) for line in example)]
 
 
 @cache

@@ -24,7 +24,7 @@ FUNCTIONS = ("gpu.func", "func.func", "gpu.launch")
 # of
 # the warp.
 BRANCHES = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "scf.parallel")
-UNCONDITIONAL = ("scf.execute_region",)
+UNCONDITIONAL = ("scf.execute_region", "tile.tensor_memory")
 # Operations whose results depend only on their operands or on the CTA. Other results may differ between
 # lanes.
 PURE_DIALECTS = ("arith", "math", "index")

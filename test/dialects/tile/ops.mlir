@@ -8,6 +8,8 @@
 !D = !tile.fragment<array<i64: 16, 8>, f32, #d>
 !Stages = !tile.buffer<array<i64: 3, 64, 64>, bf16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Sums = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
+!Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
 !Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 
 // CHECK-LABEL: @matmul
@@ -70,6 +72,18 @@ func.func @buffers(%i: i32) {
   %1 = "tile.stage"(%0, %i) : (!Stages, i32) -> !Stage
   // CHECK: "tile.address"(%{{.*}}) : (!tile.buffer<{{.*}}>) -> !llvm.ptr<3>
   %2 = "tile.address"(%1) : (!Stage) -> !llvm.ptr<3>
+  return
+}
+
+// CHECK-LABEL: @tensor_memory
+func.func @tensor_memory(%i: i32) {
+  // CHECK: "tile.tensor_memory"() ({
+  "tile.tensor_memory"() ({
+    // CHECK-NEXT: "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
+    %sums = "tile.alloc"() : () -> !Sums
+    %sum = "tile.stage"(%sums, %i) : (!Sums, i32) -> !Sum
+    // CHECK: {cta_group = 1 : i64, warp = 2 : i64} : () -> ()
+  }) {warp = 2 : i64, cta_group = 1 : i64} : () -> ()
   return
 }
 

@@ -8,7 +8,8 @@
 !Stage_B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Map_A = !tile.map<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">>
 !Map_B = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
-!Word = !tile.buffer<array<i64: 1>, i32, #tile.layout<"S[(1):(1)]">, "shared">
+!Accumulators = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
+!Accumulator = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
 !Ring = !tile.ring<3 : i64>
 !Sums = !tile.ring<2 : i64>
 
@@ -26,123 +27,108 @@ gpu.module @tcgen05_gemm [#nvvm.target<chip = "sm_100a">] {
     %columns = arith.constant 128 : i32
     %stages_a = "tile.alloc"() : () -> !Stages_A
     %stages_b = "tile.alloc"() : () -> !Stages_B
-    %word = "tile.alloc"() : () -> !Word
     %map_a = "tile.tensor_map"(%A) : (memref<384x128xf16>) -> !Map_A
     %map_b = "tile.tensor_map"(%B) : (memref<64x128xf16>) -> !Map_B
     %ring = "tile.make_ring"() {emptied_by = "mma", consumers = 1 : i64} : () -> !Ring
     %sums = "tile.make_ring"() {filled_by = "mma", emptied_by = "warps", consumers = 4 : i64} : () -> !Sums
-    %slot = "tile.address"(%word) : (!Word) -> !llvm.ptr<3>
-    "tile.role"() ({
-    ^bb0(%number: i32):
-      "tcgen05.alloc"(%slot, %columns) {cta_group = 1 : i64} : (!llvm.ptr<3>, i32) -> ()
-      "tcgen05.relinquish_alloc_permit"() {cta_group = 1 : i64} : () -> ()
-    }) {first = 1 : i64, warps = 1 : i64} : () -> ()
-    gpu.barrier  // the rings and the columns are there for all threads
-    %base = llvm.load %slot : !llvm.ptr<3> -> i32
+    "tile.tensor_memory"() ({
+      %accumulators = "tile.alloc"() : () -> !Accumulators
 
-    "tile.role"() ({
-    ^bb0(%number: i32):
-      %one = nvvm.elect.sync -> i1
-      scf.if %one {
-        %left:2 = scf.for %tile = %c0 to %tiles step %c1 iter_args(%s = %c0, %p = %c0) -> (i32, i32) : i32 {
-          %row = arith.muli %tile, %columns : i32
-          %after:2 = scf.for %block = %c0 to %blocks step %c1 iter_args(%stage = %s, %phase = %p) -> (i32, i32) : i32 {
-            "tile.acquire"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
-            "tile.expect"(%ring, %stage) {bytes = 24576 : i64} : (!Ring, i32) -> ()
-            %full = "tile.full_barrier"(%ring, %stage) : (!Ring, i32) -> !llvm.ptr<3>
-            %k = arith.muli %block, %64 : i32
-            %a = "tile.stage"(%stages_a, %stage) : (!Stages_A, i32) -> !Stage_A
-            %b = "tile.stage"(%stages_b, %stage) : (!Stages_B, i32) -> !Stage_B
-            "tile.copy_async"(%map_a, %row, %k, %a, %full) : (!Map_A, i32, i32, !Stage_A, !llvm.ptr<3>) -> ()
-            "tile.copy_async"(%map_b, %c0, %k, %b, %full) : (!Map_B, i32, i32, !Stage_B, !llvm.ptr<3>) -> ()
-            %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)
-            scf.yield %next#0, %next#1 : i32, i32
-          }
-          scf.yield %after#0, %after#1 : i32, i32
-        }
-      }
-    }) {first = 0 : i64, warps = 1 : i64} : () -> ()
-
-    "tile.role"() ({
-    ^bb0(%number: i32):
-      %idesc = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 64 : i64, a_type = "f16", b_type = "f16", d_type = "f32"} : () -> i32
-      %one = nvvm.elect.sync -> i1
-      scf.if %one {
-        %left:4 = scf.for %tile = %c0 to %tiles step %c1
-            iter_args(%s = %c0, %p = %c0, %slice = %c0, %round = %c0) -> (i32, i32, i32, i32) : i32 {
-          "tile.acquire"(%sums, %slice, %round) : (!Sums, i32, i32) -> ()
-          %offset = arith.muli %slice, %64 : i32
-          %column = arith.addi %base, %offset : i32
-          %d = llvm.inttoptr %column : i32 to !llvm.ptr<6>
-          %after:2 = scf.for %block = %c0 to %blocks step %c1 iter_args(%stage = %s, %phase = %p) -> (i32, i32) : i32 {
-            "tile.await"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
-            %a = "tile.stage"(%stages_a, %stage) : (!Stages_A, i32) -> !Stage_A
-            %b = "tile.stage"(%stages_b, %stage) : (!Stages_B, i32) -> !Stage_B
-            %address_a = "tile.address"(%a) : (!Stage_A) -> !llvm.ptr<3>
-            %address_b = "tile.address"(%b) : (!Stage_B) -> !llvm.ptr<3>
-            %start_a = "tcgen05.shared_memory_descriptor"(%address_a) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
-            %start_b = "tcgen05.shared_memory_descriptor"(%address_b) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
-            %k0 = arith.constant 0 : i64
-            %k1 = arith.constant 1 : i64
-            %k4 = arith.constant 4 : i64
-            %k2 = arith.constant 2 : i64
-            scf.for %step = %k0 to %k4 step %k1 : i64 {
-              %units = arith.muli %step, %k2 : i64
-              %da = arith.addi %start_a, %units : i64
-              %db = arith.addi %start_b, %units : i64
-              %low = arith.trunci %step : i64 to i32
-              %done = arith.ori %low, %block : i32
-              %more = arith.cmpi ne, %done, %c0 : i32
-              "tcgen05.mma"(%d, %da, %db, %idesc, %more) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
+      "tile.role"() ({
+      ^bb0(%number: i32):
+        %one = nvvm.elect.sync -> i1
+        scf.if %one {
+          %left:2 = scf.for %tile = %c0 to %tiles step %c1 iter_args(%s = %c0, %p = %c0) -> (i32, i32) : i32 {
+            %row = arith.muli %tile, %columns : i32
+            %after:2 = scf.for %block = %c0 to %blocks step %c1 iter_args(%stage = %s, %phase = %p) -> (i32, i32) : i32 {
+              "tile.acquire"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
+              "tile.expect"(%ring, %stage) {bytes = 24576 : i64} : (!Ring, i32) -> ()
+              %full = "tile.full_barrier"(%ring, %stage) : (!Ring, i32) -> !llvm.ptr<3>
+              %k = arith.muli %block, %64 : i32
+              %a = "tile.stage"(%stages_a, %stage) : (!Stages_A, i32) -> !Stage_A
+              %b = "tile.stage"(%stages_b, %stage) : (!Stages_B, i32) -> !Stage_B
+              "tile.copy_async"(%map_a, %row, %k, %a, %full) : (!Map_A, i32, i32, !Stage_A, !llvm.ptr<3>) -> ()
+              "tile.copy_async"(%map_b, %c0, %k, %b, %full) : (!Map_B, i32, i32, !Stage_B, !llvm.ptr<3>) -> ()
+              %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)
+              scf.yield %next#0, %next#1 : i32, i32
             }
-            "tile.release"(%ring, %stage) : (!Ring, i32) -> ()
-            %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)
-            scf.yield %next#0, %next#1 : i32, i32
+            scf.yield %after#0, %after#1 : i32, i32
           }
-          "tile.commit"(%sums, %slice) : (!Sums, i32) -> ()
-          %following:2 = "tile.advance"(%sums, %slice, %round) : (!Sums, i32, i32) -> (i32, i32)
-          scf.yield %after#0, %after#1, %following#0, %following#1 : i32, i32, i32, i32
         }
-      }
-    }) {first = 1 : i64, warps = 1 : i64} : () -> ()
+      }) {first = 0 : i64, warps = 1 : i64} : () -> ()
 
-    "tile.role"() ({
-    ^bb0(%number: i32):
-      %thread = gpu.thread_id x
-      %tid = arith.index_cast %thread : index to i32
-      %lane = arith.remui %tid, %32 : i32
-      %first = arith.muli %number, %32 : i32
-      %own = arith.addi %first, %lane : i32
-      %16 = arith.constant 16 : i32
-      %lanes = arith.shli %first, %16 : i32
-      %zero = arith.constant 0 : index
-      %left:2 = scf.for %tile = %c0 to %tiles step %c1 iter_args(%slice = %c0, %round = %c0) -> (i32, i32) : i32 {
-        "tile.await"(%sums, %slice, %round) : (!Sums, i32, i32) -> ()
-        %offset = arith.muli %slice, %64 : i32
-        %column = arith.addi %base, %offset : i32
-        %cell = arith.addi %column, %lanes : i32
-        %from = llvm.inttoptr %cell : i32 to !llvm.ptr<6>
-        %words = "tcgen05.ld"(%from) {shape = "32x32b", num = 64 : i64} : (!llvm.ptr<6>) -> vector<64xi32>
-        "tcgen05.wait"() {kind = "ld"} : () -> ()
-        "tile.release"(%sums, %slice) : (!Sums, i32) -> ()
-        %values = vector.bitcast %words : vector<64xi32> to vector<64xf32>
-        %start = arith.muli %tile, %columns : i32
-        %row = arith.addi %start, %own : i32
-        %line = arith.index_cast %row : i32 to index
-        vector.store %values, %D[%line, %zero] : memref<384x64xf32>, vector<64xf32>
-        %next:2 = "tile.advance"(%sums, %slice, %round) : (!Sums, i32, i32) -> (i32, i32)
-        scf.yield %next#0, %next#1 : i32, i32
-      }
-      "tcgen05.fence"() {kind = "before_thread_sync"} : () -> ()
-    }) {first = 4 : i64, warps = 4 : i64} : () -> ()
+      "tile.role"() ({
+      ^bb0(%number: i32):
+        %idesc = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 64 : i64, a_type = "f16", b_type = "f16", d_type = "f32"} : () -> i32
+        %one = nvvm.elect.sync -> i1
+        scf.if %one {
+          %left:4 = scf.for %tile = %c0 to %tiles step %c1
+              iter_args(%s = %c0, %p = %c0, %slice = %c0, %round = %c0) -> (i32, i32, i32, i32) : i32 {
+            "tile.acquire"(%sums, %slice, %round) : (!Sums, i32, i32) -> ()
+            %accumulator = "tile.stage"(%accumulators, %slice) : (!Accumulators, i32) -> !Accumulator
+            %d = "tile.address"(%accumulator) : (!Accumulator) -> !llvm.ptr<6>
+            %after:2 = scf.for %block = %c0 to %blocks step %c1 iter_args(%stage = %s, %phase = %p) -> (i32, i32) : i32 {
+              "tile.await"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
+              %a = "tile.stage"(%stages_a, %stage) : (!Stages_A, i32) -> !Stage_A
+              %b = "tile.stage"(%stages_b, %stage) : (!Stages_B, i32) -> !Stage_B
+              %address_a = "tile.address"(%a) : (!Stage_A) -> !llvm.ptr<3>
+              %address_b = "tile.address"(%b) : (!Stage_B) -> !llvm.ptr<3>
+              %start_a = "tcgen05.shared_memory_descriptor"(%address_a) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
+              %start_b = "tcgen05.shared_memory_descriptor"(%address_b) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
+              %k0 = arith.constant 0 : i64
+              %k1 = arith.constant 1 : i64
+              %k4 = arith.constant 4 : i64
+              %k2 = arith.constant 2 : i64
+              scf.for %step = %k0 to %k4 step %k1 : i64 {
+                %units = arith.muli %step, %k2 : i64
+                %da = arith.addi %start_a, %units : i64
+                %db = arith.addi %start_b, %units : i64
+                %low = arith.trunci %step : i64 to i32
+                %done = arith.ori %low, %block : i32
+                %more = arith.cmpi ne, %done, %c0 : i32
+                "tcgen05.mma"(%d, %da, %db, %idesc, %more) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
+              }
+              "tile.release"(%ring, %stage) : (!Ring, i32) -> ()
+              %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)
+              scf.yield %next#0, %next#1 : i32, i32
+            }
+            "tile.commit"(%sums, %slice) : (!Sums, i32) -> ()
+            %following:2 = "tile.advance"(%sums, %slice, %round) : (!Sums, i32, i32) -> (i32, i32)
+            scf.yield %after#0, %after#1, %following#0, %following#1 : i32, i32, i32, i32
+          }
+        }
+      }) {first = 1 : i64, warps = 1 : i64} : () -> ()
 
-    gpu.barrier  // the sums have been read
-    "tile.role"() ({
-    ^bb0(%number: i32):
-      "tcgen05.fence"() {kind = "after_thread_sync"} : () -> ()
-      %all = llvm.inttoptr %base : i32 to !llvm.ptr<6>
-      "tcgen05.dealloc"(%all, %columns) {cta_group = 1 : i64} : (!llvm.ptr<6>, i32) -> ()
-    }) {first = 1 : i64, warps = 1 : i64} : () -> ()
+      "tile.role"() ({
+      ^bb0(%number: i32):
+        %thread = gpu.thread_id x
+        %tid = arith.index_cast %thread : index to i32
+        %lane = arith.remui %tid, %32 : i32
+        %first = arith.muli %number, %32 : i32
+        %own = arith.addi %first, %lane : i32
+        %16 = arith.constant 16 : i32
+        %lanes = arith.shli %first, %16 : i32
+        %zero = arith.constant 0 : index
+        %left:2 = scf.for %tile = %c0 to %tiles step %c1 iter_args(%slice = %c0, %round = %c0) -> (i32, i32) : i32 {
+          "tile.await"(%sums, %slice, %round) : (!Sums, i32, i32) -> ()
+          %accumulator = "tile.stage"(%accumulators, %slice) : (!Accumulators, i32) -> !Accumulator
+          %start_of = "tile.address"(%accumulator) : (!Accumulator) -> !llvm.ptr<6>
+          %column = llvm.ptrtoint %start_of : !llvm.ptr<6> to i32
+          %cell = arith.addi %column, %lanes : i32
+          %from = llvm.inttoptr %cell : i32 to !llvm.ptr<6>
+          %words = "tcgen05.ld"(%from) {shape = "32x32b", num = 64 : i64} : (!llvm.ptr<6>) -> vector<64xi32>
+          "tcgen05.wait"() {kind = "ld"} : () -> ()
+          "tile.release"(%sums, %slice) : (!Sums, i32) -> ()
+          %values = vector.bitcast %words : vector<64xi32> to vector<64xf32>
+          %start = arith.muli %tile, %columns : i32
+          %row = arith.addi %start, %own : i32
+          %line = arith.index_cast %row : i32 to index
+          vector.store %values, %D[%line, %zero] : memref<384x64xf32>, vector<64xf32>
+          %next:2 = "tile.advance"(%sums, %slice, %round) : (!Sums, i32, i32) -> (i32, i32)
+          scf.yield %next#0, %next#1 : i32, i32
+        }
+      }) {first = 4 : i64, warps = 4 : i64} : () -> ()
+    }) {warp = 1 : i64} : () -> ()
     gpu.return
   }
 }

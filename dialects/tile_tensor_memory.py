@@ -1,0 +1,115 @@
+"""The ops of the `tile` dialect on tensor memory: its allocation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.dialects.op import Op, check_in_a_module, refuse
+from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
+from weft.dialects.tile_roles import MOST_WARPS
+from weft.dialects.tile_types import Tile, is_tensor_buffer
+from weft.errors import WeftError, shown
+from weft.isa.tcgen05.control import ALLOC, COLUMNS
+from weft.isa.tcgen05.family import CTA_GROUPS
+from weft.mlir import ext, ir
+
+
+class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTerminatorTrait]):
+    """Allocates tensor memory for the buffers of its region, and frees it after the region. All threads of
+    the CTA must reach it together; a kernel has at most one.
+
+    Warp number `warp` of the CTA allocates and frees. With `cta_group` 2 both CTAs of each pair must reach
+    it, and every `tcgen05` operation of the kernel has that `cta_group`.
+
+    Its beginning is a barrier of the CTA, or of the cluster with `cta_group` 2, so that rings that were made
+    before it are ready in the region. So is its end: each thread's accesses to tensor memory must be
+    complete when it leaves the region, and those of an MMA when any thread leaves it.
+    """
+
+    body: ext.Region
+    optional = {"warp": 0, "cta_group": 1}  # noqa: RUF012
+
+    @property
+    def buffers(self) -> list[AllocOp]:
+        """The ops that allocate buffers of tensor memory, in order."""
+        ops = self.body.blocks[0].operations
+        return [op for op in ops if isinstance(op, AllocOp) and is_tensor_buffer(op.buffer)]
+
+    @property
+    def starts(self) -> dict[Any, int]:
+        """The first column of each buffer, counted from the first one of the allocation."""
+        starts: dict[Any, int] = {}
+        total = 0
+        for op in self.buffers:
+            starts[op.buffer] = next((starts.get(below, 0) for below in op.over), total)
+            total = max(total, starts[op.buffer] + op.buffer.type.columns)
+        return starts
+
+    @property
+    def columns(self) -> int:
+        """The columns that the buffers need."""
+        return max((start + buffer.type.columns for buffer, start in self.starts.items()), default=0)
+
+    @property
+    def allocated(self) -> int:
+        """The columns that are allocated: as many as the buffers need, rounded up to a legal number."""
+        return next((each for each in COLUMNS if each >= self.columns), COLUMNS[-1])
+
+    def check(self) -> str | None:
+        if not 0 <= self.attribute("warp") < MOST_WARPS:
+            return f"warp must be in 0..{MOST_WARPS - 1}, got {self.attribute('warp')}"
+        if self.attribute("cta_group") not in CTA_GROUPS:
+            return f"cta_group must be 1 or 2, got {self.attribute('cta_group')}"
+        if len(self.body.blocks) != 1 or len(self.body.blocks[0].arguments):
+            return "expects a region of one block without arguments"
+        if outer := _region_around(self.operation):
+            return f"expects to be reached by all threads of the CTA, got it inside a '{outer}'"
+        if self.target is not None and self.target.chip.name not in ALLOC.chips():
+            chips = ", ".join(sorted(ALLOC.chips()))
+            return f"expects a chip with tensor memory ({chips}), got {self.target.chip.name}"
+        if self.columns > COLUMNS[-1]:
+            return f"expects buffers of at most {COLUMNS[-1]} columns, got {self._sizes()}"
+        return None
+
+    def _sizes(self) -> str:
+        sizes = [f"{op.buffer.type.columns}{' over another' if len(op.over) else ''}" for op in self.buffers]
+        return f"{self.columns} ({' + '.join(sizes)})"
+
+
+def _region_around(op: Any) -> str | None:
+    """The innermost role, or other `tile.tensor_memory`, around an operation."""
+    parent = op.parent
+    while parent is not None:
+        if parent.name in (TENSOR_MEMORY, "tile.role"):
+            return str(parent.name)
+        parent = parent.parent
+    return None
+
+
+@contextmanager
+def tensor_memory(*, warp: int = 0, cta_group: int = 1) -> Iterator[None]:
+    """Builds `tile.tensor_memory`; in the block, ops are built in its region.
+
+    Raises WeftError for attributes that the op doesn't take, and where its buffers don't fit.
+    """
+    check_in_a_module(TensorMemoryOp)
+    i64 = ir.IntegerType.get_signless(64)
+    stated = {"warp": warp, "cta_group": cta_group}
+    for name, value in stated.items():
+        if not isinstance(value, int) or abs(value) >= 1 << 31:
+            raise WeftError(f"'{TENSOR_MEMORY}' op {name} must be an integer, got {shown(value)}")
+    op = ir.Operation.create(
+        TensorMemoryOp.OPERATION_NAME,
+        attributes={
+            name: ir.IntegerAttr.get(i64, value)
+            for name, value in stated.items()
+            if value != TensorMemoryOp.optional[name]
+        },
+        regions=1,
+    )
+    with ir.InsertionPoint(op.regions[0].blocks.append()):
+        yield
+    if wrong := op.opview.check():
+        failure = refuse(op.opview, wrong)
+        op.erase()
+        raise failure

@@ -1,0 +1,145 @@
+"""`--lower-tensor-memory`: `tile.tensor_memory` becomes the allocation of columns, its region, and what frees
+them. The buffers in it become addresses.
+"""
+
+from typing import Any
+
+from weft.dialects import tcgen05, tile
+from weft.dialects.op import refuse
+from weft.dialects.tile import (
+    AddressOp,
+    AllocOp,
+    BufferType,
+    SliceOp,
+    StageOp,
+    TensorMemoryOp,
+    is_tensor_buffer,
+)
+from weft.isa.chips import LANES
+from weft.mlir import gpu, ir, llvm, nvvm, operations
+from weft.passes.analysis import uniformity
+from weft.passes.analysis.uniformity import Scope
+from weft.passes.builders import emit, tensor_tiles, thread_ids
+from weft.passes.registry.pass_ import Pass
+
+_VIEWS = (StageOp, SliceOp, AddressOp)
+
+
+def run(module: Any) -> None:
+    """Lowers every `tile.tensor_memory` and what uses its buffers."""
+    for kernel in operations(module, gpu.GPUFuncOp):
+        _check_single(kernel)
+    for op in operations(module, TensorMemoryOp):
+        uniformity.require(op, Scope.CTA)
+        threads, warp = thread_ids.threads_of(op), op.attribute("warp")
+        if (warp + 1) * LANES > threads:
+            raise refuse(op, f"warp must be below {threads // LANES}, the warps of the CTA, got {warp}")
+        _check_pairs(op)
+        with ir.InsertionPoint(op), op.location:
+            _lower(op)
+        op.operation.erase()
+
+
+def _check_single(kernel: Any) -> None:
+    """Raises WeftError for a second allocation: it could wait for ever for what the first one holds."""
+    found = operations(kernel, TensorMemoryOp)
+    if len(found) > 1:
+        raise refuse(found[1], "expects to be the only one in its kernel: put all buffers in one region")
+
+
+def _check_pairs(op: TensorMemoryOp) -> None:
+    if op.attribute("cta_group") == 1:
+        return
+    kernel = op.operation.parent
+    while kernel.name != "gpu.func":
+        kernel = kernel.parent.operation
+    if "known_cluster_size" not in kernel.attributes:
+        raise refuse(op, "expects a kernel with 'known_cluster_size', so that its CTAs form pairs")
+    x = int(kernel.attributes["known_cluster_size"][0])
+    if x % 2:
+        raise refuse(op, f"expects a cluster of whole pairs along x, got {x} CTAs")
+
+
+def _lower(op: TensorMemoryOp) -> None:
+    starts = op.starts
+    if not starts:
+        _move_body(op)
+        return
+    columns, group = emit.value(op.allocated), op.attribute("cta_group")
+    word = tile.address(tile.alloc(BufferType.of((1,), emit.i32(), "S[(1):(1)]")))
+    number = emit.uniform(emit.div(emit.thread(), LANES))
+    _allocate(op, emit.equal(number, op.attribute("warp")), word, columns)
+    base = llvm.load(emit.i32(), word)
+    address_of = {
+        buffer: tensor_tiles.pointer(emit.value(emit.add(base, start))) for buffer, start in starts.items()
+    }
+    _move_body(op)
+    tcgen05.fence(kind="before_thread_sync")
+    _synchronize(group)
+    with emit.when(emit.equal(number, op.attribute("warp"))):
+        tcgen05.fence(kind="after_thread_sync")
+        tcgen05.dealloc(address=tensor_tiles.pointer(base), columns=columns, cta_group=group)
+    _forward(op, address_of)
+
+
+def _allocate(op: TensorMemoryOp, allocates: Any, word: Any, columns: Any) -> None:
+    """One warp allocates and gives up its permit, so that the next CTA on the multiprocessor can allocate."""
+    group = op.attribute("cta_group")
+    if group > 1:
+        # The peer must be running: the allocation is one of both.
+        _synchronize(group)
+    with emit.when(allocates):
+        tcgen05.alloc(address=word, columns=columns, cta_group=group)
+        tcgen05.relinquish_alloc_permit(cta_group=group)
+    gpu.barrier()
+
+
+def _synchronize(cta_group: int) -> None:
+    """A barrier of the CTA, or of the cluster for pairs: neither CTA frees columns, or exits, while its peer
+    uses them.
+    """
+    if cta_group == 1:
+        gpu.barrier()
+        return
+    nvvm.ClusterArriveOp()
+    nvvm.ClusterWaitOp()
+
+
+def _move_body(op: TensorMemoryOp) -> None:
+    """Moves the region's operations to the insertion point."""
+    for inner in list(op.body.blocks[0].operations):
+        inner.operation.move_before(op.operation)
+
+
+def _forward(op: TensorMemoryOp, address_of: dict[Any, Any]) -> None:
+    """Replaces stages, slices and addresses of tensor memory by arithmetic, then erases the buffers."""
+    kernel = op.operation.parent
+    views = [each for each in operations(kernel, AllocOp, *_VIEWS) if _is_tensor(each)]
+    for view in views:
+        if isinstance(view, AllocOp):
+            continue
+        if view.buffer not in address_of:
+            raise refuse(view, "expects a buffer from a tile.alloc, tile.stage or tile.slice in the region")
+        base = address_of[view.buffer]
+        if isinstance(view, AddressOp):
+            view.address.replace_all_uses_with(base)
+            continue
+        with ir.InsertionPoint(view), view.location:
+            address_of[view.tile] = tensor_tiles.advanced(base, tensor_tiles.view_offset(view))
+    for view in reversed(views):
+        for result in view.results:
+            for use in result.uses:
+                raise refuse(use.owner.opview, "uses tensor memory: lower it before --lower-tensor-memory")
+        view.operation.erase()
+
+
+def _is_tensor(view: Any) -> bool:
+    return is_tensor_buffer(view.buffer)
+
+
+LOWER_TENSOR_MEMORY = Pass(
+    "lower-tensor-memory",
+    "lower tile.tensor_memory and its buffers to tcgen05.alloc and addresses",
+    run,
+    lowers=(TensorMemoryOp,),
+)

@@ -1,0 +1,236 @@
+// RUN: weft-opt %s --split-input-file --verify-diagnostics
+
+func.func @axis(%p: !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(64,1)]">, "tmem">) {
+  // expected-error @below {{has a buffer in tensor memory of layout S[(128,64):(64,1)]: its axes must be among TLane, TCol, got m}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(64,1)]">, "tmem">) -> !llvm.ptr<6>
+  return
+}
+
+// -----
+
+func.func @shared_axis(%p: !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "shared">) {
+  // expected-error @below {{its axes must be among m, got TLane}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "shared">) -> !llvm.ptr<3>
+  return
+}
+
+// -----
+
+func.func @swizzle(%p: !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,1@TCol)] xor 128B">, "tmem">) {
+  // expected-error @below {{it must not have an offset or swizzle}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,1@TCol)] xor 128B">, "tmem">) -> !llvm.ptr<6>
+  return
+}
+
+// -----
+
+func.func @overlap(%p: !tile.buffer<array<i64: 64, 4>, i8, #tile.layout<"S[(64,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">) {
+  // expected-error @below {{its elements must not overlap}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 64, 4>, i8, #tile.layout<"S[(64,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">) -> !llvm.ptr<6>
+  return
+}
+
+// -----
+
+func.func @lanes(%p: !tile.buffer<array<i64: 256, 4>, f32, #tile.layout<"S[(256,4):(1@TLane,1@TCol)]">, "tmem">) {
+  // expected-error @below {{has a buffer in tensor memory of layout S[(256,4):(1@TLane,1@TCol)]: it must span at most 128 lanes, got 256}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 256, 4>, f32, #tile.layout<"S[(256,4):(1@TLane,1@TCol)]">, "tmem">) -> !llvm.ptr<6>
+  return
+}
+
+// -----
+
+func.func @columns(%p: !tile.buffer<array<i64: 128, 1026>, f16, #tile.layout<"S[(128,1026):(1@TLane,1@TCol)]">, "tmem">) {
+  // expected-error @below {{it must span at most 512 columns, got 513}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 1026>, f16, #tile.layout<"S[(128,1026):(1@TLane,1@TCol)]">, "tmem">) -> !llvm.ptr<6>
+  return
+}
+
+// -----
+
+func.func @element(%p: !tile.buffer<array<i64: 128, 4>, i64, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">) {
+  // expected-error @below {{has a buffer in tensor memory of i64: elements must have at most 32 bits}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 4>, i64, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">) -> !llvm.ptr<6>
+  return
+}
+
+// -----
+
+func.func @address(%p: !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">) {
+  // expected-error @below {{expects to return !llvm.ptr<6>, got !llvm.ptr<3>}}
+  %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">) -> !llvm.ptr<3>
+  return
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+func.func @outside() {
+  // expected-error @below {{'tile.alloc' op expects a buffer in tensor memory directly in a 'tile.tensor_memory', got it in 'func.func'}}
+  %0 = "tile.alloc"() : () -> !Buffer
+  return
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+func.func @in_a_branch(%c: i1) {
+  "tile.tensor_memory"() ({
+    scf.if %c {
+      // expected-error @below {{directly in a 'tile.tensor_memory', got it in 'scf.if'}}
+      %0 = "tile.alloc"() : () -> !Buffer
+    }
+  }) : () -> ()
+  return
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+!Shared = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(4,1)]">, "shared">
+func.func @over_another_memory(%s: !Shared) {
+  "tile.tensor_memory"() ({
+    // expected-error @below {{expects to overlap a buffer in the same memory, got !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(4,1)]">, "shared">}}
+    %0 = "tile.alloc"(%s) : (!Shared) -> !Buffer
+  }) : () -> ()
+  return
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+func.func @over_a_buffer_from_elsewhere(%b: !Buffer) {
+  "tile.tensor_memory"() ({
+    // expected-error @below {{expects to overlap a buffer from an earlier tile.alloc in the same region}}
+    %0 = "tile.alloc"(%b) : (!Buffer) -> !Buffer
+  }) : () -> ()
+  return
+}
+
+// -----
+
+!Rows = !tile.buffer<array<i64: 3, 128>, f16, #tile.layout<"S[(3,128):(1@TCol,1@TLane)]">, "tmem">
+!Row = !tile.buffer<array<i64: 128>, f16, #tile.layout<"S[(128):(1@TLane)]">, "tmem">
+func.func @stages(%b: !Rows, %i: i32) {
+  // expected-error @below {{stages must be a multiple of 32 bits apart in tensor memory, got 16}}
+  %0 = "tile.stage"(%b, %i) : (!Rows, i32) -> !Row
+  return
+}
+
+// -----
+
+!Whole = !tile.buffer<array<i64: 128, 6>, f16, #tile.layout<"S[(128,6):(1@TLane,1@TCol)]">, "tmem">
+!Part = !tile.buffer<array<i64: 128, 3>, f16, #tile.layout<"S[(128,3):(1@TLane,1@TCol)]">, "tmem">
+func.func @slices(%b: !Whole, %i: i32) {
+  // expected-error @below {{slices must be a multiple of 32 bits apart in tensor memory, got 48}}
+  %0 = "tile.slice"(%b, %i, %i) : (!Whole, i32, i32) -> !Part
+  return
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+func.func @copies(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{'tile.copy' op expects the destination in shared memory}}
+  "tile.copy"(%m, %i, %i, %b) : (memref<?x?xf32>, i32, i32, !Buffer) -> ()
+  return
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+func.func @copies_out(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{'tile.copy_out' op expects a buffer in shared memory}}
+  "tile.copy_out"(%b, %m, %i, %i) : (!Buffer, memref<?x?xf32>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!Row = !tile.buffer<array<i64: 1, 4>, f32, #tile.layout<"S[(4):(1@TCol)]">, "tmem">
+!Fragment = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @loads_a_row(%b: !Row, %i: i32) {
+  // expected-error @below {{'tile.load_row' op expects a buffer in shared memory or a memref}}
+  %0 = "tile.load_row"(%b, %i) : (!Row, i32) -> !Fragment
+  return
+}
+
+// -----
+
+func.func @warp() {
+  // expected-error @below {{'tile.tensor_memory' op warp must be in 0..31, got 32}}
+  "tile.tensor_memory"() ({
+  }) {warp = 32 : i64} : () -> ()
+  return
+}
+
+// -----
+
+func.func @cta_group() {
+  // expected-error @below {{'tile.tensor_memory' op cta_group must be 1 or 2, got 4}}
+  "tile.tensor_memory"() ({
+  }) {cta_group = 4 : i64} : () -> ()
+  return
+}
+
+// -----
+
+func.func @arguments() {
+  // expected-error @below {{'tile.tensor_memory' op expects a region of one block without arguments}}
+  "tile.tensor_memory"() ({
+  ^bb0(%i: i32):
+  }) : () -> ()
+  return
+}
+
+// -----
+
+func.func @nested() {
+  "tile.tensor_memory"() ({
+    // expected-error @below {{expects to be reached by all threads of the CTA, got it inside a 'tile.tensor_memory'}}
+    "tile.tensor_memory"() ({
+      %0 = arith.constant 0 : i32
+    }) : () -> ()
+  }) : () -> ()
+  return
+}
+
+// -----
+
+func.func @in_a_role() {
+  "tile.role"() ({
+  ^bb0(%number: i32):
+    // expected-error @below {{expects to be reached by all threads of the CTA, got it inside a 'tile.role'}}
+    "tile.tensor_memory"() ({
+      %0 = arith.constant 0 : i32
+    }) : () -> ()
+  }) {first = 0 : i64, warps = 1 : i64} : () -> ()
+  return
+}
+
+// -----
+
+!Large = !tile.buffer<array<i64: 128, 256>, f32, #tile.layout<"S[(128,256):(1@TLane,1@TCol)]">, "tmem">
+!Small = !tile.buffer<array<i64: 128, 16>, f32, #tile.layout<"S[(128,16):(1@TLane,1@TCol)]">, "tmem">
+func.func @too_many_columns() {
+  // expected-error @below {{expects buffers of at most 512 columns, got 528 (256 + 16 over another + 256 + 16)}}
+  "tile.tensor_memory"() ({
+    %0 = "tile.alloc"() : () -> !Large
+    %1 = "tile.alloc"(%0) : (!Large) -> !Small
+    %2 = "tile.alloc"() : () -> !Large
+    %3 = "tile.alloc"() : () -> !Small
+  }) : () -> ()
+  return
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  gpu.func @chip() kernel {
+    // expected-error @below {{'tile.tensor_memory' op expects a chip with tensor memory (sm_100a, sm_100f, sm_103a, sm_103f, sm_107a, sm_107f, sm_110a, sm_110f), got sm_90a}}
+    "tile.tensor_memory"() ({
+      %0 = arith.constant 0 : i32
+    }) : () -> ()
+    gpu.return
+  }
+}
