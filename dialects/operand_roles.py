@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.schedule import PROMOTED
-from weft.dialects.tile_types import FP8_TYPES, matrix_complaint
+from weft.dialects.tile_types import FP8_TYPES, PTX_SCALES, matrix_complaint
+from weft.isa import block_scales
 from weft.mlir import ir
 
 _ADDED_TYPES = ("f32", "f16", "bf16", "i32")
@@ -15,7 +16,8 @@ OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
 @dataclass(frozen=True)
 class Role:
     """What an operand must be: its element types, and the name of each dimension's size (a size of the
-    product, or the number of blocks of 128 in one). Matrices may come in batches.
+    product, the number of blocks of 128 in one, or the bytes of a row of tiles of scales). Matrices may come
+    in batches.
     """
 
     elements: Sequence[str]
@@ -40,9 +42,29 @@ ROLES = {
     "scale_b": Role(("f32",), ("N/128", "K/128")),  # scales each block of B
     "groups": Role(("i32",), ("groups",)),  # selects the B of each row of A, or limits the rows of products
 }
+_TILES = {
+    scale: f"{block_scales.TILE_BYTES}*K/{block_scales.GROUPS * block_scales.group_of(ptx)}"
+    for scale, ptx in PTX_SCALES.items()
+}
+BLOCK_SCALES = {
+    name: {scale: Role((scale,), (f"{extent}/{block_scales.ROWS}", of_k)) for scale, of_k in _TILES.items()}
+    for name, extent in (("scale_a", "M"), ("scale_b", "N"))
+}
+"""Scales of groups of elements along K, in the 128x4 layout (`weft.isa.block_scales`), by role and element.
+"""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
 _OF_INTEGERS = ("relu",)
+
+
+def role_of(name: str, element: str) -> Role:
+    """What an operand with this role and this type of elements must be."""
+    return BLOCK_SCALES.get(name, {}).get(element, ROLES[name])
+
+
+def element_types(name: str) -> list[str]:
+    """The element types that an operand with this role may have."""
+    return [*ROLES[name].elements, *BLOCK_SCALES.get(name, ())]
 
 
 def role_names(attribute: Any, count: int) -> list[str]:
@@ -67,15 +89,21 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
             return f"roles must be among {', '.join(ROLES)}, got '{name}'"
         if names.count(name) > 1:
             return f"expects one operand with role '{name}', got {names.count(name)}"
-        role = ROLES[name]
-        if wrong := matrix_complaint(title(name), value, role.elements, *role.ranks):
+        if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
             return wrong
     return None
 
 
 def extents(m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], Any]) -> dict[str, Any]:
-    """The sizes by the names in `ROLES`; `blocks(size, b)` is the number of blocks of `b` in a size."""
-    return {"M": m, "N": n, "K/128": blocks(k, PROMOTED), "N/128": blocks(n, PROMOTED), "groups": groups}
+    """The sizes by the names in `ROLES` and `BLOCK_SCALES`. `blocks(size, b)` is the number of blocks of `b`
+    in a size; it and the sizes may be None, for an unknown size.
+    """
+    of_128 = {f"{name}/128": blocks(size, PROMOTED) for name, size in (("M", m), ("N", n), ("K", k))}
+    of_tiles: dict[str, Any] = {}
+    for scale, name in _TILES.items():
+        tiles = blocks(k, block_scales.GROUPS * block_scales.group_of(PTX_SCALES[scale]))
+        of_tiles[name] = None if tiles is None else tiles * block_scales.TILE_BYTES
+    return {"M": m, "N": n, "groups": groups, **of_128, **of_tiles}
 
 
 def title(role: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from ctypes import c_float
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
@@ -13,6 +14,7 @@ from weft.dialects.operand_roles import (
     extents,
     role_complaint,
     role_names,
+    role_of,
     title,
 )
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
@@ -20,13 +22,16 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
+    NARROW_TYPES,
     PTX_INPUTS,
+    PTX_SCALES,
     AnyType,
     Tile,
     is_memref,
     matrix_complaint,
 )
 from weft.errors import WeftError
+from weft.isa.block_scales import elements_with
 from weft.mlir import ext, ir
 
 INPUT_TYPES = tuple(PTX_INPUTS)
@@ -63,7 +68,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       are C.
     - "bias": N, added to every row.
     - "residual": M x N.
-    - "scale_a" (K/128 x M) and "scale_b" (N/128 x K/128): scale each sum of 128 products.
+    - "scale_a" and "scale_b" of f32 (K/128 x M, and N/128 x K/128): scale each sum of 128 products.
+    - "scale_a" and "scale_b" of f8E8M0FNU or f8E4M3FN: block scales, which the tensor cores apply. In each
+      row of A and column of B, 32 elements along K share a scale of f8E8M0FNU; 16 of f4E2M1FN share one of
+      f8E4M3FN. Scales are in the 128x4 layout, M/128 x 512*K/128 for A and N/128 x 512*K/128 for B
+      (512*K/64 where 16 elements share a scale).
     - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a batch
       of B; a negative number skips the row. Within each block of 128 rows (0 to 127, 128 to 255, ...) all
       numbers must be equal. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
@@ -72,7 +81,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32), and f32 is multiplied as tf32. The
     epilogue is computed in f32 (i32) and rounded once, to D's elements. Tensor cores add up products of fp8
     with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
-    up in f32.
+    up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
+    bits.
     """
 
     a: ext.Operand[Any]
@@ -126,9 +136,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """The element types, and which inputs are MN-major."""
         a, b, d = (str(value.type.element_type) for value in (self.a, self.b, self.d))
         mn_major = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
-        scaled = self.role("scale_a") is not None or self.role("scale_b") is not None
+        scales = (self.role("scale_a"), self.role("scale_b"))
+        kinds = [str(value.type.element_type) for value in scales if value is not None]
+        scale = next((kind for kind in kinds if kind in PTX_SCALES), "")
+        scaled = bool(kinds) and not scale
         promoted = scaled or self.attribute("promote")
-        return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None)
+        return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None, scale)
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -163,16 +176,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _type_complaint(self) -> str | None:
         types = self.types
-        mixed = any({types.a, types.b} <= set(kinds) for kinds in (FP8_TYPES, BYTE_TYPES))
+        mixed = any({types.a, types.b} <= set(kinds) for kinds in (NARROW_TYPES, BYTE_TYPES))
         if types.a != types.b and not mixed:
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
-        if types.promoted and types.a not in FP8_TYPES:
-            what = "there are scales" if types.scaled else "promote is true"
-            return f"expects A and B of fp8 where {what}, got {self.a.type}"
-        if (self.role("scale_a") is None) != (self.role("scale_b") is None):
-            only = "scale_b" if self.role("scale_a") is None else "scale_a"
-            return f"expects scale_a and scale_b together, got only {only}"
+        if wrong := self._scale_complaint(types):
+            return wrong
         integers = [isinstance(value.type.element_type, ir.IntegerType) for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
@@ -183,6 +192,33 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             factors = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
         return activation_complaint(self.attribute("activation"), integers[0])
+
+    def _scale_complaint(self, types: Types) -> str | None:
+        """Why there are no products with these scales, or with promoted sums."""
+        scale_a, scale_b = self.role("scale_a"), self.role("scale_b")
+        if types.promoted and not {types.a, types.b} <= set(FP8_TYPES):
+            what = "there are scales of f32" if types.scaled else "promote is true"
+            got = self.a.type if types.a not in FP8_TYPES else self.b.type
+            return f"expects A and B of fp8 where {what}, got {got}"
+        if (scale_a is None) != (scale_b is None):
+            only = "scale_b" if scale_a is None else "scale_a"
+            return f"expects scale_a and scale_b together, got only {only}"
+        if not types.scale:
+            return None
+        elements = [str(value.type.element_type) for value in (scale_a, scale_b) if value is not None]
+        if elements[0] != elements[1]:
+            return f"expects scale_a and scale_b of one element type, got {' and '.join(elements)}"
+        if types.promoted:
+            return "promote must be false with block scales, whose products are added in f32"
+        if types.block_scaling is None:
+            of_type = elements_with(PTX_SCALES[types.scale])
+            legal = " or ".join(name for name, ptx in PTX_INPUTS.items() if ptx in of_type)
+            others = (s for s in PTX_SCALES if replace(types, scale=s).block_scaling is not None)
+            near = "".join(f": these have scales of {scale}" for scale in others)
+            return (
+                f"expects A and B of {legal} with scales of {types.scale}, got {types.a} and {types.b}{near}"
+            )
+        return None
 
     def _batch_complaint(self) -> str | None:
         batches = [(name, v) for name, v in self._named if v.type.rank == 3]
@@ -200,7 +236,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _grouped_complaint(self, batches: list[str]) -> str | None:
         """What is wrong with the ranks, where each row of A selects one B of several."""
-        wanted = ["B", *(["scale_b"] if self.types.scaled else [])]
+        wanted = ["B", *(["scale_b"] if self.role("scale_b") is not None else [])]
         if batches != wanted:
             rank_3 = " and ".join(batches) or "none"
             return f"expects exactly {' and '.join(wanted)} of rank 3 where groups select a B, got {rank_3}"
@@ -220,7 +256,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
                 right = "N x K" if self.attribute("transpose_b") else "K x N"
                 sizes = f"{dim} is {x_size} in {x} and {y_size} in {y}"
                 return f"expects A ({self._written_a}), B ({right}) and D (M x N) to agree: {sizes}"
-        return self._role_shape_complaint(m_d, n_d, k)
+        if (k or k_b) and (depth := k or k_b or 0) % (unit := self.types.multiple_of_k):
+            kinds = f"{self.types.a} and {self.types.b}"
+            return f"K must be a multiple of {unit} for A and B of {kinds}, got {depth}"
+        return self._role_shape_complaint(m_d, n_d, k or k_b)
 
     def _role_shape_complaint(self, m: int | None, n: int | None, k: int | None) -> str | None:
         """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
@@ -229,11 +268,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks)
         shapes = {"A": self._written_a, "D": "batch x M x N" if batched else "M x N"}
         for role, value in self.roles.items():
-            sizes = ROLES[role].sizes
+            sizes = role_of(role, str(value.type.element_type)).sizes
             names = [of_groups if size == "groups" else size for size in sizes]
             for size, name, actual in zip(sizes, names, _dims(value), strict=True):
                 if wanted[size] and actual and wanted[size] != actual:
-                    other, this = "A" if size.startswith("K") else "D", title(role)
+                    other, this = "A" if "K" in size else "D", title(role)
                     return (
                         f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
                         f"{name} is {wanted[size]} in {other} and {actual} in {this}"

@@ -12,7 +12,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
-from weft.dialects.operand_roles import ROLES, extents
+from weft.dialects.operand_roles import extents, role_of
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.mlir import func, gpu, ir, operations
@@ -148,7 +148,7 @@ def _alignments(arguments: int, product: MatmulOp) -> list[int]:
 
 
 def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
-    """Pairs of sizes that must be equal, as differences."""
+    """Numbers that must be 0: the differences of sizes that must be equal, and what K leaves over."""
     k_a, m = (-2, -1) if product.attribute("transpose_a") else (-1, -2)
     k_b, n = (-1, -2) if product.attribute("transpose_b") else (-2, -1)
     a, b, d = product.a, product.b, product.d
@@ -160,8 +160,10 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     differences = [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
     mnk = sizes.of(d, -2), sizes.of(d, -1), sizes.of(a, k_a)
     wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div)
+    if (unit := product.types.multiple_of_k) > 1:
+        differences.append(sizes.of(a, k_a) % unit)
     for role, value in product.roles.items():
-        dims = ROLES[role].sizes
+        dims = role_of(role, str(value.type.element_type)).sizes
         differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]
     return differences
 

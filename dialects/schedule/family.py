@@ -107,7 +107,7 @@ class AnySchedule(Written):
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of the tiles of A and B in one stage."""
         m, n, k = self.block
-        return (m + n) * k * types.input_bytes
+        return (m + n) * k * types.input_bits // 8
 
     def count_complaint(self) -> str | None:
         """Why there can't be as many stages, or rows of tiles in a group."""

@@ -61,7 +61,7 @@ class Schedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        plain = not (types.transposed[0] or types.promoted or types.grouped)
+        plain = not (types.transposed[0] or types.promoted or types.grouped or types.scale)
         row = mma.SYNC.table.get(atom(types.a)) if plain else None
         chips = row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips

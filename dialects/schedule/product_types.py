@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
+from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.types import ELEMENT_TYPES
 
 PROMOTED = 128
@@ -11,7 +12,9 @@ columns of B.
 """
 GROUP_ROWS = 128
 """All rows of D from a multiple of this number up to the next one are of one group."""
-BYTES = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
+BITS = {name: ELEMENT_TYPES[ptx].bits for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
+"""Bits of an element in global memory, by MLIR's name of its type."""
+BYTES = {name: bits // 8 for name, bits in BITS.items() if bits % 8 == 0}
 """Bytes of an element, by MLIR's name of its type."""
 
 
@@ -21,7 +24,8 @@ class Types:
 
     `promoted`: sums leave the tensor cores every `PROMOTED` elements along K, and are added in f32. `scaled`:
     each of these sums is multiplied by scales of A and B first. `grouped`: rows of D have different matrices
-    B, or products of a batch have different numbers of rows.
+    B, or products of a batch have different numbers of rows. `scale`: the type of block scales, which tensor
+    cores apply (`block_scaling`); empty without.
     """
 
     a: str
@@ -31,11 +35,40 @@ class Types:
     promoted: bool = False
     scaled: bool = False
     grouped: bool = False
+    scale: str = ""
+
+    @property
+    def block_scaling(self) -> BlockScaling | None:
+        """How tensor cores multiply A and B with their block scales; None without such scales."""
+        if self.scale not in PTX_SCALES or not {self.a, self.b} <= set(PTX_INPUTS):
+            return None
+        return scaling_of(PTX_INPUTS[self.a], PTX_INPUTS[self.b], PTX_SCALES[self.scale])
+
+    @property
+    def input_bits(self) -> int:
+        """Bits of an element of A, and of B, in shared memory, where an element of 4 or 6 bits takes a byte
+        except under block scales of its own (`BlockScaling.packed`). In global memory it has `BITS`.
+        """
+        scaling = self.block_scaling
+        return scaling.bits if scaling else max(BITS[self.a], 8)
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of an element of A, and of B."""
-        return BYTES[self.a]
+        """Bytes of an element of A, and of B, in shared memory, if whole: see `input_bits`."""
+        assert self.input_bits % 8 == 0, self
+        return self.input_bits // 8
+
+    @property
+    def has_packed_inputs(self) -> bool:
+        """Whether A or B has elements of 4 or 6 bits, which are packed in global memory."""
+        return min(BITS.get(self.a, 8), BITS.get(self.b, 8)) < 8
+
+    @property
+    def multiple_of_k(self) -> int:
+        """What K must be a multiple of."""
+        if not self.has_packed_inputs:
+            return 1
+        return multiple_of_k(PTX_INPUTS[self.a], PTX_INPUTS[self.b], self.block_scaling)
 
     @property
     def output_bytes(self) -> int:

@@ -200,7 +200,7 @@ class WarpgroupSchedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES:
+        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.scale:
             return frozenset()
         row = wgmma.MMA_ASYNC.table.get(cls((64, 64, 64), 1, 2).form(types))
         return row.chips if row else frozenset()
@@ -233,6 +233,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
+        if types.scale:
+            return f"scales of {types.scale} need a schedule of another instruction, got one of wgmma"
         verdict = wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None)
         if verdict is None:
             return None

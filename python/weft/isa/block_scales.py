@@ -18,6 +18,9 @@ LANES = 32
 """Rows of 16 bytes in a tile: row r has the scales of rows r, r + 32, r + 64 and r + 96 of the matrix."""
 
 
+_EXPANDED = 128  # elements of a row of TMA's types 16U4_ALIGN16B and 16U6_ALIGN16B
+
+
 @dataclass(frozen=True)
 class Format:
     """A format of one operand, by the name that users know: its elements, and the type of scale that each
@@ -61,14 +64,6 @@ class BlockScaling:
         """Whether two elements share a byte of shared memory."""
         return self.bits < 8
 
-    def multiple_of_k(self, a: str, b: str) -> int:
-        """What K must be a multiple of: rows are whole bytes, and TMA expands 4 and 6 bits to bytes in units
-        of 128 elements only.
-        """
-        if self.packed:
-            return 8 // self.bits
-        return 128 if min(ELEMENT_TYPES[a].bits, ELEMENT_TYPES[b].bits) < 8 else 1
-
 
 # The first that has both operands is the fastest.
 _SCALINGS = (
@@ -82,6 +77,20 @@ SCALE_TYPES = tuple(dict.fromkeys(scaling.scale for scaling in _SCALINGS))
 def scaling_of(a: str, b: str, scale: str) -> BlockScaling | None:
     """What multiplies A and B of these elements with scales of this type; None where nothing does."""
     return next((s for s in _SCALINGS if s.scale == scale and {a, b} <= set(s.elements)), None)
+
+
+def multiple_of_k(a: str, b: str, scaling: BlockScaling | None) -> int:
+    """What K must be a multiple of for A and B of these elements: packed rows are whole bytes, and TMA
+    expands elements of 4 and 6 bits to bytes only in rows of whole 128 elements.
+    """
+    if scaling is not None and scaling.packed:
+        return 8 // scaling.bits
+    return _EXPANDED if min(ELEMENT_TYPES[a].bits, ELEMENT_TYPES[b].bits) < 8 else 1
+
+
+def group_of(scale: str) -> int:
+    """The elements that share a scale of this type."""
+    return next(scaling.group for scaling in _SCALINGS if scaling.scale == scale)
 
 
 def elements_with(scale: str) -> tuple[str, ...]:

@@ -96,6 +96,9 @@ def candidates(product: Product) -> list[AnySchedule]:
 def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
     """Why no family multiplies these types on a chip; with `any_rows`, none that takes rows anywhere."""
     needed = needed_chips(types, any_rows=any_rows)
+    if not needed and not needed_chips(types):
+        scales = f" with scales of {types.scale}" if types.scale else ""
+        return f"has no schedule that multiplies {types.a} and {types.b}{scales} for D of {types.d}"
     if not needed:
         what = "groups" if types.grouped else f"elements of {types.a}"
         wide = " (rows of D in f32 or i32 at multiples of two elements)"

@@ -15,7 +15,7 @@ func.func @scales_of_a_alone(%a: !A, %b: !A, %d: !D, %s: !S) {
 !A = memref<?x?xbf16>
 !S = memref<?x?xf32>
 func.func @scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
-  // expected-error @below {{expects A and B of fp8 where there are scales, got memref<?x?xbf16>}}
+  // expected-error @below {{expects A and B of fp8 where there are scales of f32, got memref<?x?xbf16>}}
   "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !A, !S, !S) -> ()
   return
 }
@@ -69,5 +69,109 @@ func.func @groups_of_another_batch(%a: !A, %b: !A, %d: !A, %g: memref<4xi32>) {
 func.func @groups_of_floats(%a: !A, %b: !B, %d: !A, %g: memref<?xf32>) {
   // expected-error @below {{expects groups of element type i32, got memref<?xf32>}}
   "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !B, !A, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+!A = memref<?x?xf8E4M3FN>
+!S = memref<?x?xf8E4M3FN>
+!D = memref<?x?xbf16>
+func.func @e4m3_scales_of_fp8(%a: !A, %b: !A, %d: !D, %s: !S) {
+  // expected-error @below {{expects A and B of f4E2M1FN with scales of f8E4M3FN, got f8E4M3FN and f8E4M3FN: these have scales of f8E8M0FNU}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+!A = memref<?x?xbf16>
+!S = memref<?x?xf8E8M0FNU>
+func.func @block_scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
+  // expected-error @below {{expects A and B of f8E4M3FN or f8E5M2 or f6E2M3FN or f6E3M2FN or f4E2M1FN with scales of f8E8M0FNU, got bf16 and bf16}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !A, !S, !S) -> ()
+  return
+}
+
+// -----
+
+!A = memref<?x?xf4E2M1FN>
+!S = memref<?x?xf8E8M0FNU>
+!T = memref<?x?xf8E4M3FN>
+!D = memref<?x?xbf16>
+func.func @scales_of_two_types(%a: !A, %b: !A, %d: !D, %s: !S, %t: !T) {
+  %x = "tile.operand"(%s) : (!S) -> !tile.any
+  %y = "tile.operand"(%t) : (!T) -> !tile.any
+  // expected-error @below {{expects scale_a and scale_b of one element type, got f8E8M0FNU and f8E4M3FN}}
+  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+!A = memref<?x?xf8E5M2>
+!S = memref<?x?xf8E8M0FNU>
+!D = memref<?x?xbf16>
+func.func @promoted_block_scales(%a: !A, %b: !A, %d: !D, %s: !S) {
+  // expected-error @below {{promote must be false with block scales, whose products are added in f32}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, promote = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+// A tile of scales is of 4 groups: 64 elements along K, where 16 share one.
+!A = memref<300x136xf4E2M1FN>
+!D = memref<300x300xf32>
+!S = memref<3x1024xf8E4M3FN>
+func.func @scales_of_too_few_groups(%a: !A, %b: !A, %d: !D, %s: !S) {
+  // expected-error @below {{expects A (M x K) and scale_a (M/128 x 512*K/64) to agree: 512*K/64 is 1536 in A and 1024 in scale_a}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+!A = memref<300x256xf8E5M2>
+!B = memref<200x256xf8E4M3FN>
+!D = memref<300x200xf32>
+!S = memref<3x1024xf8E8M0FNU>
+func.func @scales_of_too_many_columns(%a: !A, %b: !B, %d: !D, %s: !S) {
+  // expected-error @below {{expects D (M x N) and scale_b (N/128 x 512*K/128) to agree: N/128 is 2 in D and 3 in scale_b}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !B, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x192xf6E2M3FN>
+!B = memref<64x192xf8E4M3FN>
+!S = memref<1x1024xf8E8M0FNU>
+!D = memref<64x64xf32>
+func.func @a_depth_that_does_not_expand(%a: !A, %b: !B, %d: !D, %s: !S) {
+  // expected-error @below {{K must be a multiple of 128 for A and B of f6E2M3FN and f8E4M3FN, got 192}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !B, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x33xf4E2M1FN>
+!S = memref<?x?xf8E8M0FNU>
+!D = memref<64x64xf32>
+func.func @half_a_byte(%a: !A, %b: !A, %d: !D, %s: !S) {
+  // expected-error @below {{K must be a multiple of 2 for A and B of f4E2M1FN and f4E2M1FN, got 33}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x64xf8E4M3FN>
+!B = memref<64x64xbf16>
+!D = memref<64x64xf32>
+func.func @fp8_and_bf16(%a: !A, %b: !B, %d: !D) {
+  // expected-error @below {{expects A and B of one element type, got memref<64x64xf8E4M3FN> and memref<64x64xbf16>}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true} : (!A, !B, !D) -> ()
   return
 }
