@@ -526,7 +526,7 @@ func.func @alloc_of_no_buffer() {
 // -----
 
 func.func @buffer_memory() {
-  // expected-error @below {{has a buffer whose memory must be one of shared, cluster, got 'register'}}
+  // expected-error @below {{has a buffer whose memory must be one of shared, cluster, tmem, got 'register'}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "register">
   return
 }
@@ -1553,7 +1553,7 @@ func.func @alloc_over_a_number(%i: i32) {
 
 // Memory of a peer isn't the CTA's to give.
 func.func @alloc_in_a_peer() {
-  // expected-error @below {{'tile.alloc' op expects a shared buffer, got}}
+  // expected-error @below {{'tile.alloc' op expects a shared buffer or one in tensor memory, got}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
   return
 }
@@ -1718,7 +1718,7 @@ func.func @far_apart(%v: vector<4xf32>) {
 // -----
 
 func.func @address_in_unknown_memory(%buffer: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) {
-  // expected-error @below {{has a buffer whose memory must be one of shared, cluster, got 'nowhere'}}
+  // expected-error @below {{has a buffer whose memory must be one of shared, cluster, tmem, got 'nowhere'}}
   %0 = "tile.address"(%buffer) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) -> !llvm.ptr<3>
   return
 }
