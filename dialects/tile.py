@@ -10,6 +10,7 @@ from weft.dialects.instruction import judge
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.tile_async import (
     copy_multicast,
+    cta_group_complaint,
     gemm_async,
     member,
     pin,
@@ -200,7 +201,8 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
 
     From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier
     (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
-    when the mbarrier completes its phase.
+    when the mbarrier completes its phase. With `cta_group` 2, the mbarrier may be that of the other CTA of
+    the pair, as in a ring with `cta_group` 2.
     """
 
     source: ext.Operand[Any]
@@ -208,7 +210,7 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     column: ext.Operand[Any]
     tile: ext.Operand[Any]
     barrier: Sequence[ext.Operand[Any]]
-    optional = {"vector_bytes": 0}  # noqa: RUF012
+    optional = {"vector_bytes": 0, "cta_group": 1}  # noqa: RUF012
 
     @property
     def form(self) -> async_copy.Copy:
@@ -220,6 +222,8 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
             return self._tensor_complaint()
         if len(self.barrier):
             return f"expects a barrier only where the source is a tile.map, got {self.source.type}"
+        if "cta_group" in self.attributes:
+            return "expects cta_group only where the source is a tile.map, got a memref"
         widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
         wrong = _copy_complaint(self) or _vector_complaint(self, tuple(dict.fromkeys(widths)))
         return wrong or judge(async_copy.CP_ASYNC, self)
@@ -229,6 +233,8 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
             return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
         if "vector_bytes" in self.attributes:
             return "expects vector_bytes only where the source is a memref, got a tile.map"
+        if wrong := cta_group_complaint(self):
+            return wrong
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
 
 
@@ -431,13 +437,20 @@ def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta
 
 
 def copy_async(
-    source: Any, row: Any, column: Any, tile: Any, *, vector_bytes: int = 0, barrier: Any = None
+    source: Any,
+    row: Any,
+    column: Any,
+    tile: Any,
+    *,
+    vector_bytes: int = 0,
+    barrier: Any = None,
+    cta_group: int = 1,
 ) -> Any:
     """Builds `tile.copy_async`; a `tile.map` needs the `barrier`."""
     return build(
         CopyAsyncOp,
         operands=[source, row, column, tile, *([] if barrier is None else [barrier])],
-        attributes={"vector_bytes": vector_bytes},
+        attributes={"vector_bytes": vector_bytes, "cta_group": cta_group},
     )
 
 

@@ -16,9 +16,23 @@ from weft.dialects.tile_types import (
     tensor_complaint,
     tile_complaint,
 )
+from weft.isa.cluster_features import COPY_OF_PAIR
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
+from weft.isa.tcgen05.family import CTA_GROUPS
+from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import L2_PROMOTIONS, one_of
 from weft.mlir import ext, ir
+
+
+def cta_group_complaint(op: Any) -> str | None:
+    """Why a copy by TMA can't have its attribute `cta_group`."""
+    group = op.attribute("cta_group")
+    if group not in CTA_GROUPS:
+        return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {group}"
+    if group != PAIR or op.target is None:
+        return None
+    verdict = COPY_OF_PAIR.complaint(op.target.chip.name)
+    return verdict and f"cta_group must be 1 on this chip: {COPY_OF_PAIR.name} {verdict}"
 
 
 class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
@@ -70,8 +84,9 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
     (TMA).
 
     The CTAs are those whose bits are set in `mask` (i16). In each of them the tile arrives at the same
-    address of shared memory, and the copy signals the mbarrier there. Otherwise it is like `tile.copy_async`
-    from a `tile.map`.
+    address of shared memory, and the copy signals the mbarrier there. With `cta_group` 2 it signals that of
+    the leader of that CTA's pair, if `barrier` is a leader's. Otherwise it is like `tile.copy_async` from a
+    `tile.map`.
     """
 
     source: ext.Operand[Any]
@@ -80,8 +95,11 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
     tile: ext.Operand[Any]
     barrier: ext.Operand[Any]
     mask: ext.Operand[Any]
+    optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
+        if wrong := cta_group_complaint(self):
+            return wrong
         if str(self.barrier.type) != "!llvm.ptr<3>":
             return f"expects a barrier of type !llvm.ptr<3>, got {self.barrier.type}"
         if str(self.mask.type) != "i16":
@@ -211,9 +229,12 @@ def member(batch: Any, index: Any) -> Any:
     return build(MemberOp, operands=[batch, index], results=lambda: [batch.type]).map
 
 
-def copy_multicast(source: Any, row: Any, column: Any, tile: Any, barrier: Any, mask: Any) -> None:
+def copy_multicast(
+    source: Any, row: Any, column: Any, tile: Any, barrier: Any, mask: Any, *, cta_group: int = 1
+) -> None:
     """Builds `tile.copy_multicast`."""
-    build(CopyMulticastOp, operands=[source, row, column, tile, barrier, mask])
+    operands = [source, row, column, tile, barrier, mask]
+    build(CopyMulticastOp, operands=operands, attributes={"cta_group": cta_group})
 
 
 def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:

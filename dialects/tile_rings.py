@@ -4,12 +4,15 @@ full and an empty mbarrier for each stage.
 `tile.make_ring` says who fills a stage and who empties it. How each of them arrives at the barriers follows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
 from weft.errors import shown
 from weft.isa.tcgen05 import control
+from weft.isa.tcgen05.family import CTA_GROUPS
+from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import ext, ir
 
 MOST_STAGES = 64
@@ -19,8 +22,12 @@ MOST_BYTES = (1 << 20) - 1  # of a phase's expect-tx
 TMA, THREADS, WARPS, WARPGROUPS, MMA = "tma", "threads", "warps", "warpgroups", "mma"
 FILLERS = (TMA, THREADS, WARPS, MMA)
 EMPTIERS = (THREADS, WARPS, WARPGROUPS, MMA)
-COMMIT = control.Commit(cta_group=1, space="shared::cluster")
-"""The form of `tcgen05.commit` by which an MMA fills or empties a stage."""
+
+
+def commit_of(cta_group: int) -> control.Commit:
+    """The form of `tcgen05.commit` by which an MMA fills or empties a stage; a pair's reaches both CTAs."""
+    return control.Commit(cta_group, "shared::cluster", 16 if cta_group == PAIR else 0)
+
 
 _WHY_NOT = {
     ("filled_by", WARPGROUPS): " (each of its warps arrives for itself)",
@@ -52,6 +59,17 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     Each producer and consumer has its own stage and phase. Both begin at 0, and `tile.advance` computes the
     next ones.
 
+    `cta_group` is 2 for a ring of the two CTAs of a pair. Their threads may use it after the next barrier of
+    the cluster. `producers` and `consumers` are those of one CTA. Each CTA has its own stages, and the MMAs
+    of the leader (the CTA of even rank) read or write those of both:
+
+    - Emptied by "mma", the stages of both CTAs become empty when the leader's MMAs are done. Only the leader
+      waits with `tile.await` until both are full. Where TMA fills them, each CTA executes `tile.expect` with
+      its own bytes and copies its own part, with `cta_group = 2`, to the barrier of `tile.full_barrier`,
+      which is the leader's.
+    - Filled by "mma", the stages of both CTAs become full when the leader's MMAs are done. Both release them
+      to the leader, which alone waits with `tile.acquire`.
+
     The ring orders all accesses of its agents: writes of threads are visible to TMA and MMAs that read the
     stage, and with "mma" at either end every wait and arrival has its `tcgen05.fence`. Before `tile.release`
     or `tile.commit`, a thread must wait for its own `tcgen05.ld` and `tcgen05.st` (`tcgen05.wait`).
@@ -59,7 +77,7 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
 
     consumers: ir.IntegerAttr
     ring: ext.Result[Any]
-    optional = {"filled_by": TMA, "producers": 1, "emptied_by": WARPGROUPS}  # noqa: RUF012
+    optional = {"filled_by": TMA, "producers": 1, "emptied_by": WARPGROUPS, "cta_group": 1}  # noqa: RUF012
 
     @property
     def filler(self) -> str:
@@ -71,16 +89,23 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
         """Who empties a stage, one of `EMPTIERS`."""
         return str(self.attribute("emptied_by"))
 
+    @property
+    def cta_group(self) -> int:
+        """The CTAs whose stages the ring has, 1 or 2."""
+        return int(self.attribute("cta_group"))
+
     def check(self) -> str | None:
         if not isinstance(self.ring.type, RingType):
             return f"expects to return a tile.ring, got {self.ring.type}"
         stages = self.ring.type.stages
         if not 1 <= stages <= MOST_STAGES:
             return f"stages must be in 1..{MOST_STAGES}, got {shown(stages)}"
+        if self.cta_group not in CTA_GROUPS:
+            return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {self.cta_group}"
         for name in ("producers", "consumers"):
             count = self.consumers.value if name == "consumers" else self.attribute(name)
-            if not 1 <= count <= MOST_ARRIVALS:
-                return f"{name} must be in 1..{MOST_ARRIVALS}, got {count}"
+            if not 1 <= count <= MOST_ARRIVALS // self.cta_group:
+                return f"{name} must be in 1..{MOST_ARRIVALS // self.cta_group}, got {count}"
         return self._agents()
 
     def _agents(self) -> str | None:
@@ -94,8 +119,10 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
         if filler == MMA and emptier not in (THREADS, WARPS):
             why = _NOT_AFTER_MMA[emptier]
             return f"emptied_by must be threads or warps where filled_by is mma, got {emptier} ({why})"
+        if self.cta_group == PAIR and MMA not in (filler, emptier):
+            return f"filled_by or emptied_by must be mma where cta_group is 2, got {filler} and {emptier}"
         if MMA in (filler, emptier) and self.target is not None:
-            verdict = control.COMMIT.judge(COMMIT, self.target.chip.name)
+            verdict = control.COMMIT.judge(commit_of(self.cta_group), self.target.chip.name)
             if verdict is not None:
                 name = "filled_by" if filler == MMA else "emptied_by"
                 return f"{name} must not be mma on this chip: tcgen05.commit {verdict}"
@@ -125,7 +152,8 @@ class AcquireOp(Op, dialect=Tile, name="acquire"):
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
     """Announces the bytes that copies will bring into a stage of a ring that is filled by "tma". One thread
-    does this before it starts the copies.
+    does this before it starts the copies. In a ring of a pair, one of each CTA does, with the bytes that
+    arrive in that CTA's stage, which must be equal in both.
     """
 
     ring: ext.Operand[Any]
@@ -133,11 +161,12 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
     bytes: ir.IntegerAttr
 
     def check(self) -> str | None:
-        if not 0 < self.bytes.value <= MOST_BYTES:
-            return f"bytes must be in 1..{MOST_BYTES}, got {self.bytes.value}"
         if wrong := _use_complaint(self, self.stage):
             return wrong
         maker = ring_of(self.ring)
+        most = MOST_BYTES // (maker.cta_group if maker is not None else 1)
+        if not 0 < self.bytes.value <= most:
+            return f"bytes must be in 1..{most}, got {self.bytes.value}"
         if maker is not None and maker.filler != TMA:
             return f"the ring's filled_by must be tma, got {maker.filler}, which fills with tile.commit"
         return None
@@ -147,8 +176,8 @@ class CommitOp(Op, dialect=Tile, name="commit"):
     """A producer announces that it has filled a stage of a ring.
 
     Filled by "threads", each thread that executes it counts as a producer; filled by "warps", each warp,
-    after all writes of its own lanes. Filled by "mma", one thread executes it: the stage is full when
-    all `tcgen05` operations that it has issued are done.
+    after all writes of its own lanes, or a thread that `nvvm.elect.sync` chose in it. Filled by "mma", one
+    thread executes it: the stage is full when all `tcgen05` operations that it has issued are done.
     """
 
     ring: ext.Operand[Any]
@@ -179,16 +208,29 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
     """A consumer announces that it has read a stage of a ring.
 
     Emptied by "warpgroups", each warpgroup that executes it counts as a consumer: its products have read the
-    stage. Emptied by "warps", each warp counts, after all reads of its own lanes; emptied by
-    "threads", each thread. Emptied by "mma", one thread executes it: the stage is empty when all `tcgen05`
-    operations that it has issued are done.
+    stage. Emptied by "warps", each warp counts, after all reads of its own lanes, or a thread that
+    `nvvm.elect.sync` chose in it, after its own; emptied by "threads", each thread. Emptied by "mma", one
+    thread executes it: the stage is empty when all `tcgen05` operations that it has issued are done.
+
+    Emptied by "mma", it may have a `mask` (i16) with one bit for each rank of the cluster: it then counts as
+    a consumer in each of these CTAs. Use it where several CTAs copy into the stage (`tile.copy_multicast`).
+    Without a mask, it counts in its own CTA, or with `cta_group` 2 in both of the pair.
     """
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
+    mask: Sequence[ext.Operand[Any]]
 
     def check(self) -> str | None:
-        return _use_complaint(self, self.stage)
+        if wrong := _use_complaint(self, self.stage):
+            return wrong
+        if (kinds := [str(each.type) for each in self.mask]) not in ([], ["i16"]):
+            return f"expects at most one mask, of type i16, got {', '.join(kinds)}"
+        maker = ring_of(self.ring)
+        if kinds and maker is not None and maker.emptier != MMA:
+            what = f"the ring's emptied_by must be mma where there is a mask, got {maker.emptier}"
+            return f"{what}: use tile.release_peer"
+        return None
 
 
 class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
@@ -205,6 +247,8 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
         if wrong := _use_complaint(self, self.stage, self.rank):
             return wrong
         maker = ring_of(self.ring)
+        if maker is not None and maker.cta_group == PAIR:
+            return "the ring's cta_group must be 1, got 2, where tile.release reaches the leader"
         if maker is not None and maker.emptier == MMA:
             legal = ", ".join(EMPTIERS[:-1])
             return (
@@ -227,7 +271,9 @@ class AdvanceOp(Op, dialect=Tile, name="advance"):
 
 
 class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
-    """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full."""
+    """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full. In a ring of a
+    pair that an MMA empties, it is the leader's, and both CTAs' copies signal it.
+    """
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
@@ -246,9 +292,11 @@ def make_ring(
     filled_by: str = TMA,
     producers: int = 1,
     emptied_by: str = WARPGROUPS,
+    cta_group: int = 1,
 ) -> Any:
     """Builds `tile.make_ring` and returns the ring."""
     attributes = {
+        "cta_group": cta_group,
         "filled_by": filled_by,
         "producers": producers,
         "emptied_by": emptied_by,
@@ -284,9 +332,9 @@ def full_barrier(ring: Any, stage: Any) -> Any:
     ).barrier
 
 
-def release(ring: Any, stage: Any) -> None:
-    """Builds `tile.release`."""
-    build(ReleaseOp, operands=[ring, stage])
+def release(ring: Any, stage: Any, mask: Any = None) -> None:
+    """Builds `tile.release`, to the CTAs of `mask` if it is given."""
+    build(ReleaseOp, operands=[ring, stage, *([] if mask is None else [mask])])
 
 
 def release_peer(ring: Any, stage: Any, rank: Any) -> None:

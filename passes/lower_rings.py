@@ -8,7 +8,6 @@ from weft.dialects import tcgen05, tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import BufferType
 from weft.dialects.tile_rings import (
-    COMMIT,
     MMA,
     THREADS,
     TMA,
@@ -24,12 +23,12 @@ from weft.dialects.tile_rings import (
     ReleaseOp,
     ReleasePeerOp,
 )
-from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.chips import LANES, WARPGROUP
-from weft.mlir import ir, nvvm, operations
+from weft.isa.tcgen05.pairs import BOTH, PAIR
+from weft.mlir import arith, ir, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.registry.pass_ import Pass, rewrite
 
 BARRIER_BYTES = 8
@@ -47,6 +46,7 @@ class Barriers:
     stages: int
     filler: str
     emptier: str
+    cta_group: int
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
@@ -60,6 +60,12 @@ class Barriers:
     def orders_tcgen05(self) -> bool:
         """Whether `tcgen05` operations fill or empty stages, and need fences where threads synchronize."""
         return MMA in (self.filler, self.emptier)
+
+    def arrivals(self, agent: str, count: int) -> int:
+        """How many arrivals of `count` agents in each CTA complete a phase. In a pair, those of threads of
+        both CTAs reach the leader; an MMA's reach both CTAs, and one thread of the leader expects all bytes.
+        """
+        return count if agent in (TMA, MMA) else count * self.cta_group
 
 
 def run(module: Any) -> None:
@@ -87,11 +93,13 @@ def _make(op: MakeRingOp) -> Barriers:
     i64 = ir.IntegerType.get_signless(64)
     kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
     base = tile.address(tile.alloc(kind))
-    barriers = Barriers(base, stages, op.filler, op.emptier)
+    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group)
+    fillers = barriers.arrivals(op.filler, op.attribute("producers"))
+    emptiers = barriers.arrivals(op.emptier, op.consumers.value)
     with emit.when(emit.equal(emit.thread(), 0)):
         for stage in range(stages):
-            nvvm.MBarrierInitOp(barriers.full(stage), emit.value(op.attribute("producers")))
-            nvvm.MBarrierInitOp(barriers.empty(stage), emit.value(op.consumers.value))
+            nvvm.MBarrierInitOp(barriers.full(stage), emit.value(fillers))
+            nvvm.MBarrierInitOp(barriers.empty(stage), emit.value(emptiers))
         nvvm.FenceMbarrierInitOp()
     return barriers
 
@@ -124,12 +132,21 @@ def _spin(barrier: Any, parity: Any) -> None:
 
 
 def _expect(op: ExpectOp, ring: Barriers) -> list[Any]:
-    nvvm.MBarrierArriveExpectTxOp(ring.full(op.stage), emit.value(op.bytes.value))
+    def arrive() -> None:
+        nvvm.MBarrierArriveExpectTxOp(ring.full(op.stage), emit.value(op.bytes.value * ring.cta_group))
+
+    if ring.cta_group != PAIR:
+        arrive()
+        return []
+    # The peer's bytes may arrive earlier: the phase then still lacks this arrival.
+    with thread_ids.leader():
+        arrive()
     return []
 
 
 def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
-    return [ring.full(op.stage)]
+    full = ring.full(op.stage)
+    return [addresses.of_leader(full) if ring.cta_group == PAIR and ring.filler != MMA else full]
 
 
 def _commit(op: CommitOp, ring: Barriers) -> list[Any]:
@@ -141,37 +158,54 @@ def _commit(op: CommitOp, ring: Barriers) -> list[Any]:
 
 
 def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
-    def barrier() -> Any:
-        address = ring.empty(op.stage)
-        if isinstance(op, ReleasePeerOp):
-            return nvvm.mapa(addresses.pointer_type(ADDRESS_SPACES["cluster"]), address, op.rank)
-        return address
-
-    _arrive(op, ring, ring.emptier, barrier)
+    _arrive(op, ring, ring.emptier, lambda: ring.empty(op.stage))
     return []
 
 
 def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> None:
-    """One arrival of an agent. One thread arrives for its warpgroup, which has waited for its products
-    together, or for its warp, after what the other lanes have read or written.
+    """One arrival of an agent at a barrier of its own CTA, or at the same one of another. One thread arrives
+    for its warpgroup, which has waited for its products together, or for its warp, after what the other lanes
+    have read or written.
     """
     if agent == MMA:
         if uniformity.complaint(op, Scope.WARP) is None:
             where = "put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync"
             raise refuse(op, f"expects one thread, got {Scope.WARP.value}: {where}")
-        tcgen05.commit(mbarrier=barrier(), cta_group=COMMIT.cta_group)
+        mask = _mask(op, ring)
+        tcgen05.commit(mbarrier=barrier(), mask=mask, cta_group=ring.cta_group)
         return
     if ring.orders_tcgen05:
         tcgen05.fence(kind="before_thread_sync")
-    if agent == THREADS:
-        nvvm.MBarrierArriveOp(barrier())
+
+    def arrive() -> None:
+        address = barrier()
+        if isinstance(op, ReleasePeerOp):
+            address = addresses.in_cta(address, op.rank)
+        elif ring.cta_group == PAIR:
+            address = addresses.in_cta(address, thread_ids.leader_rank())
+        nvvm.MBarrierArriveOp(address)
+
+    if agent == THREADS or (agent == WARPS and uniformity.is_elected(op)):
+        arrive()
         return
     scope, threads = _SCOPES[agent]
     uniformity.require(op, scope)
     if agent == WARPS:
         nvvm.SyncWarpOp(emit.value(-1))
     with emit.when(emit.equal(emit.rem(emit.thread(), threads), 0)):
-        nvvm.MBarrierArriveOp(barrier())
+        arrive()
+
+
+def _mask(op: Any, ring: Barriers) -> list[Any]:
+    """The CTAs whose barriers an MMA signals: those of the op's mask, otherwise its own or both of its pair.
+    An empty mask names its own.
+    """
+    if isinstance(op, ReleaseOp) and len(op.mask):
+        return list(op.mask)
+    if ring.cta_group != PAIR:
+        return []
+    i16 = ir.IntegerType.get_signless(16)
+    return [arith.trunci(i16, arith.shli(emit.value(BOTH), thread_ids.leader_rank()))]
 
 
 def _advance(op: AdvanceOp, ring: Barriers) -> list[Any]:

@@ -17,6 +17,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
 from weft.isa.l2_cache import NORMAL, Policy
+from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes.builders import addresses, emit
@@ -170,12 +171,16 @@ def _i64(number: int) -> Any:
 def _load(op: Any, source: Map, pieces: Pieces) -> None:
     single = isinstance(op, CopyAsyncOp)
     barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
+    group = nvvm.CTAGroupKind.CTA_2 if op.attribute("cta_group") == PAIR else None
     base = tile.address(op.tile)
     for row, column, bytes_ in pieces.starts:
         target = llvm.addrspacecast(addresses.pointer_type(7), addresses.offset(base, bytes_))
         coordinates = source.coordinates(emit.add(op.row, row), emit.add(op.column, column))
         nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-            target, source.argument, coordinates, barrier, [], multicastMask=mask, l2CacheHint=source.policy
+            *(target, source.argument, coordinates, barrier, []),
+            multicastMask=mask,
+            l2CacheHint=source.policy,
+            group=group,
         )
 
 

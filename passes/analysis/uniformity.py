@@ -30,7 +30,7 @@ UNCONDITIONAL = ("scf.execute_region", "tile.tensor_memory")
 PURE_DIALECTS = ("arith", "math", "index")
 SAME_IN_A_CTA = (
     *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.cluster_id", "gpu.cluster_block_id"),
-    *("gpu.num_subgroups", "gpu.subgroup_size"),
+    *("gpu.num_subgroups", "gpu.subgroup_size", "nvvm.read.ptx.sreg.cluster.ctarank"),
     *(f"nvvm.read.ptx.sreg.{name}.{axis}" for name in ("ctaid", "nctaid", "ntid") for axis in "xyz"),
     *("memref.dim", "memref.extract_strided_metadata", "memref.extract_aligned_pointer_as_index"),
     "memref.subview",
@@ -83,6 +83,20 @@ def narrowing(op: Any, scope: Scope) -> Any | None:
             return None
         return inner.opview
     return None
+
+
+def is_elected(op: Any) -> bool:
+    """Whether only a thread that `nvvm.elect.sync` chose in its warp reaches `op`."""
+    inner = op.operation
+    while inner is not None and inner.name not in FUNCTIONS:
+        parent = inner.parent and inner.parent.operation
+        if parent is not None and parent.name == "scf.if" and inner.block.region == parent.regions[0]:
+            chooser = parent.operands[0].owner
+            is_election = not isinstance(chooser, ir.Block) and chooser.operation.name == "nvvm.elect.sync"
+            if is_election and complaint(chooser) is None:
+                return True
+        inner = parent
+    return False
 
 
 def _whole_in_role(role: Any) -> tuple[Scope, ...]:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from weft.dialects.tile_types import FP8_TYPES
-from weft.mlir import arith, ir, llvm, memref
+from weft.dialects.tile_types import ADDRESS_SPACES, FP8_TYPES
+from weft.isa.tcgen05.pairs import PEER_BIT
+from weft.mlir import arith, ir, llvm, memref, nvvm
 from weft.passes.builders import emit
 
 # llvm.getelementptr marks a run-time index in its constant list with this.
@@ -21,6 +22,22 @@ def offset(base: Any, bytes_: Any) -> Any:
     if isinstance(bytes_, int):
         return base if bytes_ == 0 else llvm.getelementptr(base.type, base, [], [bytes_], byte, 0)
     return llvm.getelementptr(base.type, base, [bytes_], [DYNAMIC], byte, 0)
+
+
+def in_cta(address: Any, rank: Any) -> Any:
+    """The address in the shared memory of the CTA of this rank in the cluster that corresponds to an address
+    in shared memory.
+    """
+    return nvvm.mapa(pointer_type(ADDRESS_SPACES["cluster"]), address, emit.value(rank))
+
+
+def of_leader(address: Any) -> Any:
+    """As `in_cta`, in the CTA that leads the pair, and as a pointer to shared memory: the barrier of a copy
+    with `.cta_group::2` is such a one.
+    """
+    i32 = emit.i32()
+    kept = arith.andi(llvm.ptrtoint(i32, address), arith.constant(i32, ~PEER_BIT))
+    return llvm.inttoptr(address.type, kept)
 
 
 def stored_type(element: Any) -> Any:

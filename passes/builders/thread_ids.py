@@ -1,4 +1,4 @@
-"""The numbers of threads, lanes and warps, and the choice of one thread."""
+"""The numbers of threads, lanes, warps and CTAs, and the choice of one thread or one CTA."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES, WARPS
+from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import nvvm
 from weft.passes.builders import emit
 
@@ -43,3 +44,34 @@ def one_thread() -> Iterator[None]:
         elected = nvvm.ElectSyncOp(results=[emit.i1()]).pred
         with emit.when(elected):
             yield
+
+
+@contextmanager
+def elected() -> Iterator[None]:
+    """In the block, ops are built for one thread of the current warp. All lanes of the warp must reach it."""
+    with emit.when(nvvm.ElectSyncOp(results=[emit.i1()]).pred):
+        yield
+
+
+def cluster_rank() -> Any:
+    """The CTA's rank in its cluster."""
+    return nvvm.ClusterId(results=[emit.i32()]).result
+
+
+def leader_rank() -> Any:
+    """The rank of the CTA that leads this CTA's pair."""
+    return emit.bit_and(cluster_rank(), -PAIR)
+
+
+def leads_pair() -> Any:
+    """Whether the CTA is the leader of its pair, an i1: its rank is even, and one of its threads issues the
+    pair's MMAs.
+    """
+    return emit.equal(emit.rem(cluster_rank(), PAIR), 0)
+
+
+@contextmanager
+def leader() -> Iterator[None]:
+    """In the block, ops are built for the CTAs that lead a pair."""
+    with emit.when(leads_pair()):
+        yield

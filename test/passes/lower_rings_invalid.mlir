@@ -130,3 +130,37 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_by_the_lanes_that_were_not_elected(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "warps", consumers = 1} : () -> !tile.ring<3>
+    %one = nvvm.elect.sync -> i1
+    scf.if %one {
+    } else {
+      // expected-error @below {{'tile.release' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
+      "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_by_a_thread_of_a_part_of_a_warp(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "warps", consumers = 1} : () -> !tile.ring<3>
+    %lane = nvvm.read.ptx.sreg.laneid : i32
+    %c8 = arith.constant 8 : i32
+    %some = arith.cmpi ult, %lane, %c8 : i32
+    scf.if %some {
+      %one = nvvm.elect.sync -> i1
+      scf.if %one {
+        // expected-error @below {{'tile.release' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
+        "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+      }
+    }
+    gpu.return
+  }
+}

@@ -48,6 +48,18 @@ gpu.module @m {
     gpu.return
   }
 
+  // The copies of a pair may signal the other CTA's mbarrier.
+  // CHECK-LABEL: gpu.func @copies_of_a_pair
+  // CHECK-SAME: %[[MASK:[a-z0-9]+]]: i16
+  gpu.func @copies_of_a_pair(%a: memref<?x?xf16>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>, %mask: i16) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} {group = #nvvm.cta_group<cta_2>}
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}multicast_mask = %[[MASK]]{{.*}} {group = #nvvm.cta_group<cta_2>}
+    "tile.copy_async"(%0, %i, %i, %t, %full) {cta_group = 2} : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    "tile.copy_multicast"(%0, %i, %i, %t, %full, %mask) {cta_group = 2} : (!Map, i32, i32, !Tile, !llvm.ptr<3>, i16) -> ()
+    gpu.return
+  }
+
   // How soon L2 gives up what comes is a policy, made once, that every copy of the map names; stores too.
   // CHECK-LABEL: gpu.func @evicted_first
   gpu.func @evicted_first(%a: memref<?x?xf16>, %t: !Panels, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {

@@ -860,3 +860,34 @@ func.func @member_by_no_number(%m: !Map, %i: index) {
   %0 = "tile.member"(%m, %i) : (!Map, index) -> !Map
   return
 }
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @copy_of_four_ctas(%m: !M, %t: !T, %i: i32, %full: !llvm.ptr<3>) {
+  // expected-error @below {{'tile.copy_async' op cta_group must be 1 or 2, got 4}}
+  "tile.copy_async"(%m, %i, %i, %t, %full) {cta_group = 4} : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_of_a_pair_without_tma(%m: memref<?x?xf16>, %t: !T, %i: i32) {
+  // expected-error @below {{expects cta_group only where the source is a tile.map, got a memref}}
+  "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, cta_group = 2} : (memref<?x?xf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  func.func @multicast_of_a_pair_on_sm_90a(%m: !M, %t: !T, %i: i32, %full: !llvm.ptr<3>, %mask: i16) {
+    // expected-error @below {{'tile.copy_multicast' op cta_group must be 1 on this chip: cp.async.bulk.tensor with .cta_group::2 needs sm_100f, sm_100a, sm_103f, sm_103a, sm_107f, sm_107a, sm_110f, sm_110a, got sm_90a}}
+    "tile.copy_multicast"(%m, %i, %i, %t, %full, %mask) {cta_group = 2} : (!M, i32, i32, !T, !llvm.ptr<3>, i16) -> ()
+    return
+  }
+}

@@ -106,3 +106,63 @@ func.func @commit_of_no_ring(%r: i32) {
   "tile.commit"(%r, %r) : (i32, i32) -> ()
   return
 }
+
+// -----
+
+func.func @ring_of_three_ctas() {
+  // expected-error @below {{cta_group must be 1 or 2, got 3}}
+  %0 = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 3} : () -> !tile.ring<4>
+  return
+}
+
+// -----
+
+func.func @ring_of_a_pair_without_mma() {
+  // expected-error @below {{filled_by or emptied_by must be mma where cta_group is 2, got tma and warps}}
+  %0 = "tile.make_ring"() {emptied_by = "warps", consumers = 1, cta_group = 2} : () -> !tile.ring<4>
+  return
+}
+
+// -----
+
+func.func @ring_of_too_many_consumers_of_a_pair() {
+  // expected-error @below {{consumers must be in 1..524287, got 524288}}
+  %0 = "tile.make_ring"() {filled_by = "mma", emptied_by = "threads", consumers = 524288, cta_group = 2} : () -> !tile.ring<4>
+  return
+}
+
+// -----
+
+func.func @bytes_of_a_pair(%stage: i32) {
+  %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.expect' op bytes must be in 1..524287, got 524288}}
+  "tile.expect"(%r, %stage) {bytes = 524288} : (!tile.ring<4>, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @release_of_a_peer_in_a_ring_of_a_pair(%stage: i32, %rank: i32) {
+  %r = "tile.make_ring"() {filled_by = "mma", emptied_by = "warps", consumers = 1, cta_group = 2} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.release_peer' op the ring's cta_group must be 1, got 2, where tile.release reaches the leader}}
+  "tile.release_peer"(%r, %stage, %rank) : (!tile.ring<4>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @mask_of_threads(%stage: i32, %mask: i16) {
+  %r = "tile.make_ring"() {emptied_by = "threads", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.release' op the ring's emptied_by must be mma where there is a mask, got threads: use tile.release_peer}}
+  "tile.release"(%r, %stage, %mask) : (!tile.ring<4>, i32, i16) -> ()
+  return
+}
+
+// -----
+
+func.func @mask_of_32_bits(%stage: i32) {
+  %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.release' op expects at most one mask, of type i16, got i32}}
+  "tile.release"(%r, %stage, %stage) : (!tile.ring<4>, i32, i32) -> ()
+  return
+}

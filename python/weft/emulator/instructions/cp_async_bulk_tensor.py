@@ -20,11 +20,13 @@ from weft.emulator.instructions.cp_async_bulk import (
     reduction_name,
 )
 from weft.emulator.instructions.shared_operand import CHUNK
+from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory import tensor_map
 from weft.emulator.memory.tensor_map import Numbers, Taken
 from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import TYPES, U32, Array
 from weft.emulator.running.lanes import Lanes
+from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
 
 table = Table()
@@ -153,6 +155,16 @@ def _check_pixel(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: int)
             raise fault(one, what, line, 0, "descriptor")
 
 
+def _check_barrier(one: Lanes, owner: int, barrier: int, pair: bool, line: int) -> None:
+    """Faults unless the mbarrier is in the CTA that gets the data, or with `pair` in either of its pair."""
+    if barrier in (pair_of(one, owner, PAIR, line) if pair else (owner,)):
+        return
+    where = "the pair of the CTA" if pair else "the CTA"
+    group = "with .cta_group::2" if pair else "without .cta_group::2"
+    what = f"the mbarrier of a copy {group} must be in {where} that gets the data, {owner}, got CTA {barrier}"
+    raise fault(one, what, line, barrier, "fault")
+
+
 def _check_store(one: Lanes, map_: TensorMap, line: int) -> None:
     """Faults for what the ISA defines for loads only."""
     if map_.type == "16U4_ALIGN16B" or map_.atom == "32B_FLIP_8B":
@@ -245,6 +257,7 @@ def copy(op: Op) -> Step:
             owner, begin = divmod(int(targets[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             mark = divmod(int(marks[at]), stride)
+            _check_barrier(one, owner, mark[0], pair, line)
             # A multicast signals several mbarriers.
             data = _loaded(one, map_, taken, line, mark if masks is None else None)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
