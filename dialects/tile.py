@@ -6,18 +6,8 @@ Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Globa
 from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.instruction import judge
 from weft.dialects.op import Op, as_float, build
-from weft.dialects.tile_async import (
-    copy_multicast,
-    cta_group_complaint,
-    gemm_async,
-    member,
-    pin,
-    store_async,
-    tensor_map,
-    wait_gemm,
-)
+from weft.dialects.tile_async import gemm_async, pin, wait_gemm
 from weft.dialects.tile_buffers import (
     AddressOp,
     AllocOp,
@@ -34,6 +24,19 @@ from weft.dialects.tile_buffers import (
     stage_type,
 )
 from weft.dialects.tile_claims import await_others, claim
+from weft.dialects.tile_copies import (
+    CopyAsyncOp,
+    CopyOp,
+    CopyOutOp,
+    copy,
+    copy_async,
+    copy_multicast,
+    copy_out,
+    member,
+    store_async,
+    tensor_map,
+    vector_complaint,
+)
 from weft.dialects.tile_matmul import MatmulOp, OperandOp, matmul
 from weft.dialects.tile_rings import (
     acquire,
@@ -62,10 +65,8 @@ from weft.dialects.tile_types import (
     is_memref,
     is_tensor_buffer,
     matrix_complaint,
-    tensor_complaint,
     tile_complaint,
 )
-from weft.isa import async_copy
 from weft.mlir import ext
 
 # What users of the ops need too: all of the dialect under one name.
@@ -73,6 +74,9 @@ __all__ = [
     "AddressOp",
     "AllocOp",
     "BufferType",
+    "CopyAsyncOp",
+    "CopyOp",
+    "CopyOutOp",
     "FragmentType",
     "MapType",
     "MatmulOp",
@@ -91,7 +95,10 @@ __all__ = [
     "await_others",
     "claim",
     "commit",
+    "copy",
+    "copy_async",
     "copy_multicast",
+    "copy_out",
     "expect",
     "full_barrier",
     "gemm_async",
@@ -161,123 +168,11 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
         return None
 
 
-def _vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
-    width = op.attribute("vector_bytes")
-    if width not in widths:
-        return f"expects vector_bytes to be one of {', '.join(map(str, widths))}, got {width}"
-    return None
-
-
 def _access_complaint(op: Any, fragment: Any) -> str | None:
     """Why a fragment can't be loaded or stored as a tile of two dimensions."""
     if len(fragment.type.shape) != 2:
         return f"expects a fragment of rank 2, got shape {list(fragment.type.shape)}"
-    return _vector_complaint(op, (0, 2, 4, 8, 16))
-
-
-def _copy_complaint(op: Any) -> str | None:
-    if wrong := matrix_complaint("the source", op.source, ELEMENT_TYPES):
-        return wrong
-    if not is_buffer(op.tile):
-        return f"expects the destination to be a tile.buffer, got {op.tile.type}"
-    if is_tensor_buffer(op.tile):
-        return f"expects the destination in shared memory, got {op.tile.type}"
-    if wrong := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
-        return wrong
-    if len(op.tile.type.shape) != 2:
-        return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
-    if op.tile.type.element_type != op.source.type.element_type:
-        return f"expects equal element types, got {op.source.type} and {op.tile.type}"
-    return None
-
-
-class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
-    """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
-    matrix become zero.
-
-    From a memref, all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
-    aligned to `vector_bytes`. The data has arrived after `nvvm.cp.async.commit.group`,
-    `nvvm.cp.async.wait.group` and a barrier.
-
-    From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier
-    (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
-    when the mbarrier completes its phase. With `cta_group` 2, the mbarrier may be that of the other CTA of
-    the pair, as in a ring with `cta_group` 2.
-    """
-
-    source: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Operand[Any]
-    barrier: Sequence[ext.Operand[Any]]
-    optional = {"vector_bytes": 0, "cta_group": 1}  # noqa: RUF012
-
-    @property
-    def form(self) -> async_copy.Copy:
-        """The row's key: the instruction that copies one vector."""
-        return async_copy.copy_of(self.attribute("vector_bytes"))
-
-    def check(self) -> str | None:
-        if is_map(self.source):
-            return self._tensor_complaint()
-        if len(self.barrier):
-            return f"expects a barrier only where the source is a tile.map, got {self.source.type}"
-        if "cta_group" in self.attributes:
-            return "expects cta_group only where the source is a tile.map, got a memref"
-        widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
-        wrong = _copy_complaint(self) or _vector_complaint(self, tuple(dict.fromkeys(widths)))
-        return wrong or judge(async_copy.CP_ASYNC, self)
-
-    def _tensor_complaint(self) -> str | None:
-        if [str(value.type) for value in self.barrier] != ["!llvm.ptr<3>"]:
-            return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
-        if "vector_bytes" in self.attributes:
-            return "expects vector_bytes only where the source is a memref, got a tile.map"
-        if wrong := cta_group_complaint(self):
-            return wrong
-        return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
-
-
-class CopyOp(Op, dialect=Tile, name="copy"):
-    """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by
-    element.
-
-    Elements outside of the matrix become zero; no alignment is needed. The data has arrived after a barrier.
-    """
-
-    source: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Operand[Any]
-
-    def check(self) -> str | None:
-        return _copy_complaint(self)
-
-
-class CopyOutOp(Op, dialect=Tile, name="copy_out"):
-    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, element by element. Elements
-    outside of the matrix are not written; no alignment is needed.
-    """
-
-    tile: ext.Operand[Any]
-    destination: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-
-    def check(self) -> str | None:
-        if wrong := matrix_complaint("the destination", self.destination, ELEMENT_TYPES):
-            return wrong
-        if not is_buffer(self.tile):
-            return f"expects a tile.buffer, got {self.tile.type}"
-        if is_tensor_buffer(self.tile):
-            return f"expects a buffer in shared memory, got {self.tile.type}"
-        if wrong := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
-            return wrong
-        if len(self.tile.type.shape) != 2:
-            return f"expects a buffer of rank 2, got shape {list(self.tile.type.shape)}"
-        if self.tile.type.element_type != self.destination.type.element_type:
-            return f"expects equal element types, got {self.tile.type} and {self.destination.type}"
-        return None
+    return vector_complaint(op, (0, 2, 4, 8, 16))
 
 
 class LoadOp(Op, dialect=Tile, name="load"):
@@ -434,34 +329,6 @@ def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta
         results=[d_type],
         attributes={"alpha": as_float(alpha), "beta": as_float(beta)},
     ).d
-
-
-def copy_async(
-    source: Any,
-    row: Any,
-    column: Any,
-    tile: Any,
-    *,
-    vector_bytes: int = 0,
-    barrier: Any = None,
-    cta_group: int = 1,
-) -> Any:
-    """Builds `tile.copy_async`; a `tile.map` needs the `barrier`."""
-    return build(
-        CopyAsyncOp,
-        operands=[source, row, column, tile, *([] if barrier is None else [barrier])],
-        attributes={"vector_bytes": vector_bytes, "cta_group": cta_group},
-    )
-
-
-def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:
-    """Builds `tile.copy`."""
-    return build(CopyOp, operands=[source, row, column, tile])
-
-
-def copy_out(tile: Any, destination: Any, row: Any, column: Any) -> None:
-    """Builds `tile.copy_out`."""
-    build(CopyOutOp, operands=[tile, destination, row, column])
 
 
 def load(

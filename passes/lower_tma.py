@@ -15,7 +15,7 @@ from weft.dialects import tile
 from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
-from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
+from weft.dialects.tile_copies import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import MOST_BOX

@@ -3,7 +3,7 @@
 import pytest
 from assembling import assembles
 
-from weft.dialects.tile_async import TensorMapOp
+from weft.dialects.tile_copies import TensorMapOp
 from weft.isa.l2_cache import CREATEPOLICY, Policy
 from weft.isa.tensor_map import L2_PROMOTIONS
 

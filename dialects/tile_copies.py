@@ -1,0 +1,297 @@
+"""The copies of the `tile` dialect, by threads and by TMA, and the matrices that TMA copies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects.instruction import judge
+from weft.dialects.op import Op, build
+from weft.dialects.tile_types import (
+    ELEMENT_TYPES,
+    MapType,
+    Tile,
+    index_complaint,
+    is_buffer,
+    is_map,
+    is_tensor_buffer,
+    matrix_complaint,
+    tensor_complaint,
+    tile_complaint,
+)
+from weft.isa import async_copy
+from weft.isa.cluster_features import COPY_OF_PAIR
+from weft.isa.l2_cache import CREATEPOLICY, NORMAL
+from weft.isa.tcgen05.family import CTA_GROUPS
+from weft.isa.tcgen05.pairs import PAIR
+from weft.isa.tensor_map import L2_PROMOTIONS, one_of
+from weft.mlir import ext
+
+
+def vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
+    width = op.attribute("vector_bytes")
+    if width not in widths:
+        return f"expects vector_bytes to be one of {', '.join(map(str, widths))}, got {width}"
+    return None
+
+
+def _copy_complaint(op: Any) -> str | None:
+    if wrong := matrix_complaint("the source", op.source, ELEMENT_TYPES):
+        return wrong
+    if not is_buffer(op.tile):
+        return f"expects the destination to be a tile.buffer, got {op.tile.type}"
+    if is_tensor_buffer(op.tile):
+        return f"expects the destination in shared memory, got {op.tile.type}"
+    if wrong := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
+        return wrong
+    if len(op.tile.type.shape) != 2:
+        return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
+    if op.tile.type.element_type != op.source.type.element_type:
+        return f"expects equal element types, got {op.source.type} and {op.tile.type}"
+    return None
+
+
+class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
+    """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
+    matrix become zero.
+
+    From a memref, all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
+    aligned to `vector_bytes`. The data has arrived after `nvvm.cp.async.commit.group`,
+    `nvvm.cp.async.wait.group` and a barrier.
+
+    From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier
+    (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
+    when the mbarrier completes its phase. With `cta_group` 2, the mbarrier may be that of the other CTA of
+    the pair, as in a ring with `cta_group` 2.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+    barrier: Sequence[ext.Operand[Any]]
+    optional = {"vector_bytes": 0, "cta_group": 1}  # noqa: RUF012
+
+    @property
+    def form(self) -> async_copy.Copy:
+        """The row's key: the instruction that copies one vector."""
+        return async_copy.copy_of(self.attribute("vector_bytes"))
+
+    def check(self) -> str | None:
+        if is_map(self.source):
+            return self._tensor_complaint()
+        if len(self.barrier):
+            return f"expects a barrier only where the source is a tile.map, got {self.source.type}"
+        if "cta_group" in self.attributes:
+            return "expects cta_group only where the source is a tile.map, got a memref"
+        widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
+        wrong = _copy_complaint(self) or vector_complaint(self, tuple(dict.fromkeys(widths)))
+        return wrong or judge(async_copy.CP_ASYNC, self)
+
+    def _tensor_complaint(self) -> str | None:
+        if [str(value.type) for value in self.barrier] != ["!llvm.ptr<3>"]:
+            return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
+        if "vector_bytes" in self.attributes:
+            return "expects vector_bytes only where the source is a memref, got a tile.map"
+        if wrong := cta_group_complaint(self):
+            return wrong
+        return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
+
+
+class CopyOp(Op, dialect=Tile, name="copy"):
+    """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by
+    element.
+
+    Elements outside of the matrix become zero; no alignment is needed. The data has arrived after a barrier.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return _copy_complaint(self)
+
+
+class CopyOutOp(Op, dialect=Tile, name="copy_out"):
+    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, element by element. Elements
+    outside of the matrix are not written; no alignment is needed.
+    """
+
+    tile: ext.Operand[Any]
+    destination: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if wrong := matrix_complaint("the destination", self.destination, ELEMENT_TYPES):
+            return wrong
+        if not is_buffer(self.tile):
+            return f"expects a tile.buffer, got {self.tile.type}"
+        if is_tensor_buffer(self.tile):
+            return f"expects a buffer in shared memory, got {self.tile.type}"
+        if wrong := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
+            return wrong
+        if len(self.tile.type.shape) != 2:
+            return f"expects a buffer of rank 2, got shape {list(self.tile.type.shape)}"
+        if self.tile.type.element_type != self.destination.type.element_type:
+            return f"expects equal element types, got {self.tile.type} and {self.destination.type}"
+        return None
+
+
+def cta_group_complaint(op: Any) -> str | None:
+    """Why a copy by TMA can't have its attribute `cta_group`."""
+    group = op.attribute("cta_group")
+    if group not in CTA_GROUPS:
+        return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {group}"
+    if group != PAIR or op.target is None:
+        return None
+    verdict = COPY_OF_PAIR.complaint(op.target.chip.name)
+    if verdict is None:
+        return None
+    return f"cta_group must be 1 on this chip: {COPY_OF_PAIR.name} {verdict}"
+
+
+class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
+    """A matrix as TMA copies it, in tiles of the result's type. The launch makes a tensor map for it.
+
+    The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
+    For a batch (rank 3), `tile.member` selects one matrix. `l2_promotion` is the number of bytes that L2
+    reads from memory at a time ("none", "64B", "128B" or "256B"). `l2_eviction` is the eviction priority in
+    L2 of the data of copies from the map, and of stores to it ("evict_normal", "evict_first", "evict_last" or
+    "evict_unchanged").
+    """
+
+    matrix: ext.Operand[Any]
+    map: ext.Result[Any]
+    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
+        for name, choices in legal.items():
+            if verdict := one_of(name, self.attribute(name), map(str, choices)):
+                return verdict.reason
+        if not is_map(self.map):
+            return f"expects to return a tile.map, got {self.map.type}"
+        wrong = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
+        if wrong:
+            return wrong
+        if len(self.map.type.shape) != 2:
+            return f"expects tiles of rank 2, got shape {list(self.map.type.shape)}"
+        if self.matrix.type.element_type != self.map.type.element_type:
+            return f"expects equal element types, got {self.matrix.type} and {self.map.type}"
+        return None
+
+
+class MemberOp(Op, dialect=Tile, name="member"):
+    """One matrix of a batch as TMA copies it, selected by its index in the batch."""
+
+    batch: ext.Operand[Any]
+    index: ext.Operand[Any]
+    map: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_map(self.batch) or self.batch.type != self.map.type:
+            return f"expects to take and return one tile.map, got {self.batch.type} and {self.map.type}"
+        return tile_complaint([self.batch]) or index_complaint([self.index])
+
+
+class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
+    """One thread starts a copy of the tile at (`row`, `column`) of a matrix into several CTAs of the cluster
+    (TMA).
+
+    The CTAs are those whose bits are set in `mask` (i16). In each of them the tile arrives at the same
+    address of shared memory, and the copy signals the mbarrier there. With `cta_group` 2 it signals that of
+    the leader of that CTA's pair, if `barrier` is a leader's. Otherwise it is like `tile.copy_async` from a
+    `tile.map`.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+    barrier: ext.Operand[Any]
+    mask: ext.Operand[Any]
+    optional = {"cta_group": 1}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if wrong := cta_group_complaint(self):
+            return wrong
+        if str(self.barrier.type) != "!llvm.ptr<3>":
+            return f"expects a barrier of type !llvm.ptr<3>, got {self.barrier.type}"
+        if str(self.mask.type) != "i16":
+            return f"expects mask to be i16, got {self.mask.type}"
+        return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
+
+
+class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
+    """One thread starts a copy of a buffer to (`row`, `column`) of a matrix (TMA).
+
+    Elements outside of the matrix are not written, except those that share 16 bytes with the end of a row: an
+    H200 writes these too. Writes to the buffer need a fence for the async proxy before the copy.
+    `nvvm.cp.async.bulk.commit.group` and `nvvm.cp.async.bulk.wait_group` wait until the buffer has been read,
+    or the matrix written.
+    """
+
+    tile: ext.Operand[Any]
+    destination: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column])
+
+
+def copy_async(
+    source: Any,
+    row: Any,
+    column: Any,
+    tile: Any,
+    *,
+    vector_bytes: int = 0,
+    barrier: Any = None,
+    cta_group: int = 1,
+) -> Any:
+    """Builds `tile.copy_async`; a `tile.map` needs the `barrier`."""
+    return build(
+        CopyAsyncOp,
+        operands=[source, row, column, tile, *([] if barrier is None else [barrier])],
+        attributes={"vector_bytes": vector_bytes, "cta_group": cta_group},
+    )
+
+
+def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:
+    """Builds `tile.copy`."""
+    return build(CopyOp, operands=[source, row, column, tile])
+
+
+def copy_out(tile: Any, destination: Any, row: Any, column: Any) -> None:
+    """Builds `tile.copy_out`."""
+    build(CopyOutOp, operands=[tile, destination, row, column])
+
+
+def tensor_map(
+    matrix: Any, tile: Any, *, l2_promotion: str | None = None, l2_eviction: str | None = None
+) -> Any:
+    """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
+    attributes = {"l2_promotion": l2_promotion, "l2_eviction": l2_eviction}
+    return build(
+        TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes
+    ).map
+
+
+def member(batch: Any, index: Any) -> Any:
+    """Builds `tile.member` and returns the map of one matrix."""
+    return build(MemberOp, operands=[batch, index], results=lambda: [batch.type]).map
+
+
+def copy_multicast(
+    source: Any, row: Any, column: Any, tile: Any, barrier: Any, mask: Any, *, cta_group: int = 1
+) -> None:
+    """Builds `tile.copy_multicast`."""
+    operands = [source, row, column, tile, barrier, mask]
+    build(CopyMulticastOp, operands=operands, attributes={"cta_group": cta_group})
+
+
+def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
+    """Builds `tile.store_async`."""
+    build(StoreAsyncOp, operands=[tile, destination, row, column])
