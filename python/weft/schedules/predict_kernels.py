@@ -1,0 +1,141 @@
+"""A kernel as the model of its time sees it, whichever family of schedules, or other library, it's from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.dialects.schedule import AnySchedule, Schedule, TensorMemorySchedule, Types
+from weft.dialects.schedule.product_types import BITS
+from weft.errors import WeftError
+from weft.schedules.predict_gpus import KINDS, Kind
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel whose CTAs, or pairs of them, compute one tile after the other.
+
+    `tile`: rows and columns of D that a CTA, or a pair, computes at a time. `k_block`: elements along K of a
+    stage. `parts`: products side by side that compute a tile. `accumulators`: tiles whose sums are kept; with
+    two, the epilogue overlaps with the next tile's products. `epilogues`: warpgroups that finish a tile.
+    `early`: the epilogue reads all sums before it stores any. `persistent`: False with a CTA for each tile.
+    `resident`: CTAs of a multiprocessor. `warps`: along rows and columns of a tile, with mma.sync. `group`:
+    rows of tiles that are computed together. `k_96`: instructions multiply 96 elements along K. `promoted`:
+    the epilogue adds the sums of each K block.
+    """
+
+    tile: tuple[int, int]
+    k_block: int
+    stages: int
+    cta_group: int = 1
+    parts: int = 1
+    accumulators: int = 1
+    epilogues: int = 1
+    early: bool = False
+    persistent: bool = True
+    resident: int = 1
+    warps: tuple[int, int] = (0, 0)
+    cluster: tuple[int, int] = (1, 1)
+    splits: int = 1
+    group: int = 8
+    swap: bool = False
+    k_96: bool = False
+    promoted: bool = False
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """M and N of one instruction of tcgen05."""
+        return self.tile[0] // self.parts, self.tile[1]
+
+    @property
+    def ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cta_group * self.cluster[0] * self.cluster[1]
+
+    def swapped(self, m: int, n: int) -> tuple[int, int]:
+        """What the rows and the columns of tiles cover."""
+        return (n, m) if self.swap else (m, n)
+
+    def tiles(self, m: int, n: int) -> tuple[int, int]:
+        """Tiles down and across that cover a product, in whole clusters."""
+        down, across = self.swapped(m, n)
+        height, width = self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
+        return -(-down // height) * self.cluster[0], -(-across // width) * self.cluster[1]
+
+
+def kind_of(types: Types) -> Kind:
+    """The kind of elements that such products multiply. Raises WeftError for one without a model."""
+    if types.block_scaling is not None:
+        return _scaled_kind(types)
+    if types.scale or not {types.a, types.b} <= set(_KINDS):
+        scaled = f" with scales of {types.scale}" if types.scale else ""
+        legal = ", ".join(_KINDS)
+        raise WeftError(f"types must be of a kind with a model, {legal}, got {types.a} and {types.b}{scaled}")
+    kind = KINDS[_KINDS[types.a]]
+    return replace(kind, bits=(BITS[types.a] + BITS[types.b]) / 2)
+
+
+def _scaled_kind(types: Types) -> Kind:
+    """The kind of products with block scales: by their instruction, and by the wider of A and B."""
+    scaling, widths = types.block_scaling, (BITS[types.a], BITS[types.b])
+    assert scaling is not None
+    if scaling.packed:
+        return KINDS["nvfp4" if scaling.group == 16 else "mxfp4"]
+    return replace(KINDS["mxfp8" if max(widths) == 8 else "mxfp6"], bits=sum(widths) / 2)
+
+
+_KINDS = {
+    "f32": "tf32",
+    "bf16": "bf16",
+    "f16": "f16",
+    "f8E4M3FN": "fp8",
+    "f8E5M2": "fp8",
+    "f6E2M3FN": "fp8",
+    "f6E3M2FN": "fp8",
+    "f4E2M1FN": "fp8",
+    "i8": "s8",
+}
+"""Without block scales, elements of 4 and 6 bits take as long as those of 8."""
+
+
+def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types) -> Kernel:
+    return Kernel(
+        tile=schedule.block[:2],
+        k_block=schedule.block[2],
+        stages=schedule.stages,
+        cta_group=schedule.cta_group,
+        parts=schedule.parts,
+        accumulators=schedule.accumulators,
+        epilogues=schedule.epilogues,
+        cluster=schedule.cluster,
+        splits=schedule.global_splits,
+        group=schedule.group,
+        swap=schedule.swap,
+        promoted=types.promoted,
+    )
+
+
+def _of_mma_sync(schedule: Schedule, types: Types) -> Kernel:
+    return Kernel(
+        tile=schedule.block[:2],
+        k_block=schedule.block[2],
+        stages=schedule.stages,
+        persistent=False,
+        warps=schedule.warps,
+        group=schedule.group,
+        promoted=types.promoted,
+    )
+
+
+DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types], Kernel]] = {
+    TensorMemorySchedule: _of_tensor_memory,
+    Schedule: _of_mma_sync,
+}
+"""How a schedule of each family is described. That of wgmma has a fitted model of its own."""
+
+
+def kernel_of(schedule: AnySchedule, types: Types) -> Kernel:
+    """The description of a schedule. Raises WeftError for a family that has none."""
+    if (describe := DESCRIPTIONS.get(type(schedule))) is None:
+        known = ", ".join(family.__name__ for family in DESCRIPTIONS)
+        raise WeftError(f"schedule must be of a family with a model, {known}, got {type(schedule).__name__}")
+    return describe(schedule, types)

@@ -1,0 +1,229 @@
+"""The model that predicts a kernel's time from its work and from a GPU's published rates.
+
+It's the launch, followed by the slowest of: the tiles of the busiest multiprocessor, the L2 cache, the
+memory; or, where that is longer, the time of the product at the power limit. docs/predict.md explains it.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from weft.dialects.schedule import ceil_div
+from weft.errors import WeftError
+from weft.schedules.predict_gpus import Gpu, Kind
+from weft.schedules.predict_kernels import Kernel
+
+STEP_BYTES = 32
+"""Bytes of a row of an operand that one instruction of tcgen05 multiplies; 48 with K = 96."""
+_READ = 128  # bytes of shared memory that a multiprocessor reads in a cycle
+_COMMIT = 180  # cycles from the last product of a tile to its commit's arrival: 132 to 185 measured
+_PAIR_READ = {128: 1.0, 256: 4.0}  # cycles that a pair's reads take more, by M
+_EPILOGUE = 256.0, 6.0  # cycles of an epilogue, and for each column that a warpgroup reads (inferred)
+_EARLY = 0.3  # share of the latter until all sums are read (inferred)
+_SCALE_COPY = 11.0  # cycles in which 512 bytes of scales are copied to tensor memory (fit: rows 5 and 24)
+_SET_UP = 2500.0  # cycles of a CTA that computes one tile, until its first copy (fit: rows 11 and 14)
+_PROMOTE = 100.0, 1.5  # cycles in which an epilogue adds a K block's sums, and for each column (inferred)
+_SPLIT_US = 2.5  # from a CTA's arrival at a counter to the first sums of other CTAs (inferred from an H200's)
+_STORE = 32.0  # bytes that a multiprocessor stores in a cycle from registers, with mma.sync (inferred)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a kernel does for a product: tiles, waves of them, K blocks of a tile, instructions, and bytes."""
+
+    tiles: int
+    waves: int
+    k_blocks: int
+    instructions: int
+    l2_bytes: float
+    dram_bytes: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted time in microseconds, what bounds it, and its parts: the times that the product would
+    take if one resource alone were limited. `tail` is the time in which some multiprocessors have no tile.
+    """
+
+    microseconds: float
+    bound: str
+    parts: dict[str, float]
+    counts: Counts
+    flops: int
+
+    @property
+    def tflops(self) -> float:
+        """TFLOP/s: multiplications and additions."""
+        return self.flops / self.microseconds / 1e6
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Cycles of one tile. `limits` are those of a K block by resource."""
+
+    limits: dict[str, float]
+    k_blocks: int
+    epilogue: float
+    other: float
+
+    @property
+    def block(self) -> float:
+        return max(self.limits.values())
+
+    @property
+    def main(self) -> float:
+        return self.k_blocks * self.block + self.other
+
+
+def predict(
+    kernel: Kernel,
+    m: int,
+    n: int,
+    k: int,
+    kind: Kind,
+    gpu: Gpu,
+    *,
+    output_bytes: int = 2,
+    members: int = 1,
+    burst: bool = False,
+    power: float = 1.0,
+) -> Prediction:
+    """The predicted time of `members` products of M x N x K.
+
+    `burst`: after a rest, where the GPU has such limits. `power`: a factor of the power limit, for a machine
+    that is known to be faster or slower. Raises WeftError for a kind that the GPU doesn't multiply.
+    """
+    if kind.name not in gpu.flops:
+        known = ", ".join(gpu.flops)
+        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {known}, got {kind.name}")
+    tile, cycles_a_us = _tile(kernel, k, kind, gpu, output_bytes), gpu.clock_ghz * 1e3
+    down, across = kernel.tiles(m, n)
+    tiles, units = down * across * kernel.splits * members, _units(kernel, gpu)
+    waves = ceil_div(tiles, units)
+    hidden = kernel.accumulators > 1 and not kernel.promoted
+    each = max(tile.main, tile.epilogue) if hidden else tile.main + tile.epilogue
+    launch = gpu.launch_us + gpu.latency_us + (tile.epilogue / cycles_a_us if hidden else 0.0)
+    flops = 2 * m * n * k * members
+    counts = _counts(
+        kernel, (m, n, k), kind, gpu, (down, across, waves, tile.k_blocks), output_bytes, members
+    )
+    share = tiles / units / cycles_a_us
+    parts = {name: limit * tile.k_blocks * share for name, limit in tile.limits.items()}
+    busy = {
+        "epilogue": 0.0 if hidden else tile.epilogue * share,
+        "tail": (waves - tiles / units) * each / cycles_a_us,
+        "launch": launch,
+    }
+    memory = {"L2": counts.l2_bytes / gpu.l2_gb_s / 1e3, "DRAM": counts.dram_bytes / gpu.dram_gb_s / 1e3}
+    computed = waves * each / cycles_a_us
+    times = {"": launch + computed} | {name: launch + value for name, value in memory.items()}
+    limit = gpu.cap(kind.name + ("_k96" if kernel.k_96 else ""), burst=burst)
+    if limit is not None:
+        ideal = flops / (gpu.multiprocessors * _peak(kernel, kind, gpu)) / cycles_a_us
+        times["power"] = flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
+        memory["power"] = times["power"]
+    name = max(times, key=lambda each: times[each])
+    bound = name or max(parts | busy, key=lambda each: (parts | busy)[each])
+    return Prediction(times[name], bound, parts | memory | busy, counts, flops)
+
+
+def _units(kernel: Kernel, gpu: Gpu) -> int:
+    """Tiles that are computed at a time."""
+    return max(gpu.multiprocessors // kernel.ctas * kernel.ctas // kernel.cta_group, 1) * kernel.resident
+
+
+def _peak(kernel: Kernel, kind: Kind, gpu: Gpu) -> float:
+    """Multiplications and additions of a multiprocessor in a cycle."""
+    return gpu.flops[kind.name] * (1.5 if kernel.k_96 else 1.0)
+
+
+def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _Tile:
+    """The cycles of one tile on a multiprocessor, or on a pair of them."""
+    tcgen05 = gpu.instruction == "tcgen05"
+    math, reads = (_tcgen05_block if tcgen05 else _mma_sync_block)(kernel, kind, gpu)
+    rows, columns = kernel.tile[0] // kernel.cta_group, kernel.tile[1] // kernel.cta_group
+    copied = (rows + columns) * kernel.k_block * kind.bits / 8
+    if kind.group:  # each CTA of a pair has the scales of all columns
+        scales = (rows + kernel.tile[1]) * kernel.k_block / kind.group
+        copied += scales
+        if tcgen05:
+            math, reads = (each + scales / 512 * _SCALE_COPY for each in (math, reads))
+    fill = copied / gpu.copy_gb_s * gpu.clock_ghz
+    latency, busy = gpu.latency_us * gpu.clock_ghz * 1e3, max(math, reads)
+    limits = {
+        "tensor cores": math * kernel.resident,
+        "shared memory": reads * kernel.resident,
+        "TMA": max(fill * kernel.resident, (latency + fill + busy + _COMMIT) / kernel.stages),
+    }
+    on_each = kernel.tile[1] * kernel.parts / kernel.epilogues
+    if kernel.promoted:
+        limits["epilogue"] = _PROMOTE[0] + _PROMOTE[1] * on_each
+    if tcgen05:
+        epilogue = _EPILOGUE[0] + _EPILOGUE[1] * on_each * (_EARLY if kernel.early else 1.0)
+    else:
+        epilogue = _EPILOGUE[0] + rows * columns * output_bytes / _STORE
+    other = _COMMIT + (0.0 if kernel.persistent else _SET_UP + latency)
+    if kernel.splits > 1:
+        sums = 4 * rows * kernel.tile[1]
+        other += (_SPLIT_US + 2 * sums / gpu.copy_gb_s / 1e3) * gpu.clock_ghz * 1e3
+    return _Tile(limits, ceil_div(ceil_div(k, kernel.k_block), kernel.splits), epilogue, other)
+
+
+def _tcgen05_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]:
+    """Cycles in which tcgen05.mma multiplies a K block, and reads it from shared memory."""
+    m, n = kernel.part
+    reads = (m + n) / kernel.cta_group * STEP_BYTES / _READ
+    reads += _PAIR_READ[m] if kernel.cta_group == 2 else 0.0
+    steps = kernel.parts * kernel.k_block * kind.shared_bits / 8 / (48 if kernel.k_96 else STEP_BYTES)
+    wide = kernel.cta_group == 1 or m == 256  # those of a pair with 64 rows each take half of the time
+    rate = gpu.flops["bf16"] / 8192
+    return steps * n / (2 if wide else 4) / rate, steps * reads
+
+
+def _mma_sync_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]:
+    """Cycles in which mma.sync multiplies a K block, and in which warps read it from shared memory."""
+    (m, n), (down, across) = kernel.tile, kernel.warps
+    math = 2 * m * n * kernel.k_block / gpu.flops[kind.name]
+    reads = (m * across + n * down) * kernel.k_block * kind.shared_bits / 8 / _READ
+    return math, reads
+
+
+def _counts(
+    kernel: Kernel,
+    mnk: tuple[int, int, int],
+    kind: Kind,
+    gpu: Gpu,
+    covered: tuple[int, int, int, int],
+    output_bytes: int,
+    members: int,
+) -> Counts:
+    """What a kernel does for a product that `covered` tiles down and across, waves and K blocks cover."""
+    (m, n, k), (down, across, waves, k_blocks) = mnk, covered
+    tiles = down * across * members
+    height, width = kernel.tile
+    shared = height / kernel.cluster[1] + width / kernel.cluster[0]
+    sums = 2 * 4 * m * n * kernel.splits * members if kernel.splits > 1 else 0
+    copied = tiles * kind.bytes_of(shared * k) + sums
+    read = members * (_read(kernel, (m, n, k), kind, gpu, (down, across, waves)) + m * n * output_bytes)
+    steps = ceil_div(int(kernel.k_block * kind.shared_bits / 8), 48 if kernel.k_96 else STEP_BYTES)
+    instructions = tiles * kernel.splits * k_blocks * kernel.parts * steps
+    if kernel.warps != (0, 0):
+        instructions = tiles * k_blocks * steps * (height // 16) * (width // 8)
+    return Counts(tiles * kernel.splits, waves, k_blocks, instructions, copied, read)
+
+
+def _read(
+    kernel: Kernel, mnk: tuple[int, int, int], kind: Kind, gpu: Gpu, covered: tuple[int, int, int]
+) -> float:
+    """Bytes of A and B that are read from memory: once for an operand that fits half of the L2 cache,
+    otherwise for each wave that needs them.
+    """
+    (m, n, k), (down, across, waves) = mnk, covered
+    heights, widths = kernel.swapped(m, n)
+    rows = min(kernel.group, down)
+    columns = min(ceil(_units(kernel, gpu) / rows), across)
+    bytes_read = 0.0
+    for extent, tile, count in ((heights, kernel.tile[0], rows), (widths, kernel.tile[1], columns)):
+        once = kind.bytes_of(extent * k)
+        again = waves * min(kind.bytes_of(count * tile * k), once)
+        bytes_read += once if once <= gpu.l2_bytes / 2 else max(again, once)
+    return bytes_read

@@ -1,0 +1,120 @@
+"""Which schedule for `tcgen05` a product gets: the one that `predict_model` predicts to be the fastest."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
+from weft.schedules.predict_gpus import Gpu, gpu_of
+from weft.schedules.predict_kernels import kernel_of, kind_of
+from weft.schedules.predict_model import predict
+from weft.target import Target
+
+_ROW_BITS = 128 * 8  # of a row of an operand in one stage: as wide as the widest swizzle
+_CTA_ROWS = (64, 128, 256)
+_COLUMNS = (8, *range(16, 257, 16))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+_GROUPS = (4, 8, 16)
+_MOST_STAGES = 12
+_SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
+_EXPANDED = 16  # tiles of the least time, which clusters and splits are tried for
+_NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
+
+
+def choose(
+    m: int, n: int, k: int, types: Types, chip: str, *, members: int = 1
+) -> TensorMemorySchedule | None:
+    """The schedule of the least predicted time for `members` products of M x N x K; None if none is legal."""
+    gpu, target = gpu_of(chip), Target.of(chip)
+    timed = _timed(m, n, k, types, gpu, members)
+    legal = ((time, s) for time, s in timed if s.complaint(types, target) is None)
+    if (first := next(legal, None)) is None:
+        return None
+    near = [first]
+    for time, schedule in legal:
+        if time > first[0] * _NEAR:
+            break
+        near.append((time, schedule))
+    return max(near, key=lambda each: _preferred(*each))[1]
+
+
+def ranked(m: int, n: int, k: int, types: Types, chip: str) -> list[TensorMemorySchedule]:
+    """The legal candidates by their predicted time, each in both orders of tiles."""
+    target = Target.of(chip)
+    orders = (
+        replace(s, dynamic=d) for _, s in _timed(m, n, k, types, gpu_of(chip), 1) for d in (False, True)
+    )
+    return [s for s in orders if s.complaint(types, target) is None]
+
+
+def _preferred(time: float, s: TensorMemorySchedule) -> tuple[float, ...]:
+    """Of those that the model can't tell apart: fewest CTAs for a tile or cluster, then the largest tile."""
+    clustered = s.cluster[0] * s.cluster[1] * s.global_splits
+    return -clustered, s.accumulators, s.block[0] * s.block[1], -s.epilogues, -time
+
+
+def _timed(
+    m: int, n: int, k: int, types: Types, gpu: Gpu, members: int
+) -> list[tuple[float, TensorMemorySchedule]]:
+    """Candidates and their predicted times, in the order of these. Not all are legal."""
+    kind = kind_of(types)
+
+    def time(s: TensorMemorySchedule) -> float:
+        predicted = predict(
+            kernel_of(s, types), m, n, k, kind, gpu, output_bytes=types.output_bytes, members=members
+        )
+        return predicted.microseconds
+
+    def by_time(each: tuple[float, TensorMemorySchedule]) -> float:
+        return each[0]
+
+    tiles = sorted(((time(s), s) for s in _tiles(m, n, k, types, gpu)), key=by_time)
+    divided = [(time(s), s) for _, tile in tiles[:_EXPANDED] for s in _divided(tile, m, n, k, gpu)]
+    return sorted(tiles + divided, key=by_time)
+
+
+def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
+    """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
+    depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
+    room = Target.of(gpu.chip).chip.shared_bytes
+    swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
+    for cta_group, rows, columns, swap in product((1, 2), _CTA_ROWS, _COLUMNS, swaps):
+        down, across = (n, m) if swap else (m, n)
+        height = rows * cta_group
+        if height >= 2 * max(down, 64) or columns >= 2 * max(across, 8):
+            continue
+        for epilogues in (1, 2):
+            whole = TensorMemorySchedule(
+                (height, columns, depth), 1, 2, cta_group=cta_group, swap=swap, epilogues=epilogues
+            )
+            whole = replace(whole, group=_group(whole, down, across, gpu))
+            for accumulators in (1, 2):
+                tile = replace(whole, accumulators=accumulators)
+                if (stages := min(tile.most_stages(types, room), _MOST_STAGES)) >= 2:
+                    yield replace(tile, stages=stages)
+
+
+def _divided(s: TensorMemorySchedule, m: int, n: int, k: int, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
+    """The schedule in clusters, and with K slices where multiprocessors would have no tile."""
+    down, across = s.swapped(m, n)
+    tiles, blocks = (ceil_div(down, s.block[0]), ceil_div(across, s.block[1])), ceil_div(k, s.block[2])
+    for cluster, splits in product(_CLUSTERS, _SPLITS):
+        if (cluster, splits) == ((1, 1), 1) or cluster[0] > tiles[0] or cluster[1] > tiles[1]:
+            continue
+        ctas = tiles[0] * tiles[1] * s.cta_group * splits
+        # More slices than run at a time only add sums.
+        if splits == 1 or (blocks >= 2 * splits and ctas <= gpu.multiprocessors):
+            yield replace(s, cluster=cluster, global_splits=splits)
+
+
+def _group(s: TensorMemorySchedule, down: int, across: int, gpu: Gpu) -> int:
+    """The rows of tiles in a group: as many as let the tiles that are computed at a time read the least."""
+    height, width = s.block[:2]
+    at_a_time, below = max(gpu.multiprocessors // s.cta_group, 1), ceil_div(down, height)
+
+    def read(group: int) -> int:
+        rows = min(group, below)
+        return rows * height + min(ceil_div(at_a_time, rows) * width, across)
+
+    return min(_GROUPS, key=read)
