@@ -8,29 +8,78 @@ from weft.dialects.tile_types import (
     Tile,
     is_buffer,
     is_fragment,
+    is_tensor_buffer,
     tile_complaint,
 )
+from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ext, ir
+
+_MOST_OPTIONAL = 3  # operands of tile.gemm_async: two scales and n
 
 
 class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
-    """A warpgroup starts `d = a * b + c`, or `d = a * b` if `accumulate` (i1) is false, as one group of
-    asynchronous instructions.
+    """Starts `d = a * b + c`, or `d = a * b` if `accumulate` (i1) is false.
 
-    A (M x K, or K x M with `transpose_a`) is a buffer, or a fragment of the warpgroup. B (K x N, or N x K
-    with `transpose_b`) is a buffer. C and D are fragments of the warpgroup. Until `tile.wait_gemm`, D must
-    not be used and the buffers must not be written.
+    A is M x K, or K x M with `transpose_a`; B is K x N, or N x K with `transpose_b`. C decides who executes
+    it:
+
+    - C is a fragment of a warpgroup: the warpgroup starts one group of asynchronous instructions, and D is
+      the result. A is a buffer in shared memory, or a fragment of the warpgroup; B is a buffer in shared
+      memory. Until `tile.wait_gemm`, D must not be used and the buffers must not be written.
+    - C is a buffer in tensor memory: one thread, or one warp of which a thread is elected, starts
+      instructions that write D over C, and there is no result. A is a buffer in shared or tensor memory; B is
+      a buffer in shared memory. Nothing waits: a commit to a ring or an mbarrier signals completion.
+
+    The rest is for C in tensor memory only. With `cta_group` 2 two CTAs work on one product, started by the
+    one of even rank. The buffers are those of one CTA: half of A's rows, half of B's columns, and half of C's
+    rows with all columns of both.
+
+    `mma_m` and `mma_n` are the shape of one instruction (by default the largest that fits), M being that of
+    the pair. `use_a_tmem` states which memory A is in. `weight_stationary` selects instructions that keep B;
+    `collector` is what they do with their collector buffer: "fill", "use", "lastuse" or "discard" for A, or
+    for B of weight-stationary ones a buffer too ("b0::fill").
+
+    The optional operands, in this order, are the scales of A and B, buffers in tensor memory of a scale for
+    each row (or column) and each 32 or 16 elements of K, and `n` (i32), the N of the instruction where it is
+    known only at run time. Then C is as wide as the largest N, and only its first `n` columns are written.
     """
 
     a: ext.Operand[Any]
     b: ext.Operand[Any]
     c: ext.Operand[Any]
     accumulate: ext.Operand[Any]
-    d: ext.Result[Any]
-    optional = {"transpose_a": False, "transpose_b": False}  # noqa: RUF012
+    scales_and_n: Sequence[ext.Operand[Any]]
+    product: Sequence[ext.Result[Any]]
+    optional = {  # noqa: RUF012
+        "transpose_a": False,
+        "transpose_b": False,
+        "cta_group": 1,
+        "mma_m": 0,
+        "mma_n": 0,
+        "use_a_tmem": None,
+        "weight_stationary": False,
+        "collector": "",
+    }
+
+    @property
+    def d(self) -> Any:
+        """D: the result, or C where the product is written over it."""
+        results = self.operation.results
+        return results[0] if len(results) else self.c
+
+    @property
+    def scales(self) -> tuple[Any, Any] | None:
+        """The scales of A and of B."""
+        return (self.scales_and_n[0], self.scales_and_n[1]) if len(self.scales_and_n) >= 2 else None
+
+    @property
+    def n(self) -> Any | None:
+        """N where it is known only at run time."""
+        return self.scales_and_n[-1] if len(self.scales_and_n) % 2 else None
 
     @property
     def mnk(self) -> tuple[int, int, int]:
+        """M, N and K. M and N are those of the buffers of one CTA."""
         m, k = self.a.type.shape[:: -1 if self.attribute("transpose_a") else 1]
         n = self.b.type.shape[0 if self.attribute("transpose_b") else 1]
         return m, n, k
@@ -40,21 +89,66 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
             return f"expects A to be a tile.fragment or tile.buffer, got {self.a.type}"
         if not is_buffer(self.b):
             return f"expects B to be a tile.buffer, got {self.b.type}"
-        if wrong := tile_complaint([self.a, self.b, self.c, self.d]):
+        if wrong := tile_complaint([self.a, self.b, self.c, *self.scales_and_n, *self.operation.results]):
             return wrong
         if str(self.accumulate.type) != "i1":
             return f"expects accumulate to be i1, got {self.accumulate.type}"
         for name, value in (("A", self.a), ("B", self.b)):
             if len(value.type.shape) != 2:
                 return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
+        wrong = self._in_place() if is_tensor_buffer(self.c) else self._in_registers()
+        if wrong:
+            return wrong
         m, n, k = self.mnk
-        if not is_fragment(self.d) or self.d.type != self.c.type:
-            return f"expects C and D to be one type of fragment, got {self.c.type} and {self.d.type}"
+        n *= self.attribute("cta_group")
         if self.d.type.shape != (m, n):
             return f"expects D of shape {[m, n]}, got {list(self.d.type.shape)}"
         k_b = self.b.type.shape[1 if self.attribute("transpose_b") else 0]
         if k_b != k:
             return f"expects A and B of equal K, got {k} in A and {k_b} in B"
+        return None
+
+    def _in_registers(self) -> str | None:
+        """What is wrong with a product that returns D."""
+        results = list(self.operation.results)
+        if len(results) != 1:
+            return f"expects to return D, unless C is in tensor memory, got {len(results)} results"
+        if not is_fragment(self.d) or self.d.type != self.c.type:
+            return f"expects C and D to be one type of fragment, got {self.c.type} and {self.d.type}"
+        in_place = [name for name in self.optional if not name.startswith("transpose")]
+        if given := [name for name in in_place if name in self.operation.attributes]:
+            return f"expects C in tensor memory with {given[0]}, got {self.c.type}"
+        if len(self.scales_and_n):
+            return f"expects C in tensor memory with scales or n, got {self.c.type}"
+        return None
+
+    def _in_place(self) -> str | None:
+        """What is wrong with a product that is written over C."""
+        if len(self.operation.results):
+            return "expects no result where C is in tensor memory: D is written over C"
+        if is_fragment(self.a):
+            return f"expects A to be a tile.buffer where C is in tensor memory, got {self.a.type}"
+        group = self.attribute("cta_group")
+        if group not in CTA_GROUPS:
+            return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {group}"
+        mma = [self.attribute(name) for name in ("mma_m", "mma_n")]
+        if min(mma) < 0 or (max(mma) > 0) != (min(mma) > 0):
+            return f"mma_m and mma_n must both be positive or both be absent, got {mma[0]} and {mma[1]}"
+        in_tmem = is_tensor_buffer(self.a)
+        if self.attribute("use_a_tmem") not in (None, in_tmem):
+            return f"use_a_tmem must be {str(in_tmem).lower()} for A in {self.a.type.space} memory"
+        return self._more_complaint()
+
+    def _more_complaint(self) -> str | None:
+        """What is wrong with the scales or the N."""
+        if len(self.scales_and_n) > _MOST_OPTIONAL:
+            got = len(self.scales_and_n)
+            return f"expects at most scale_a, scale_b and n after accumulate, got {got} operands"
+        if self.n is not None and str(self.n.type) != "i32":
+            return f"expects n to be i32, got {self.n.type}"
+        for name, value in zip(("scale_a", "scale_b"), self.scales or (), strict=False):
+            if not is_tensor_buffer(value) or len(value.type.shape) != 2:
+                return f"expects {name} to be a buffer of rank 2 in tensor memory, got {value.type}"
         return None
 
 
@@ -103,15 +197,40 @@ class PinOp(Op, dialect=Tile, name="pin"):
 
 
 def gemm_async(
-    a: Any, b: Any, c: Any, accumulate: Any, *, transpose_a: bool = False, transpose_b: bool = False
+    a: Any,
+    b: Any,
+    c: Any,
+    accumulate: Any,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    n: Any = None,
+    cta_group: int = 1,
+    mma_m: int = 0,
+    mma_n: int = 0,
+    use_a_tmem: bool | None = None,
+    weight_stationary: bool = False,
+    collector: str = "",
 ) -> Any:
-    """Builds `tile.gemm_async` and returns D, of C's type."""
-    return build(
+    """Builds `tile.gemm_async` and returns D, of C's type; None where C is in tensor memory."""
+    op = build(
         GemmAsyncOp,
-        operands=[a, b, c, accumulate],
-        results=lambda: [c.type],
-        attributes={"transpose_a": transpose_a, "transpose_b": transpose_b},
-    ).d
+        operands=[a, b, c, accumulate, *(each for each in (scale_a, scale_b, n) if each is not None)],
+        results=lambda: [] if is_tensor_buffer(c) else [c.type],
+        attributes={
+            "transpose_a": transpose_a,
+            "transpose_b": transpose_b,
+            "cta_group": cta_group,
+            "mma_m": mma_m,
+            "mma_n": mma_n,
+            "use_a_tmem": use_a_tmem,
+            "weight_stationary": weight_stationary,
+            "collector": collector,
+        },
+    )
+    return None if is_tensor_buffer(c) else op.d
 
 
 def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:

@@ -1,5 +1,6 @@
-"""`--lower-gemm-async`: `tile.gemm_async` becomes the unrolled `wgmma.mma_async` of one group, and
-`tile.wait_gemm` the wait for it. What `tile.pin` pins goes through an empty instruction at that point.
+"""`--lower-gemm-async`: `tile.gemm_async` becomes unrolled `wgmma.mma_async` of one group, or unrolled
+`tcgen05.mma` where C is in tensor memory. `tile.wait_gemm` becomes the wait for wgmma. What `tile.pin` pins
+goes through an empty instruction at that point.
 """
 
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from weft.dialects import tile, wgmma
 from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
-from weft.dialects.tile import is_buffer
+from weft.dialects.tile import is_buffer, is_tensor_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
@@ -15,6 +16,7 @@ from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
+from weft.passes import lower_gemm_async_tcgen05
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, matrix_descriptors
@@ -34,10 +36,15 @@ def run(module: Any) -> None:
 
 def _lower(op: Any) -> list[Any]:
     if isinstance(op, GemmAsyncOp):
-        return [dispatch(op, CANDIDATES)]
+        result = dispatch(op, CANDIDATES)
+        return [] if is_tensor_buffer(op.c) else [result]
     if isinstance(op, PinOp):
         return [_tied(op, op.fragment)]
     return _wait(op)
+
+
+def _accumulator_in_registers(op: GemmAsyncOp) -> str | None:
+    return f"needs C in registers, got {op.c.type}" if is_buffer(op.c) else None
 
 
 def _full_active_threads(op: GemmAsyncOp) -> str | None:
@@ -205,10 +212,12 @@ def _tied(op: Any, fragment: Any) -> Any:
 
 
 CANDIDATES = (
+    *lower_gemm_async_tcgen05.CANDIDATES,
     Candidate(
         "wgmma.mma_async",
         0,
         (
+            Predicate("accumulator_in_registers", _accumulator_in_registers),
             Predicate("full_active_threads", _full_active_threads),
             Predicate("types", _types),
             Predicate("extents", _extents),
@@ -224,7 +233,7 @@ CANDIDATES = (
 
 LOWER_GEMM_ASYNC = Pass(
     "lower-gemm-async",
-    "lower a warpgroup's tile.gemm_async to wgmma",
+    "lower tile.gemm_async to wgmma or tcgen05",
     run,
     lowers=(GemmAsyncOp, WaitGemmOp, PinOp),
 )

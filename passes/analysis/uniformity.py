@@ -52,7 +52,7 @@ def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
     kernel = _function(op.operation)
     if kernel is None or "kernel" not in kernel.attributes:
         return f"to be in a kernel, so that {scope.value} reach it together"
-    size = _block_size(op.operation)
+    size = block_size(op.operation)
     if size is None:
         return f"to be in a kernel with 'known_block_size', so that {scope.value} reach it together"
     threads = size[0] * size[1] * size[2]
@@ -121,7 +121,8 @@ def _function(inner: Any) -> Any | None:
     return inner
 
 
-def _block_size(inner: Any) -> tuple[int, int, int] | None:
+def block_size(inner: Any) -> tuple[int, int, int] | None:
+    """The threads along x, y and z of the CTA that executes an operation; None if its kernel doesn't say."""
     function = _function(inner)
     if function is None or "known_block_size" not in function.attributes:
         return None
@@ -163,7 +164,7 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
     if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
         return list(op.operands)
-    if _reads_one_lane(op):
+    if reads_one_lane(op):
         # In a warpgroup, each warp reads a lane of its own.
         return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
@@ -175,7 +176,7 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     return None
 
 
-def _reads_one_lane(op: Any) -> bool:
+def reads_one_lane(op: Any) -> bool:
     """Whether an operation copies one lane's value to all lanes."""
     if op.name != "nvvm.shfl.sync":
         return False
@@ -215,7 +216,7 @@ def _drops_threads(op: Any, unit: int) -> bool:
     """
     if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi"):
         return False
-    size = _block_size(op)
+    size = block_size(op)
     if size is None or (size[0] % LANES and (size[1] > 1 or size[2] > 1)) or not _is_thread(op.operands[0]):
         return False
     number = constant(op.operands[1])

@@ -77,7 +77,7 @@ def _operand(
     depth, height = groups if k_first else groups[::-1]
     row_bits, k_bits = _distances(height, bits), _distances(depth, bits)
     mode = layout.swizzle.name if layout.swizzle else "none"
-    mn_major = len(row_bits) > 1 and row_bits[1] == bits
+    mn_major = len(row_bits) > 1 and bool(row_bits[1] == bits)
     if verdict := swizzle_complaint(kind, mode, transposed=mn_major):
         return f"{'MN' if mn_major else 'K'}-major order with another swizzle: {verdict}"
     canonical = _Canonical(mode, mn_major, unit, bits)

@@ -35,7 +35,8 @@ _BUILDERS = {
     "from_lane": "fragment type",
     "to_lane": "fragment",
     "gemm": "fragment fragment fragment type ~alpha:number ~beta:number",
-    "gemm_async": "buffer buffer fragment i32 ~transpose_a:flag ~transpose_b:flag",
+    "gemm_async": "buffer buffer fragment i32 ~transpose_a:flag ~transpose_b:flag ~cta_group:count "
+    "~mma_m:count ~mma_n:count ~use_a_tmem:flag ~weight_stationary:flag ~collector:text ~n:i32",
     "wait_gemm": "fragment fragment ~pending:count",
     "pin": "fragment",
     "matmul": "matrix matrix matrix ~alpha:number ~bias:matrix ~activation:text ~schedule:text ~promote:flag",

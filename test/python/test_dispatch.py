@@ -66,10 +66,11 @@ def test_the_candidates_of_gemm_are_named_after_their_instruction_and_the_deeper
     assert all(tuple(p.name for p in each.predicates) == names for each in CANDIDATES)
 
 
-def test_the_candidate_of_gemm_async_is_named_after_its_instruction():
-    (candidate,) = lower_gemm_async.CANDIDATES
-    assert candidate.name == "wgmma.mma_async"
-    assert [predicate.name for predicate in candidate.predicates] == [
+def test_the_candidates_of_gemm_async_are_named_after_their_instructions():
+    named = {each.name: each for each in lower_gemm_async.CANDIDATES}
+    assert list(named) == ["tcgen05.mma", "wgmma.mma_async"]
+    assert [predicate.name for predicate in named["wgmma.mma_async"].predicates] == [
+        "accumulator_in_registers",
         "full_active_threads",
         "types",
         "extents",
