@@ -175,12 +175,28 @@ def _access_complaint(op: Any, fragment: Any) -> str | None:
     return vector_complaint(op, (0, 2, 4, 8, 16))
 
 
+def _tensor_access_complaint(op: Any, memory: Any) -> str | None:
+    """Why an access to tensor memory can't have its attributes: they are about addresses in bytes."""
+    if not is_tensor_buffer(memory):
+        return None
+    if op.attribute("vector_bytes"):
+        return f"vector_bytes must be 0 for a buffer in tensor memory, got {op.attribute('vector_bytes')}"
+    if "transpose" in op.attributes and op.attribute("transpose"):
+        return "transpose must be false for a buffer in tensor memory"
+    return None
+
+
 class LoadOp(Op, dialect=Tile, name="load"):
-    """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp.
+    """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp, or by a warpgroup if
+    it has four warps.
 
     In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose` the buffer holds
     the transposed tile, and `row` and `column` are coordinates in the buffer. From a matrix, elements outside
     of it become zero.
+
+    In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only: the rows that it loads must
+    be in these lanes. The fragment is complete after the load (`tcgen05.ld` and its wait); a
+    `tcgen05.fence` or a ring must order it after what wrote the buffer.
     """
 
     source: ext.Operand[Any]
@@ -204,6 +220,8 @@ class LoadOp(Op, dialect=Tile, name="load"):
             return wrong
         if self.source.type.element_type != self.fragment.type.element_type:
             return f"expects equal element types, got {self.source.type} and {self.fragment.type}"
+        if wrong := _tensor_access_complaint(self, self.source):
+            return wrong
         if is_buffer(self.source):
             return _parts_complaint(self.source.type, self.fragment.type, self.attribute("transpose"))
         return self._matrix_complaint()
@@ -262,6 +280,10 @@ class StoreOp(Op, dialect=Tile, name="store"):
     Elements outside of a matrix are not written. With `vector_bytes` greater than an element's width,
     contiguous elements of a lane are stored together: rows, and the address of the fragment, must be aligned
     to it. In a buffer, the coordinates must be multiples of the fragment's shape.
+
+    In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only. The store is complete
+    (`tcgen05.st` and its wait); a `tcgen05.fence` or a ring must order it before an MMA that reads the
+    buffer.
     """
 
     fragment: ext.Operand[Any]
@@ -283,6 +305,8 @@ class StoreOp(Op, dialect=Tile, name="store"):
             return wrong
         if self.destination.type.element_type != self.fragment.type.element_type:
             return f"expects equal element types, got {self.fragment.type} and {self.destination.type}"
+        if wrong := _tensor_access_complaint(self, self.destination):
+            return wrong
         if not is_buffer(self.destination):
             return None
         return _parts_complaint(self.destination.type, self.fragment.type, transpose=False)

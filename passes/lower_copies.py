@@ -1,5 +1,5 @@
-"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, and plain loads
-and stores.
+"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, `tcgen05.ld` and
+`st`, and plain loads and stores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,17 @@ from typing import Any
 
 from weft.dialects import mma, tile
 from weft.dialects.op import refuse
-from weft.dialects.tile import CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
+from weft.dialects.tile import (
+    CopyAsyncOp,
+    CopyOp,
+    CopyOutOp,
+    LoadOp,
+    LoadRowOp,
+    StoreOp,
+    is_buffer,
+    is_map,
+    is_tensor_buffer,
+)
 from weft.isa.chips import WARPGROUP
 from weft.isa.mma.matrix_moves import STMATRIX
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
@@ -19,6 +29,7 @@ from weft.passes.builders import (
     fragment_coordinates,
     matrix_moves,
     shared_tiles,
+    tensor_moves,
     thread_ids,
 )
 from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
@@ -139,6 +150,8 @@ def _loaded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> An
 
 
 def _load(op: LoadOp) -> Any:
+    if is_tensor_buffer(op.source):
+        return tensor_moves.load(op)
     if is_buffer(op.source):
         return _load_shared(op)
     return _load_global(op)
@@ -203,18 +216,13 @@ def _load_plain(op: LoadOp) -> Any:
         element = addresses.stored_type(kind.element_type)
         run = element if count == 1 else ir.VectorType.get([count], element)
         elements += emit.elements(llvm.load(run, address))
-    return _fragment(_lane(elements), kind)
+    return _fragment(emit.vector_of(elements), kind)
 
 
 def _store_plain(op: StoreOp) -> None:
     stored = _stored(op.fragment)
     for register, count, address in _plain_runs(op, op.destination, op.fragment.type):
         llvm.store(stored(register, count), address)
-
-
-def _lane(elements: list[Any]) -> Any:
-    """A vector of a lane's elements."""
-    return vector.from_elements(ir.VectorType.get([len(elements)], elements[0].type), elements)
 
 
 def _fragment(lane: Any, kind: Any) -> Any:
@@ -304,7 +312,7 @@ def _load_global(op: LoadOp) -> Any:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             inside, address = near.at(row, column)
             elements += emit.elements(_loaded(source, address, inside, run))
-        return _lane(elements)
+        return emit.vector_of(elements)
 
     width, single = _width(op, source), _runs(op, kind, 1)
     if width == 1:
@@ -349,10 +357,13 @@ def _load_row(op: LoadRowOp) -> Any:
 
 def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:
     """The fragment whose registers hold the values of their columns."""
-    return _fragment(_lane([by_column[c] for c in columns]), kind)
+    return _fragment(emit.vector_of([by_column[c] for c in columns]), kind)
 
 
 def _store(op: StoreOp) -> None:
+    if is_tensor_buffer(op.destination):
+        tensor_moves.store(op)
+        return
     if is_buffer(op.destination):
         _store_shared(op)
         return
@@ -382,7 +393,7 @@ def _store(op: StoreOp) -> None:
 
 LOWER_COPIES = Pass(
     "lower-copies",
-    "lower tile copies, loads and stores to cp.async, ldmatrix and memory",
+    "lower tile copies, loads and stores to cp.async, ldmatrix, tcgen05.ld and st, and memory",
     run,
     lowers=(CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp),
 )

@@ -230,6 +230,11 @@ def constant(kind: Any, number: float) -> Any:
     return arith.constant(kind, one if element == kind else ir.DenseElementsAttr.get_splat(kind, one))
 
 
+def vector_of(scalars: list[Any]) -> Any:
+    """The vector of values of one type."""
+    return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
+
+
 def elements(value: Any) -> list[Any]:
     """The elements of a vector; of a scalar, the scalar itself."""
     if not isinstance(value.type, ir.VectorType):

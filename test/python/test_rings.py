@@ -72,8 +72,21 @@ def test_an_arrival_that_does_not_wait_for_the_mma_is_caught(old, new, rule):
     assert rule in {finding.rule for finding in multiply(PRODUCT.replace(old, new))[-1]}
 
 
+LOAD = '%values = "tile.load"(%accumulator, %c0, %c0) : (!Accumulator, i32, i32) -> !Rows'
+LOAD_WITHOUT_WAIT = """
+  %start_of = "tile.address"(%accumulator) : (!Accumulator) -> !llvm.ptr<6>
+  %32 = arith.constant 32 : i32
+  %16 = arith.constant 16 : i32
+  %first = arith.muli %number, %32 : i32
+  %lanes = arith.shli %first, %16 : i32
+  %cell = llvm.getelementptr %start_of[%lanes] : (!llvm.ptr<6>, i32) -> !llvm.ptr<6>, i8
+  %words = "tcgen05.ld"(%cell) {shape = "32x32b", num = 64 : i64} : (!llvm.ptr<6>) -> vector<64xi32>
+  %floats = vector.bitcast %words : vector<64xi32> to vector<64xf32>
+  %values = "tile.from_lane"(%floats) : (vector<64xf32>) -> !Rows
+"""
+
+
 def test_a_release_that_does_not_wait_for_the_loads_is_caught():
-    wait = '"tcgen05.wait"() {kind = "ld"} : () -> ()'
-    assert PRODUCT.count(wait) == 1
-    rules = {finding.rule for finding in multiply(PRODUCT.replace(wait, ""))[-1]}
+    assert PRODUCT.count(LOAD) == 1
+    rules = {finding.rule for finding in multiply(PRODUCT.replace(LOAD, LOAD_WITHOUT_WAIT))[-1]}
     assert rules == {"tmem-race", "tcgen05-in-flight"}

@@ -234,3 +234,23 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 }
+
+// -----
+
+!Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+func.func @load_transposed(%b: !Sum, %i: i32) {
+  // expected-error @below {{'tile.load' op transpose must be false for a buffer in tensor memory}}
+  %0 = "tile.load"(%b, %i, %i) {transpose = true} : (!Sum, i32, i32) -> !Rows
+  return
+}
+
+// -----
+
+!Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+func.func @store_vectors(%b: !Sum, %f: !Rows, %i: i32) {
+  // expected-error @below {{'tile.store' op vector_bytes must be 0 for a buffer in tensor memory, got 16}}
+  "tile.store"(%f, %b, %i, %i) {vector_bytes = 16 : i64} : (!Rows, !Sum, i32, i32) -> ()
+  return
+}

@@ -6,6 +6,7 @@
 !Stages_B = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 !Stage_A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !Stage_B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Rows = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
 !Map_A = !tile.map<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">>
 !Map_B = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !Accumulators = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
@@ -22,7 +23,6 @@ gpu.module @tcgen05_gemm [#nvvm.target<chip = "sm_100a">] {
     %c1 = arith.constant 1 : i32
     %tiles = arith.constant 3 : i32
     %blocks = arith.constant 2 : i32
-    %32 = arith.constant 32 : i32
     %64 = arith.constant 64 : i32
     %columns = arith.constant 128 : i32
     %stages_a = "tile.alloc"() : () -> !Stages_A
@@ -101,29 +101,13 @@ gpu.module @tcgen05_gemm [#nvvm.target<chip = "sm_100a">] {
 
       "tile.role"() ({
       ^bb0(%number: i32):
-        %thread = gpu.thread_id x
-        %tid = arith.index_cast %thread : index to i32
-        %lane = arith.remui %tid, %32 : i32
-        %first = arith.muli %number, %32 : i32
-        %own = arith.addi %first, %lane : i32
-        %16 = arith.constant 16 : i32
-        %lanes = arith.shli %first, %16 : i32
-        %zero = arith.constant 0 : index
         %left:2 = scf.for %tile = %c0 to %tiles step %c1 iter_args(%slice = %c0, %round = %c0) -> (i32, i32) : i32 {
           "tile.await"(%sums, %slice, %round) : (!Sums, i32, i32) -> ()
           %accumulator = "tile.stage"(%accumulators, %slice) : (!Accumulators, i32) -> !Accumulator
-          %start_of = "tile.address"(%accumulator) : (!Accumulator) -> !llvm.ptr<6>
-          %column = llvm.ptrtoint %start_of : !llvm.ptr<6> to i32
-          %cell = arith.addi %column, %lanes : i32
-          %from = llvm.inttoptr %cell : i32 to !llvm.ptr<6>
-          %words = "tcgen05.ld"(%from) {shape = "32x32b", num = 64 : i64} : (!llvm.ptr<6>) -> vector<64xi32>
-          "tcgen05.wait"() {kind = "ld"} : () -> ()
+          %values = "tile.load"(%accumulator, %c0, %c0) : (!Accumulator, i32, i32) -> !Rows
           "tile.release"(%sums, %slice) : (!Sums, i32) -> ()
-          %values = vector.bitcast %words : vector<64xi32> to vector<64xf32>
-          %start = arith.muli %tile, %columns : i32
-          %row = arith.addi %start, %own : i32
-          %line = arith.index_cast %row : i32 to index
-          vector.store %values, %D[%line, %zero] : memref<384x64xf32>, vector<64xf32>
+          %row = arith.muli %tile, %columns : i32
+          "tile.store"(%values, %D, %row, %c0) {vector_bytes = 16 : i64} : (!Rows, memref<384x64xf32>, i32, i32) -> ()
           %next:2 = "tile.advance"(%sums, %slice, %round) : (!Sums, i32, i32) -> (i32, i32)
           scf.yield %next#0, %next#1 : i32, i32
         }

@@ -25,7 +25,8 @@ from weft.isa.tcgen05.family import (
 from weft.isa.template import NUMBER, Field, Flag, Word
 
 _TENSOR_COLUMNS = 512
-_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""How often an instruction may repeat its shape."""
 _MOST_REGISTERS = 128
 _PAIR = "16x32bx2"
 
@@ -92,6 +93,8 @@ class Shift(Form):
 
 # Registers of one lane that x1 of a shape fills.
 _PER_COUNT = {"16x64b": 1, "16x128b": 2, "16x256b": 4, "32x32b": 1, _PAIR: 1}
+SHAPES = tuple(_PER_COUNT)
+"""The shapes of `tcgen05.ld` and `st`."""
 
 
 def _data(role: str, shape: str, num: int, packed: bool, element: str = "i32") -> Registers:
@@ -298,7 +301,7 @@ def _shift_forms() -> Iterator[tuple[Shift, Support]]:
 
 def _shapes() -> Iterator[tuple[str, int]]:
     """Every shape and count that fit into a lane's registers."""
-    for (shape, per_count), num in product(_PER_COUNT.items(), _COUNTS):
+    for (shape, per_count), num in product(_PER_COUNT.items(), COUNTS):
         if per_count * num <= _MOST_REGISTERS:
             yield shape, num
 
@@ -314,7 +317,7 @@ def _st_forms() -> Iterator[tuple[St, Support]]:
 
 
 def _ld_red_forms() -> Iterator[tuple[LdRed, Support]]:
-    for shape, num, op in product(("32x32b", _PAIR), _COUNTS[1:], ("min", "max")):
+    for shape, num, op in product(("32x32b", _PAIR), COUNTS[1:], ("min", "max")):
         for kind in ("u32", "s32"):
             yield LdRed(shape, num, op, kind), Support(NOT_SM_100, (8, 8))
         for absolute, nan in product((False, True), repeat=2):
@@ -323,7 +326,7 @@ def _ld_red_forms() -> Iterator[tuple[LdRed, Support]]:
 
 def _spcompress_forms() -> Iterator[tuple[LdSpcompress, Support]]:
     support = Support(only("sm_107a"), (9, 4))
-    for num, op, absolute in product(_COUNTS[2:], ("min", "max"), (False, True)):
+    for num, op, absolute in product(COUNTS[2:], ("min", "max"), (False, True)):
         yield LdSpcompress(num, op, absolute), support
         for nan in (False, True):
             yield LdSpcompress(num, op, absolute, True, nan), support
@@ -353,7 +356,7 @@ def _direction(form: Shift) -> Verdict | None:
 
 def _fits(form: Ld | St) -> Verdict | None:
     registers = _PER_COUNT.get(form.shape, 1) * form.num
-    if form.num not in _COUNTS or registers <= _MOST_REGISTERS:
+    if form.num not in COUNTS or registers <= _MOST_REGISTERS:
         return None
     most = _MOST_REGISTERS // _PER_COUNT[form.shape]
     return Verdict(

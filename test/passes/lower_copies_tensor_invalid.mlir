@@ -1,0 +1,87 @@
+// RUN: weft-opt %s --split-input-file --verify-diagnostics --lower-copies
+
+!Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!Lines = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(128,4,16):(1,1@warpid,2@laneid)]">>
+!Columns = !tile.fragment<array<i64: 128, 32>, f32, #tile.layout<"S[(4,32,32):(1@warpid,1,1@laneid)]">>
+gpu.module @m {
+  gpu.func @transposed(%b: !Sum, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects a fragment that an instruction moves: 16x64b needs lane 8, column 0 in register 0 of thread 1, which has lane 0, column 1; 16x128b needs lane 1, column 0 in register 0 of thread 4, which has lane 0, column 4; 16x256b needs lane 0, column 1 in register 1 of thread 0; 32x32b needs lane 1,}}
+    %0 = "tile.load"(%b, %i, %i) : (!Sum, i32, i32) -> !Columns
+    gpu.return
+  }
+}
+
+// -----
+
+!Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!Blocks = !tile.fragment<array<i64: 32, 64>, f32, #tile.layout<"S[(32,4,16):(1@laneid,1@warpid,1)]">>
+gpu.module @m {
+  gpu.func @lanes_of_other_warps(%b: !Sum, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects warps whose parts are 32 lanes apart, got that of warp 1 at lane 0, column 16 instead of lane 32, column 0}}
+    %0 = "tile.load"(%b, %i, %i) : (!Sum, i32, i32) -> !Blocks
+    gpu.return
+  }
+}
+
+// -----
+
+!Copies = !tile.buffer<array<i64: 32, 4>, i8, #tile.layout<"S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 32, 4>, i8, #tile.layout<"S[(32,4):(1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @copies(%b: !Copies, %f: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects a buffer without copies, got layout S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]}}
+    "tile.store"(%f, %b, %i, %i) : (!Rows, !Copies, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Packed = !tile.buffer<array<i64: 32, 6>, f16, #tile.layout<"S[(32,6):(1@TLane,1@TCol)]">, "tmem">
+!Three = !tile.fragment<array<i64: 32, 3>, f16, #tile.layout<"S[(32,3):(1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @half_a_column(%b: !Packed, %f: !Three, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects parts of shape [32, 3] that begin at whole columns of 32 bits}}
+    "tile.store"(%f, %b, %i, %i) : (!Three, !Packed, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Packed = !tile.buffer<array<i64: 32, 4>, f16, #tile.layout<"S[(32,4):(1@TLane,1@TCol)]">, "tmem">
+!Apart = !tile.fragment<array<i64: 32, 4>, f16, #tile.layout<"S[(32,2,2):(1@laneid,1,2)]">>
+gpu.module @m {
+  gpu.func @split_columns(%b: !Packed, %f: !Apart, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects registers of 2 elements that are one column of the buffer}}
+    "tile.store"(%f, %b, %i, %i) : (!Apart, !Packed, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Panels = !tile.buffer<array<i64: 128, 48>, f32, #tile.layout<"S[(128,2,24):(1@TLane,32@TCol,1@TCol)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @different_parts(%b: !Panels, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects parts of shape [128, 16] of one layout in the buffer}}
+    %0 = "tile.load"(%b, %i, %i) : (!Panels, i32, i32) -> !Rows
+    gpu.return
+  }
+}
+
+// -----
+
+!Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @some_lanes(%b: !Sum, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %one = nvvm.elect.sync -> i1
+    scf.if %one {
+      // expected-error @below {{expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
+      %0 = "tile.load"(%b, %i, %i) : (!Sum, i32, i32) -> !Rows
+    }
+    gpu.return
+  }
+}

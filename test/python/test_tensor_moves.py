@@ -1,0 +1,139 @@
+"""Fragments that go to tensor memory and back, in the emulator."""
+
+import re
+
+import numpy as np
+import pytest
+
+import weft
+from weft.isa.tcgen05.tensor_layouts import accumulator
+
+TYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8}
+PROGRAM = """
+!Other = !tile.buffer<array<i64: 128, 3>, f32, #tile.layout<"S[(128,3):(1@TLane,1@TCol)]">, "tmem">
+!B = !tile.buffer<array<i64: {rows}, {columns}>, {element}, #tile.layout<"{buffer}">, "tmem">
+!F = !tile.fragment<array<i64: {part_rows}, {part_columns}>, {element}, #tile.layout<"{fragment}">>
+!M = memref<{rows}x{columns}x{element}>
+#one = affine_map<(d0, d1, d2, d3) -> (1, 1, 1)>
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {{
+  gpu.func @there_and_back(%x: !M, %y: !M) kernel
+      attributes {{known_block_size = array<i32: 128, 1, 1>, weft.grid = #one}} {{
+    %c0 = arith.constant 0 : i32
+    %columns = arith.constant {columns} : i32
+    %step = arith.constant {part_columns} : i32
+    "tile.tensor_memory"() ({{
+      %other = "tile.alloc"() : () -> !Other
+      %b = "tile.alloc"() : () -> !B
+      scf.for %column = %c0 to %columns step %step : i32 {{
+        %f = "tile.load"(%x, %row, %column) : (!M, i32, i32) -> !F
+        "tile.store"(%f, %b, %row, %column) : (!F, !B, i32, i32) -> ()
+      }}
+      scf.for %column = %c0 to %columns step %step : i32 {{
+        %f = "tile.load"(%b, %row, %column) : (!B, i32, i32) -> !F
+        "tile.store"(%f, %y, %row, %column) : (!F, !M, i32, i32) -> ()
+      }}
+    }}) : () -> ()
+    gpu.return
+  }}
+}}
+"""
+ROW = "%row = arith.constant 0 : i32\n    "
+ROW_OF_WARP = """%t = gpu.thread_id x
+    %thread = arith.index_cast %t : index to i32
+    %32 = arith.constant 32 : i32
+    %w = arith.divui %thread, %32 : i32
+    %tall = arith.constant {height} : i32
+    %row = arith.muli %w, %tall : i32
+    """
+
+
+def there_and_back(buffer, fragment, rows, columns, part, element="f32", part_rows=None):
+    """The instructions of a copy to a buffer and back."""
+    text = PROGRAM.format(
+        buffer=buffer,
+        fragment=fragment,
+        rows=rows,
+        columns=columns,
+        part_rows=part_rows or rows,
+        part_columns=part,
+        element=element,
+    )
+    row = ROW_OF_WARP.format(height=part_rows) if part_rows else ROW
+    kernel = weft.compile(text.replace("%c0 =", row + "%c0 ="), arch="sm_100a")
+    x = np.random.default_rng(0).integers(-100, 100, (rows, columns)).astype(TYPES[element])
+    y = np.zeros_like(x)
+    assert not kernel.emulate(x, y).findings
+    assert (x == y).all()
+    moves = re.findall(r"tcgen05\.(?:ld|st)\.sync\.aligned\.(\S+)\.b32", kernel.ptx)
+    return {move.replace(".unpack::16b", ".pack::16b") for move in moves}
+
+
+ROWS = "S[(128,64):(1@TLane,1@TCol)]"
+OF_ROWS = "S[(4,32,{0}):(1@warpid,1@laneid,1)]".format
+OF_MATRICES = "S[(4,2,8,{0},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]".format
+OF_TWO_MATRICES = "S[(4,2,2,8,4,4,2):(1@warpid,16,2,4@laneid,4,1@laneid,1)]"
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("buffer", "fragment", "rows", "part", "element", "moves"),
+    [
+        (ROWS, OF_ROWS(32), 128, 32, "f32", {"32x32b.x32"}),
+        (ROWS, OF_TWO_MATRICES, 128, 32, "f32", {"16x256b.x4"}),
+        (ROWS, OF_ROWS(32), 128, 32, "f16", {"32x32b.x16"}),
+        (ROWS, OF_TWO_MATRICES, 128, 32, "f16", {"16x128b.x4"}),
+        (ROWS, OF_ROWS(32), 128, 32, "i8", {"32x32b.x8"}),
+        (accumulator(128, 64, 1, 16), OF_ROWS(32), 128, 32, "f16", {"32x32b.x16.pack::16b"}),
+        (accumulator(128, 64, 1, 16), OF_TWO_MATRICES, 128, 32, "f16", {"16x128b.x4.pack::16b"}),
+        (accumulator(128, 64, 1, 16), OF_ROWS(1), 128, 1, "f16", {"32x32b.x1"}),
+        (accumulator(64, 64), OF_MATRICES(4), 64, 32, "f32", {"16x256b.x4"}),
+        (
+            accumulator(64, 64),
+            "S[(4,2,8,32,2):(1@warpid,1@laneid,4@laneid,1,2@laneid)]",
+            64,
+            64,
+            "f32",
+            {"16x64b.x32"},
+        ),
+        (
+            accumulator(64, 64),
+            "S[(4,2,8,8,4):(1@warpid,1,4@laneid,2,1@laneid)]",
+            64,
+            32,
+            "f32",
+            {"16x128b.x8"},
+        ),
+        (
+            accumulator(64, 64),
+            "S[(4,16,2,16):(1@warpid,1@laneid,16@laneid,1)]",
+            64,
+            32,
+            "f32",
+            {"16x32bx2.x16"},
+        ),
+        (
+            accumulator(128, 64, 2),
+            "S[(2,32,2,32):(1@warpid,1@laneid,2@warpid,1)]",
+            64,
+            64,
+            "f32",
+            {"32x32b.x32"},
+        ),
+    ],
+)
+def test_fragments_come_back_by_the_widest_instructions(buffer, fragment, rows, part, element, moves):
+    assert there_and_back(buffer, fragment, rows, 64, part, element) == moves
+
+
+def test_a_part_takes_several_instructions_where_no_single_one_has_its_width():
+    buffer, fragment = "S[(128,48):(1@TLane,1@TCol)]", OF_ROWS(24)
+    assert there_and_back(buffer, fragment, 128, 48, 24) == {"32x32b.x16", "32x32b.x8"}
+
+
+def test_a_warp_moves_the_rows_that_its_coordinate_selects():
+    assert there_and_back(ROWS, "S[(32,16):(1@laneid,1)]", 128, 64, 16, part_rows=32) == {"32x32b.x16"}
+
+
+def test_registers_may_be_in_any_order():
+    reversed_halves = "S[(4,32,2,8):(1@warpid,1@laneid,1,2)]"
+    assert there_and_back(ROWS, reversed_halves, 128, 64, 16) == {"32x32b.x16"}
