@@ -81,6 +81,31 @@ class AnySchedule(Written):
         return 1, 1
 
     @property
+    def swap(self) -> bool:
+        """Whether the rows of a tile are columns of D."""
+        return False
+
+    @property
+    def cta_group(self) -> int:
+        """CTAs that multiply a tile with one instruction: 2 for pairs."""
+        return 1
+
+    @property
+    def splits(self) -> int:
+        """CTAs of a cluster that compute a K slice of one tile each."""
+        return 1
+
+    @property
+    def global_splits(self) -> int:
+        """CTAs, pairs or clusters that compute a K slice of one tile each."""
+        return 1
+
+    @property
+    def stream_k(self) -> bool:
+        """Whether CTAs divide the K blocks of the last wave's tiles evenly."""
+        return False
+
+    @property
     def ctas(self) -> int:
         """CTAs of a cluster."""
         return self.cluster[0] * self.cluster[1]
@@ -108,6 +133,10 @@ class AnySchedule(Written):
         """Shared memory of the tiles of A and B in one stage."""
         m, n, k = self.block
         return (m + n) * k * types.input_bits // 8
+
+    def copied_bytes(self, types: Types) -> int:
+        """Bytes that copies bring into a stage."""
+        return self.stage_bytes(types)
 
     def count_complaint(self) -> str | None:
         """Why there can't be as many stages, or rows of tiles in a group."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
-from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map
@@ -75,6 +75,11 @@ class TensorMemorySchedule(AnySchedule):
         return {1: (0, 0), 2: (56, 224)}[self.epilogues]
 
     @property
+    def halves(self) -> bool:
+        """Whether each CTA of a pair has 64 rows: its upper lanes then hold the upper half of the columns."""
+        return self.cta_group == 2 and self.cta_rows < TENSOR_LANES
+
+    @property
     def cta_rows(self) -> int:
         """Rows of a tile, and of the left operand, that one CTA has."""
         return self.block[0] // self.cta_group
@@ -96,11 +101,8 @@ class TensorMemorySchedule(AnySchedule):
 
     @property
     def part_columns(self) -> int:
-        """Columns of tensor memory that hold the sums of one product of a tile. Those of a pair with 64 rows
-        each have the upper half of the columns in the upper lanes.
-        """
-        halves = self.cta_group == 2 and self.cta_rows < TENSOR_LANES
-        return self.block[1] // 2 if halves else self.block[1]
+        """Columns of tensor memory that hold the sums of one product of a tile."""
+        return self.block[1] // 2 if self.halves else self.block[1]
 
     @property
     def tensor_columns(self) -> int:
@@ -155,7 +157,7 @@ class TensorMemorySchedule(AnySchedule):
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """16 bytes where TMA copies an operand; otherwise one element."""
-        if operand in ("a", "b", "scale_a") or (operand == "d" and self.staged(types)):
+        if operand in ("a", "b") or (operand == "d" and self.staged(types)):
             return tensor_map.ROW_BYTES
         return 1
 
@@ -186,27 +188,16 @@ class TensorMemorySchedule(AnySchedule):
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage in each CTA."""
-        scales = 4 * self.scale_stride if types.scaled else 0
-        return (self.cta_rows + self.cta_columns) * self.block[2] * types.input_bytes + scales
-
-    def copied_bytes(self, types: Types) -> int:
-        """Bytes that copies bring into a stage of one CTA: all, except the padding of a row of scales."""
-        unused = self.scale_stride - self.scale_rows
-        return self.stage_bytes(types) - (4 * unused if types.scaled else 0)
-
-    @property
-    def scale_rows(self) -> int:
-        """Rows of A whose scales a CTA needs."""
-        return self.block[1] if self.swap else self.cta_rows
-
-    @property
-    def scale_stride(self) -> int:
-        """Scales of A in a stage: one for each row of A, padded to 128 bytes for TMA."""
-        return ceil_div(self.scale_rows, 32) * 32
+        return (self.cta_rows + self.cta_columns) * self.block[2] * types.input_bytes
 
     def staged(self, types: Types) -> bool:
         """Whether TMA stores D from shared memory."""
         return not self.swap and self.global_splits == 1
+
+    @property
+    def slice_rows(self) -> int:
+        """Rows of sums, by lanes of tensor memory, that a warpgroup finishes at a time."""
+        return TENSOR_LANES if self.halves else min(self.cta_rows, TENSOR_LANES)
 
     def slice_columns(self, types: Types) -> int:
         """Columns of sums that a warpgroup finishes at a time: 128 bytes of D where that divides its columns,
@@ -218,9 +209,7 @@ class TensorMemorySchedule(AnySchedule):
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory in addition to the stages, in which slices of D are staged."""
-        halves = self.part_columns < self.block[1]  # lanes beyond the rows, which have other columns
-        rows = TENSOR_LANES if halves else min(self.cta_rows, TENSOR_LANES)
-        each = rows * self.slice_columns(types) * types.output_bytes
+        each = self.slice_rows * self.slice_columns(types) * types.output_bytes
         return self.epilogues * STAGING_SLOTS * each if self.staged(types) else 0
 
     def shared_bytes(self, types: Types) -> int:
@@ -325,8 +314,6 @@ class TensorMemorySchedule(AnySchedule):
             return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
         if (columns := self.epilogue_columns) > MOST_SUMS:
             return f"a thread of the epilogue must hold at most {MOST_SUMS} promoted sums, got {columns}"
-        if types.scaled and (rows := self.scale_rows) > (most := tensor_map.MOST_BOX):
-            return f"a CTA must have at most {most} rows of D, whose scales one copy brings, got {rows}"
         return None
 
     def _split_complaint(self, types: Types, _: Target | None) -> str | None:

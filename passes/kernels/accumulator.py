@@ -31,7 +31,7 @@ class Accumulator:
     released one block late. Otherwise another warpgroup's products fill the waits.
     """
 
-    def __init__(self, feed: Feed, types: Types) -> None:
+    def __init__(self, feed: Feed[WarpgroupSchedule], types: Types) -> None:
         self.feed, self.schedule = feed, feed.schedule
         self.kind = sums_type(self.schedule, types)
 

@@ -16,7 +16,6 @@ from weft.mlir import nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import meet_cluster, meet_consumers
 from weft.passes.kernels.fragments import add
-from weft.passes.kernels.matrices import element_bytes
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
@@ -78,7 +77,7 @@ class ClusterSums:
 class ClusterReduction(Reduction):
     """Adds up the sums of a cluster's CTAs, after the one tile that each has computed a K slice of."""
 
-    def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles) -> None:
+    def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles[WarpgroupSchedule]) -> None:
         self.op, self.sums, self.tiles, self.schedule = op, sums, tiles, tiles.schedule
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
@@ -94,7 +93,7 @@ class ClusterReduction(Reduction):
         row, column = self.schedule.swapped(emit.mul(at.row, m), emit.mul(at.column, n))
         row_offset, column_offset = self.sums.origin(self.tiles.rank, warpgroup)
         start = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
-        store(self.op, total, *start, at.member, VECTOR * element_bytes(self.op.d))
+        store(self.op, total, *start, at.member, run=2, stored=VECTOR)
 
     def finish_producer(self) -> None:
         meet_cluster()

@@ -11,15 +11,16 @@ from weft.mlir import arith, vector
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add, convert
-from weft.passes.kernels.matrices import member, pair_bytes
+from weft.passes.kernels.matrices import member, run_bytes
 
 
 def finish(
-    op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool, number: Any = None
+    op: MatmulOp, sums: Any, row: Any, column: Any, *, run: int, number: Any = None
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
-    them; computed in f32 (i32) and rounded once. `aligned`: pairs of elements of C and of the residual can be
-    read at once. `number`: the index of the product in a batch.
+    them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
+    other in a row, at most 16 bytes of them, can be read at once: `run`. `number`: the index of the product
+    in a batch.
 
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
     don't fit in registers beside the sums.
@@ -31,7 +32,7 @@ def finish(
         yield tile.from_lane(convert(_scaled(op, lane), whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(lane)
-    epilogue = _Epilogue(op, row, column, aligned, number)
+    epilogue = _Epilogue(op, row, column, run, number)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
@@ -95,8 +96,8 @@ def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
 class _Epilogue:
     """The epilogue of one tile."""
 
-    def __init__(self, op: MatmulOp, row: Any, column: Any, aligned: bool, number: Any) -> None:
-        self.op, self.row, self.column, self.aligned, self.number = op, row, column, aligned, number
+    def __init__(self, op: MatmulOp, row: Any, column: Any, run: int, number: Any) -> None:
+        self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
 
     def of(self, piece: Piece, lane: Any) -> Any:
@@ -121,7 +122,7 @@ class _Epilogue:
             emit.value(emit.add(start, at))
             for start, at in ((self.row, piece.row), (self.column, piece.column))
         )
-        width = pair_bytes(matrix) if self.aligned else 0
+        width = run_bytes(matrix, self.run)
         source = member(matrix, self.number)
         return convert(tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width)), kind)
 
@@ -130,7 +131,7 @@ class _Epilogue:
         if piece.column not in self.rows:
             fragment = FragmentType.of(piece.kind.shape, bias.type.element_type, piece.kind.layout)
             column = emit.value(emit.add(self.column, piece.column))
-            width = pair_bytes(bias) if self.aligned else 0
+            width = run_bytes(bias, self.run)
             loaded = tile.load_row(bias, column, fragment, vector_bytes=width)
             self.rows[piece.column] = convert(tile.to_lane(loaded), kind)
         return self.rows[piece.column]

@@ -1,18 +1,19 @@
-"""The part of a `wgmma` kernel that brings A, B and their scales to the consumers: a ring of stages."""
+"""The part of a kernel that copies A, B and their scales by TMA for its consumers: a ring of stages."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from weft.dialects import tile
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
 from weft.isa.chips import WARPS
-from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.block_scales import BlockScales
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles, each_k_block
+
+_S = TypeVar("_S", bound=AnySchedule)
 
 
 def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
@@ -24,13 +25,13 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
     return tile.make_ring(schedule.stages, consumers=warpgroups)
 
 
-class Feed:
+class Feed(Generic[_S]):
     """The stages of `left` and `right`, with `scales` where the operands have them."""
 
     def __init__(
         self,
         ring: Any,
-        tiles: Tiles,
+        tiles: Tiles[_S],
         types: Types,
         operands: tuple[StagedOperand, StagedOperand],
         scales: BlockScales | None,
@@ -41,13 +42,12 @@ class Feed:
 
     def fill(self, at: Tile, position: list[Any]) -> list[Any]:
         """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""
-        m, n, k = self.schedule.block
-        left, right = emit.mul(at.row, m), emit.mul(at.column, n)
-        down, across = self.schedule.cluster
+        (m, n, k), ctas, half = self.schedule.block, self.schedule.cta_group, self.tiles.half
+        left = emit.add(emit.mul(at.row, m), emit.mul(half, m // ctas))
+        right = emit.add(emit.mul(at.column, n), emit.mul(half, n // ctas))
         row_in_cluster, column_in_cluster = self.tiles.row_in_cluster, self.tiles.column_in_cluster
         # The CTAs of a row of the cluster share the left operand, those of a column the right one.
-        in_row = _bits(sum(1 << down * other for other in range(across)), row_in_cluster)
-        in_column = _bits((1 << down) - 1, emit.mul(column_in_cluster, down))
+        in_row, in_column = (self.tiles.sharing(along, half) for along in ("row", "column"))
 
         def copy(number: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
             stage, phase = position
@@ -79,11 +79,3 @@ class Feed:
         for column, row in others:
             rank = emit.value(emit.add(emit.mul(column, down), row))
             tile.release_peer(self.ring, stage, rank)
-
-
-def _bits(mask: int, shift: Any) -> Any:
-    """`mask << shift` as i16."""
-    i16 = ir.IntegerType.get_signless(16)
-    if isinstance(shift, int):
-        return arith.constant(i16, mask << shift)
-    return arith.trunci(i16, arith.shli(emit.value(mask), shift))

@@ -152,7 +152,7 @@ class GlobalSums(Slots):
 class GlobalReduction(Reduction):
     """Adds up the sums of all K slices of a tile, each warp a share of its columns."""
 
-    def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles) -> None:
+    def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles[WarpgroupSchedule]) -> None:
         self.types, self.sums, self.tiles, self.schedule = op.types, sums, tiles, tiles.schedule
         self.writer = DirectWriter(op, tiles.schedule)
 

@@ -7,6 +7,9 @@ from weft.dialects.schedule import SWIZZLES
 from weft.mlir import arith, ir, memref
 from weft.passes.builders import emit
 
+VECTOR_BYTES = 16
+"""The most bytes that a thread accesses at once."""
+
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
     """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: 128 bytes where
@@ -58,3 +61,8 @@ def element_bytes(matrix: Any) -> int:
 def pair_bytes(matrix: Any) -> int:
     """Bytes of two elements."""
     return 2 * element_bytes(matrix)
+
+
+def run_bytes(matrix: Any, run: int) -> int:
+    """Bytes of `run` elements that are accessed at once, at most 16; 0 for single elements."""
+    return min(run * element_bytes(matrix), VECTOR_BYTES) if run > 1 else 0

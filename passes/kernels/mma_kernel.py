@@ -228,8 +228,7 @@ class MmaKernel:
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Finishes the sums and stores them."""
-        width = pair_bytes(self.op.d) if aligned else 0
-        store(self.op, accumulator, row, column, self.tile.member, width)
+        store(self.op, accumulator, row, column, self.tile.member, run=2 if aligned else 1)
 
 
 def _pointer(matrix: Any) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import Types
+from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
@@ -26,7 +26,7 @@ from weft.passes.kernels.tiles import each_k_block
 class PromotedAccumulator:
     """Sums in f32 outside of the tensor cores' accumulators, which hold one K block's products at a time."""
 
-    def __init__(self, feed: Feed, types: Types) -> None:
+    def __init__(self, feed: Feed[WarpgroupSchedule], types: Types) -> None:
         self.feed, self.schedule, self.kind = feed, feed.schedule, sums_type(feed.schedule, types)
         self._products = self.schedule.products(types)
 
@@ -51,7 +51,7 @@ class PromotedAccumulator:
 class _Blocks:
     """The K blocks of a tile, multiplied 64 rows at a time: parts that begin at `rows`, of type `kind`."""
 
-    feed: Feed
+    feed: Feed[WarpgroupSchedule]
     tile: Tile
     rows: list[Any]
     kind: Any

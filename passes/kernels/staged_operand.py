@@ -1,10 +1,10 @@
-"""A or B in a `wgmma` kernel: its shared-memory stages and the tensor map that fills them."""
+"""A or B in a kernel that copies by TMA: its shared-memory stages and the tensor map that fills them."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import element_bytes, map_of_member, panels
@@ -16,11 +16,12 @@ class StagedOperand:
 
     matrix: Any
     k_major: bool
-    extent: int  # rows of the left operand's tile, or columns of the right one's
+    extent: int  # rows of the left operand's tile, or columns of the right one's, in one CTA
     block_k: int
     stages: int
     shares: int  # parts of a tile, each copied by one CTA of a cluster for all
     slices: int  # of K that take turns
+    cta_group: int = 1
     buffer: Any = field(init=False)
     map: Any = field(init=False)
 
@@ -63,10 +64,11 @@ class StagedOperand:
         row, column = (emit.value(x) for x in ((start, k) if self.k_major else (k, start)))
         source = map_of_member(self.matrix, self.map, member)
         if self.shares == 1:
-            tile.copy_async(source, row, column, tile.stage(self.buffer, stage), barrier=barrier)
+            part = tile.stage(self.buffer, stage)
+            tile.copy_async(source, row, column, part, barrier=barrier, cta_group=self.cta_group)
             return
         part = self.part(stage, inside, self.extent // self.shares)
-        tile.copy_multicast(source, row, column, part, barrier, mask)
+        tile.copy_multicast(source, row, column, part, barrier, mask, cta_group=self.cta_group)
 
     def part(self, stage: Any, start: Any, extent: int) -> Any:
         """`extent` rows of the left operand's stage, or columns of the right one's, from `start` on."""
@@ -79,16 +81,20 @@ class StagedOperand:
         return tile.slice_(whole, zero, start, (self.block_k, extent))
 
 
-def staged_operands(op: MatmulOp, schedule: WarpgroupSchedule) -> tuple[StagedOperand, StagedOperand]:
+def staged_operands(op: MatmulOp, schedule: AnySchedule) -> tuple[StagedOperand, StagedOperand]:
     """The left and the right operand of the products, built at the insertion point: A and B, or with `swap`
     B and A.
     """
-    m, n, k = schedule.block
+    k = schedule.block[2]
     a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
     left, right = (
-        StagedOperand(matrix, k_major, extent, k, schedule.stages, shares, schedule.global_splits)
+        StagedOperand(
+            *(matrix, k_major, extent // schedule.cta_group, k, schedule.stages, shares),
+            slices=schedule.global_splits,
+            cta_group=schedule.cta_group,
+        )
         for (matrix, k_major), extent, shares in zip(
-            schedule.swapped(a, b), (m, n), schedule.cluster[::-1], strict=True
+            schedule.swapped(a, b), schedule.block[:2], schedule.cluster[::-1], strict=True
         )
     )
     return left, right

@@ -46,7 +46,7 @@ class StreamOrder:
 
         return cls(order, blocks, cta, ctas, rest, sharing, border(cta), border(emit.add(cta, 1)))
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
         """A loop over this CTA's slices, then over every `step`-th whole tile from `first` on.
 
         Slices come first: all CTAs have just started, so the slices of a tile finish at about the same time
@@ -67,7 +67,7 @@ class StreamOrder:
             span = emit.select(begins, first_block, 0), emit.select(ends, last_block, self.blocks)
             return body(replace(tile, number=number, k_span=span), carried)
 
-        emit.loop(0, emit.add(slices, emit.div(self.order.count, self.ctas)), 1, carried, one)
+        return emit.loop(0, emit.add(slices, emit.div(self.order.count, self.ctas)), 1, carried, one)
 
     def slices(self, tile: Any) -> Slices:
         """The slices of a tile of the rest, built at the insertion point. Consecutive CTAs compute them."""

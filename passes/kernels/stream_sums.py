@@ -100,7 +100,9 @@ class StreamSums(Slots):
 class StreamReduction(Reduction):
     """Writes whole tiles, and adds up the slices of the others."""
 
-    def __init__(self, op: MatmulOp, sums: StreamSums, tiles: Tiles, writer: Writer) -> None:
+    def __init__(
+        self, op: MatmulOp, sums: StreamSums, tiles: Tiles[WarpgroupSchedule], writer: Writer
+    ) -> None:
         self.types, self.sums, self.tiles, self.schedule = op.types, sums, tiles, tiles.schedule
         self.writer, self.direct = writer, DirectWriter(op, tiles.schedule)
 

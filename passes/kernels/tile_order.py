@@ -72,15 +72,14 @@ class Order:
         each = emit.mul(self.rows, self.columns)
         return each if self.members is None else emit.mul(each, self.members)
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
-        """A loop over every `step`-th tile, or slice of one, from `first` on.
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+        """A loop over every `step`-th tile, or slice of one, from `first` on. Returns what it carries.
 
         The slices of a tile run at the same time; consecutive slices have the same K blocks of different
         tiles of a product.
         """
         if self.slices == 1:
-            emit.loop(first, self.count, step, carried, lambda tile, carried: body(self.at(tile), carried))
-            return
+            return emit.loop(first, self.count, step, carried, lambda tile, given: body(self.at(tile), given))
         at_once = emit.maximum(emit.div(step, self.slices), 1)
         run = emit.mul(at_once, self.slices)
 
@@ -92,7 +91,7 @@ class Order:
             tile = replace(self.at(number), number=number, slice=slice_, k_span=span, turns=self.slices)
             return body(tile, carried)
 
-        emit.loop(first, emit.mul(self.count, self.slices), step, carried, one)
+        return emit.loop(first, emit.mul(self.count, self.slices), step, carried, one)
 
     def at(self, number: Any) -> Tile:
         """The tile with a number."""
@@ -120,7 +119,7 @@ class MaskedOrder:
     group: int
     swap: bool = False
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
         """A loop over every `step`-th tile from `first` on. It carries the index of the tile's product and
         the number of that product's first tile.
         """
@@ -138,7 +137,7 @@ class MaskedOrder:
             tile = Tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
             return [member, before, *body(tile, rest)]
 
-        emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
+        return emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)[2:]
 
     def _rows(self, member: Any) -> Any:
         """The rows of tiles that a product's filled rows take."""
@@ -176,7 +175,7 @@ class GroupedOrder:
     tile_rows: int
     swap: bool = False
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
         """A loop over every `step`-th tile from `first` on; tiles without a product are skipped."""
 
         def one(tile: Tile, carried: list[Any]) -> list[Any]:
@@ -186,7 +185,7 @@ class GroupedOrder:
             inside = Tile(tile.row, tile.column, member)
             return emit.either(has, kinds, lambda: body(inside, carried), lambda: carried)
 
-        self.order.walk(first, step, carried, one)
+        return self.order.walk(first, step, carried, one)
 
 
 def _element(vector: Any, index: Any) -> Any:

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import reduce
+from typing import Any, Generic, TypeVar
 
-from weft.dialects.schedule import Schedule, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule, Schedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import gpu
+from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import size
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, grouped, k_span
+
+_S = TypeVar("_S", bound=AnySchedule)
 
 
 def grid_tile(schedule: Schedule, member: Any) -> Tile:
@@ -20,14 +23,15 @@ def grid_tile(schedule: Schedule, member: Any) -> Tile:
     return Tile(*grouped(emit.add(emit.mul(y, rows), x), rows, columns, schedule.group), member)
 
 
-class Tiles:
+class Tiles(Generic[_S]):
     """The tiles of a persistent CTA, alone or in a cluster that shares its copies.
 
-    `rank` is the CTA's in its cluster, `row_in_cluster` and `column_in_cluster` its position among the CTAs
-    that share copies. `k_blocks` is the number of K blocks of the product.
+    `rank` is the CTA's in its cluster, `row_in_cluster` and `column_in_cluster` the position of its tile
+    among those that share copies, and `half` the CTA's number in its pair (0 without pairs). `k_blocks` is
+    the number of K blocks of the product.
     """
 
-    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
+    def __init__(self, op: MatmulOp, schedule: _S) -> None:
         """Reads the launch's sizes at the insertion point."""
         self.schedule = schedule
         depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
@@ -37,7 +41,8 @@ class Tiles:
         self.rank = emit.rem(cta, schedule.ctas)
         self.order = self._order(op)
         down, across = schedule.cluster
-        sharing = emit.rem(self.rank, down * across)
+        self.half = emit.rem(self.rank, schedule.cta_group)
+        sharing = emit.rem(emit.div(self.rank, schedule.cta_group), down * across)
         self.row_in_cluster, self.column_in_cluster = emit.rem(sharing, down), emit.div(sharing, down)
         self._k_span: tuple[Any, Any] = 0, self.k_blocks
         if schedule.splits > 1:
@@ -62,18 +67,34 @@ class Tiles:
         most, columns = size(op.d, -2), down if schedule.swap else across
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
-    def walk(self, carried: list[Any], body: Body) -> None:
-        """A loop over this CTA's tiles and slices of tiles."""
+    def walk(self, carried: list[Any], body: Body) -> list[Any]:
+        """A loop over this CTA's tiles and slices of tiles. Returns what it carries."""
 
         def one(tile: Tile, carried: list[Any]) -> list[Any]:
             return body(self._of_cta(tile), carried)
 
-        self.order.walk(self._first, self._step, carried, one)
+        return self.order.walk(self._first, self._step, carried, one)
 
     def first(self) -> Tile:
         """This CTA's first tile."""
         assert isinstance(self.order, Order)
         return self.order.at(self._first)
+
+    def reached(self) -> Any:
+        """The mask (i16) of the CTAs that copy into this one's pair, or into this CTA without pairs."""
+        ctas = self.schedule.cta_group
+        masks = [self.sharing(along, half) for along in ("row", "column") for half in range(ctas)]
+        return reduce(arith.ori, masks)
+
+    def sharing(self, along: str, half: Any) -> Any:
+        """The mask (i16) of the CTAs in this one's row or column of the cluster: one `half` of pairs."""
+        (down, across), ctas = self.schedule.cluster, self.schedule.cta_group
+        row, column = self.row_in_cluster, self.column_in_cluster
+        if along == "row":
+            ranks, first = range(0, across * down, down), row
+        else:
+            ranks, first = range(down), emit.mul(column, down)
+        return _bits(sum(1 << rank * ctas for rank in ranks), emit.add(emit.mul(first, ctas), half))
 
     def _of_cta(self, tile: Tile) -> Tile:
         """This CTA's tile of a cluster's."""
@@ -81,6 +102,14 @@ class Tiles:
         row = emit.add(emit.mul(tile.row, down), self.row_in_cluster)
         column = emit.add(emit.mul(tile.column, across), self.column_in_cluster)
         return replace(tile, row=row, column=column, k_span=tile.k_span or self._k_span)
+
+
+def _bits(mask: int, shift: Any) -> Any:
+    """`mask << shift` as i16."""
+    i16 = ir.IntegerType.get_signless(16)
+    if isinstance(shift, int):
+        return arith.constant(i16, mask << shift)
+    return arith.trunci(i16, arith.shli(emit.value(mask), shift))
 
 
 def each_k_block(

@@ -85,7 +85,7 @@ def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, over: Any) -> _Su
     return StreamSums(op, element) if schedule.stream_k else None
 
 
-def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles, writer: Writer) -> Reduction:
+def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> Reduction:
     match sums:
         case ClusterSums():
             return ClusterReduction(op, sums, tiles)
@@ -98,7 +98,7 @@ def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles, writer: Writer) -> Reduc
 
 
 def _consumer(
-    tiles: Tiles, accumulator: Accumulator | PromotedAccumulator, reduction: Reduction
+    tiles: Tiles[WarpgroupSchedule], accumulator: Accumulator | PromotedAccumulator, reduction: Reduction
 ) -> Callable[[Any], None]:
     """What the warpgroups that multiply do, each with its rows of a tile."""
     (m, n, _), rows = tiles.schedule.block, tiles.schedule.rows
@@ -120,7 +120,9 @@ def _consumer(
     return consume
 
 
-def _producer(tiles: Tiles, feed: Feed, reduction: Reduction, waits: bool) -> Callable[[Any], None]:
+def _producer(
+    tiles: Tiles[WarpgroupSchedule], feed: Feed[WarpgroupSchedule], reduction: Reduction, waits: bool
+) -> Callable[[Any], None]:
     """What the warpgroup that copies does: one thread keeps the ring full. It `waits` for the launch before
     where that may have written which tiles there are.
     """

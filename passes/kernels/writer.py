@@ -12,7 +12,7 @@ from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish
 from weft.passes.kernels.fragments import transposed
-from weft.passes.kernels.matrices import element_bytes, map_of_member, member, pair_bytes, panels, size
+from weft.passes.kernels.matrices import element_bytes, map_of_member, member, panels, run_bytes, size
 
 
 class Writer(Protocol):
@@ -33,7 +33,7 @@ class DirectWriter:
 
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
-        store(self.op, oriented(sums, self.schedule), row, column, index, pair_width(self.op, self.schedule))
+        store(self.op, oriented(sums, self.schedule), row, column, index, run_of(self.schedule))
 
     def finish(self) -> None:
         pass
@@ -54,14 +54,14 @@ class StagedWriter:
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         sums, part = oriented(sums, self.schedule), tile.stage(self.buffer, warpgroup)
-        pairs = pair_width(self.op, self.schedule)
-        pieces = finish(self.op, sums, row, column, aligned=pairs > 0, number=index)
+        run = run_of(self.schedule)
+        pieces = finish(self.op, sums, row, column, run=run, number=index)
         first = next(pieces)  # computed while the previous tile's store may still read the buffer
         with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
         meet_warpgroup(warpgroup)
         # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
-        width = pairs if self.op.types.output_bytes == 1 else 0
+        width = run_bytes(self.op.d, run) if self.op.types.output_bytes == 1 else 0
         for done, row_offset, column_offset in chain([first], pieces):
             tile.store(done, part, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
@@ -89,14 +89,16 @@ class StagedWriter:
             nvvm.cp_async_bulk_wait_group(0, read=True)
 
 
-def store(op: MatmulOp, sums: Any, row: Any, column: Any, index: Any, width: int) -> None:
-    """Finishes sums and stores them to D from registers, `width` contiguous bytes of a lane at a time (0: one
-    element).
+def store(
+    op: MatmulOp, sums: Any, row: Any, column: Any, index: Any, run: int, stored: int | None = None
+) -> None:
+    """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other
+    in a row and are accessed at once, but at most 16 bytes of them: `run`, or `stored` where D is written.
     """
     d = member(op.d, index)
-    for done, row_offset, column_offset in finish(op, sums, row, column, aligned=width > 0, number=index):
+    for done, row_offset, column_offset in finish(op, sums, row, column, run=run, number=index):
         at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
-        tile.store(done, d, *at, vector_bytes=width)
+        tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run))
 
 
 def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:
@@ -104,6 +106,6 @@ def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:
     return tile.from_lane(tile.to_lane(sums), transposed(sums.type)) if schedule.swap else sums
 
 
-def pair_width(op: MatmulOp, schedule: WarpgroupSchedule) -> int:
-    """The bytes of a lane's pairs of sums where these are contiguous in D, otherwise 0."""
-    return 0 if schedule.swap else pair_bytes(op.d)
+def run_of(schedule: WarpgroupSchedule) -> int:
+    """How many sums of a lane of `wgmma` follow each other in a row of D."""
+    return 1 if schedule.swap else 2
