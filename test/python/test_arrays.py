@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weft.errors import WeftError
-from weft.launch import arrays
+from weft.launch import arrays, dlpack
 from weft.launch.arrays import ArrayView, view
 
 NAMES = list(arrays._NUMPY)
@@ -161,7 +161,7 @@ def test_what_dlpack_has_no_name_for_isnt_exported():
 def capsule(name: bytes, *, version=(1, 0), **fields):
     """A DLPack capsule of our own making; it must outlive what reads it."""
     shape = (ctypes.c_int64 * 2)(2, 3)
-    managed = arrays._DLManagedTensorVersioned(*version)
+    managed = dlpack.DLManagedTensorVersioned(*version)
     tensor = managed.tensor
     for field, value in {
         "data": 4096,
@@ -384,3 +384,65 @@ def test_arrays_that_overlap_themselves_are_detected():
         assert arrays.overlaps_itself(seen) is expected, (shape, strides)
         found.add(expected)
     assert found == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "of_bytes", "of_elements", "strides", "steps"),
+    [
+        ("f4E2M1FN", (3, 8), (3, 16), (8, 1), (16, 1)),
+        ("f4E2M1FN", (8, 3), (16, 3), (1, 8), (1, 16)),  # a transposed matrix
+        ("f6E3M2FN", (2, 3, 12), (2, 3, 16), (48, 12, 1), (64, 16, 1)),
+    ],
+)
+def test_a_packed_array_is_seen_in_elements_and_in_bytes(dtype, of_bytes, of_elements, strides, steps):
+    memory = np.zeros(200, np.uint8)
+    seen = view(np.lib.stride_tricks.as_strided(memory, of_bytes, strides)).unpacked_from(dtype)
+    assert (seen.shape, seen.strides, seen.dtype, seen.packed) == (of_elements, steps, dtype, True)
+    assert (seen.in_bytes.shape, seen.in_bytes.strides, seen.in_bytes.dtype) == (of_bytes, strides, "ui8")
+    seen.numpy()[...] = 3
+    assert seen.numpy().dtype == np.uint8 and memory.sum() == 3 * np.prod(of_bytes)
+    reach = sum((n - 1) * step for n, step in zip(of_bytes, strides, strict=True)) + 1
+    assert arrays.span(seen) == (memory.ctypes.data, memory.ctypes.data + reach)
+    assert arrays.overlap(seen, view(memory[:1])) and not arrays.overlap(seen, view(memory[190:]))
+    assert not arrays.overlaps_itself(seen)
+
+
+def test_bytes_that_elements_do_not_fill_are_refused():
+    with pytest.raises(WeftError, match=r"packed f6E2M3FN must have a multiple of 3 bytes, got .*\(4"):
+        view(np.zeros((4, 8), np.uint8)).unpacked_from("f6E2M3FN")
+    with pytest.raises(WeftError, match="must have a dimension of stride 1"):
+        view(np.zeros((4, 8), np.uint8)[:, ::2]).unpacked_from("f4E2M1FN")
+
+
+@pytest.mark.parametrize(
+    ("code", "bits", "lanes", "flags", "shape", "packed"),
+    [
+        (17, 4, 1, 0, (2, 4), True),
+        (17, 4, 1, dlpack.SUBBYTE_PADDED, (2, 4), False),
+        (17, 4, 2, 0, (2, 8), True),  # as PyTorch exports its pairs
+        (15, 6, 1, 0, (2, 4), True),
+        (16, 6, 1, dlpack.SUBBYTE_PADDED, (2, 4), False),
+    ],
+)
+def test_dlpack_says_what_is_packed(code, bits, lanes, flags, shape, packed):
+    sizes = (ctypes.c_int64 * 2)(2, 4)
+    exporter = capsule(b"dltensor_versioned", code=code, bits=bits, lanes=lanes, shape=sizes)
+    exporter.keep[0].flags = flags
+    seen = view(exporter)
+    assert (seen.shape, seen.packed) == (shape, packed)
+    assert seen.dtype == {17: "f4E2M1FN", 15: "f6E2M3FN", 16: "f6E3M2FN"}[code]
+
+
+def test_packed_dlpack_whose_rows_are_no_bytes_is_refused():
+    assert "must be whole bytes" in refused(capsule(b"dltensor_versioned", code=17, bits=4))
+    assert "2 lanes" in refused(capsule(b"dltensor_versioned", code=15, bits=6, lanes=2))
+
+
+def test_pytorchs_pairs_are_elements():
+    torch = pytest.importorskip("torch")
+    pairs = torch.zeros(4, 8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    for array, shape, strides in ((pairs, (4, 16), (16, 1)), (pairs.t(), (16, 4), (1, 16))):
+        seen = view(array)
+        assert (seen.shape, seen.strides, seen.dtype, seen.packed) == (shape, strides, "f4E2M1FN", True)
+        assert seen.address == pairs.data_ptr()
+    assert view(torch.zeros(3, dtype=torch.float8_e8m0fnu)).dtype == "f8E8M0FNU"

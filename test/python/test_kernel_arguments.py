@@ -1,10 +1,14 @@
 """Arguments of kernels and layouts of the wrong type or size are refused."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import weft
+from weft.compiler.launch_record import MemrefArgument
+from weft.compiler.map_parameters import MapParameter
 from weft.errors import WeftError
+from weft.launch import arrays, kernel_arguments
 from weft.layout import Layout, LayoutError
 
 SCALARS = """
@@ -121,3 +125,62 @@ def test_a_layout_too_large_to_list_is_refused_at_once():
     with pytest.raises(LayoutError, match="at most 16777216 elements to be listed, got 1099511627776"):
         large.inverse((2**40,))
     assert large.apply(2**40 - 1) == {"m": 2**40 - 1}
+
+
+FIRST_BYTE = """
+gpu.module @m { gpu.func @k(%a: memref<?x?xf4E2M1FN>, %d: memref<?xi32>) kernel
+  attributes {known_block_size = array<i32: 1, 1, 1>, weft.writes = array<i32: 1>} {
+    %zero = arith.constant 0 : index
+    %address = memref.extract_aligned_pointer_as_index %a : memref<?x?xf4E2M1FN> -> index
+    %number = arith.index_cast %address : index to i64
+    %pointer = llvm.inttoptr %number : i64 to !llvm.ptr
+    %word = llvm.load %pointer : !llvm.ptr -> i32
+    memref.store %word, %d[%zero] : memref<?xi32>
+    gpu.return } }
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_elements_of_four_bits_reach_a_kernel_packed(packed):
+    kernel = weft.compile(FIRST_BYTE, arch="sm_80")
+    array = np.arange(16, dtype=np.uint8).reshape(2, 8).view(ml_dtypes.float4_e2m1fn)
+    if packed:
+        array = kernel_arguments.packed_copy(arrays.view(array))
+    d = np.zeros(1, np.int32)
+    kernel(array, d, grid=(1, 1, 1), on="emulator", findings="error")
+    assert d[0] == 0x76543210
+
+
+def test_a_kernel_that_writes_packed_elements_takes_no_others():
+    source = FIRST_BYTE.replace("array<i32: 1>", "array<i32: 0, 1>")
+    with pytest.raises(WeftError, match="expects packed elements of f4E2M1FN, got a byte for each of them"):
+        array = np.zeros((2, 8), ml_dtypes.float4_e2m1fn)
+        weft.compile(source, arch="sm_80")(array, np.zeros(1, np.int32), grid=(1, 1, 1), on="emulator")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "padded", "kind", "of_rows", "steps"),
+    [
+        ("f4E2M1FN", False, "16U4_ALIGN8B", 4, (128,)),
+        ("f4E2M1FN", True, "16U4_ALIGN16B", 4, (128,)),
+        ("f6E3M2FN", True, "16U6_ALIGN16B", 4, (192,)),
+        ("f8E8M0FNU", False, "UINT8", 4, (256,)),
+        ("f6E3M2FN", True, "16U6_ALIGN16B", 1, (192,)),
+    ],
+)
+def test_maps_of_narrow_elements_are_those_of_tma(dtype, padded, kind, of_rows, steps):
+    array = np.zeros((of_rows, 256), np.uint8).view(arrays.numpy_dtype(dtype))
+    view = arrays.view(array)
+    view = kernel_arguments.packed_copy(view) if dtype in arrays.PACKED_BITS else view
+    want = MapParameter(0, (8, 128), "128B", "256B", padded)
+    encoded = kernel_arguments.map_of(view, want, 0)
+    assert (encoded.type, encoded.dims, encoded.strides) == (kind, (256, of_rows), steps)
+    assert encoded.complaint() is None
+
+
+@pytest.mark.parametrize(("columns", "bytes_"), [(32, 16), (64, 32), (40, 20)])
+def test_rows_of_packed_elements_are_aligned_as_their_bytes(columns, bytes_):
+    view = kernel_arguments.packed_copy(arrays.view(np.zeros((4, columns), ml_dtypes.float4_e2m1fn)))
+    assert kernel_arguments.aligned_to(view) == bytes_
+    want = MemrefArgument("f4E2M1FN", (None, None), (None, 1), True, False)
+    assert kernel_arguments.misfit(view, want) is None

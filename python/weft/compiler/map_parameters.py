@@ -1,7 +1,7 @@
 """The tensor maps that a launch passes after a kernel's arguments, read from the kernel's attribute."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from itertools import takewhile
 from typing import Any
 
@@ -19,13 +19,15 @@ class MapParameter:
     """A tensor map that a launch creates for one of its matrices and passes after its arguments.
 
     `matrix` is the number of the memref argument, `box` the rows and columns of one copy; `swizzle` and
-    `l2_promotion` are named as in `weft.isa.tensor_map`.
+    `l2_promotion` are named as in `weft.isa.tensor_map`. With `padded`, which an entry may leave out, packed
+    elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16).
     """
 
     matrix: int
     box: tuple[int, int]
     swizzle: str
     l2_promotion: str
+    padded: bool = False
 
 
 def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
@@ -56,15 +58,18 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
 
 
 def _read_map(kernel: Any, entry: Any) -> MapParameter:
-    kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr}
-    names = sorted(field.name for field in fields(MapParameter))
+    kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
+    names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
-    if list(values) != names or not all(isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in names):
+    wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
+    if wrong or sorted({*values, "padded"}) != sorted([*names, "padded"]):
         raise refuse(kernel, f"entries of {_NAME} must have the fields {', '.join(names)}, got {entry}")
     if not mlir.is_integer(values["matrix"]):
         raise refuse(kernel, f"matrix of {_NAME} must be {mlir.INTEGER}, got {values['matrix']}")
     swizzle, promotion = values["swizzle"].value, values["l2_promotion"].value
-    wrong = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
-    if wrong:
-        raise refuse(kernel, f"{_NAME}: {wrong.reason}")
-    return MapParameter(values["matrix"].value, tuple(values["box"]), swizzle, promotion)
+    verdict = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
+    if verdict:
+        raise refuse(kernel, f"{_NAME}: {verdict.reason}")
+    return MapParameter(
+        values["matrix"].value, tuple(values["box"]), swizzle, promotion, padded="padded" in values
+    )

@@ -1,6 +1,5 @@
 """Views of other libraries' arrays: address, shape, strides and MLIR element type. Imports none of them."""
 
-import ctypes
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import WeftError, shown
+from weft.launch import dlpack as protocol
 from weft.launch import torch_tensors
 
 # MLIR's name, NumPy's dtype, and DLPack's type code if DLPack stores each element in whole bytes, too.
@@ -44,6 +44,11 @@ _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
 _DLPACK = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
 _BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
+PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4}
+"""The types whose elements kernels read packed, with their bits."""
+_PACKED_DLPACK = {(15, 6): "f6E2M3FN", (16, 6): "f6E3M2FN", (17, 4): "f4E2M1FN"}
+_TORCH_PAIRS = {"float4_e2m1fn_x2": "f4E2M1FN"}
+"""PyTorch's types of bytes with two elements."""
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -72,8 +77,9 @@ def mlir_type(dtype: npt.DTypeLike) -> str:
 class ArrayView:
     """An array in memory that `owner` keeps alive. `strides` are in elements; `dtype` is an MLIR type.
 
-    An element of fewer than 8 bits occupies one byte, as in ml_dtypes. `device` is "cpu" or "cuda";
-    `device_id` is -1 if the array doesn't specify its GPU.
+    An element of fewer than 8 bits occupies one byte, as in ml_dtypes. If the array is `packed`, elements
+    follow each other without gaps along the dimension of stride 1, the first in the lowest bits. `device` is
+    "cpu" or "cuda"; `device_id` is -1 if the array doesn't specify its GPU.
     """
 
     address: int
@@ -84,16 +90,59 @@ class ArrayView:
     device_id: int
     readonly: bool
     owner: object
+    packed: bool = False
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The same memory as a NumPy array. Raises WeftError for memory of a GPU."""
+        """The same memory as a NumPy array, of bytes (uint8) if the array is packed. Raises WeftError for
+        memory of a GPU.
+        """
         if self.device != "cpu":
             raise WeftError(f"expected an array in CPU memory, got one on {self.device}")
-        return np.asarray(_Memory(self)).view(numpy_dtype(self.dtype))
+        plain = self.in_bytes
+        return np.asarray(_Memory(plain)).view(numpy_dtype(plain.dtype))
+
+    @property
+    def bits(self) -> int:
+        """The bits from one element to the next."""
+        return PACKED_BITS[self.dtype] if self.packed else 8 * numpy_dtype(self.dtype).itemsize
+
+    @property
+    def in_bytes(self) -> "ArrayView":
+        """The array itself, or the bytes of a packed one. Raises WeftError if its rows aren't whole bytes."""
+        if not self.packed:
+            return self
+        along, bits = _contiguous(self.strides), self.bits
+        starts = [s for i, s in enumerate(self.strides) if i != along and self.shape[i] > 1]
+        if along is None or any(each * bits % 8 for each in (self.shape[along], *starts)):
+            what = f"rows of packed {self.dtype} must be whole bytes"
+            raise WeftError(f"{what}, got an array of {self.shape} with strides {self.strides}")
+        shape = [n * bits // 8 if i == along else n for i, n in enumerate(self.shape)]
+        strides = [1 if i == along else s * bits // 8 for i, s in enumerate(self.strides)]
+        return replace(self, shape=tuple(shape), strides=tuple(strides), dtype="ui8", packed=False)
+
+    def unpacked_from(self, dtype: str) -> "ArrayView":
+        """The packed elements of a type that this array of bytes contains. Raises WeftError where they don't
+        fill it.
+        """
+        along, bits = _contiguous(self.strides), PACKED_BITS[dtype]
+        if along is None:
+            raise WeftError(f"bytes of packed {dtype} must have a dimension of stride 1, got {self.strides}")
+        others = [s for i, s in enumerate(self.strides) if i != along and self.shape[i] > 1]
+        if any(8 * each % bits for each in (self.shape[along], *others)):
+            what = f"rows of packed {dtype} must have a multiple of {bits // math.gcd(bits, 8)} bytes"
+            raise WeftError(f"{what}, got an array of {self.shape} with strides {self.strides}")
+        shape = [n * 8 // bits if i == along else n for i, n in enumerate(self.shape)]
+        strides = [1 if i == along else s * 8 // bits for i, s in enumerate(self.strides)]
+        return replace(self, shape=tuple(shape), strides=tuple(strides), dtype=dtype, packed=True)
 
 
 class Planned(ArrayView):
     """An array without memory yet: it gets an address when the planned launch runs."""
+
+
+def _contiguous(strides: Sequence[int]) -> int | None:
+    """The dimension of stride 1, the last of several; None without one."""
+    return max((i for i, stride in enumerate(strides) if stride == 1), default=None)
 
 
 class _Memory:
@@ -119,6 +168,7 @@ def overlap(x: ArrayView, y: ArrayView) -> bool:
     (first_x, end_x), (first_y, end_y) = span(x), span(y)
     if end_x <= first_y or end_y <= first_x:
         return False
+    x, y = x.in_bytes, y.in_bytes
     try:
         return np.shares_memory(np.asarray(_Memory(x)), np.asarray(_Memory(y)), max_work=_MOST_TRIED)
     except np.exceptions.TooHardError:
@@ -135,6 +185,7 @@ def strided(flat: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]
 
 def overlaps_itself(view: ArrayView) -> bool:
     """Whether two elements of an array may share memory, so that a result depends on the order of writes."""
+    view = view.in_bytes
     dimensions = sorted((abs(s), n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1)
     reach = 0  # the largest offset within the dimensions of smaller strides
     for stride, count in dimensions:
@@ -159,6 +210,7 @@ def overlaps_itself(view: ArrayView) -> bool:
 
 def span(view: ArrayView) -> tuple[int, int]:
     """The first address of a non-empty array, and the address after its last byte."""
+    view = view.in_bytes
     size = numpy_dtype(view.dtype).itemsize
     steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]
     return view.address + sum(min(s, 0) for s in steps), view.address + sum(max(s, 0) for s in steps) + size
@@ -274,7 +326,8 @@ def _of_numpy(array: npt.NDArray[Any]) -> ArrayView:
 def _of_torch(tensor: Any) -> ArrayView:
     if why := torch_tensors.complaint(tensor):
         raise WeftError(f"expected a plain tensor, {why}")
-    dtype = _BY_NUMPY_NAME.get(str(tensor.dtype).removeprefix("torch."))
+    name = str(tensor.dtype).removeprefix("torch.")
+    dtype = "ui8" if name in _TORCH_PAIRS else _BY_NUMPY_NAME.get(name)
     if dtype is None:
         raise _unsupported(tensor.dtype)
     if tensor.device.type not in ("cpu", "cuda"):
@@ -284,7 +337,8 @@ def _of_torch(tensor: Any) -> ArrayView:
     address = tensor.data_ptr()
     if not address and all(shape):
         raise WeftError("expected a tensor with memory, got one whose storage was freed or never allocated")
-    return ArrayView(address, shape, strides, dtype, tensor.device.type, ordinal, False, tensor)
+    view = ArrayView(address, shape, strides, dtype, tensor.device.type, ordinal, False, tensor)
+    return view.unpacked_from(_TORCH_PAIRS[name]) if name in _TORCH_PAIRS else view
 
 
 def _of_cupy(array: Any) -> ArrayView:
@@ -369,38 +423,6 @@ def _checked(view: ArrayView) -> ArrayView:
     return view
 
 
-# The structures of dlpack.h.
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _DLManagedTensorVersioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _DLTensor),
-    )
-
-
-_READ_ONLY = 1
-# kDLCPU, kDLCUDAHost (pinned), kDLCUDA, kDLCUDAManaged
-_DEVICES = {1: "cpu", 3: "cpu", 2: "cuda", 13: "cuda"}
-
-
 def dlpack_device(view: ArrayView) -> tuple[int, int]:
     """DLPack's device type and device number of a view."""
     return {"cpu": 1, "cuda": 2}[view.device], view.device_id
@@ -416,7 +438,7 @@ def dlpack(view: ArrayView, max_version: tuple[int, int] | None = None) -> objec
         raise BufferError(f"DLPack has no type for {view.dtype} with one element in each byte")
     untyped = np.asarray(_Memory(view)).view(f"u{numpy_dtype(view.dtype).itemsize}")
     capsule = untyped.__dlpack__() if max_version is None else untyped.__dlpack__(max_version=max_version)
-    tensor, _ = _dl_tensor(capsule)
+    tensor, _ = protocol.read(capsule)
     tensor.code, tensor.bits = _DLPACK[view.dtype]
     tensor.device_type, tensor.device_id = dlpack_device(view)
     return capsule
@@ -425,16 +447,19 @@ def dlpack(view: ArrayView, max_version: tuple[int, int] | None = None) -> objec
 def _of_dlpack(array: Any) -> ArrayView:
     try:
         try:
-            capsule = array.__dlpack__(max_version=(1, 0))
+            capsule = array.__dlpack__(max_version=(1, 1))
         except TypeError:  # a producer older than DLPack 1.0
             capsule = array.__dlpack__()
     except BufferError as error:
         raise WeftError(f"{type(array).__name__} can't be exported through DLPack: {error}") from None
-    tensor, readonly = _dl_tensor(capsule)
-    dtype = _BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
-    if dtype is None:
+    tensor, flags = protocol.read(capsule)
+    kind = tensor.code, tensor.bits
+    # Lanes of a packed type fill the bytes that the shape counts, as PyTorch's pairs do.
+    packed = _PACKED_DLPACK.get(kind)
+    dtype = packed or _BY_DLPACK.get(kind)
+    if dtype is None or (tensor.lanes != 1 and not (packed and tensor.lanes * tensor.bits == 8)):
         raise _unsupported(f"DLPack type code {tensor.code} of {tensor.bits} bits and {tensor.lanes} lanes")
-    if tensor.device_type not in _DEVICES:
+    if tensor.device_type not in protocol.DEVICES:
         raise WeftError(f"DLPack device type must be CPU or CUDA, got {tensor.device_type}")
     rank = tensor.ndim
     if rank > 0 and not tensor.shape:
@@ -444,32 +469,17 @@ def _of_dlpack(array: Any) -> ArrayView:
     shape = tuple(tensor.shape[:rank]) if rank else ()
     strides = tuple(tensor.strides[:rank]) if rank and tensor.strides else contiguous_strides(shape)
     address = (tensor.data or 0) + tensor.byte_offset
-    device = _DEVICES[tensor.device_type]
+    device = protocol.DEVICES[tensor.device_type]
     device_id = tensor.device_id if device == "cuda" else 0
     if device_id < 0:
         raise WeftError(f"DLPack device number must not be negative, got {device_id}")
     # An unconsumed capsule frees the tensor with itself, so it is enough to keep the capsule.
-    owner = array, capsule
-    return _checked(ArrayView(address, shape, strides, dtype, device, device_id, readonly, owner))
+    owner, readonly = (array, capsule), bool(flags & protocol.READ_ONLY)
+    view = ArrayView(address, shape, strides, dtype, device, device_id, readonly, owner)
+    if packed is None or flags & protocol.SUBBYTE_PADDED:
+        return _checked(view)
+    of_elements = replace(view, packed=True).in_bytes if tensor.lanes == 1 else replace(view, dtype="ui8")
+    return _checked(of_elements).unpacked_from(packed)
 
 
 _MOST_DIMENSIONS = 64  # NumPy's own limit
-# Separate prototypes, since other libraries may change those of `ctypes.pythonapi`.
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-
-
-def _dl_tensor(capsule: object) -> tuple[_DLTensor, bool]:
-    """The tensor in a fresh capsule of either kind, and whether it's read-only."""
-    if _is_valid(capsule, b"dltensor_versioned"):
-        managed = _DLManagedTensorVersioned.from_address(_pointer(capsule, b"dltensor_versioned"))
-        if managed.major != 1:
-            raise WeftError(f"DLPack's major version must be 1, got {managed.major}.{managed.minor}")
-        return managed.tensor, bool(managed.flags & _READ_ONLY)
-    if _is_valid(capsule, b"dltensor"):
-        return _DLTensor.from_address(_pointer(capsule, b"dltensor")), False
-    raise WeftError("expected a DLPack capsule that was not consumed")

@@ -377,7 +377,9 @@ class Kernel:
             for v in views
         ]
         on_gpu = [
-            v if c is None else replace(arrays.view(c), shape=v.shape, strides=v.strides)
+            v
+            if c is None
+            else replace(v, address=c.address, device="cuda", device_id=c.device.ordinal, owner=c)
             for v, c in zip(views, copies, strict=True)
         ]
         Bound.of(self._known_launch(on_gpu, grid, block), on_gpu).launch(runtime.stream_handle(stream))

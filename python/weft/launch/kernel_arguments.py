@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import packed_elements
 from weft.compiler.launch_record import Launch, MemrefArgument, PointerArgument, ScalarArgument
 from weft.compiler.map_parameters import MapParameter
 from weft.dialects.schedule import ceil_div
@@ -37,8 +38,7 @@ def aligned_to(view: ArrayView) -> int:
 
     For a CPU array, the address itself doesn't count: it is copied to aligned memory.
     """
-    size = arrays.numpy_dtype(view.dtype).itemsize
-    starts = [s * size for n, s in zip(view.shape[:-1], view.strides, strict=False) if n > 1]
+    starts = [s * view.bits // 8 for n, s in zip(view.shape[:-1], view.strides, strict=False) if n > 1]
     return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
 
 
@@ -67,24 +67,42 @@ def _checked(arg: Any, want: MemrefArgument | PointerArgument | ScalarArgument, 
         view = arg if isinstance(arg, ArrayView) else arrays.view(arg)
     except WeftError as error:
         raise WeftError(f"{argument}: {error}") from None
+    if _is_padded(view) and view.device == "cpu" and not want.writes:
+        view = packed_copy(view)
     if complaint := misfit(view, want):
         raise WeftError(f"{argument}: {complaint}")
     return view
 
 
+def _is_padded(view: ArrayView) -> bool:
+    """Whether an array has a byte for each element of a type that kernels read packed."""
+    return view.dtype in arrays.PACKED_BITS and not view.packed
+
+
+def packed_copy(view: ArrayView) -> ArrayView:
+    """A packed copy of an array on the CPU that has a byte for each element. Raises WeftError where a row
+    isn't whole bytes.
+    """
+    octets = packed_elements.pack(view.numpy().view(np.uint8), arrays.PACKED_BITS[view.dtype])
+    return arrays.view(octets).unpacked_from(view.dtype)
+
+
 def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
     """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs."""
     *outer, columns = view.shape
-    size = arrays.numpy_dtype(view.dtype).itemsize
-    unit = tensor_map.ROW_BYTES
+    unit = 2 * tensor_map.ROW_BYTES  # enough for every type
     strides = [
         # The stride of a single row is never used, but must be legal.
-        stride * size if count > 1 else ceil_div(columns * size, unit) * unit
+        stride * view.bits // 8 if count > 1 else ceil_div(columns * view.bits // 8, unit) * unit
         for count, stride in zip(outer, view.strides, strict=False)
     ]
+    if view.packed:
+        kind = f"16U{view.bits}_ALIGN{16 if want.padded else 8}B"
+    else:
+        kind = _MAP_TYPES.get(view.dtype, f"UINT{view.bits}")
     return tensor_map.TensorMap(
         address,
-        _MAP_TYPES.get(view.dtype, f"UINT{8 * size}"),
+        kind,
         view.shape[::-1],
         tuple(strides[::-1]),
         (1,) * len(view.shape),
@@ -95,7 +113,10 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
 
 
 def packed(view: ArrayView) -> Any:
-    """A flat copy of a CPU array, with the array's strides, since the kernel may depend on them."""
+    """A flat copy of a CPU array, with the array's strides, since the kernel may depend on them. That of a
+    packed array is of its bytes.
+    """
+    view = view.in_bytes
     span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
     flat = np.zeros(span, arrays.numpy_dtype(view.dtype))
     within(flat, view)[...] = view.numpy()
@@ -103,7 +124,8 @@ def packed(view: ArrayView) -> Any:
 
 
 def within(flat: Any, view: ArrayView) -> Any:
-    """A view of a flat array with the shape and strides of `view`."""
+    """A view of a flat array with the shape and strides of `view`, or of its bytes."""
+    view = view.in_bytes
     return arrays.strided(flat, view.shape, view.strides)
 
 
@@ -117,6 +139,8 @@ def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | Non
         return None
     if view.dtype != want.dtype:
         return f"expects elements of {want.dtype}, got {view.dtype}"
+    if _is_padded(view):
+        return f"expects packed elements of {want.dtype}, got a byte for each of them"
     if len(view.shape) != len(want.shape) or any(
         w is not None and w != f for w, f in zip(want.shape, view.shape, strict=True)
     ):

@@ -60,10 +60,11 @@ class Copied:
 def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> None:
     """Calls the kernel with arrays of the CPU."""
     memories = [np.zeros(*_memory(views[number])) for number in copied.numbers]
-    parts = [m[..., : views[n].shape[-1]] for n, m in zip(copied.numbers, memories, strict=True)]
+    parts = [m[..., : views[n].in_bytes.shape[-1]] for n, m in zip(copied.numbers, memories, strict=True)]
     aligned = list(views)
     for number, part in zip(copied.numbers, parts, strict=True):
-        aligned[number] = arrays.view(part)
+        view = arrays.view(part)
+        aligned[number] = view.unpacked_from(views[number].dtype) if views[number].packed else view
     for i in copied.before:
         parts[i][...] = views[copied.numbers[i]].numpy()
     kernel(*aligned)
@@ -97,7 +98,8 @@ class PaddedLaunch:
         self._aligned = list(self._views)
         for number in copied.numbers:
             strides = arrays.contiguous_strides(_memory(views[number])[0])
-            self._aligned[number] = replace(self._views[number], address=0, strides=strides)
+            copy = replace(self._views[number].in_bytes, address=0, strides=strides)
+            self._aligned[number] = copy.unpacked_from(views[number].dtype) if views[number].packed else copy
         self._plan = kernel.plan(self._aligned)
         self.action = self._plan.action
         self._context = context(None)
@@ -145,6 +147,7 @@ class PaddedLaunch:
 
 def copies(source: ArrayView, target: ArrayView) -> list[Any]:
     """The driver's copies between two arrays of one shape. Each copies rows with one stride."""
+    source, target = source.in_bytes, target.in_bytes
     size = arrays.numpy_dtype(source.dtype).itemsize
     outer, (count, *apart) = _rows(source, target)
     driver = api()
@@ -185,14 +188,17 @@ def _size(view: ArrayView) -> int:
 
 
 def _memory(view: ArrayView) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and the type of memory for a copy of an array, with padded rows."""
+    """The shape and the type of memory for a copy of an array, with padded rows; of bytes if it is packed."""
+    # TMA reads rows of packed elements at multiples of twice as many bytes where it gives each a byte.
+    row_bytes, view = 2 * ROW_BYTES if view.packed else ROW_BYTES, view.in_bytes
     dtype = arrays.numpy_dtype(view.dtype)
-    unit = ROW_BYTES // dtype.itemsize
+    unit = row_bytes // dtype.itemsize
     return (*view.shape[:-1], ceil_div(view.shape[-1], unit) * unit), dtype
 
 
 def _check(name: str, view: ArrayView, wanted: int) -> None:
     """Raises WeftError for rows that the driver can't copy."""
+    view = view.in_bytes
     size = arrays.numpy_dtype(view.dtype).itemsize
     _, (_, apart, _) = _rows(view, view)
     if apart < view.shape[-1]:

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from weft import packed_elements
 from weft.errors import WeftError, shown
 from weft.isa import block_scales as layout
 from weft.isa.block_scales import FORMATS, GROUPS, LANES, ROWS, Format
@@ -118,23 +119,12 @@ def pack(elements: Array) -> npt.NDArray[np.uint8]:
     """Elements of 4 or 6 bits as bytes without gaps, the first in the lowest bits: two of 4 bits in a byte,
     four of 6 bits in three bytes. Raises WeftError where a row isn't whole bytes.
     """
-    bits = _bits(elements)
-    together = 8 // np.gcd(bits, 8)
-    if elements.shape[-1] % together:
-        raise WeftError(
-            f"K must be a multiple of {together} to pack elements of {bits} bits, got {elements.shape[-1]}"
-        )
-    codes = np.ascontiguousarray(elements).view(np.uint8)
-    each = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little")
-    return np.packbits(each.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
+    return packed_elements.pack(elements, _bits(elements))
 
 
 def unpack(packed: npt.NDArray[np.uint8], element: str) -> Array:
     """The elements, of PTX's name ("e2m1", "e2m3" or "e3m2"), that bytes hold as `pack` packs them."""
-    bits, dtype = ELEMENT_TYPES[element].bits, _DTYPES[element]
-    each = np.unpackbits(packed, axis=-1, bitorder="little")
-    each = each.reshape(*packed.shape[:-1], -1, bits)
-    return np.packbits(each, axis=-1, bitorder="little")[..., 0].view(dtype)
+    return packed_elements.unpack(packed, ELEMENT_TYPES[element].bits).view(_DTYPES[element])
 
 
 def tiled_scales(scales: Array) -> Array:
