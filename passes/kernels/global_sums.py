@@ -5,8 +5,11 @@ Each writes the sums of its slice, in vectors that the same thread of every CTA 
 there, each adds up a share of the tile's columns, in the order of the slices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -38,17 +41,44 @@ def workspace_types(element: Any) -> list[Any]:
     return [sums, ir.MemRefType.get([dynamic], emit.i32())]
 
 
+@dataclass(frozen=True)
+class ThreadSums:
+    """How the threads of `warpgroups` hold the sums of a tile: `vectors` of four each, `across` of which are
+    side by side in a row. Each of these belongs to `unit` columns of the tile. `fragment` returns the type of
+    a warpgroup's sums of so many columns.
+    """
+
+    warpgroups: int
+    vectors: int
+    across: int
+    unit: int
+    fragment: Callable[[int], Any]
+
+    @staticmethod
+    def of_warpgroups(schedule: WarpgroupSchedule, types: Types) -> "ThreadSums":
+        """Those in the accumulators of `wgmma`."""
+        across = schedule.block[1] // 8
+        return ThreadSums(
+            schedule.warpgroups, schedule.vectors, across, 8, partial(sums_type, schedule, types)
+        )
+
+    def widest(self, columns: int, most: int) -> int:
+        """The largest divisor of `columns` vectors side by side that have at most `most` sums of a thread, at
+        least 1.
+        """
+        each = VECTOR * self.vectors // self.across
+        return max(w for w in range(1, columns + 1) if columns % w == 0 and (w * each <= most or w == 1))
+
+
 class Slots:
     """The memory that a launch provides for sums: a slot for each slice of a tile, and counters."""
 
     attribute = WORKSPACE
-    at_once: int  # columns of fragments, each 8 columns of a tile, that are added up at once
+    at_once: int  # vectors side by side that are added up at once
 
-    def __init__(self, op: MatmulOp, element: Any) -> None:
+    def __init__(self, op: MatmulOp, element: Any, held: ThreadSums) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
-        schedule = op.schedule
-        assert isinstance(schedule, WarpgroupSchedule)
-        self.schedule = schedule
+        self.held, self.across = held, held.across
         kernel = op.operation.parent.opview
         arguments, wanted = kernel.body.blocks[0].arguments, workspace_types(element)
         if not self.attribute.on(kernel) or [a.type for a in arguments][-2:] != wanted:
@@ -58,42 +88,41 @@ class Slots:
             )
         self.sums, self.counters = list(arguments)[-2:]
         self.element = element
-        self.across = self.schedule.block[1] // 8
 
-    def write(self, lane: Any, slot: Any, number: Any) -> None:
-        """Writes a thread's sums of a tile to a slot."""
+    def write(self, lane: Any, slot: Any, number: Any, first: Any = 0) -> None:
+        """Writes a thread's sums to a slot: those of a tile, or those from vector `first` on."""
         numbers = emit.elements(lane)
         kind = self.sums.type.element_type
-        row = emit.as_index(self._row(slot, number))
+        row = emit.as_index(emit.add(self._row(slot, number), first))
         thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
-        for index in range(self.schedule.vectors):
+        for index in range(len(numbers) // VECTOR):
             run = list(numbers[VECTOR * index : VECTOR * (index + 1)])
             memref.store(vector.from_elements(kind, run), self.sums, [_further(row, index), thread])
 
     def read(self, slot: Any, number: Any, column: Any) -> Any:
-        """A thread's sums of a slot's fragments from fragment column `column` on: a vector."""
+        """A thread's sums of a slot from the column of vectors `column` on: a vector."""
         thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
         first, numbers = emit.as_index(emit.add(self._row(slot, number), column)), list[Any]()
         for index in self.vectors(0):
             numbers += emit.elements(memref.load(self.sums, [_further(first, index), thread]))
         return vector.from_elements(ir.VectorType.get([len(numbers)], self.element), numbers)
 
-    def fragment(self, total: Any, piece: Any, types: Types) -> tuple[Any, Any]:
+    def fragment(self, total: Any, piece: Any) -> tuple[Any, Any]:
         """A thread's sums of a piece as a fragment, and the piece's first column in the tile."""
-        columns = 8 * self.at_once
-        return tile.from_lane(total, sums_type(self.schedule, types, columns)), emit.mul(piece, columns)
+        columns = self.held.unit * self.at_once
+        return tile.from_lane(total, self.held.fragment(columns)), emit.mul(piece, columns)
 
     def vectors(self, column: int) -> list[int]:
-        """The indices of a thread's vectors of sums in fragment columns from `column` on."""
+        """The indices of a thread's vectors of sums in the columns of vectors from `column` on."""
         return [
             down + column + across
-            for down in range(0, self.schedule.vectors, self.across)
+            for down in range(0, self.held.vectors, self.across)
             for across in range(self.at_once)
         ]
 
     def counter(self, block: Any, number: Any) -> Any:
         """The counter of this warp of a warpgroup, for a tile."""
-        warpgroup = emit.add(emit.mul(block, self.schedule.warpgroups), number)
+        warpgroup = emit.add(emit.mul(block, self.held.warpgroups), number)
         return emit.mul(emit.add(emit.mul(warpgroup, WARPS), thread_ids.warp()), COUNTER_STRIDE)
 
     def claimed(self, slices: Slices, number: Any, shares: int) -> Any:
@@ -106,17 +135,19 @@ class Slots:
 
     def _row(self, slot: Any, number: Any) -> Any:
         """The first row of a warpgroup's sums in a slot."""
-        return emit.mul(emit.add(emit.mul(slot, self.schedule.warpgroups), number), self.schedule.vectors)
+        return emit.mul(emit.add(emit.mul(slot, self.held.warpgroups), number), self.held.vectors)
 
 
 class GlobalSums(Slots):
     """The sums of all slices of a tile."""
 
-    def __init__(self, op: MatmulOp, element: Any) -> None:
-        super().__init__(op, element)
+    def __init__(self, op: MatmulOp, element: Any, held: ThreadSums, splits: int) -> None:
+        super().__init__(op, element, held)
+        # As many equal shares of a tile's columns as possible.
+        self._shares = gcd(splits, held.across)
         # The sums of all slices for the columns that are added up at once must fit in registers.
-        share = self.across // self.schedule.shares
-        self.at_once = widest(self.schedule, share, _AT_ONCE // self.schedule.global_splits)
+        share = self.across // self._shares
+        self.at_once = held.widest(share, _AT_ONCE // splits)
         self.pieces = share // self.at_once
 
     @contextmanager
@@ -124,8 +155,8 @@ class GlobalSums(Slots):
         """Waits for the other slices. In the block, ops are built for each piece of the shares that this warp
         adds up; yields the piece's number in the tile.
         """
-        claimed = self.claimed(slices, number, self.schedule.shares)
-        loop = scf.ForOp(emit.value(0), emit.value(self.schedule.shares), emit.value(1))
+        claimed = self.claimed(slices, number, self._shares)
+        loop = scf.ForOp(emit.value(0), emit.value(self._shares), emit.value(1))
         with ir.InsertionPoint(loop.body):
             share = loop.induction_variable
             mine = emit.bit_and(arith.shrui(claimed, share), 1)
@@ -153,7 +184,7 @@ class GlobalReduction(Reduction):
     """Adds up the sums of all K slices of a tile, each warp a share of its columns."""
 
     def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles[WarpgroupSchedule]) -> None:
-        self.types, self.sums, self.tiles, self.schedule = op.types, sums, tiles, tiles.schedule
+        self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
         self.writer = DirectWriter(op, tiles.schedule)
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
@@ -163,14 +194,8 @@ class GlobalReduction(Reduction):
         self.sums.write(tile.to_lane(sums), emit.add(slices.slot, slices.number), warpgroup)
         with self.sums.shares(slices, warpgroup) as piece:
             total = self.sums.total(slices, piece, warpgroup)
-            fragment, column_offset = self.sums.fragment(total, piece, self.types)
+            fragment, column_offset = self.sums.fragment(total, piece)
             self.writer.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
-
-
-def widest(schedule: WarpgroupSchedule, columns: int, most: int) -> int:
-    """The largest divisor of `columns` fragment columns with at most `most` sums of a thread; at least 1."""
-    each = VECTOR * schedule.vectors // (schedule.block[1] // 8)
-    return max(w for w in range(1, columns + 1) if columns % w == 0 and (w * each <= most or w == 1))
 
 
 def _further(index: Any, distance: int) -> Any:

@@ -18,7 +18,7 @@ from weft.mlir import arith, ir, scf, vector
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster_sums import VECTOR
 from weft.passes.kernels.fragments import add
-from weft.passes.kernels.global_sums import Slots, widest
+from weft.passes.kernels.global_sums import Slots, ThreadSums
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.tile_order import Slices, Tile
@@ -35,9 +35,19 @@ class StreamSums(Slots):
 
     def __init__(self, op: MatmulOp, element: Any) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
-        super().__init__(op, element)
-        self.at_once = _columns_at_once(self.schedule)
+        schedule = op.schedule
+        assert isinstance(schedule, WarpgroupSchedule)
+        super().__init__(op, element, ThreadSums.of_warpgroups(schedule, op.types))
+        self.at_once = self._columns_at_once(schedule)
         self._pieces = self.across // self.at_once
+
+    def _columns_at_once(self, schedule: WarpgroupSchedule) -> int:
+        """The columns of vectors that are added up at once: two slices of them must fit in registers beside
+        all sums of the first slice.
+        """
+        registers = schedule.registers[1] or register_share(schedule.threads)
+        free = (registers - OTHER_REGISTERS - VECTOR * schedule.vectors) // 2
+        return self.held.widest(self.across, min(max(free, _AT_ONCE[0]), _AT_ONCE[1]))
 
     def put(self, lane: Any, slices: Slices, number: Any) -> Any:
         """Writes a thread's sums of a slice, unless it is the first slice and all others arrive in time.
@@ -103,7 +113,7 @@ class StreamReduction(Reduction):
     def __init__(
         self, op: MatmulOp, sums: StreamSums, tiles: Tiles[WarpgroupSchedule], writer: Writer
     ) -> None:
-        self.types, self.sums, self.tiles, self.schedule = op.types, sums, tiles, tiles.schedule
+        self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
         self.writer, self.direct = writer, DirectWriter(op, tiles.schedule)
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
@@ -124,17 +134,8 @@ class StreamReduction(Reduction):
         kept = self.sums.put(lane, slices, warpgroup)
         with self.sums.pieces(slices, warpgroup) as piece:
             total = self.sums.total(lane, kept, slices, piece, warpgroup)
-            fragment, column_offset = self.sums.fragment(total, piece, self.types)
+            fragment, column_offset = self.sums.fragment(total, piece)
             self.direct.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
 
     def finish_consumers(self, warpgroup: Any) -> None:
         self.writer.finish()
-
-
-def _columns_at_once(schedule: WarpgroupSchedule) -> int:
-    """The fragment columns that are added up at once: two slices of them must fit in registers beside all
-    sums of the first slice.
-    """
-    registers = schedule.registers[1] or register_share(schedule.threads)
-    free = (registers - OTHER_REGISTERS - VECTOR * schedule.vectors) // 2
-    return widest(schedule, schedule.block[1] // 8, min(max(free, _AT_ONCE[0]), _AT_ONCE[1]))

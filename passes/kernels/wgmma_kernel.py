@@ -20,7 +20,7 @@ from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
 from weft.passes.kernels.fragments import sum_type
-from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums
+from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadSums
 from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.staged_operand import staged_operands
@@ -81,7 +81,7 @@ def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, over: Any) -> _Su
     if schedule.splits > 1:
         return ClusterSums(schedule, element, over)
     if schedule.global_splits > 1:
-        return GlobalSums(op, element)
+        return GlobalSums(op, element, ThreadSums.of_warpgroups(schedule, op.types), schedule.global_splits)
     return StreamSums(op, element) if schedule.stream_k else None
 
 
