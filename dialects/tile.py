@@ -37,12 +37,14 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
+from weft.dialects.tile_launch_control import query_cancel, try_cancel
 from weft.dialects.tile_matmul import MatmulOp, OperandOp, matmul
 from weft.dialects.tile_rings import (
     acquire,
     advance,
     await_,
     commit,
+    drain,
     expect,
     full_barrier,
     make_ring,
@@ -99,6 +101,7 @@ __all__ = [
     "copy_async",
     "copy_multicast",
     "copy_out",
+    "drain",
     "expect",
     "full_barrier",
     "gemm_async",
@@ -111,6 +114,7 @@ __all__ = [
     "member",
     "peer",
     "pin",
+    "query_cancel",
     "release",
     "release_peer",
     "role",
@@ -122,6 +126,7 @@ __all__ = [
     "store_async",
     "tensor_map",
     "tensor_memory",
+    "try_cancel",
     "wait_gemm",
 ]
 

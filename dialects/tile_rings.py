@@ -1,5 +1,5 @@
-"""The rings of the `tile` dialect: stages of memory that threads, TMA or an MMA fill and others empty, with a
-full and an empty mbarrier for each stage.
+"""The rings of the `tile` dialect: stages of memory that threads, TMA, an MMA or the launch control fill and
+others empty, with a full and an empty mbarrier for each stage.
 
 `tile.make_ring` says who fills a stage and who empties it. How each of them arrives at the barriers follows.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
 from weft.errors import shown
+from weft.isa.cluster_features import CANCEL
 from weft.isa.tcgen05 import control
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
@@ -19,8 +20,8 @@ MOST_STAGES = 64
 MOST_ARRIVALS = (1 << 20) - 1  # of a phase of an mbarrier (PTX ISA, "mbarrier.init")
 MOST_BYTES = (1 << 20) - 1  # of a phase's expect-tx
 
-TMA, THREADS, WARPS, WARPGROUPS, MMA = "tma", "threads", "warps", "warpgroups", "mma"
-FILLERS = (TMA, THREADS, WARPS, MMA)
+TMA, THREADS, WARPS, WARPGROUPS, MMA, CLC = "tma", "threads", "warps", "warpgroups", "mma", "clc"
+FILLERS = (TMA, THREADS, WARPS, MMA, CLC)
 EMPTIERS = (THREADS, WARPS, WARPGROUPS, MMA)
 
 
@@ -33,6 +34,8 @@ _WHY_NOT = {
     ("filled_by", WARPGROUPS): " (each of its warps arrives for itself)",
     ("emptied_by", TMA): " (a store by TMA completes a bulk async-group, not an mbarrier)",
 }
+_COMMITS = (THREADS, WARPS, MMA)
+"""The fillers that announce a full stage with `tile.commit`."""
 _NOT_AFTER_MMA = {
     WARPGROUPS: "each of its warps waits for its own tcgen05.ld",
     MMA: "MMAs of one thread are ordered without a ring",
@@ -49,6 +52,11 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     - "threads", "warps": threads that write the stage. Each thread, or each warp, executes `tile.commit`.
     - "mma": `tcgen05.mma`. The thread that issues them executes `tile.commit`; the stage is full when they
       are done.
+
+    - "clc": cluster launch control. The stages are those of all CTAs of the cluster, and threads may use them
+      after the next barrier of the cluster. One thread executes `tile.try_cancel`. Threads or warps of all
+      CTAs, `consumers` in each, read the answer with `tile.query_cancel` and release the stage to the CTA of
+      rank 0, which alone waits with `tile.acquire`.
 
     `emptied_by` selects who empties it, and `consumers` how many must have executed `tile.release`:
 
@@ -119,6 +127,8 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
         if filler == MMA and emptier not in (THREADS, WARPS):
             why = _NOT_AFTER_MMA[emptier]
             return f"emptied_by must be threads or warps where filled_by is mma, got {emptier} ({why})"
+        if filler == CLC:
+            return self._launch_control()
         if self.cta_group == PAIR and MMA not in (filler, emptier):
             return f"filled_by or emptied_by must be mma where cta_group is 2, got {filler} and {emptier}"
         if MMA in (filler, emptier) and self.target is not None:
@@ -128,6 +138,16 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
                 return f"{name} must not be mma on this chip: tcgen05.commit {verdict}"
         return None
 
+    def _launch_control(self) -> str | None:
+        """What is wrong with a ring that launch control fills."""
+        if self.emptier not in (THREADS, WARPS):
+            return f"emptied_by must be threads or warps where filled_by is clc, got {self.emptier}"
+        for name in ("producers", "cta_group"):
+            if self.attribute(name) != 1:
+                return f"{name} must be 1 where filled_by is clc, got {self.attribute(name)}"
+        verdict = None if self.target is None else CANCEL.complaint(self.target.chip.name)
+        return None if verdict is None else f"filled_by must not be clc on this chip: {CANCEL.name} {verdict}"
+
 
 def ring_of(ring: Any) -> MakeRingOp | None:
     """The op that made a ring; None where the value comes from elsewhere."""
@@ -135,7 +155,14 @@ def ring_of(ring: Any) -> MakeRingOp | None:
     return owner if isinstance(owner, MakeRingOp) else None
 
 
-def _use_complaint(op: Any, *numbers: Any) -> str | None:
+def _fills_with(maker: MakeRingOp) -> str:
+    """The op with which a ring is filled, as the end of a message."""
+    name = {TMA: "tile.expect", CLC: "tile.try_cancel"}.get(maker.filler, "tile.commit")
+    return f", which fills with {name}"
+
+
+def use_complaint(op: Any, *numbers: Any) -> str | None:
+    """Why the operands of an op on a ring aren't a ring and numbers."""
     return ring_complaint(op.ring) or index_complaint(numbers)
 
 
@@ -147,7 +174,23 @@ class AcquireOp(Op, dialect=Tile, name="acquire"):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return _use_complaint(self, self.stage, self.phase)
+        return use_complaint(self, self.stage, self.phase)
+
+
+class DrainOp(Op, dialect=Tile, name="drain"):
+    """A producer that fills no more stages waits until all of them are empty. `stage` and `phase` are those
+    that it would fill next.
+
+    A CTA that ends may not be signalled any more. So where consumers in other CTAs, or their MMAs, signal the
+    barriers of this one, its producers wait for them in this way before they end.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return use_complaint(self, self.stage, self.phase)
 
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
@@ -161,14 +204,14 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
     bytes: ir.IntegerAttr
 
     def check(self) -> str | None:
-        if wrong := _use_complaint(self, self.stage):
+        if wrong := use_complaint(self, self.stage):
             return wrong
         maker = ring_of(self.ring)
         most = MOST_BYTES // (maker.cta_group if maker is not None else 1)
         if not 0 < self.bytes.value <= most:
             return f"bytes must be in 1..{most}, got {self.bytes.value}"
         if maker is not None and maker.filler != TMA:
-            return f"the ring's filled_by must be tma, got {maker.filler}, which fills with tile.commit"
+            return f"the ring's filled_by must be tma, got {maker.filler}{_fills_with(maker)}"
         return None
 
 
@@ -184,12 +227,12 @@ class CommitOp(Op, dialect=Tile, name="commit"):
     stage: ext.Operand[Any]
 
     def check(self) -> str | None:
-        if wrong := _use_complaint(self, self.stage):
+        if wrong := use_complaint(self, self.stage):
             return wrong
         maker = ring_of(self.ring)
-        if maker is not None and maker.filler == TMA:
-            legal = ", ".join(FILLERS[1:])
-            return f"the ring's filled_by must be one of {legal}, got tma, which fills with tile.expect"
+        if maker is not None and maker.filler not in _COMMITS:
+            legal = ", ".join(_COMMITS)
+            return f"the ring's filled_by must be one of {legal}, got {maker.filler}{_fills_with(maker)}"
         return None
 
 
@@ -201,7 +244,7 @@ class AwaitOp(Op, dialect=Tile, name="await"):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return _use_complaint(self, self.stage, self.phase)
+        return use_complaint(self, self.stage, self.phase)
 
 
 class ReleaseOp(Op, dialect=Tile, name="release"):
@@ -222,7 +265,7 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
     mask: Sequence[ext.Operand[Any]]
 
     def check(self) -> str | None:
-        if wrong := _use_complaint(self, self.stage):
+        if wrong := use_complaint(self, self.stage):
             return wrong
         if (kinds := [str(each.type) for each in self.mask]) not in ([], ["i16"]):
             return f"expects at most one mask, of type i16, got {', '.join(kinds)}"
@@ -244,11 +287,13 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
     rank: ext.Operand[Any]
 
     def check(self) -> str | None:
-        if wrong := _use_complaint(self, self.stage, self.rank):
+        if wrong := use_complaint(self, self.stage, self.rank):
             return wrong
         maker = ring_of(self.ring)
         if maker is not None and maker.cta_group == PAIR:
             return "the ring's cta_group must be 1, got 2, where tile.release reaches the leader"
+        if maker is not None and maker.filler == CLC:
+            return "the ring's filled_by must not be clc, where tile.release reaches rank 0"
         if maker is not None and maker.emptier == MMA:
             legal = ", ".join(EMPTIERS[:-1])
             return (
@@ -267,7 +312,7 @@ class AdvanceOp(Op, dialect=Tile, name="advance"):
     next_phase: ext.Result[Any]
 
     def check(self) -> str | None:
-        return _use_complaint(self, self.stage, self.phase, self.next_stage, self.next_phase)
+        return use_complaint(self, self.stage, self.phase, self.next_stage, self.next_phase)
 
 
 class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
@@ -282,7 +327,7 @@ class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
     def check(self) -> str | None:
         if str(self.barrier.type) != "!llvm.ptr<3>":
             return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
-        return _use_complaint(self, self.stage)
+        return use_complaint(self, self.stage)
 
 
 def make_ring(
@@ -308,6 +353,11 @@ def make_ring(
 def acquire(ring: Any, stage: Any, phase: Any) -> None:
     """Builds `tile.acquire`."""
     build(AcquireOp, operands=[ring, stage, phase])
+
+
+def drain(ring: Any, stage: Any, phase: Any) -> None:
+    """Builds `tile.drain`."""
+    build(DrainOp, operands=[ring, stage, phase])
 
 
 def expect(ring: Any, stage: Any, bytes_: int) -> None:

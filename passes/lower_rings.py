@@ -7,7 +7,9 @@ from typing import Any
 from weft.dialects import tcgen05, tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import BufferType
+from weft.dialects.tile_launch_control import QueryCancelOp, TryCancelOp
 from weft.dialects.tile_rings import (
+    CLC,
     MMA,
     THREADS,
     TMA,
@@ -17,6 +19,7 @@ from weft.dialects.tile_rings import (
     AdvanceOp,
     AwaitOp,
     CommitOp,
+    DrainOp,
     ExpectOp,
     FullBarrierOp,
     MakeRingOp,
@@ -28,7 +31,8 @@ from weft.isa.tcgen05.pairs import BOTH, PAIR
 from weft.mlir import arith, ir, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import addresses, emit, thread_ids
+from weft.passes.builders import addresses, emit, launch_control, thread_ids
+from weft.passes.builders.launch_control import ANSWER_BYTES
 from weft.passes.registry.pass_ import Pass, rewrite
 
 BARRIER_BYTES = 8
@@ -47,6 +51,9 @@ class Barriers:
     filler: str
     emptier: str
     cta_group: int
+    cluster: int
+    answers: Any = None
+    """The address of the answers of launch control, one for each stage."""
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
@@ -64,8 +71,15 @@ class Barriers:
     def arrivals(self, agent: str, count: int) -> int:
         """How many arrivals of `count` agents in each CTA complete a phase. In a pair, those of threads of
         both CTAs reach the leader; an MMA's reach both CTAs, and one thread of the leader expects all bytes.
+        All readers of launch control's answers reach the first CTA of the cluster.
         """
-        return count if agent in (TMA, MMA) else count * self.cta_group
+        if agent in (TMA, MMA, CLC):
+            return count
+        return count * (self.cluster if self.filler == CLC else self.cta_group)
+
+    def answer(self, stage: Any) -> Any:
+        """The address of the answer in a stage."""
+        return addresses.offset(self.answers, emit.mul(stage, ANSWER_BYTES))
 
 
 def run(module: Any) -> None:
@@ -93,7 +107,8 @@ def _make(op: MakeRingOp) -> Barriers:
     i64 = ir.IntegerType.get_signless(64)
     kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
     base = tile.address(tile.alloc(kind))
-    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group)
+    cluster = thread_ids.cluster_size_of(op)
+    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, _answers(op))
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
     with emit.when(emit.equal(emit.thread(), 0)):
@@ -104,6 +119,14 @@ def _make(op: MakeRingOp) -> Barriers:
     return barriers
 
 
+def _answers(op: MakeRingOp) -> Any:
+    """Memory for the answers of launch control, which others write."""
+    if op.filler != CLC:
+        return None
+    stages = op.ring.type.stages
+    return tile.address(tile.alloc(BufferType.of((stages, 4), emit.i32(), f"S[({stages},4):(4,1)]")))
+
+
 def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
     """Waits for the other parity: a new mbarrier counts as past the phase before its first, so that the ring
     begins empty.
@@ -111,6 +134,18 @@ def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
     _spin(ring.empty(op.stage), emit.xor(op.phase, 1))
     if ring.orders_tcgen05 and ring.filler != TMA:
         tcgen05.fence(kind="after_thread_sync")
+    return []
+
+
+def _drain(op: DrainOp, ring: Barriers) -> list[Any]:
+    """Waits as `_acquire` does, for as many stages as there are."""
+
+    def each(_: Any, position: list[Any]) -> list[Any]:
+        stage, phase = position
+        _spin(ring.empty(stage), emit.xor(phase, 1))
+        return _next(stage, phase, ring.stages)
+
+    emit.loop(0, ring.stages, 1, [op.stage, op.phase], each)
     return []
 
 
@@ -176,11 +211,15 @@ def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> 
         return
     if ring.orders_tcgen05:
         tcgen05.fence(kind="before_thread_sync")
+    if ring.filler == CLC and agent == ring.emptier:
+        launch_control.order_reads()
 
     def arrive() -> None:
         address = barrier()
         if isinstance(op, ReleasePeerOp):
             address = addresses.in_cta(address, op.rank)
+        elif ring.filler == CLC and ring.cluster > 1:
+            address = addresses.in_cta(address, 0)
         elif ring.cta_group == PAIR:
             address = addresses.in_cta(address, thread_ids.leader_rank())
         nvvm.MBarrierArriveOp(address)
@@ -208,21 +247,40 @@ def _mask(op: Any, ring: Barriers) -> list[Any]:
     return [arith.trunci(i16, arith.shli(emit.value(BOTH), thread_ids.leader_rank()))]
 
 
+def _try_cancel(op: TryCancelOp, ring: Barriers) -> list[Any]:
+    if uniformity.complaint(op, Scope.WARP) is None:
+        raise refuse(op, f"expects one thread, got {Scope.WARP.value}: put it in a branch on nvvm.elect.sync")
+    launch_control.request(op, ring.answer(op.stage), ring.full(op.stage), ring.cluster)
+    return []
+
+
+def _query_cancel(op: QueryCancelOp, ring: Barriers) -> list[Any]:
+    return launch_control.answer(ring.answer(op.stage), ring.cluster)
+
+
 def _advance(op: AdvanceOp, ring: Barriers) -> list[Any]:
-    following = emit.add(op.stage, 1)
-    wraps = emit.equal(following, ring.stages)
-    return [emit.select(wraps, 0, following), emit.select(wraps, emit.xor(op.phase, 1), op.phase)]
+    return _next(op.stage, op.phase, ring.stages)
+
+
+def _next(stage: Any, phase: Any, stages: int) -> list[Any]:
+    """The stage and phase after these."""
+    following = emit.add(stage, 1)
+    wraps = emit.equal(following, stages)
+    return [emit.select(wraps, 0, following), emit.select(wraps, emit.xor(phase, 1), phase)]
 
 
 _LOWERINGS = {
     AcquireOp: _acquire,
     AwaitOp: _await,
+    DrainOp: _drain,
     ExpectOp: _expect,
     CommitOp: _commit,
     FullBarrierOp: _full,
     ReleaseOp: _release,
     ReleasePeerOp: _release,
     AdvanceOp: _advance,
+    TryCancelOp: _try_cancel,
+    QueryCancelOp: _query_cancel,
 }
 
 LOWER_RINGS = Pass(

@@ -31,10 +31,16 @@ PURE_DIALECTS = ("arith", "math", "index")
 SAME_IN_A_CTA = (
     *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.cluster_id", "gpu.cluster_block_id"),
     *("gpu.num_subgroups", "gpu.subgroup_size", "nvvm.read.ptx.sreg.cluster.ctarank"),
-    *(f"nvvm.read.ptx.sreg.{name}.{axis}" for name in ("ctaid", "nctaid", "ntid") for axis in "xyz"),
+    *(
+        f"nvvm.read.ptx.sreg.{name}.{axis}"
+        for name in ("ctaid", "nctaid", "ntid", "cluster.ctaid")
+        for axis in "xyz"
+    ),
     *("memref.dim", "memref.extract_strided_metadata", "memref.extract_aligned_pointer_as_index"),
     "memref.subview",
     *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
+    *("tile.alloc", "tile.address", "llvm.mlir.addressof", "llvm.getelementptr"),
+    *("tile.make_ring", "tile.advance", "tile.query_cancel"),
 )
 SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim", "tile.await_others")
 
@@ -167,6 +173,9 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     if reads_one_lane(op):
         # In a warpgroup, each warp reads a lane of its own.
         return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]
+    if op.name == "nvvm.clusterlaunchcontrol.query.cancel" and _is_load(op.operands[0]):
+        # Threads that load the answer from one address get the same one.
+        return list(op.operands[0].owner.operation.operands)
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     if op.name in ("scf.for", "scf.while", "scf.if"):
@@ -174,6 +183,10 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
         ends = [list(block.operations)[-1] for region in op.regions for block in region.blocks]
         return [*op.operands, *(value for end in ends for value in end.operands)]
     return None
+
+
+def _is_load(value: Any) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "llvm.load"
 
 
 def reads_one_lane(op: Any) -> bool:

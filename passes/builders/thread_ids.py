@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 from weft.dialects.op import refuse
@@ -22,6 +23,16 @@ def threads_of(op: Any) -> int:
     if y != 1 or z != 1:
         raise refuse(op, f"expects a block of one dimension, got {x} x {y} x {z}")
     return int(x)
+
+
+def cluster_size_of(op: Any) -> int:
+    """The CTAs of a cluster of the kernel around `op`; 1 outside of a kernel that specifies them."""
+    kernel = op.operation.parent
+    while kernel is not None and kernel.name != "gpu.func":
+        kernel = kernel.parent and kernel.parent.operation
+    if kernel is None or "known_cluster_size" not in kernel.attributes:
+        return 1
+    return prod(int(extent) for extent in kernel.attributes["known_cluster_size"])
 
 
 def lane() -> Any:

@@ -164,3 +164,14 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @request_by_a_warp(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<3>
+    // expected-error @below {{'tile.try_cancel' op expects one thread, got all 32 lanes of the warp: put it in a branch on nvvm.elect.sync}}
+    "tile.try_cancel"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+}

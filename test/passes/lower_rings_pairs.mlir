@@ -110,4 +110,21 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     }
     gpu.return
   }
+
+  // A producer that has ended waits for all stages, from the next one on.
+  // CHECK-LABEL: gpu.func @drain
+  // CHECK-SAME: (%[[STAGE:[a-z0-9]+]]: i32, %[[PHASE:[a-z0-9]+]]: i32)
+  gpu.func @drain(%stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<3>
+    // CHECK: nvvm.fence.mbarrier.init
+    // CHECK: %[[FROM:.*]] = arith.constant 0 : i32
+    // CHECK: %[[STAGES:.*]] = arith.constant 3 : i32
+    // CHECK: scf.for %{{.*}} = %[[FROM]] to %[[STAGES]] {{.*}} iter_args(%{{.*}} = %[[STAGE]], %[[NOW:.*]] = %[[PHASE]])
+    // CHECK: %[[OTHER:.*]] = arith.xori %[[NOW]]
+    // CHECK: nvvm.mbarrier.try_wait %{{.*}}, %[[OTHER]]
+    // CHECK: scf.yield
+    // CHECK: gpu.return
+    "tile.drain"(%r, %stage, %phase) : (!tile.ring<3>, i32, i32) -> ()
+    gpu.return
+  }
 }

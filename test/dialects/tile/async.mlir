@@ -70,7 +70,36 @@ func.func @ring(%stage: i32, %phase: i32) -> (i32, i32) {
   "tile.release_peer"(%r, %stage, %phase) : (!tile.ring<4>, i32, i32) -> ()
   // CHECK: "tile.advance"(%{{.*}}, %{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32, i32) -> (i32, i32)
   %0, %1 = "tile.advance"(%r, %stage, %phase) : (!tile.ring<4>, i32, i32) -> (i32, i32)
+  // CHECK: "tile.drain"(%{{.*}}, %{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32, i32) -> ()
+  "tile.drain"(%r, %0, %1) : (!tile.ring<4>, i32, i32) -> ()
   return %0, %1 : i32, i32
+}
+
+// Rings of a pair of CTAs: copied into by both, read and written by the leader's MMAs. A mask names other CTAs whose copies
+// wait for the stage.
+// CHECK-LABEL: @rings_of_a_pair
+func.func @rings_of_a_pair(%stage: i32, %mask: i16) {
+  // CHECK: "tile.make_ring"() {consumers = 1 : i64, cta_group = 2 : i64, emptied_by = "mma"} : () -> !tile.ring<4 : i64>
+  %0 = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<4>
+  %1 = "tile.make_ring"() {filled_by = "mma", emptied_by = "warps", consumers = 4, cta_group = 2} : () -> !tile.ring<4>
+  %2 = "tile.make_ring"() {filled_by = "threads", emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<4>
+  %3 = "tile.make_ring"() {filled_by = "mma", emptied_by = "threads", consumers = 524287, cta_group = 2} : () -> !tile.ring<4>
+  "tile.expect"(%0, %stage) {bytes = 524287} : (!tile.ring<4>, i32) -> ()
+  // CHECK: "tile.release"(%{{.*}}, %{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32, i16) -> ()
+  "tile.release"(%0, %stage, %mask) : (!tile.ring<4>, i32, i16) -> ()
+  return
+}
+
+// The work of clusters that haven't started: asked for by one thread, read by others.
+// CHECK-LABEL: @launch_control
+func.func @launch_control(%stage: i32) -> (i1, i32, i32, i32) {
+  // CHECK: {consumers = 7 : i64, emptied_by = "warps", filled_by = "clc"}
+  %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 7} : () -> !tile.ring<2>
+  // CHECK: "tile.try_cancel"(%{{.*}}, %{{.*}}) : (!tile.ring<2 : i64>, i32) -> ()
+  "tile.try_cancel"(%r, %stage) : (!tile.ring<2>, i32) -> ()
+  // CHECK: "tile.query_cancel"(%{{.*}}, %{{.*}}) : (!tile.ring<2 : i64>, i32) -> (i1, i32, i32, i32)
+  %exists, %x, %y, %z = "tile.query_cancel"(%r, %stage) : (!tile.ring<2>, i32) -> (i1, i32, i32, i32)
+  return %exists, %x, %y, %z : i1, i32, i32, i32
 }
 
 // Who fills a stage and who empties it: TMA, threads, warps or an MMA, and threads, warps, warpgroups or an MMA.

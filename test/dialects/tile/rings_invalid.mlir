@@ -17,7 +17,7 @@ func.func @ring_of_too_many_consumers() {
 // -----
 
 func.func @ring_filled_by_warpgroups() {
-  // expected-error @below {{'tile.make_ring' op filled_by must be one of tma, threads, warps, mma, got warpgroups (each of its warps arrives for itself)}}
+  // expected-error @below {{'tile.make_ring' op filled_by must be one of tma, threads, warps, mma, clc, got warpgroups (each of its warps arrives for itself)}}
   %0 = "tile.make_ring"() {filled_by = "warpgroups", consumers = 1} : () -> !tile.ring<4>
   return
 }
@@ -25,7 +25,7 @@ func.func @ring_filled_by_warpgroups() {
 // -----
 
 func.func @ring_filled_by_an_unknown_agent() {
-  // expected-error @below {{filled_by must be one of tma, threads, warps, mma, got lanes}}
+  // expected-error @below {{filled_by must be one of tma, threads, warps, mma, clc, got lanes}}
   %0 = "tile.make_ring"() {filled_by = "lanes", consumers = 1} : () -> !tile.ring<4>
   return
 }
@@ -164,5 +164,93 @@ func.func @mask_of_32_bits(%stage: i32) {
   %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1} : () -> !tile.ring<4>
   // expected-error @below {{'tile.release' op expects at most one mask, of type i16, got i32}}
   "tile.release"(%r, %stage, %stage) : (!tile.ring<4>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @launch_control_emptied_by_an_mma() {
+  // expected-error @below {{emptied_by must be threads or warps where filled_by is clc, got mma}}
+  %0 = "tile.make_ring"() {filled_by = "clc", emptied_by = "mma", consumers = 1} : () -> !tile.ring<4>
+  return
+}
+
+// -----
+
+func.func @launch_control_by_two() {
+  // expected-error @below {{producers must be 1 where filled_by is clc, got 2}}
+  %0 = "tile.make_ring"() {filled_by = "clc", producers = 2, emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  return
+}
+
+// -----
+
+func.func @launch_control_of_a_pair() {
+  // expected-error @below {{cta_group must be 1 where filled_by is clc, got 2}}
+  %0 = "tile.make_ring"() {filled_by = "clc", cta_group = 2, emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  return
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  func.func @launch_control_on_sm_90a() {
+    // expected-error @below {{filled_by must not be clc on this chip: clusterlaunchcontrol.try_cancel needs sm_100 or later, got sm_90a}}
+    %0 = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+    return
+  }
+}
+
+// -----
+
+func.func @request_in_a_ring_of_tma(%stage: i32) {
+  %r = "tile.make_ring"() {emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.try_cancel' op the ring's filled_by must be clc, got tma}}
+  "tile.try_cancel"(%r, %stage) : (!tile.ring<4>, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @answer_in_a_ring_of_tma(%stage: i32) {
+  %r = "tile.make_ring"() {emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.query_cancel' op the ring's filled_by must be clc, got tma}}
+  %0:4 = "tile.query_cancel"(%r, %stage) : (!tile.ring<4>, i32) -> (i1, i32, i32, i32)
+  return
+}
+
+// -----
+
+func.func @answer_in_indices(%stage: i32) {
+  %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{'tile.query_cancel' op expects to return i1, i32, i32, i32, got i1, index, index, index}}
+  %0:4 = "tile.query_cancel"(%r, %stage) : (!tile.ring<4>, i32) -> (i1, index, index, index)
+  return
+}
+
+// -----
+
+func.func @bytes_of_launch_control(%stage: i32) {
+  %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{the ring's filled_by must be tma, got clc, which fills with tile.try_cancel}}
+  "tile.expect"(%r, %stage) {bytes = 16} : (!tile.ring<4>, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @commit_of_launch_control(%stage: i32) {
+  %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{the ring's filled_by must be one of threads, warps, mma, got clc, which fills with tile.try_cancel}}
+  "tile.commit"(%r, %stage) : (!tile.ring<4>, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @release_of_a_peer_in_launch_control(%stage: i32, %rank: i32) {
+  %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<4>
+  // expected-error @below {{the ring's filled_by must not be clc, where tile.release reaches rank 0}}
+  "tile.release_peer"(%r, %stage, %rank) : (!tile.ring<4>, i32, i32) -> ()
   return
 }

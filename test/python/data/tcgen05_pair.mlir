@@ -73,6 +73,7 @@ gpu.module @tcgen05_pair [#nvvm.target<chip = "sm_100a">] {
           }
           scf.yield %after#0, %after#1 : i32, i32
         }
+        "tile.drain"(%ring, %left#0, %left#1) : (!Ring, i32, i32) -> ()
       }
     }) {first = 0 : i64, warps = 1 : i64} : () -> ()
 

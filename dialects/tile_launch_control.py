@@ -1,0 +1,70 @@
+"""Cluster launch control in the `tile` dialect: how the CTAs of a running cluster take over the work of
+clusters that haven't started, through a ring that `tile.make_ring` fills by "clc".
+"""
+
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.tile_rings import CLC, ring_of, use_complaint
+from weft.dialects.tile_types import Tile
+from weft.mlir import ext, ir
+
+
+def _complaint(op: Any) -> str | None:
+    if wrong := use_complaint(op, op.stage):
+        return wrong
+    maker = ring_of(op.ring)
+    if maker is not None and maker.filler != CLC:
+        return f"the ring's filled_by must be clc, got {maker.filler}"
+    return None
+
+
+class TryCancelOp(Op, dialect=Tile, name="try_cancel"):
+    """Asks for the work of a cluster that hasn't started (`clusterlaunchcontrol.try_cancel`). If there is
+    one, it will not start. The stage is full when the answer has arrived in all CTAs of the cluster, which
+    get the same.
+
+    One thread of the cluster executes it, in the CTA of rank 0, after `tile.acquire`. It may read the answers
+    too (`tile.query_cancel`), without a `tile.release`, and must not ask again once there was no cluster.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return _complaint(self)
+
+
+class QueryCancelOp(Op, dialect=Tile, name="query_cancel"):
+    """Reads the answer to a `tile.try_cancel`, between `tile.await` and `tile.release` of its stage: whether
+    there was a cluster (i1), and the coordinates in the grid (i32) of that CTA of it which has this CTA's
+    position in the cluster. Without a cluster they are 0.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    exists: ext.Result[Any]
+    x: ext.Result[Any]
+    y: ext.Result[Any]
+    z: ext.Result[Any]
+
+    def check(self) -> str | None:
+        kinds = [str(result.type) for result in self.results]
+        if kinds != ["i1", "i32", "i32", "i32"]:
+            return f"expects to return i1, i32, i32, i32, got {', '.join(kinds)}"
+        return _complaint(self)
+
+
+def try_cancel(ring: Any, stage: Any) -> None:
+    """Builds `tile.try_cancel`."""
+    build(TryCancelOp, operands=[ring, stage])
+
+
+def query_cancel(ring: Any, stage: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+    """Builds `tile.query_cancel` and returns whether there was a cluster, and the CTA's coordinates."""
+
+    def results() -> list[Any]:
+        return [ir.IntegerType.get_signless(bits) for bits in (1, 32, 32, 32)]
+
+    op = build(QueryCancelOp, operands=[ring, stage], results=results)
+    return op.exists, (op.x, op.y, op.z)
