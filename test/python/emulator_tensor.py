@@ -23,6 +23,7 @@ def kernel(body, columns=COLUMNS, params=("data", "out"), declare="", cluster=""
   {loads}
   mov.u32 %i, %tid.x; shr.u32 %w, %i, 5; shl.b32 %b, %w, 21; mov.u32 %c, %cluster_ctarank;
   setp.eq.u32 %p0, %w, 0;
+  {"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if cluster else ""}
   @!%p0 bra READY;
   tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [slot], {columns};
   tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;

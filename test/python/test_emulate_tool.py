@@ -132,12 +132,12 @@ def test_findings_before_a_fault_are_told(emulate):
 
 def test_a_loop_without_end_ends(emulate, monkeypatch):
     monkeypatch.setattr(tool_emulate, "LIMIT", 5000)
-    loop = ".version 8.4\n.target sm_80\n.visible .entry k() { L: bra L; }"
+    loop = ".version 8.4\n.target sm_80\n.visible .entry k() { .reg .b32 %r; L: add.u32 %r, %r, 1; bra L; }"
     status, _, err = emulate(loop)
     assert status == 1 and "reached the instruction limit of 5000" in err
     status, _, err = emulate(loop, "--max-instructions", "70")
     assert status == 1 and "reached the instruction limit of 70" in err
-    assert emulate(loop.replace("L: bra L", "ret"), "--max-instructions", "0")[0] == 0
+    assert emulate(loop.replace("bra L", "ret"), "--max-instructions", "0")[0] == 0
 
 
 def test_a_chip_runs_what_it_can(emulate):
@@ -311,7 +311,7 @@ def test_a_time_limit_ends_an_endless_loop(emulate):
     status, _, err = emulate(text, "--time-limit", "soon")
     assert status == 2
     assert "--time-limit expects a number of seconds, got 'soon'" in err
-    counted = HEAD + ".visible .entry k(.param .u64 p) { L: bra L; }"
+    counted = HEAD + ".visible .entry k(.param .u64 p) { .reg .b32 %r; L: add.u32 %r, %r, 1; bra L; }"
     status, _, err = emulate(counted, "--arg", "zeros:4xf32", "--time-limit", "0.2", "--seeds", "3")
     assert (status, "reached the time limit of 0.2 s" in err) == (1, True)
 

@@ -303,7 +303,39 @@ def test_recursive_calls_keep_registers_and_frames():
 
 def test_the_instruction_limit_ends_an_endless_loop():
     with pytest.raises(emulator.Fault, match="instruction limit of 1000"):
-        launch("L: bra L;", max_instructions=1000)
+        launch("L: add.u32 %r6, %r6, 1; bra L;", max_instructions=1000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "L: bra L;",
+        "setp.eq.u32 %p1, %r2, 64; L: @!%p1 bra L; ret;",
+        "setp.eq.u32 %p1, %r2, 64; L: @%p1 bra M; bra L; M: ret;",
+        "L: setp.eq.u32 %p1, %r2, 64; @%p1 bra M; bra.uni L; M: ret;",
+        "mov.u32 %r6, 0; K: L: setp.eq.u32 %p1, %r2, 64; @!%p1 bra L; add.u32 %r6, %r6, 1; bra K;",
+    ],
+)
+def test_a_loop_that_changes_nothing_is_a_fault(body):
+    with pytest.raises(emulator.Fault, match=r"the loop never ends: .* in thread \(0, 0, 0\)") as caught:
+        launch(f"st.global.u32 [%rd2], %r2; {body}", max_instructions=1000)
+    assert caught.value.rule == "endless"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mov.u32 %r6, 0; L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 9; @%p1 bra L; ret;",
+        "L: mov.u32 %r6, %clock; and.b32 %r6, %r6, 1; setp.eq.u32 %p1, %r6, 0; @%p1 bra L; ret;",
+        "setp.eq.u32 %p1, %r2, 64; L: @%p1 bra L; ret;",
+        "mov.pred %p1, 1; L: @!%p1 bra M; mov.pred %p1, 0; bra L; M: ret;",
+        "mov.u32 %r6, 0; L: setp.eq.u32 %p1, %r6, 1; @%p1 bra M; mov.u32 %r6, 1; bra L; M: ret;",
+        "L: ld.global.u32 %r6, [%rd2]; setp.eq.u32 %p1, %r6, 99; @%p1 bra L; ret;",
+        "K: setp.eq.u32 %p1, %r2, 64; @%p1 bra L; ret; L: bra K;",
+    ],
+)
+def test_loops_that_may_end_are_none(body):
+    launch(body, max_instructions=1000)
 
 
 def test_instructions_are_counted_by_warps():

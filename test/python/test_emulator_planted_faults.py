@@ -17,10 +17,9 @@ IN_ALL = 80
 
 def findings(kernel, text):
     """What a launch of a kernel of the catalogue finds."""
-    x = np.arange(4096, dtype=np.uint32)
     options = {"max_instructions": 100_000, **planted_faults.launch_options(kernel)}
     try:
-        return emulator.Module(text).launch("k", args=[x], **options).findings
+        return emulator.Module(text).launch("k", args=planted_faults.arguments(kernel), **options).findings
     except (emulator.Fault, emulator.Deadlock) as error:
         return error.findings
 
@@ -98,11 +97,11 @@ def test_a_finding_names_its_seed():
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", planted_faults.KERNELS)
 def test_kernels_without_a_fault_have_no_finding_in_any_order(kernel):
-    module, x = emulator.Module(planted_faults.source(kernel)), np.arange(4096, dtype=np.uint32)
+    module, arguments = emulator.Module(planted_faults.source(kernel)), planted_faults.arguments(kernel)
 
     def run(seed, seconds):
         options = planted_faults.launch_options(kernel)
-        return module.launch("k", args=[x], seed=seed, max_seconds=seconds, **options)
+        return module.launch("k", args=arguments, seed=seed, max_seconds=seconds, **options)
 
-    found = emulator.explore(run, [x], 6)
+    found = emulator.explore(run, arguments[:1], 6)
     assert (found.findings, found.error, found.seeds) == ((), None, 6)

@@ -29,8 +29,10 @@ def product():
 @pytest.mark.parametrize("kernel", planted_faults.KERNELS)
 def test_correct_kernels_have_no_finding(kernel):
     options = planted_faults.launch_options(kernel)
-    x = np.arange(4096, dtype=np.uint32)
-    report = emulator.Module(planted_faults.source(kernel)).launch("k", args=[x], strict=True, **options)
+    arguments = planted_faults.arguments(kernel)
+    report = emulator.Module(planted_faults.source(kernel)).launch(
+        "k", args=arguments, strict=True, **options
+    )
     assert report.findings == ()
 
 

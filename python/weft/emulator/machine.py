@@ -32,7 +32,7 @@ _DEPTH_LIMIT = 1000
 _PATIENCE = 5000
 _BLOCKING_WAIT = 50
 # What instructions wait for, other than lanes and mbarriers.
-_AWAITED = {"tcgen05.alloc": "free columns of tensor memory"}
+_AWAITED = {"tcgen05.alloc": "free columns of tensor memory, or for the other CTA of its pair"}
 
 
 class Totals:

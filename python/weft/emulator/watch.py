@@ -106,14 +106,21 @@ class Watch:
     def waited(self, threads: Bools, line: int) -> None:
         """Threads have waited for the previous launches (griddepcontrol.wait)."""
 
+    def launch_cancel(
+        self, found: bool, mbarriers: tuple[tuple[int, int], ...], threads: Bools, line: int
+    ) -> None:
+        """A thread requests a cluster that has not started (clusterlaunchcontrol.try_cancel). `found`: the
+        response has one. `mbarriers` (CTA and offset) signal the response.
+        """
+
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         """Warps request `count` registers for each thread (setmaxnreg.inc), or keep `count` (.dec)."""
 
     def tensor_memory(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...] = ()
     ) -> None:
-        """A warp allocates or deallocates columns of its CTA's tensor memory, or relinquishes the permit.
-        `ctas` are those that take part in it: the warp's, or both of its pair.
+        """A warp requests, allocates or deallocates columns of its CTA's tensor memory, or relinquishes the
+        permit. `ctas` are those that take part in it: the warp's, or both of its pair.
         """
 
     def executed(self, block: int, warps: npt.NDArray[np.intp], clock: int) -> None:

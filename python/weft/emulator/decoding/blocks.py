@@ -21,5 +21,7 @@ class Block:
     """The opcode of the instruction that ends the block, if there is one."""
     whole: bool = False
     """Whether it needs whole warps, or warpgroups, together."""
+    pure: bool = True
+    """Whether none of its instructions reads a clock or another special register that changes."""
     members: int | None = None
     """The slot of the member mask, if it is a collective instruction that has one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from weft.emulator.decoding import flow
+from weft.emulator.decoding import endless, flow
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.ends import collective, jump, leave, skip
@@ -33,6 +33,8 @@ from weft.emulator.watch import Traffic
 
 _FRAME_ALIGN = 16
 _CTA_GROUP = "cta_group::"
+_CHANGING = ("%clock", "%globaltimer", "%pm", "%warpid", "%nwarpid", "%smid", "%nsmid")
+"""Special registers that may have another value each time."""
 
 
 class Program:
@@ -143,6 +145,7 @@ class Program:
         ]
         for block, rank in zip(blocks, flow.ranks(edges, 0), strict=True):
             block.rank = rank
+        endless.mark(blocks, first)
 
     def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
         block = self.blocks[at]
@@ -153,6 +156,7 @@ class Program:
         decoded = decoder(op)
         op.done()
         block.opcodes.append(prefix)
+        block.pure = block.pure and not any(name.text.startswith(_CHANGING) for name in _names(instruction))
         guard = None
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated

@@ -194,8 +194,11 @@ def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
     the bytes.
     """
     wave = lanes.wave
-    data = np.frombuffer(_response(wave.grid.cancel()), np.uint8)
+    first = wave.grid.cancel()
+    data = np.frombuffer(_response(first), np.uint8)
     if wave.watch is not None:
+        marks = tuple((cta, mark) for cta in ctas)
+        wave.watch.launch_cancel(first is not None, marks, lanes.threads(), line)
         bytes_, threads = np.arange(offset, offset + _RESPONSE), lanes.threads()
         for cta in ctas:
             wave.watch.async_access("store", "bulk", cta, "shared", bytes_, threads, line, (cta, mark))

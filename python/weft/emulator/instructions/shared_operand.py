@@ -62,6 +62,24 @@ def chunk_offsets(
     return swizzled
 
 
+def check_rows(
+    descriptor: MatrixDescriptor | SharedMemoryDescriptor, row_bytes: int, transposed: bool, line: int
+) -> None:
+    """Fault if rows that are contiguous along K go beyond the swizzle's width: from there on they would be
+    those of the next row.
+    """
+    width = _WIDTHS[descriptor.swizzle]
+    begin = descriptor.address % width
+    if transposed or descriptor.swizzle == "none" or getattr(descriptor, "absolute", False):
+        return
+    if row_bytes <= width < begin + row_bytes:
+        what = (
+            f"a slice of {row_bytes} bytes must lie within the {width} bytes of its swizzle, "
+            f"got bytes {begin}..{begin + row_bytes - 1}"
+        )
+        raise Fault(what, line, address=descriptor.address, rule="descriptor")
+
+
 def _absolute(descriptor: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
     """As `chunk_offsets`, before the swizzle, if the bytes after the first 128 of a row have an address of
     their own.

@@ -53,6 +53,7 @@ def copy(op: Op) -> Step:
             lane = (begin >> LANE_SHIFT) + lanes_of[:, :, None]
             column = (begin & COLUMN_MASK) + words
             check(lane, column, line)
+            shared_operand.check_rows(descriptor, row_bytes, False, line)
             offsets = shared_operand.chunk_offsets(descriptor, rows, row_bytes, False)
             for each in pair_of(lanes, cta, form.cta_group, line):
                 data = shared_operand.read(one, PROXY, each, offsets, line)

@@ -100,6 +100,7 @@ class Matrices:
         container = self._container(name)
         outer, inner = (k, rows) if transposed else (rows, k)
         row_bytes = inner * container // 8
+        shared_operand.check_rows(descriptor, row_bytes, transposed, self.line)
         offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
         bits = ELEMENT_TYPES[name].bits
         packed = bits < container == 8

@@ -16,7 +16,7 @@ from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory.mbarrier import COMMIT
-from weft.emulator.memory.tensor_memory import COLUMNS
+from weft.emulator.memory.tensor_memory import COLUMNS, Request
 from weft.emulator.reading.syntax import Integer
 from weft.emulator.reading.types import TYPES, U32, Bools
 from weft.emulator.running.groups import Group
@@ -52,7 +52,9 @@ class _Columns:
 
 @table.wait("tcgen05.alloc")
 def alloc(op: Op) -> End:
-    """`tcgen05.alloc… [shared address], columns`: waits until enough are free."""
+    """`tcgen05.alloc… [shared address], columns`: waits until enough are free, in both CTAs of a pair, whose
+    warps wait for each other.
+    """
     form = legal_form(op, (tcgen05_control.ALLOC,))
     op.count(2)
     address, count = op.address(0, _SPACES[form.space]), _Columns(op, form)
@@ -63,18 +65,14 @@ def alloc(op: Op) -> End:
             return -1
         lanes = group.lanes
         counts = lanes.read(count.slot)[:, 0]
+        for at, row in enumerate(lanes.row_numbers().tolist()):
+            _request(lanes, row, count.checked(int(counts[at])), form.cta_group, line)
         served = np.zeros((lanes.warps, 32), np.bool_)
         columns = np.zeros((lanes.warps, 32), np.uint32)
         for at, row in enumerate(lanes.row_numbers().tolist()):
-            wanted = count.checked(int(counts[at]))
-            cta = int(lanes.wave.cta_of_row[row])
-            pair_of(lanes, cta, form.cta_group, line)
-            column = lanes.wave.tensor_memory.allocate(cta, wanted, line)
-            if column is None:
-                continue
-            served[at], columns[at] = lanes.enabled()[at], column
-            if lanes.wave.watch is not None:
-                lanes.wave.watch.tensor_memory("alloc", row, column, wanted, line)
+            column = lanes.wave.tensor_memory.granted.pop(row, None)
+            if column is not None:
+                served[at], columns[at] = lanes.enabled()[at], column
         if served.any():
             first = served & (np.arange(32) == 0)
             writing = lanes.narrowed(first)
@@ -92,6 +90,20 @@ def alloc(op: Op) -> End:
         return -1
 
     return End(run, (after,))
+
+
+def _request(lanes: Lanes, row: int, columns: int, group: int, line: int) -> None:
+    """A warp requests columns, unless they have been granted to it."""
+    wave = lanes.wave
+    if row in wave.tensor_memory.granted:
+        return
+    cta = int(wave.cta_of_row[row])
+    pair = pair_of(lanes, cta, group, line)
+    if wave.watch is not None:
+        wave.watch.tensor_memory("request", row, 0, columns, line, pair)
+    for each, column in wave.tensor_memory.request(pair, cta, Request(row, columns, line)).items():
+        if wave.watch is not None:
+            wave.watch.tensor_memory("alloc", each.row, column, columns, each.line, pair)
 
 
 @table.collective("tcgen05.dealloc")

@@ -141,6 +141,7 @@ def _matrix(
     except ValueError as error:
         raise Fault(str(error), line, None, None, "descriptor") from None
     outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
+    shared_operand.check_rows(descriptor, row_bytes, transposed, line)
     offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
     data = shared_operand.read(lanes, "wgmma", cta, offsets, line)
     matrix = elements(np.ascontiguousarray(data[:, :row_bytes]), bits).reshape(outer, -1)

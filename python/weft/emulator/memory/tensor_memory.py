@@ -4,6 +4,8 @@ Memory").
 An address is `lane << 16 | column`.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +23,15 @@ Cells = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.intp]
 
 
+@dataclass(frozen=True)
+class Request:
+    """A warp's tcgen05.alloc."""
+
+    row: int
+    columns: int
+    line: int
+
+
 class TensorMemory:
     """The tensor memory of all CTAs of a wave, by their number."""
 
@@ -28,6 +39,9 @@ class TensorMemory:
         self._cells: dict[int, Cells] = {}
         self._blocks: dict[int, dict[int, int]] = {}
         self._relinquished: set[int] = set()
+        self._requests: dict[int, list[Request]] = {}
+        self.granted: dict[int, int] = {}
+        """The first columns of allocations that a warp has not taken yet, by its row."""
         self.waiting: list[Waiter] = []
         """The threads that wait for free columns."""
 
@@ -35,18 +49,47 @@ class TensorMemory:
         """A CTA's tensor memory, `[128, 512]`, for reading and writing."""
         return self._cells.setdefault(cta, np.zeros((LANES, COLUMNS), np.uint32))
 
-    def allocate(self, cta: int, columns: int, line: int) -> int | None:
-        """The first of `columns` free columns, aligned to a power of two; None while there are not enough.
+    def request(self, ctas: tuple[int, ...], cta: int, request: Request) -> dict[Request, int]:
+        """A warp of `cta` requests columns in each of `ctas`: its own, or both of its pair, of which each has
+        a warp that requests them.
 
-        Raises Fault if the CTA has relinquished its permit to allocate.
+        Returns the requests that can be granted now, with their first columns, aligned to a power of two;
+        these are in `granted`, too. Raises Fault if the CTA has relinquished its permit to allocate, or if
+        the two CTAs request different numbers of columns.
         """
+        columns, line = request.columns, request.line
         if cta in self._relinquished:
             raise Fault("tcgen05.alloc after tcgen05.relinquish_alloc_permit", line, rule="tmem-access")
-        blocks = self._blocks.setdefault(cta, {})
+        queue = self._requests.setdefault(cta, [])
+        if request not in queue:
+            queue.append(request)
+        others = [self._requests.get(each) for each in ctas if each != cta]
+        if not all(others):
+            return {}
+        together = [request, *(other[0] for other in others if other)]
+        if any(each.columns != columns for each in together):
+            counts = " and ".join(str(each.columns) for each in together)
+            what = f"the CTAs of a pair must allocate the same number of columns, got {counts}"
+            raise Fault(what, line, rule="tmem-access")
+        column = self._free(ctas, columns)
+        if column is None:
+            return {}
+        for each in ctas:
+            self._blocks[each][column] = columns
+        for every in (queue, *others):
+            assert every is not None
+            every.remove(next(each for each in together if each in every))
+        found = dict.fromkeys(together, column)
+        self.granted |= {each.row: column for each in together}
+        self._wake()
+        return found
+
+    def _free(self, ctas: tuple[int, ...], columns: int) -> int | None:
+        """The first of `columns` columns that are free in each of these CTAs."""
+        blocks = [each for cta in ctas for each in self._blocks.setdefault(cta, {}).items()]
         step = columns if columns & (columns - 1) == 0 else _LEAST
         for column in range(0, COLUMNS - columns + 1, step):
-            if all(begin + size <= column or column + columns <= begin for begin, size in blocks.items()):
-                blocks[column] = columns
+            if all(begin + size <= column or column + columns <= begin for begin, size in blocks):
                 return column
         return None
 
@@ -58,6 +101,9 @@ class TensorMemory:
             what = f"tcgen05.dealloc of {columns} columns at 0x{address:x}: the allocations are {there}"
             raise Fault(what, line, address=address, rule="tmem-access")
         del blocks[address]
+        self._wake()
+
+    def _wake(self) -> None:
         for waiter in self.waiting:
             waiter.stalled = False
         self.waiting.clear()

@@ -10,6 +10,7 @@ from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault, Thread
 from weft.emulator.memory.access import CLUSTER, CTA, LEVELS, Access, Threads
 from weft.emulator.reading.types import Bools
+from weft.emulator.running.cluster_barriers import Phase
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.dataflow import NOTHING, Watched, chosen_addresses, ignored_waits, watched
@@ -113,6 +114,7 @@ class Sanitizer(Watch):
         self._arrivals: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self._local: Bools = np.zeros((0, 0), np.bool_)
+        self._failed_cancels: dict[int, list[tuple[int, int, int]]] = {}
         self._calls = kernel.calls
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
@@ -300,6 +302,8 @@ class Sanitizer(Watch):
     def passed(self, barrier: object, threads: Bools) -> None:
         if (clock := self._arrivals.get(barrier)) is not None:
             self.clocks.acquire(rows_of(threads), clock)
+        if isinstance(barrier, Phase):
+            self.tensor.met(rows_of(threads))
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         key = cta, offset
@@ -381,6 +385,21 @@ class Sanitizer(Watch):
                 self._ended[cta] = True
                 self.races.ended(cta, known)
                 self.mbarriers.ended(cta, known)
+
+    def launch_cancel(
+        self, found: bool, mbarriers: tuple[tuple[int, int], ...], threads: Bools, line: int
+    ) -> None:
+        """No request must follow a response without a cluster that its thread knows of."""
+        row, cluster = int(rows_of(threads)[0]), mbarriers[0][0] // self.wave.launch.cluster_size
+        for column, time, since in self._failed_cancels.get(cluster, ()):
+            if time <= self.clocks.known[row, column]:
+                what = f"a cluster is requested after the response of line {since}, which has none"
+                self.findings.add("launch-cancel", what, line, self._first(threads))
+                break
+        if not found:
+            columns = [self.clocks.column(("mbarrier", *mbarrier)) for mbarrier in mbarriers]
+            failed = [(column, self.clocks.times[column] + 1, line) for column in columns]
+            self._failed_cancels.setdefault(cluster, []).extend(failed)
 
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         self.pool.changed(grows, count, rows_of(threads), line)

@@ -10,6 +10,7 @@ from weft.isa.suggest import did_you_mean
 
 RULES: dict[str, str] = {
     "fault": "The launch ended in a fault that no other rule names.",
+    "endless": "A thread is in a loop that changes nothing and can't end.",
     "out-of-bounds": "An access is partly or wholly outside of allocated memory.",
     "misaligned": "The address of an access is not a multiple of its size.",
     "read-only": "A kernel writes to read-only memory.",
@@ -39,11 +40,13 @@ RULES: dict[str, str] = {
     "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, or dec for more.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are used before wgmma.wait_group.",
+    "launch-cancel": "A cluster's launch is requested after a response without a cluster was seen.",
     "tmem-access": "Tensor memory is accessed outside of its size or of the warp's lanes, or wrongly freed.",
     "tmem-race": "Tensor memory is accessed before earlier work on it has been awaited.",
     "tcgen05-fence": "Threads pass tensor memory to others without a tcgen05.fence on both sides.",
     "tcgen05-in-flight": "Registers of a tcgen05.ld are used before tcgen05.wait::ld.",
     "tmem-unallocated": "Columns of tensor memory are used without being allocated.",
+    "tmem-pair": "A CTA allocates tensor memory for a pair before its peer is known to run.",
     "tmem-leaked": "Tensor memory is still allocated when its CTA ends.",
     "tmem-permit-kept": "A CTA that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
 }

@@ -6,12 +6,15 @@ import numpy.typing as npt
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, COLUMNS, LANE_SHIFT, LANES
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer.clocks import VectorClocks
+from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.isa.tcgen05.pipelining import Use, in_order
 
 _UNIT = "tcgen05"
 """The proxy of mma, cp and shift, of which one thread issues many without a wait."""
+
+_STARTED = ("cluster.started", 0)
+"""The column of what a warp knows after a barrier of its cluster, relaxed or not."""
 
 _ROOM = 256
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
@@ -67,11 +70,13 @@ class TensorMemory:
     def event(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...]
     ) -> None:
-        """A warp allocates or deallocates columns, or relinquishes the permit to allocate."""
+        """A warp requests, allocates or deallocates columns, or relinquishes the permit to allocate."""
         cta = int(self.wave.cta_of_row[row])
         here = self._of.setdefault(cta, Shadow())
         part = slice(column, column + columns)
-        if event == "alloc":
+        if event == "request":
+            self._peer_runs(row, cta, line, ctas)
+        elif event == "alloc":
             here.allocated[part], here.filled[:, part] = line, False
             here.permit = here.permit or line
         elif event == "dealloc":
@@ -84,6 +89,20 @@ class TensorMemory:
                     peer.ending[part] = line
         elif event == "relinquish":
             here.permit = 0
+
+    def met(self, rows: Rows) -> None:
+        """Warps have waited at a barrier of their cluster, whose CTAs have all started."""
+        column = self.clocks.column(_STARTED)
+        for row in rows.tolist():
+            self.clocks.learn(row, column, 1)
+
+    def _peer_runs(self, row: int, cta: int, line: int, ctas: tuple[int, ...]) -> None:
+        """A CTA of a pair must know that its peer has started."""
+        met = self.clocks.known[row, self.clocks.column(_STARTED)]
+        for peer in ctas:
+            if peer != cta and not met and not self.clocks.known[row, self.wave.rows_of(peer)].any():
+                what = "a CTA allocates for its pair, and nothing orders that after the start of its peer"
+                self.findings.add("tmem-pair", what, line, self.wave.thread(row, 0))
 
     def _deallocate(self, shadow: Shadow, part: slice, row: int, line: int) -> None:
         """Everything that uses these columns must be complete."""
