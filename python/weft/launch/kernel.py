@@ -401,8 +401,8 @@ class Kernel:
         """A launch with these numbers and with arrays like these, of one GPU. The addresses of the arrays, in
         order, are arguments of each launch.
 
-        An array must start at a multiple of 16 bytes if that of `args` does. `extents` are checked by the
-        launch's `queue_apart`. Raises WeftError for arguments that don't fit.
+        An array must start at a multiple of 16 (32) bytes if that of `args` does. `extents` are checked by
+        the launch's `queue_apart`. Raises WeftError for arguments that don't fit.
         """
         views, aligned = checked(self.launch, args)
         if not aligned:

@@ -39,7 +39,7 @@ def views(operands: Sequence[Any]) -> list[ArrayView] | None:
             return None
         (device,) = devices
         dtype = arrays.mlir_type(array.dtype)
-        if device.platform != "gpu":
+        if device.platform != "gpu" or dtype in arrays.PACKED_BITS:
             return None
         strides = arrays.contiguous_strides(array.shape)
         address, ordinal = number * _APART, device.local_hardware_id

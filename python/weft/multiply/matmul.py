@@ -42,6 +42,7 @@ def matmul(
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
     scales: tuple[Any, Any] | None = None,
+    kind: str | tuple[str, str] | None = None,
     groups: Any = None,
     promote: bool = False,
     out_dtype: str | None = None,
@@ -67,6 +68,17 @@ def matmul(
     scale the product of each 128 elements along K before these are added in f32. Without scales, `promote`
     adds products of fp8 in f32; otherwise the tensor cores add them with about 13 bits of fraction.
 
+    Block scales are applied by the tensor cores of sm_100a and later. `kind` is "nvfp4", "mxfp4", "mxfp6" or
+    "mxfp8", or a pair of these for `a` and `b`; it may be left out if the types of all arrays say it.
+    Elements are packed along K, the first in the lowest bits: PyTorch's float4_e2m1fn_x2, or bytes of uint8
+    (K is then counted in elements; "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3" and "mxfp8_e5m2" say which ones
+    bytes contain). On the CPU also ml_dtypes' types, a byte for each element. `scales` are two arrays of
+    float8_e8m0fnu (nvfp4: float8_e4m3fn), or of uint8, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer,
+    of any shape with as many scales: whole tiles of 128 rows of `a` (columns of `b`) and 4 groups of elements
+    along K, of 32 elements each (nvfp4: 16). Scales that pad a tile must not be NaN. `weft.reference`
+    quantises arrays and makes this layout. A scale of a whole matrix is part of `alpha`. K must be even for
+    elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with others.
+
     Arrays are those of PyTorch, CuPy, JAX and NumPy, and any others with DLPack or
     `__cuda_array_interface__`. All must be on one GPU or all on the CPU, from where they are copied to the
     GPU; without a GPU, the emulator multiplies them. The result is written to `out` (which can't be JAX's) or
@@ -76,11 +88,12 @@ def matmul(
     the nearest number and saturates. `beta` must be given with `c`; without `c` it scales the contents of
     `out`.
 
-    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All except f16 and bf16 need sm_90a,
-    with `a` as M x K and `b` as N x K (or transposes of such matrices), since tensor cores read them K-major
-    only. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and strides must not be
-    negative. Fast kernels need rows at multiples of 16 bytes. A slower kernel takes other rows of f16 and
-    bf16; other types, groups and `transpose_a` have arrays with such rows copied in each call.
+    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8, and those with block scales. All except
+    f16 and bf16 need sm_90a, with `a` as M x K and `b` as N x K (or transposes of such matrices), since
+    tensor cores read them K-major only. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31
+    - 1, and strides must not be negative. Fast kernels need rows at multiples of 16 bytes. A slower kernel
+    takes other rows of f16 and bf16; other types, groups and `transpose_a` have arrays with such rows copied
+    in each call.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.
@@ -92,7 +105,7 @@ def matmul(
     (an object, or text as the attribute of `tile.matmul` has it) sets tiles, stages and the like; by default
     it is chosen from the sizes.
 
-    The first call for arrays of certain types, sizes, strides and alignment (to 16 bytes) plans the launch; a
+    The first call for arrays of certain types, sizes, strides and alignment (to 32 bytes) plans the launch; a
     later call with any such arrays only fills in their addresses. Up to 4096 plans are kept. Any number of
     threads may call at the same time.
 
@@ -115,7 +128,7 @@ def matmul(
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote), type(alpha), type(beta)
-        key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation
+        key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation, kind
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = plan = None
@@ -134,7 +147,7 @@ def matmul(
             return result
     if isinstance(plan, Handed) and stream is None:
         return plan.multiply(a, b, *(array for array in more if array is not None))
-    options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
+    options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule, kind)
     added = _added(c, epilogue, scales, groups)
     return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
 

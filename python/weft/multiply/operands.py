@@ -4,18 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from weft.dialects.operand_roles import ROLES, extents
+from weft.dialects.operand_roles import BLOCK_SCALES, extents, role_of
 from weft.dialects.schedule import Types, ceil_div
+from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_SCALES
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
+from weft.multiply import block_formats
+from weft.multiply.block_formats import Kind
 from weft.multiply.options import Options, check_groups, checked_activation
 
-# The result's type without `out` and `out_dtype`: sums of bytes are i32, and fp8 has too few bits.
-_OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
+# The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
+_OUTPUTS = {**dict.fromkeys(BYTE_TYPES, "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,13 @@ class Operands:
     ) -> "Operands":
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
         options, activation = options.checked("c" in added), checked_activation(activation)
-        library, view_a, transposed_a = _matrix("a", a, options.transpose_a)
-        library_b, view_b, transposed_b = _matrix("b", b, options.transpose_b)
+        kind_a, kind_b = options.kind or (None, None)
+        library, view_a, transposed_a = _matrix("a", a, options.transpose_a, kind_a)
+        library_b, view_b, transposed_b = _matrix("b", b, options.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
         sizes = Sizes.of(view_a, view_b, transposed, "groups" in added)
+        if complaint := block_formats.complaint(options.kind, (view_a, view_b), "scale_a" in added):
+            raise WeftError(f"weft.matmul: {complaint}")
         if sizes.matrices is None:
             view_a, view_b = _without_copies(view_a), _without_copies(view_b)
         if created := out is None:
@@ -56,9 +62,13 @@ class Operands:
                 raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
             kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
             out = library.empty(a, view_a, sizes.of_array("out"), kind)
-        rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
+        rest = [sizes.view(name, array, options.kind) for name, array in {"out": out, **added}.items()]
         _check_result(*rest[0], options.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
+        types = _types(views, names, transposed, options.promote)
+        if sizes.k % types.multiple_of_k:
+            what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
+            raise WeftError(f"weft.matmul: {what}, got {sizes.k}")
         return cls(
             names=names,
             arrays=(a, b, out, *added.values()),
@@ -67,7 +77,7 @@ class Operands:
             created=created,
             ordinal=_ordinal(views),
             extents=_extents(names, views),
-            types=_types(views, names, transposed, options.promote),
+            types=types,
             transposed=transposed,
             sizes=sizes,
             options=options,
@@ -108,8 +118,10 @@ def _types(
     """The element types, and which of a and b are MN-major."""
     a, b, d, *_ = (view.dtype for view in views)
     mn_major = transposed[0], not transposed[1]
-    scaled = "scale_a" in names
-    return Types(a, b, d, mn_major, promote or scaled, scaled, "groups" in names)
+    scales = [view.dtype for name, view in zip(names, views, strict=True) if name == "scale_a"]
+    scale = next((each for each in scales if each in PTX_SCALES), "")
+    scaled = bool(scales) and not scale
+    return Types(a, b, d, mn_major, promote or scaled, scaled, "groups" in names, scale)
 
 
 def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
@@ -162,25 +174,30 @@ class Sizes:
             )
         return cls(m, n, k, max(several, default=1) if batches else None, None)
 
-    def of_array(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, by its role; a batch may lack its first dimension or have a 1 there, but
-        `out` may not.
+    def of_array(self, name: str, element: str = "f32") -> tuple[int, ...]:
+        """The shape of an array, by its role and its elements; a batch may lack its first dimension or have a
+        1 there, but `out` may not.
         """
         groups = self.m if self.members is None else self.members
         sizes = extents(self.m, self.n, self.k, groups, ceil_div)
-        shape = tuple(sizes[dimension] for dimension in ROLES["c" if name == "out" else name].sizes)
+        role = role_of("c" if name == "out" else name, element)
+        shape = tuple(sizes[dimension] for dimension in role.sizes)
         if len(shape) == 1:
             return shape
-        if name == "scale_a":
+        if name == "scale_a" and element == "f32":
             shape = shape[::-1]  # as a lies, whose rows it scales
         of_b = name == "scale_b" and self.matrices is not None
         batch = self.matrices if of_b else self.members
         return shape if batch is None else (batch, *shape)
 
-    def view(self, name: str, array: Any) -> tuple[Library, ArrayView]:
+    def view(
+        self, name: str, array: Any, kinds: tuple[Kind, Kind] | None = None
+    ) -> tuple[Library, ArrayView]:
         """The library of an array, and its view as the kernel has it. Raises WeftError for another shape."""
-        (library, view), shape = _view(name, array), self.of_array(name)
-        given = view
+        library, view = _view(name, array)
+        if name in BLOCK_SCALES and (scale := block_formats.scale_type(name, view, kinds)):
+            return library, block_formats.tiles(name, view, scale, self.of_array(name, scale))
+        shape, given = self.of_array(name), view
         one: tuple[tuple[int, ...], ...] = ()
         if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
             one = shape[1:], (1, *shape[1:])
@@ -215,12 +232,16 @@ def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
     return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
 
 
-def _matrix(name: str, array: Any, transpose: bool) -> tuple[Library, ArrayView, bool]:
+def _matrix(
+    name: str, array: Any, transpose: bool, kind: Kind | None = None
+) -> tuple[Library, ArrayView, bool]:
     """The library of a or b, its view with contiguous rows, and whether that is the transpose of what is
     multiplied.
     """
     library, view = _view(name, array)
-    if len(view.shape) not in (2, 3):
+    if len(view.shape) in (2, 3):
+        view = block_formats.elements(name, view, kind)
+    else:
         raise WeftError(f"weft.matmul: {name} must be a matrix or a batch of them, got {_shape(view)}")
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)

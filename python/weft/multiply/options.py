@@ -9,6 +9,7 @@ from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
+from weft.multiply import block_formats
 
 
 class Options(NamedTuple):
@@ -21,6 +22,7 @@ class Options(NamedTuple):
     beta: float | None
     promote: bool
     schedule: AnySchedule | str | None
+    kind: Any = None  # as the caller gives it, then `block_formats.checked`
 
     def checked(self, has_c: bool) -> "Options":
         """The same as plain numbers, flags and names. Raises WeftError for anything else."""
@@ -38,6 +40,7 @@ class Options(NamedTuple):
             beta=0.0 if self.beta is None else _number("beta", self.beta),
             promote=_flag("promote", self.promote),
             schedule=as_schedule(self.schedule),
+            kind=block_formats.checked(self.kind),
         )
 
 

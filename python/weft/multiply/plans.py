@@ -17,7 +17,7 @@ from weft.multiply.padded_rows import PaddedLaunch
 
 MOST = 4096
 """The number of plans that are kept. Beyond it, the oldest plans are dropped."""
-_ALIGNED = ROW_BYTES - 1  # no kernel needs more
+_ALIGNED = 2 * ROW_BYTES - 1  # no kernel needs more
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,5 +162,15 @@ def _of_any(array: Any) -> tuple[Hashable, int]:
     device = runtime.holder([view]) if view.device_id < 0 else view.device_id
     alignment = view.address & _ALIGNED
     library = arrays.library(type(array))
-    key = library, view.dtype, view.shape, view.strides, alignment, view.device, device, view.readonly
+    key = (
+        library,
+        view.dtype,
+        view.packed,
+        view.shape,
+        view.strides,
+        alignment,
+        view.device,
+        device,
+        view.readonly,
+    )
     return key, view.address

@@ -16,7 +16,8 @@ from weft.schedules import choice
 
 def of(operands: Operands) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. Raises WeftError where there is none."""
-    options, types, sizes, chip = operands.options, operands.types, operands.sizes, _chip(operands.ordinal)
+    options, types, sizes = operands.options, operands.types, operands.sizes
+    chip = _chip(operands.ordinal, types)
     schedule = options.schedule
     assert not isinstance(schedule, str) and options.beta is not None  # as `Options.checked` has them
     if choice.layout_complaint(types, chip):
@@ -38,10 +39,16 @@ def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
     return Copied.of(compiled, operands.names, operands.views, keeps_out)
 
 
-def _chip(ordinal: int | None) -> str:
-    """The chip of a GPU, or, for arrays on the CPU, of the GPU that they are copied to."""
+_EMULATED = ("sm_90a", "sm_100a")
+
+
+def _chip(ordinal: int | None, types: Types) -> str:
+    """The chip of a GPU, or, for arrays on the CPU, of the GPU that they are copied to. Without a GPU, one
+    that is emulated: the first that multiplies elements of these types.
+    """
     if runtime.available() is not None:
-        return "sm_90a"
+        able = (chip for chip in _EMULATED if choice.complaint(types, chip) is None)
+        return next(able, _EMULATED[0])
     return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
 
 

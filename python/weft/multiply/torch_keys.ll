@@ -227,7 +227,7 @@ put:
   %number = load i32, ptr %number.at
   %number.wide = zext i32 %number to i64
   %number.high = shl i64 %number.wide, 8
-  %alignment = and i64 %address, 15
+  %alignment = and i64 %address, 31
   %alignment.high = shl i64 %alignment, 48
   %grad.wide = zext i1 %requires.grad to i64
   %grad.high = shl i64 %grad.wide, 56

@@ -1,0 +1,159 @@
+"""Arrays with block scales in `weft.matmul`: the kinds that callers name, and the views of arrays that have
+their types under other names (bytes) or in other shapes (scales).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
+from weft.errors import WeftError, shown
+from weft.isa.block_scales import FORMATS, Format
+from weft.launch import arrays
+from weft.launch.arrays import PACKED_BITS, ArrayView
+from weft.launch.kernel_arguments import packed_copy
+
+_MLIR_ELEMENTS = {ptx: name for name, ptx in PTX_INPUTS.items()}
+_MLIR_SCALES = {ptx: name for name, ptx in PTX_SCALES.items()}
+_BYTES = "ui8"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The format of an operand, by a name that callers give. Only one of `elements` can be in arrays of
+    bytes.
+    """
+
+    name: str
+    format: Format
+    elements: tuple[str, ...]
+
+    @property
+    def scale(self) -> str:
+        """The type of scales, by MLIR's name."""
+        return _MLIR_SCALES[self.format.scale]
+
+
+def _kinds() -> dict[str, Kind]:
+    """Each format, and where it has several elements also one of them: mxfp6, mxfp6_e2m3, mxfp6_e3m2."""
+    kinds: dict[str, Kind] = {}
+    for name, each in FORMATS.items():
+        elements = tuple(_MLIR_ELEMENTS[ptx] for ptx in each.elements)
+        kinds[name] = Kind(name, each, elements)
+        if len(elements) > 1:
+            for ptx in each.elements:
+                kinds[f"{name}_{ptx}"] = Kind(f"{name}_{ptx}", each, (_MLIR_ELEMENTS[ptx],))
+    return kinds
+
+
+KINDS = _kinds()
+
+
+def checked(kind: Any) -> tuple[Kind, Kind] | None:
+    """The kinds of a and b that a caller names: one for both, or a pair; None for None. Raises WeftError for
+    anything else, and for kinds whose scales differ.
+    """
+    if kind is None:
+        return None
+    names = (kind, kind) if isinstance(kind, str) else kind
+    if not isinstance(names, tuple) or len(names) != 2 or not all(isinstance(n, str) for n in names):
+        raise WeftError(f"weft.matmul: kind must be a name, or a pair of them for a and b, got {shown(kind)}")
+    for name in names:
+        if name not in KINDS:
+            raise WeftError(f"weft.matmul: kind must be one of {', '.join(KINDS)}, got {shown(name)}")
+    a, b = (KINDS[name] for name in names)
+    if a.scale != b.scale:
+        raise WeftError(
+            f"weft.matmul: kind must have one type of scales for a and b, got {a.name} and {b.name}"
+        )
+    return a, b
+
+
+def complaint(kinds: tuple[Kind, Kind] | None, views: Sequence[ArrayView], scaled: bool) -> str | None:
+    """Why a kind can't be without scales, or bytes of a and b can't have scales without a kind."""
+    if kinds is not None:
+        return None if scaled else f"scales must be given with kind {kinds[0].name}"
+    of_bytes = [name for name, view in zip("ab", views, strict=True) if view.dtype == _BYTES]
+    if scaled and of_bytes:
+        return f"kind must be given with scales and {of_bytes[0]} of uint8, such as kind='nvfp4'"
+    return None
+
+
+def elements(name: str, view: ArrayView, kind: Kind | None) -> ArrayView:
+    """The view of a or b in elements, packed if they have 4 or 6 bits: of an array of such elements, or with
+    a kind of bytes that contain them. Raises WeftError for an array of other elements.
+    """
+    if kind is not None and view.dtype not in kind.elements:
+        view = _of_bytes(name, view, kind)
+    if view.dtype not in PACKED_BITS or view.packed:
+        return view
+    if view.device != "cpu":
+        raise WeftError(
+            f"weft.matmul: {name} must have packed elements of {view.dtype} on a GPU, got a byte for each of "
+            "them: pack them as uint8, and pass kind"
+        )
+    try:
+        return packed_copy(view)
+    except WeftError as error:
+        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
+
+
+def _of_bytes(name: str, view: ArrayView, kind: Kind) -> ArrayView:
+    """The elements of a kind in an array of bytes."""
+    if view.dtype != _BYTES:
+        legal = ", ".join(arrays.numpy_dtype(element).name for element in kind.elements)
+        raise WeftError(
+            f"weft.matmul: {name} must have elements of {legal} or uint8 with kind {kind.name}, "
+            f"got {view.dtype}"
+        )
+    if len(kind.elements) > 1:
+        legal = " or ".join(each for each in KINDS if each.startswith(f"{kind.name}_"))
+        raise WeftError(f"weft.matmul: kind must be {legal} for {name} of uint8, got {kind.name}")
+    (element,) = kind.elements
+    if element not in PACKED_BITS:
+        return replace(view, dtype=element)
+    try:
+        return view.unpacked_from(element)
+    except WeftError as error:
+        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
+
+
+def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> str:
+    """The type of block scales in an array; empty for scales of another type. Raises WeftError for an array
+    that can't have the scales of a kind.
+    """
+    if kinds is None:
+        if view.dtype == _BYTES:
+            raise WeftError(f"weft.matmul: kind must be given with {name} of uint8, such as kind='nvfp4'")
+        return view.dtype if view.dtype in PTX_SCALES else ""
+    scale = kinds[0].scale
+    if view.dtype not in (scale, _BYTES):
+        dtype = arrays.numpy_dtype(scale).name
+        raise WeftError(
+            f"weft.matmul: {name} must have elements of {dtype} or uint8 with kind {kinds[0].name}, "
+            f"got {view.dtype}"
+        )
+    return scale
+
+
+def tiles(name: str, view: ArrayView, scale: str, shape: tuple[int, ...]) -> ArrayView:
+    """The view of scales as a matrix of tiles of this shape, or of its last two sizes if it is of a batch.
+    The array may have any shape with as many scales. Raises WeftError for another number of them, or where
+    they aren't contiguous.
+    """
+    found = next((each for each in (shape, shape[-2:]) if prod(view.shape) == prod(each)), None)
+    if found is None:
+        wanted, got = (" x ".join(map(str, each)) for each in (shape, view.shape))
+        raise WeftError(
+            f"weft.matmul: {name} must have the {prod(shape)} scales of {wanted} in the 128x4 layout, got "
+            f"{got}: weft.reference.tiled_scales makes them of a scale for each group"
+        )
+    if not _is_contiguous(view):
+        raise WeftError(f"weft.matmul: {name} must be contiguous, got strides {view.strides}")
+    return replace(view, shape=found, strides=arrays.contiguous_strides(found), dtype=scale)
+
+
+def _is_contiguous(view: ArrayView) -> bool:
+    wanted = zip(view.shape, view.strides, arrays.contiguous_strides(view.shape), strict=True)
+    return all(size == 1 or stride == step for size, stride, step in wanted)
