@@ -1,22 +1,27 @@
-"""Writes the tables of docs/predict.md: the published times next to the predicted ones, those of our own
-measurements, and the constants with their sources. `python -m weft.tools.predict_docs`.
+"""Writes the tables of docs/predict.md: `python -m weft.tools.predict_docs [--measured]`. Those of our own
+measurements, which take ten seconds, are written with `--measured` only.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from weft.dialects.schedule import Types
+from weft.bench.report import MODES, Report
+from weft.dialects.schedule import AnySchedule, TensorMemorySchedule, Types
 from weft.errors import WeftError
-from weft.schedules import tcgen05
-from weft.schedules.predict_gpus import GPUS, KINDS
+from weft.schedules import choice, tcgen05
+from weft.schedules.predict import predict_schedule
+from weft.schedules.predict_gpus import B200, GPUS, KINDS
 from weft.schedules.predict_kernels import Kernel, kernel_of
 from weft.schedules.predict_model import Prediction, predict
+from weft.tools.predict_measured import comparisons
 
 _ROOT = Path(__file__).resolve().parents[1]
+_RUNS = _ROOT / "benchmarks"
 PUBLISHED = _ROOT / "benchmarks" / "published" / "blackwell.json"
 PAGE = _ROOT / "docs" / "predict.md"
 ALLOWED = 0.1
@@ -98,27 +103,131 @@ def _time(microseconds: float) -> str:
     return f"{microseconds:.0f}" if microseconds >= 1000 else f"{microseconds:#.4g}"
 
 
-def published_table(found: Sequence[Point]) -> Iterator[str]:
-    """The table of published points."""
+def published() -> Iterator[str]:
+    """The table of published points, and why some are off."""
+    found = points()
     yield "| row | GPU | kernel | kind | M x N x K | published, us | predicted, us | error | bound |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for p in found:
         error = f"{p.error:+.1%}" + ("" if abs(p.error) <= ALLOWED else " !")
         name = p.name + (" (fit)" if p.fit else "")
         times = f"{_time(p.microseconds)} | {_time(p.predicted.microseconds)}"
-        yield (
-            f"| {p.row} | {p.gpu} | {name} | {p.kind} | {p.shape} | {times} | {error} | {p.predicted.bound} |"
-        )
+        cells = f"{p.row} | {p.gpu} | {name} | {p.kind} | {p.shape} | {times} | {error} | {p.predicted.bound}"
+        yield f"| {cells} |"
+    near = [p for p in found if abs(p.error) <= ALLOWED]
+    checks = [p for p in found if not p.fit]
+    right = [p for p in checks if abs(p.error) <= ALLOWED]
+    yield ""
+    yield f"{len(near)} of {len(found)} points are within 10%; of the {len(checks)} that check, {len(right)}."
+    yield ""
+    for p in found:
+        if p.exception:
+            yield f"- Row {p.row}, {p.name}, {p.kind}, {p.shape}: {p.exception}."
 
 
-def main() -> int:
-    """Prints the table of published points."""
-    sys.stdout.writelines(f"{line}\n" for line in published_table(points()))
+def targets() -> Iterator[str]:
+    """The predicted speed of our kernels, next to cuBLAS's published one."""
+    yield "| kind | M x N x K | schedule | predicted, us | TFLOP/s | cuBLAS | ratio | bound |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for target in TARGETS:
+        if (found := target.predicted) is None:
+            continue
+        schedule, p = found
+        ratio = p.tflops / target.tflops
+        times = f"{p.microseconds:#.4g} | {p.tflops:.0f} | {target.tflops} | {ratio:.3f}"
+        yield f"| {target.kind} | {target.size}^3 | {schedule} | {times} | {p.bound} |"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure of cuBLAS on a B200 that our kernels should reach."""
+
+    kind: str
+    size: int
+    tflops: int
+    types: Types
+
+    @property
+    def predicted(self) -> tuple[AnySchedule, Prediction] | None:
+        """The chosen schedule and its predicted time; None where none of `tcgen05` is chosen."""
+        mnk = (self.size,) * 3
+        if choice.complaint(self.types, B200.chip):
+            return None
+        schedule = choice.choose(*mnk, self.types, B200.chip)
+        if not isinstance(schedule, TensorMemorySchedule):
+            return None
+        return schedule, predict_schedule(schedule, *mnk, self.types, B200)
+
+
+TARGETS = (
+    Target("bf16", 4096, 1500, _TYPES["bf16"]),
+    Target("mxfp8", 8192, 2850, Types("f8E4M3FN", "f8E4M3FN", "bf16", (False, False), scale="f8E8M0FNU")),
+    Target("nvfp4", 8192, 5500, Types("f4E2M1FN", "f4E2M1FN", "bf16", (False, False), scale="f8E4M3FN")),
+)
+
+
+def measured() -> Iterator[str]:
+    """How far the predictions for our own runs are off."""
+    yield "| types | products | in bursts, median | largest | sustained, median | largest |"
+    yield "|---|---|---|---|---|---|"
+    for path in sorted(_RUNS.glob("*.json")):
+        compared = list(comparisons(Report.of_json(path.read_text(encoding="utf-8"))))
+        if not compared:
+            continue
+        cells = []
+        for mode in MODES:
+            errors = [each.error for each in compared if each.mode == mode]
+            cells += [f"{median(map(abs, errors)):.1%}", f"{max(errors, key=abs):+.1%}"]
+        problems = len({each.problem for each in compared})
+        yield f"| {compared[0].problem.types} | {problems} | {' | '.join(cells)} |"
+
+
+def constants() -> Iterator[str]:
+    """The constants of each GPU, with their sources."""
+    for gpu in GPUS.values():
+        yield from (f"### {gpu.name} ({gpu.chip}, {gpu.instruction})", "", "| constant | value | source |")
+        yield "|---|---|---|"
+        for name, source in gpu.sources.items():
+            yield f"| `{name}` | {_value(getattr(gpu, name))} | {source} |"
+        yield ""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {number:g}" for name, number in value.items()) or "–"
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+
+
+SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
+    "published": published,
+    "targets": targets,
+    "measured": measured,
+    "constants": constants,
+}
+
+
+def page(text: str, *names: str) -> str:
+    """The page with some sections written anew. Raises WeftError if it lacks the lines that enclose them."""
+    for name in names:
+        before, begin, rest = text.partition(f"<!-- {name}: ")
+        command, newline, rest = rest.partition("\n")
+        _, end, after = rest.partition(f"<!-- end of {name} -->\n")
+        if not (begin and newline and end):
+            raise WeftError(f"the page must have lines that enclose '{name}'")
+        body = "\n".join(SECTIONS[name]()).rstrip("\n")
+        text = f"{before}{begin}{command}\n\n{body}\n\n{end}{after}"
+    return text
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the page."""
+    names = [name for name in SECTIONS if name != "measured" or "--measured" in arguments]
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), *names), encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))
     except (OSError, WeftError) as error:
         sys.exit(str(error))

@@ -270,28 +270,32 @@ H200 = Gpu(
     multiprocessors=132,
     clock_ghz=1.98,
     flops=MappingProxyType({"tf32": 2048, "bf16": 4096, "f16": 4096, "fp8": 8192, "s8": 8192}),
-    caps=MappingProxyType({"tf32": 350, "bf16": 707, "f16": 690, "fp8": 1365, "s8": 1475}),
-    burst_caps=MappingProxyType({"tf32": 402, "bf16": 820, "f16": 780, "fp8": 1570, "s8": 1550}),
+    caps=MappingProxyType(
+        {"tf32": 355, "bf16": 715, "f16": 695, "fp8": 1385, "fp8_promoted": 1300, "s8": 1490}
+    ),
+    burst_caps=MappingProxyType(
+        {"tf32": 405, "bf16": 830, "f16": 795, "fp8": 1600, "fp8_promoted": 1490, "s8": 1590}
+    ),
     l2_bytes=60 << 20,
     l2_gb_s=9000,
     dram_gb_s=4650,
     copy_gb_s=138.5 * 1.98,
     latency_us=1361 / 1980,
-    launch_us=0.35,
-    idle_power=0.4,
+    launch_us=0.5,
+    idle_power=0.3,
     sources=MappingProxyType(
         {
             "multiprocessors": "as the driver reports it",
             "clock_ghz": "as the driver reports it",
             "flops": "NVIDIA's data sheet",
-            "caps": "fit: benchmarks/h200-*.json, 4096 cubed and larger",
+            "caps": "fit: benchmarks/h200-*.json",
             "l2_bytes": "NVIDIA's data sheet",
             "l2_gb_s": "not used: the fitted model of wgmma has rates of its own",
             "dram_gb_s": "fit: weft/schedules/chip_models.py",
             "copy_gb_s": "fit: weft/schedules/chip_models.py",
             "latency_us": "fit: weft/schedules/chip_models.py",
             "launch_us": "fit: benchmarks/h200-*.json",
-            "idle_power": _OF_B200,
+            "idle_power": "fit: benchmarks/h200-*.json",
         }
     ),
 )

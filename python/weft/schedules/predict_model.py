@@ -95,6 +95,8 @@ def predict(
     if kind.name not in gpu.flops:
         known = ", ".join(gpu.flops)
         raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {known}, got {kind.name}")
+    if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
+        raise WeftError(f"schedule must be of {gpu.instruction} for a model of {gpu.name}")
     tile, cycles_a_us = _tile(kernel, k, kind, gpu, output_bytes), gpu.clock_ghz * 1e3
     down, across = kernel.tiles(m, n)
     tiles, units = down * across * kernel.splits * members, _units(kernel, gpu)

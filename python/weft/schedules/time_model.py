@@ -148,7 +148,7 @@ def modelled(
     down, across = s.swapped(m, n)
     ctas = ceil_div(down, rows * s.cluster[0]) * ceil_div(across, columns * s.cluster[1])
     ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1] * members
-    products, fill = _products(s, types, chip), _fill(s, down, across, types, chip)
+    products, fill = product_cycles(s, types, chip), fill_cycles(s, down, across, types, chip)
     # A warpgroup that leaves products in flight releases a stage one block late.
     stages = s.stages - int(s.overlaps and not types.promoted)
     block = max(products, fill, (chip.copy_latency + fill + products) / stages)
@@ -172,7 +172,7 @@ def modelled(
     return sqrt(hypot(tiles**2, (moved / chip.memory) ** 2)) + end
 
 
-def _products(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> float:
+def product_cycles(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> float:
     """Cycles of a tile's products for one K block, and of adding them where they are promoted."""
     rows, columns, depth = s.block
     parts, steps = rows // wgmma.M, depth * types.input_bytes // 32
@@ -188,7 +188,7 @@ def _products(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> float:
     return parts * (one + chip.exposed * added / s.warpgroups) + chip.promote
 
 
-def _fill(s: WarpgroupSchedule, down: int, across: int, types: Types, chip: ChipModel) -> float:
+def fill_cycles(s: WarpgroupSchedule, down: int, across: int, types: Types, chip: ChipModel) -> float:
     """Cycles in which a stage is filled. Data that few tiles read at a time comes from memory for each of
     them, or for each cluster; data that many tiles read is in the L2 cache.
     """

@@ -1,0 +1,122 @@
+"""Times that weft bench measured, next to those that the models predict."""
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from weft.bench.measure import Result, Timing
+from weft.bench.problem import Check, Problem
+from weft.bench.report import Report
+from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule
+from weft.errors import WeftError
+from weft.schedules import time_model
+from weft.schedules.chip_models import H200
+from weft.schedules.predict import predict_schedule
+from weft.schedules.predict_gpus import B200, GPUS
+from weft.tools import predict_measured
+
+FILES = [
+    p
+    for p in sorted((Path(__file__).parents[2] / "benchmarks").glob("h200-*.json"))
+    if "grouped" not in p.name
+]
+ALLOWED = 0.08
+BF16 = Types("bf16", "bf16", "bf16")
+SCHEDULE = WarpgroupSchedule((128, 256, 64), 2, 3)
+
+
+def read(path: Path) -> Report:
+    return Report.of_json(path.read_text())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_some_times_of_an_h200_are_predicted_within_8_percent_in_the_median(path: Path) -> None:
+    compared = list(predict_measured.comparisons(read(path), step=5))
+    assert {each.mode for each in compared} == {"burst", "sustained"}
+    assert median(abs(each.error) for each in compared) < ALLOWED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["burst", "sustained"])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_all_times_of_an_h200_are_predicted_within_8_percent_in_the_median(path: Path, mode: str) -> None:
+    errors = [abs(each.error) for each in predict_measured.comparisons(read(path)) if each.mode == mode]
+    assert median(errors) < ALLOWED
+
+
+def test_predictions_for_wgmma_start_from_the_model_that_chooses() -> None:
+    """So that they can't contradict the choice of schedules, except where power is the limit."""
+    gpu = replace(GPUS["H200"], caps={}, burst_caps={})
+    predicted = predict_schedule(SCHEDULE, 4096, 4096, 4096, BF16, gpu)
+    cycles = time_model.modelled(SCHEDULE, 4096, 4096, 4096, BF16, H200)
+    assert predicted.microseconds == pytest.approx(cycles / 1980 + gpu.launch_us)
+    assert predicted.bound == "tensor cores" and "power" not in predicted.parts
+    assert (predicted.counts.tiles, predicted.counts.waves, predicted.counts.k_blocks) == (512, 4, 64)
+    assert predict_schedule(SCHEDULE, 4096, 4096, 4096, BF16, GPUS["H200"]).bound == "power"
+
+
+def test_bursts_have_limits_of_their_own() -> None:
+    sizes = 8192, 8192, 8192
+    burst, sustained = (
+        predict_schedule(SCHEDULE, *sizes, BF16, GPUS["H200"], burst=burst) for burst in (True, False)
+    )
+    assert burst.microseconds < sustained.microseconds
+
+
+def test_families_without_a_model_on_a_gpu_are_refused() -> None:
+    for schedule, gpu, needed in (
+        (Schedule((128, 128, 64), (2, 2), 3), B200, "schedule must be of tcgen05 for a model of B200"),
+        (Schedule((128, 128, 64), (2, 2), 3), GPUS["H200"], "schedule must be of wgmma for a model of H200"),
+        (TensorMemorySchedule((128, 128, 64), 1, 3), GPUS["RTX 5090"], "schedule must be of mma.sync for a"),
+        (SCHEDULE, B200, "schedule must be of a family with a model, TensorMemorySchedule, Schedule"),
+    ):
+        with pytest.raises(WeftError, match=needed):
+            predict_schedule(schedule, 64, 64, 64, BF16, gpu)
+
+
+def report(device: dict[str, object], *results: Result, command: tuple[str, ...] = ()) -> Report:
+    return Report(["weft", "bench", *command], "2026-11-22", None, device, {}, list(results))
+
+
+def result(microseconds: float, m: int = 512, name: str = "weft", **fields: object) -> Result:
+    timing = Timing(1000, (microseconds,) * 3)
+    problem = Problem(m, 512, 512, "bf16", "bf16", **fields)  # type: ignore[arg-type]
+    return Result(problem, name, burst=timing, check=Check(1e-3, 1e-2))
+
+
+def test_the_gpu_of_a_run_is_found_by_name_and_by_chip() -> None:
+    for name, chip, gpu in (
+        ("NVIDIA B200", "sm_100a", "B200"),
+        ("NVIDIA GB200", "sm_100a", "GB200"),
+        ("NVIDIA Graphics Device", "sm_103a", "B300"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "sm_120a", "RTX PRO 6000"),
+    ):
+        assert predict_measured.gpu_of_report(report({"name": name, "chip": chip})).name == gpu
+    with pytest.raises(WeftError, match="arch must be one with a model of its time"):
+        predict_measured.gpu_of_report(report({"name": "NVIDIA A100", "chip": "sm_80"}))
+
+
+def test_own_results_without_groups_are_compared() -> None:
+    run = report(
+        {"name": "NVIDIA H200", "chip": "sm_90a"},
+        result(3.0),
+        result(2.0, name="cublas"),
+        replace(result(1.0), check=Check(0.5, 1e-2)),
+        result(5.0, m=1024, groups=4),
+        command=("--schedule", "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}"),
+    )
+    (compared,) = predict_measured.comparisons(run)
+    wanted = predict_schedule(
+        WarpgroupSchedule((64, 64, 64), 1, 4), 512, 512, 512, BF16, GPUS["H200"], burst=True
+    )
+    assert compared.predicted == wanted
+    assert compared.error == pytest.approx(wanted.microseconds / 3.0 - 1)
+    error = f"{abs(compared.error):.1%} off in the median of 1, {compared.error:+.1%} at most"
+    assert list(predict_measured.lines([compared]))[-1] == f"bf16 to bf16, burst: {error}"
+
+
+def test_files_without_own_results_are_refused() -> None:
+    with pytest.raises(WeftError, match="must have results of weft without groups, got none"):
+        list(predict_measured.lines([]))

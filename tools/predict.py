@@ -1,0 +1,184 @@
+"""`weft predict`: the predicted time of a product's kernels on a GPU, what bounds it, and its parts."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError
+from weft.tools import cli
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.dialects.schedule import AnySchedule, Types
+    from weft.dialects.tile import MatmulOp
+    from weft.schedules.predict_gpus import Gpu
+    from weft.schedules.predict_model import Prediction
+    from weft.tools.product import Shape
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE.mlir", help="a file with a function of one tile.matmul; - is stdin")
+    add("--arch", metavar="CHIP", help="the chip, such as sm_100a")
+    add("--gpu", metavar="NAME", help="the GPU, of several with that chip (default: the first, a B200, say)")
+    add("--shape", metavar="MxNxK", help="the sizes that the types of tile.matmul leave open")
+    add(
+        "--schedule",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="a schedule to predict; may be repeated (default: the file's, otherwise the chosen one)",
+    )
+    add("--kernel", metavar="NAME", help="the function, if the file has several")
+    add("--burst", action="store_true", help="after a rest, where the limits of that were measured (H200)")
+    add(
+        "--measured",
+        nargs="+",
+        default=[],
+        metavar="FILE.json",
+        help="compare the times in files of weft bench --json with the predicted ones",
+    )
+    add("--json", action="store_true", help="print the predictions as one JSON object")
+
+
+def _run(options: Namespace) -> int:
+    if options.measured:
+        return _compare(options)
+    if options.file is None or options.arch is None:
+        missing = "FILE.mlir" if options.file is None else "--arch"
+        raise WeftError(f"weft predict needs {missing}, or --measured with files of weft bench --json")
+    from weft.schedules.predict_gpus import gpu_of
+    from weft.target import Target
+    from weft.tools import source
+
+    target = Target.of(options.arch)
+    gpu = gpu_of(target.chip.name, options.gpu)
+    module, name = source.load(options.file, options.kernel), cli.name_of(options.file)
+    with cli.speaking_of(name):
+        op, shape = _product(module, name, options.shape)
+        schedules = _schedules(options, op, shape, target)
+        found = [(s, _predicted(op, s, shape, gpu, burst=options.burst)) for s in schedules]
+    report = {"gpu": gpu.name, "chip": target.chip.name, "shape": list(shape), "predictions": _json(found)}
+    if options.json:
+        cli.say_json(report)
+    else:
+        _print(gpu, shape, op.types, found)
+    return 0
+
+
+def _product(module: Any, name: str, text: str | None) -> "tuple[MatmulOp, Shape]":
+    """The only tile.matmul of a module, and its sizes. Raises WeftError where it isn't one product."""
+    from weft.dialects.op import refuse
+    from weft.dialects.tile import MatmulOp
+    from weft.mlir import operations
+    from weft.tools.product import shape_of
+
+    products = operations(module, MatmulOp)
+    if len(products) != 1:
+        raise WeftError(f"{name} must have one tile.matmul, got {len(products)}")
+    op, shape = products[0], None if text is None else shape_of(text)
+    if op.role("groups") is not None:
+        raise refuse(op, "must not have groups with weft predict")
+    for axis, fixed, asked in zip("MNK", op.static_mnk, shape or op.static_mnk, strict=True):
+        if fixed and asked and fixed != asked:
+            raise refuse(op, f"{axis} must be {fixed}, as in its types, got {asked} in --shape")
+        if not (fixed or asked):
+            raise refuse(op, f"leaves {axis} open: set it with --shape MxNxK")
+    m, n, k = (size or 0 for size in shape or op.static_mnk)
+    return op, (m, n, k)
+
+
+def _members(op: "MatmulOp") -> int:
+    """The products of a batch; 1 for a single one, or where the types leave the number open."""
+    sizes = [v.type.shape[0] for v in (op.a, op.b, op.d) if v.type.rank == 3 and v.type.shape[0] > 0]
+    return max(sizes, default=1)
+
+
+def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: Any) -> "list[AnySchedule]":
+    """Those that were named, otherwise the op's, otherwise the chosen one; all are legal."""
+    from weft.dialects.op import refuse
+    from weft.dialects.schedule import read_schedule
+    from weft.schedules import choice
+
+    named = []
+    for text in options.schedule:
+        try:
+            named.append(read_schedule(text))
+        except WeftError as error:
+            raise WeftError(f"--schedule: {error.diagnostics[0].message}, got '{text}'") from None
+    if not named and op.schedule is not None:
+        named = [op.schedule]
+    if not named:
+        chip = target.chip.name
+        if complaint := choice.complaint(op.types, chip) or choice.layout_complaint(op.types, chip):
+            raise refuse(op, complaint)
+        named = [choice.choose(*shape, op.types, chip, _members(op))]
+    for schedule in named:
+        if complaint := schedule.complaint(op.types, target):
+            raise refuse(op, complaint)
+    return named
+
+
+def _predicted(
+    op: "MatmulOp", schedule: "AnySchedule", shape: "Shape", gpu: "Gpu", *, burst: bool
+) -> "Prediction":
+    from weft.schedules.predict import predict_schedule
+
+    return predict_schedule(schedule, *shape, op.types, gpu, members=_members(op), burst=burst)
+
+
+def _json(found: "list[tuple[AnySchedule, Prediction]]") -> list[dict[str, Any]]:
+    return [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in found]
+
+
+def _print(gpu: "Gpu", shape: "Shape", types: "Types", found: "list[tuple[AnySchedule, Prediction]]") -> None:
+    m, n, k = shape
+    cli.say(f"product    D[{m},{n}] {types.d} = A[{m},{k}] {types.a} * B[{k},{n}] {types.b}")
+    cli.say(f"gpu        {gpu.name}: {gpu.multiprocessors} multiprocessors at {gpu.clock_ghz:g} GHz")
+    for schedule, p in sorted(found, key=lambda each: each[1].microseconds):
+        parts = ", ".join(f"{name} {time:.4g}" for name, time in p.parts.items())
+        c = p.counts
+        cli.say(f"schedule   {schedule}")
+        cli.say(f"predicted  {p.microseconds:.2f} us, {p.tflops:.0f} TFLOP/s, bound by {p.bound}")
+        cli.say(f"parts      {parts} us")
+        cli.say(
+            f"kernel     {c.tiles} tiles in {c.waves} waves, {c.k_blocks} K blocks each; {c.instructions:,} "
+            f"instructions; {c.l2_bytes / 1e6:.4g} MB copied, {c.dram_bytes / 1e6:.4g} MB of memory"
+        )
+
+
+def _compare(options: Namespace) -> int:
+    from weft.bench.report import Report
+    from weft.tools.predict_measured import comparisons, lines
+
+    if options.file is not None:
+        raise WeftError("--measured can't be used with FILE.mlir: its files state the products")
+    compared = []
+    for path in options.measured:
+        try:
+            report = Report.of_json(cli.read(path))
+        except WeftError as error:
+            raise WeftError(f"cannot read '{path}': {error.diagnostics[0].message}") from None
+        compared += list(comparisons(report))
+    if options.json:
+        keys = ("mode", "microseconds", "error")
+        cli.say_json(
+            [
+                {"shape": c.problem.shape, "types": c.problem.types}
+                | {key: getattr(c, key) for key in keys}
+                | {"predicted": c.predicted.microseconds, "bound": c.predicted.bound}
+                for c in compared
+            ]
+        )
+    else:
+        for line in lines(compared):
+            cli.say(line)
+    return 0
+
+
+PREDICT = Command(
+    "predict",
+    "predict the time of a product on a GPU that need not be present, and what bounds it",
+    _arguments,
+    _run,
+)
