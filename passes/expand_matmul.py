@@ -5,14 +5,15 @@ from typing import Any
 
 from weft import extensions
 from weft.dialects.op import refuse
-from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule, Schedule, TmaMmaSchedule, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.kernels import mma_kernel, wgmma_kernel
+from weft.passes.kernels import mma_kernel, tma_mma_kernel, wgmma_kernel
 from weft.passes.registry.pass_ import Pass
 
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
     Schedule: mma_kernel.expand,
+    TmaMmaSchedule: tma_mma_kernel.expand,
     WarpgroupSchedule: wgmma_kernel.expand,
 }
 """What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""

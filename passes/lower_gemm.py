@@ -85,8 +85,8 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
             types = ", ".join(f"{name} {kind.element_type}" for name, kind in _tiles(op).items())
             return f"{_NEEDED_TYPES}, got {types}"
         if form.a_type not in (inputs := _inputs_of(shape)):
-            legal = " or ".join(name for name, ptx in PTX_INPUTS.items() if ptx in inputs)
-            return f"{shape} needs A of {legal}, got {op.a.type.element_type}"
+            legal = ", ".join(name for name, ptx in PTX_INPUTS.items() if ptx in inputs)
+            return f"{shape} needs A of one of {legal}, got {op.a.type.element_type}"
         chip = op.target.chip.name if op.target else None
         verdict = isa.SYNC.judge(form, chip)
         return None if verdict is None else f"mma.sync {verdict}"

@@ -16,6 +16,7 @@ from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_copies import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
+from weft.isa.async_copy import CLUSTER_COPY_BY_CALL
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import MOST_BOX
@@ -172,16 +173,25 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
     single = isinstance(op, CopyAsyncOp)
     barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
     group = nvvm.CTAGroupKind.CTA_2 if op.attribute("cta_group") == PAIR else None
-    base = tile.address(op.tile)
+    base, own = tile.address(op.tile), single and _copies_to_own_memory(op)
     for row, column, bytes_ in pieces.starts:
-        target = llvm.addrspacecast(addresses.pointer_type(7), addresses.offset(base, bytes_))
+        target = addresses.offset(base, bytes_)
+        target = target if own else llvm.addrspacecast(addresses.pointer_type(7), target)
         coordinates = source.coordinates(emit.add(op.row, row), emit.add(op.column, column))
         nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
             *(target, source.argument, coordinates, barrier, []),
             multicastMask=mask,
             l2CacheHint=source.policy,
+            isCTAOnly=own,
             group=group,
         )
+
+
+def _copies_to_own_memory(op: Any) -> bool:
+    """Whether a copy must say that it is to the CTA's own memory: on some chips, one to the memory of any CTA
+    of the cluster is a function call.
+    """
+    return op.target is not None and op.target.chip.name in CLUSTER_COPY_BY_CALL
 
 
 def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:

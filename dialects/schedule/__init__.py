@@ -13,6 +13,7 @@ from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import COPY, Schedule, atom
 from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
+from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "AnySchedule",
     "Schedule",
     "TensorMemorySchedule",
+    "TmaMmaSchedule",
     "Types",
     "WarpgroupSchedule",
     "atom",

@@ -23,6 +23,7 @@ from weft.dialects.schedule.attribute import check_names
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
 from weft.dialects.schedule.product_types import Types
+from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import WarpgroupSchedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet
@@ -111,7 +112,7 @@ def _required(family: type[AnySchedule]) -> list[str]:
     return [f.name for f in fields(family) if f.default is MISSING]
 
 
-FAMILIES = Families(Schedule, WarpgroupSchedule)
+FAMILIES = Families(Schedule, TmaMmaSchedule, WarpgroupSchedule)
 
 
 def schedule_of(attribute: Any) -> AnySchedule:

@@ -1,5 +1,5 @@
 """`cp.async`: asynchronous copies from global to shared memory (PTX ISA, "Data Movement and
-Conversion Instructions: cp.async").
+Conversion Instructions: cp.async"), and where ptxas makes a copy by TMA a function call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,6 +63,12 @@ def _forms() -> Iterator[tuple[Copy, Support]]:
 
 
 CP_ASYNC = Family("cp.async", Copy, _forms)
+
+
+CLUSTER_COPY_BY_CALL = since("sm_120")
+"""Where ptxas 12.9 to 13.5 compile `cp.async.bulk.tensor` to `.shared::cluster` to a call for destinations in
+other CTAs, which also makes them ignore `setmaxnreg`. To `.shared::cta` it is one instruction.
+"""
 
 
 def copy_of(bytes_: int) -> Copy:

@@ -9,11 +9,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from weft import extensions
-from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, needed_chips
+from weft.dialects.schedule import (
+    AnySchedule,
+    Schedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+    needed_chips,
+)
 from weft.dialects.schedule.families import FAMILIES
 from weft.errors import WeftError, shown
 from weft.isa.chips import describe
-from weft.schedules import database, mma_sync, time_model
+from weft.schedules import database, mma_sync, time_model, tma_mma
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
 from weft.target import Target
@@ -57,6 +64,10 @@ class Chooser:
 
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
     Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip)),
+    TmaMmaSchedule: Chooser(
+        lambda r: tma_mma.choose(*r.mnk, r.types, r.chip, r.members),
+        lambda r: tma_mma.ranked(*r.mnk, r.types, r.chip),
+    ),
     WarpgroupSchedule: Chooser(
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
         lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip)),

@@ -1,0 +1,188 @@
+"""The schedules of kernels that multiply with `mma.sync` what TMA copies: persistent CTAs in which one
+warpgroup copies and the warps of the others multiply.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weft.dialects.schedule.family import SWIZZLES, AnySchedule
+from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, Types
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.isa import mma, tensor_map
+from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, register_share
+from weft.isa.register_counts import SETMAXNREG
+from weft.isa.types import ELEMENT_TYPES
+from weft.target import Target
+
+STEP_BYTES = 32
+"""Bytes of a row of A, or of a column of B, that one instruction multiplies."""
+_OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
+_BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
+_MOST_WARPGROUPS = 2
+_FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
+
+
+@dataclass(frozen=True)
+class TmaMmaSchedule(AnySchedule):
+    """A schedule for `mma.sync` with copies by TMA: `schedule = {block = array<i64: 128, 128, 64>,
+    consumers = array<i64: 4, 2>, stages = 3, group = 8}`.
+
+    A CTA computes one tile of `block` (M, N, K) after the other. One warpgroup copies K blocks by TMA into a
+    ring of `stages`; `consumers` warps along M and along N multiply, four or eight in all. Tiles are computed
+    in groups of `group` rows of tiles.
+    """
+
+    block: tuple[int, int, int]
+    consumers: tuple[int, int]
+    stages: int
+    group: int = 8
+
+    counts: ClassVar[dict[str, int]] = {"block": 3, "consumers": 2}
+    instruction: ClassVar[str] = "mma.sync with TMA"
+    key: ClassVar[str] = "consumers"
+    starts_early: ClassVar[bool] = True
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply."""
+        return self.consumers[0] * self.consumers[1]
+
+    @property
+    def warpgroups(self) -> int:
+        """Warpgroups that multiply."""
+        return self.warps // WARPS
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA: those that copy, and those that multiply."""
+        return WARPGROUP * (1 + self.warpgroups)
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread that copies, and of one that multiplies. With a single warpgroup that
+        multiplies, both keep the registers of the launch (0).
+        """
+        return {1: (0, 0), 2: (40, 232)}[self.warpgroups]
+
+    @property
+    def warp_tile(self) -> tuple[int, int]:
+        """Rows and columns of a tile that one warp computes."""
+        return self.block[0] // self.consumers[0], self.block[1] // self.consumers[1]
+
+    @property
+    def resident_ctas(self) -> int:
+        """The limit of CTAs on a multiprocessor."""
+        return 1
+
+    def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
+        """16 bytes where TMA copies an operand; otherwise two elements where it's accessed in pairs."""
+        if operand in ("a", "b"):
+            return tensor_map.ROW_BYTES
+        return 2 * element_bytes if operand in ("c", "d", "residual") else 1
+
+    @classmethod
+    def form(cls, types: Types) -> mma.Sync:
+        """The instruction that multiplies."""
+        a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
+        depth = STEP_BYTES * 8 // ELEMENT_TYPES[a].bits
+        if a == "tf32":
+            depth = STEP_BYTES // 4
+        sums = {"f32": "f32", "i32": "s32"}[types.sums]
+        return mma.Sync(f"m16n8k{depth}", a, b, sums, sums)
+
+    def copied_bytes(self, types: Types) -> int:
+        """Bytes that copies bring into a stage."""
+        return self.stage_bytes(types)
+
+    def shared_bytes(self, types: Types) -> int:
+        """Shared memory of all stages and their barriers."""
+        return self.stages * (self.stage_bytes(types) + _BARRIER_BYTES)
+
+    def most_stages(self, types: Types, shared_bytes: int) -> int:
+        """The most stages in that much shared memory."""
+        return shared_bytes // (self.stage_bytes(types) + _BARRIER_BYTES)
+
+    @classmethod
+    def chips(cls, types: Types) -> ChipSet:
+        """The chips for which these schedules are chosen. They have neither `wgmma` nor `tcgen05`. A product
+        may name such a schedule on every chip with TMA and `setmaxnreg`.
+        """
+        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.promoted:
+            return frozenset()
+        row = mma.SYNC.table.get(cls.form(types))
+        return row.chips & mma.SCALED.chips() & SETMAXNREG if row else frozenset()
+
+    @classmethod
+    def layout_complaint(cls, types: Types) -> str | None:
+        """Why `ldmatrix` can't read A and B as they are stored."""
+        if types.input_bytes == 2 or not any(types.transposed):
+            return None
+        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
+        return f"{name} must be K-major ({legal}), as ldmatrix reads {types.a}, got an MN-major one"
+
+    def complaint(self, types: Types, target: Target | None = None) -> str | None:
+        """Why the schedule can't be lowered, or can't run on `target`."""
+        if min(*self.block, *self.consumers, self.stages, self.group) < 1:
+            return f"schedule fields must be at least 1, got {self}"
+        return (
+            self._types_complaint(types, target)
+            or self.count_complaint()
+            or self._warp_complaint(types)
+            or self.layout_complaint(types)
+            or self._row_complaint(types)
+            or self._group_complaint(types)
+            or self.shared_complaint(types, target)
+        )
+
+    def _types_complaint(self, types: Types, target: Target | None) -> str | None:
+        """Why there is no such instruction."""
+        if types.promoted:
+            return f"scales and promote need a schedule of wgmma, got one of {self.instruction}"
+        verdict = mma.SYNC.judge(self.form(types), target.chip.name if target else None)
+        if verdict is not None:
+            return f"has a schedule whose instruction isn't legal: mma.sync {verdict}"
+        if target and target.chip.name not in SETMAXNREG:
+            return f"a schedule of {self.instruction} needs a chip with TMA and setmaxnreg, got {target}"
+        return None
+
+    def _warp_complaint(self, types: Types) -> str | None:
+        """Why warps can't share a tile."""
+        (m, n, _), (down, across) = self.block, self.consumers
+        rows, columns, _ = self.form(types).mnk
+        if self.warps not in (WARPS, 2 * WARPS):
+            return f"consumers must be {WARPS} or {2 * WARPS} warps, got {down} x {across}"
+        if m % (down * rows) or n % (across * 2 * columns):
+            return (
+                f"consumers must divide block M {m} in multiples of {rows} and block N {n} in multiples of "
+                f"{2 * columns}, got {down} x {across}"
+            )
+        height, width = self.warp_tile
+        inputs = _FRAGMENTS * (height + width) * STEP_BYTES // (4 * LANES)
+        needed = height * width // LANES + inputs + _OTHER_REGISTERS
+        if needed > (most := self.registers[1] or register_share(self.threads)):
+            sums = f"{height} x {width} sums"
+            return f"a thread must need at most {most} registers, got {needed} for a warp's {sums}"
+        return None
+
+    def _group_complaint(self, types: Types) -> str | None:
+        """Why the rows of D in a tile may not be of one group."""
+        if types.grouped and GROUP_ROWS % self.block[0]:
+            return f"block M must divide {GROUP_ROWS} with groups, got {self.block[0]}"
+        return None
+
+    def _row_complaint(self, types: Types) -> str | None:
+        """Why tiles can't be stored in rows as wide as a swizzle."""
+        row = self.block[2] * types.input_bytes
+        if row % 128 and row not in SWIZZLES:
+            k = f"{self.block[2]} of {types.a}"
+            return f"block K must have 32, 64 or a multiple of 128 bytes, got {row} ({k})"
+        for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
+            if mn_major and extent * types.input_bytes % min(SWIZZLES):
+                unit = min(SWIZZLES) // types.input_bytes
+                return f"block {name} must be a multiple of {unit} for an MN-major operand, got {extent}"
+        return None
+
+    def __str__(self) -> str:
+        m, n, k = self.block
+        consumers = f"{self.consumers[0]}x{self.consumers[1]}"
+        return f"block {m}x{n}x{k}, consumers {consumers}, {self.stages} stages, group {self.group}"

@@ -1,0 +1,89 @@
+"""The kernel that `--expand-matmul` writes for a schedule with consumer warps: persistent CTAs that multiply
+with `mma.sync` what TMA copies.
+
+One warpgroup copies tiles of A and B into a ring of stages. The warps of the others load their parts of a
+stage into registers and multiply them. A CTA computes tile after tile, so that the copies of the next tile
+overlap with the epilogue of the current one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import TmaMmaSchedule
+from weft.dialects.tile import MatmulOp
+from weft.isa.chips import LANES, WARPS
+from weft.mlir import gpu, ir, nvvm
+from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.staged_operand import staged_operands
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.warp_accumulator import WarpAccumulator
+from weft.passes.kernels.wgmma_kernel import Role
+from weft.passes.kernels.writer import store
+
+_MIN_CTAS = "nvvm.minctasm"
+_RUN = 2  # sums of a lane that follow each other in a row
+_Feed = Feed[TmaMmaSchedule]
+
+
+def expand(op: MatmulOp) -> None:
+    """Writes the kernel of a product at the insertion point."""
+    schedule, types = op.schedule, op.types
+    assert isinstance(schedule, TmaMmaSchedule)
+    operands = staged_operands(op, schedule)
+    ring = tile.make_ring(schedule.stages, emptied_by="warps", consumers=schedule.warps)
+
+    def feed() -> _Feed:
+        # Each role reads the sizes for itself: ptxas spills those that both roles need.
+        return Feed(ring, Tiles(op, schedule), types, operands, None)
+
+    gpu.barrier()
+    # ptxas ignores the roles' registers unless it knows with how many a kernel starts.
+    op.operation.parent.attributes[_MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
+    copying, multiplying = schedule.registers
+    # Consumers come first: ptxas gives the code of a later branch fewer registers.
+    Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed)).emit()
+    Role(0, 1, copying, _producer(feed, waits=types.grouped)).emit()
+
+
+def _consumer(op: MatmulOp, schedule: TmaMmaSchedule, new_feed: Callable[[], _Feed]) -> Callable[[Any], None]:
+    """What the warps that multiply do, each with its part of a tile."""
+    (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
+
+    def consume(_: Any) -> None:
+        feed = new_feed()
+        accumulator = WarpAccumulator(feed, op.types)
+        await_previous_launch()
+        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+        # The first warpgroup copies.
+        warp = emit.uniform(emit.sub(emit.div(emit.thread(), LANES), WARPS))
+        across = schedule.consumers[1]
+        first = emit.mul(emit.div(warp, across), rows), emit.mul(emit.rem(warp, across), columns)
+
+        def one(at: Tile, position: list[Any]) -> list[Any]:
+            sums, *position = accumulator.multiply(at, first, position)
+            row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
+            store(op, sums, row, column, at.member, run=_RUN)
+            return position
+
+        feed.tiles.walk([emit.value(0), emit.value(0)], one)
+
+    return consume
+
+
+def _producer(new_feed: Callable[[], _Feed], waits: bool) -> Callable[[Any], None]:
+    """What the warpgroup that copies does: one thread keeps the ring full. It `waits` for the launch before
+    where that may have written which tiles there are.
+    """
+
+    def produce(_: Any) -> None:
+        with thread_ids.one_thread():
+            feed = new_feed()
+            if waits:
+                await_previous_launch()
+            feed.tiles.walk([emit.value(0), emit.value(0)], feed.fill)
+
+    return produce
