@@ -17,7 +17,7 @@ KERNELS = tuple(sorted(path.stem for path in FOLDER.glob("*.ptx")))
 @dataclass(frozen=True)
 class Fault:
     """A change of a kernel, of `old` text into `new`, and the rules that name it. `without` is another text
-    that it lacks.
+    that it lacks. If `seeds` isn't 0, they name it with one of so many seeds and `strict`.
     """
 
     kernel: str
@@ -26,6 +26,7 @@ class Fault:
     new: str
     rules: tuple[str, ...]
     without: str = ""
+    seeds: int = 0
 
     def __str__(self) -> str:
         return f"{self.kernel}: {self.what}"
@@ -79,7 +80,15 @@ def arguments(kernel: str) -> list[Any]:
 def faults() -> list[Fault]:
     """All faults of all kernels."""
     return [
-        Fault(kernel, each["what"], each["old"], each["new"], tuple(each["rules"]), each.get("without", ""))
+        Fault(
+            kernel,
+            each["what"],
+            each["old"],
+            each["new"],
+            tuple(each["rules"]),
+            each.get("without", ""),
+            each.get("seeds", 0),
+        )
         for kernel in KERNELS
         for each in _described(kernel)["fault"]
     ]

@@ -132,7 +132,8 @@ def test_findings_before_a_fault_are_told(emulate):
 
 def test_a_loop_without_end_ends(emulate, monkeypatch):
     monkeypatch.setattr(tool_emulate, "LIMIT", 5000)
-    loop = ".version 8.4\n.target sm_80\n.visible .entry k() { .reg .b32 %r; L: add.u32 %r, %r, 1; bra L; }"
+    body = ".reg .b32 %r; mov.u32 %r, 0; L: add.u32 %r, %r, 1; bra L;"
+    loop = f".version 8.4\n.target sm_80\n.visible .entry k() {{ {body} }}"
     status, _, err = emulate(loop)
     assert status == 1 and "reached the instruction limit of 5000" in err
     status, _, err = emulate(loop, "--max-instructions", "70")

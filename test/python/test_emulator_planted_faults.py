@@ -15,9 +15,9 @@ FOR_EACH_CHIP = 20
 IN_ALL = 80
 
 
-def findings(kernel, text):
+def findings(kernel, text, **more):
     """What a launch of a kernel of the catalogue finds."""
-    options = {"max_instructions": 100_000, **planted_faults.launch_options(kernel)}
+    options = {"max_instructions": 100_000, **planted_faults.launch_options(kernel), **more}
     try:
         return emulator.Module(text).launch("k", args=planted_faults.arguments(kernel), **options).findings
     except (emulator.Fault, emulator.Deadlock) as error:
@@ -34,6 +34,8 @@ def test_kernels_without_a_fault_have_no_finding(kernel):
 def test_every_fault_is_found(fault):
     assert set(fault.rules) <= set(RULES)
     found = findings(fault.kernel, fault.text())
+    for seed in range(fault.seeds):
+        found += findings(fault.kernel, fault.text(), seed=seed, strict=True)
     assert {f.rule for f in found} >= set(fault.rules), found
 
 
@@ -100,7 +102,7 @@ def test_kernels_without_a_fault_have_no_finding_in_any_order(kernel):
     module, arguments = emulator.Module(planted_faults.source(kernel)), planted_faults.arguments(kernel)
 
     def run(seed, seconds):
-        options = planted_faults.launch_options(kernel)
+        options = {"strict": True, **planted_faults.launch_options(kernel)}
         return module.launch("k", args=arguments, seed=seed, max_seconds=seconds, **options)
 
     found = emulator.explore(run, arguments[:1], 6)

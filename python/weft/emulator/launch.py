@@ -106,7 +106,7 @@ class Module:
         that are not reported. `dependent`: the launch is a programmatic dependent one, which may run while
         the previous launch does, so the sanitizer reports accesses to global memory before
         griddepcontrol.wait. `strict`: the sanitizer also reports what PTX requires and other compilers leave
-        to the hardware.
+        to the hardware; with a seed, single lanes run ahead of their warps.
 
         Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
         fit the kernel.
@@ -142,7 +142,7 @@ class Module:
         observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
         try:
             with np.errstate(all="ignore"):
-                _run(observers.program, launch, device, totals, seed, progress, observers.watch)
+                _run(observers.program, launch, device, totals, seed, progress, observers.watch, skew=strict)
         except (Fault, Deadlock) as error:
             error.findings = observers.ended(error)
             raise
@@ -205,6 +205,8 @@ def _run(
     seed: int | None,
     progress: Progress | None,
     watch_of: Callable[[Wave], Watch | None],
+    *,
+    skew: bool,
 ) -> None:
     """Runs waves of CTAs. If a wave polls during its whole turn, later waves run, too: it may wait for them.
 
@@ -220,7 +222,7 @@ def _run(
         if not live or (rest.begun < launch.total_ctas and len(live) < _MAX_WAVES):
             wave = Wave(launch, program.slots, device, rest.take(together), rest)
             wave.watch = watch_of(wave)
-            live.appendleft((Machine(wave, program, totals, seed), wave))
+            live.appendleft((Machine(wave, program, totals, seed, skew=skew), wave))
         machine, wave = live[0]
         if _turn(machine, wave):
             live.popleft()

@@ -22,7 +22,7 @@ from weft.emulator.running.cluster_barriers import ClusterBarriers
 from weft.emulator.running.deadlock import Awaited, Wait, stages, stuck, waits_of
 from weft.emulator.running.function_code import MAX_FRAME
 from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, Transfer
-from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.lanes import WARP, Lanes
 from weft.emulator.running.wave import Wave
 
 QUANTUM = 2000
@@ -31,6 +31,7 @@ _TURN = 20_000
 _DEPTH_LIMIT = 1000
 _PATIENCE = 5000
 _BLOCKING_WAIT = 50
+_SKEWED = 0.3
 # What instructions wait for, other than lanes and mbarriers.
 _AWAITED = {"tcgen05.alloc": "free columns of tensor memory, or for the other CTA of its pair"}
 
@@ -53,15 +54,19 @@ class Totals:
 
 
 class Machine:
-    """The scheduler of one wave. `run` is called until it returns True."""
+    """The scheduler of one wave. `run` is called until it returns True. With `skew` and a seed, single lanes
+    run ahead of their warps, as far as no instruction needs the whole warp.
+    """
 
-    def __init__(self, wave: Wave, program: Program, totals: Totals, seed: int | None) -> None:
+    def __init__(
+        self, wave: Wave, program: Program, totals: Totals, seed: int | None, *, skew: bool = False
+    ) -> None:
         self.wave, self.program, self.totals = wave, program, totals
         self.ready: dict[Key, Group] = {}
         self.barriers = Barriers(wave, self.put)
         self.clusters = ClusterBarriers(wave, self.put)
         self.random = wave.random = None if seed is None else random.Random(seed)
-        self._impatience = 0
+        self._impatience, self._skew = 0, skew
         self.running: Lanes | None = None
         """The lanes that ran last: a fault that has no thread is attributed to them."""
         self._last_change: tuple[int, ...] = ()
@@ -186,8 +191,26 @@ class Machine:
         else:
             key = min(able, key=lambda item: self._priority(item[1]))[0]
         group = self.ready.pop(key)
+        if self._skew and self.random is not None and group.lanes.active > 1:
+            group = self._skewed(group, key)
         self._refresh()
         return group
+
+    def _skewed(self, group: Group, key: Key) -> Group:
+        """Sometimes the first lane of a warp, or the others, which run ahead; the rest stays."""
+        assert self.random is not None
+        block = self.program.blocks[group.block]
+        if block.whole or block.members is not None or self.random.random() > _SKEWED:
+            return group
+        threads = group.lanes.threads()
+        row, lane = divmod(int(threads.argmax()), WARP)
+        first = np.zeros_like(threads)
+        first[row, lane] = True
+        ahead, rest = (first, threads & ~first) if self.random.random() < 0.5 else (threads & ~first, first)
+        staying = Group(group.block, group.frame, Lanes.of(self.wave, rest))
+        staying.since = self.wave.ticks
+        self.ready[key] = staying
+        return Group(group.block, group.frame, Lanes.of(self.wave, ahead))
 
     def _held(self, group: Group, ticks: int) -> bool:
         """Whether a group can't continue yet. A group that has waited too long gives up and continues."""
