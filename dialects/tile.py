@@ -52,7 +52,7 @@ from weft.dialects.tile_rings import (
     release_peer,
 )
 from weft.dialects.tile_roles import role
-from weft.dialects.tile_tensor_memory import TensorMemoryOp, tensor_memory
+from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, copy_tmem, tensor_memory
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     BufferType,
@@ -79,6 +79,7 @@ __all__ = [
     "CopyAsyncOp",
     "CopyOp",
     "CopyOutOp",
+    "CopyTmemOp",
     "FragmentType",
     "MapType",
     "MatmulOp",
@@ -101,6 +102,7 @@ __all__ = [
     "copy_async",
     "copy_multicast",
     "copy_out",
+    "copy_tmem",
     "drain",
     "expect",
     "full_barrier",

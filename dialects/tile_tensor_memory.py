@@ -1,13 +1,13 @@
-"""The ops of the `tile` dialect on tensor memory: its allocation."""
+"""The ops of the `tile` dialect on tensor memory: its allocation, and copies from shared memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.dialects.op import Op, check_in_a_module, refuse
+from weft.dialects.op import Op, build, check_in_a_module, refuse
 from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
 from weft.dialects.tile_roles import MOST_WARPS
-from weft.dialects.tile_types import Tile, is_tensor_buffer
+from weft.dialects.tile_types import TMEM, Tile, is_buffer, is_tensor_buffer, tile_complaint
 from weft.errors import WeftError, shown
 from weft.isa.tcgen05.control import ALLOC, COLUMNS
 from weft.isa.tcgen05.family import CTA_GROUPS
@@ -84,6 +84,47 @@ def _region_around(op: Any) -> str | None:
             return str(parent.name)
         parent = parent.parent
     return None
+
+
+class CopyTmemOp(Op, dialect=Tile, name="copy_tmem"):
+    """One thread, or a warp that elects one, copies a buffer from shared to tensor memory (`tcgen05.cp`).
+
+    The source must be visible to the async proxy: copied by TMA, or followed by a proxy fence. An MMA that
+    the same thread issues later sees the copy; for other threads, and before the source is overwritten, a
+    `tile.commit` or `tcgen05.commit` must complete.
+
+    The layouts select the instructions: scales have `weft.isa.tcgen05.tensor_layouts.scales`, and 16 bytes
+    for each of 32 rows in shared memory. With `cta_group` 2, both CTAs of a pair copy their own source, which
+    has the same address in both; one of them issues.
+    """
+
+    source: ext.Operand[Any]
+    destination: ext.Operand[Any]
+    optional = {"cta_group": 1}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if not is_buffer(self.source) or not is_buffer(self.destination):
+            got = f"{self.source.type} and {self.destination.type}"
+            return f"expects a source and a destination that are tile.buffer, got {got}"
+        if wrong := tile_complaint([self.source, self.destination]):
+            return wrong
+        source, destination = self.source.type, self.destination.type
+        if source.space != "shared" or destination.space != TMEM:
+            spaces = f"'{source.space}' and '{destination.space}'"
+            return f"expects a source in 'shared' and a destination in '{TMEM}' memory, got {spaces}"
+        if source.shape != destination.shape:
+            shapes = f"{list(source.shape)} and {list(destination.shape)}"
+            return f"expects a source and a destination of the same shape, got {shapes}"
+        if source.element_type != destination.element_type:
+            return f"expects equal element types, got {source.element_type} and {destination.element_type}"
+        if self.attribute("cta_group") not in CTA_GROUPS:
+            return f"cta_group must be 1 or 2, got {self.attribute('cta_group')}"
+        return None
+
+
+def copy_tmem(source: Any, destination: Any, *, cta_group: int = 1) -> None:
+    """Builds `tile.copy_tmem`."""
+    build(CopyTmemOp, operands=[source, destination], attributes={"cta_group": cta_group})
 
 
 @contextmanager

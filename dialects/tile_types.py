@@ -158,12 +158,14 @@ class BufferType(Tile.Type, name="buffer"):
 
     @property
     def element_bits(self) -> int:
-        return int(self.element_type.width)
+        """The distance of neighbouring elements: 8 for elements of 6 bits, of which 16 take 16 bytes."""
+        bits = int(self.element_type.width)
+        return 8 if bits == 6 else bits
 
     @property
     def bytes(self) -> int:
         """The bytes of memory that the tile spans, outside of tensor memory."""
-        return int(self.layout.span("m")) * self.element_bits // 8
+        return -(-int(self.layout.span("m")) * self.element_bits // 8)
 
     @property
     def columns(self) -> int:

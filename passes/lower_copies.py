@@ -1,5 +1,5 @@
-"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, `tcgen05.ld` and
-`st`, and plain loads and stores.
+"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, `tcgen05.ld`,
+`st` and `cp`, and plain loads and stores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from weft.dialects.tile import (
     CopyAsyncOp,
     CopyOp,
     CopyOutOp,
+    CopyTmemOp,
     LoadOp,
     LoadRowOp,
     StoreOp,
@@ -29,6 +30,7 @@ from weft.passes.builders import (
     fragment_coordinates,
     matrix_moves,
     shared_tiles,
+    tensor_copies,
     tensor_moves,
     thread_ids,
 )
@@ -45,6 +47,7 @@ def run(module: Any) -> None:
         CopyAsyncOp: _copy_async,
         CopyOp: _copy,
         CopyOutOp: _copy_out,
+        CopyTmemOp: tensor_copies.copy,
         LoadOp: _load,
         LoadRowOp: _load_row,
         StoreOp: _store,
@@ -393,7 +396,7 @@ def _store(op: StoreOp) -> None:
 
 LOWER_COPIES = Pass(
     "lower-copies",
-    "lower tile copies, loads and stores to cp.async, ldmatrix, tcgen05.ld and st, and memory",
+    "lower tile copies, loads and stores to cp.async, ldmatrix, tcgen05.ld, st and cp, and memory",
     run,
-    lowers=(CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp),
+    lowers=(CopyAsyncOp, CopyOp, CopyOutOp, CopyTmemOp, LoadOp, LoadRowOp, StoreOp),
 )

@@ -80,6 +80,8 @@ def view_offset(view: StageOp | SliceOp, unit: int = 1) -> Any:
         return emit.mul(view.index, stage_bytes(kind) // unit)
     rows, columns = kind.layout.group(kind.shape)
     elements = emit.add(index_offset(view.row, rows), index_offset(view.column, columns))
+    if kind.element_bits < 8:
+        return emit.div(elements, 8 // kind.element_bits * unit)
     return emit.div(emit.mul(elements, kind.element_bits // 8), unit)
 
 

@@ -59,7 +59,7 @@ class SharedOperand:
 
 def step_bits(buffer: Any) -> int:
     """The distance of neighbouring elements of a buffer of this type: a byte for elements of 6 bits."""
-    return 8 if buffer.element_bits == 6 else int(buffer.element_bits)
+    return int(buffer.element_bits)
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +80,7 @@ def _operand(
     mn_major = len(row_bits) > 1 and bool(row_bits[1] == bits)
     if verdict := swizzle_complaint(kind, mode, transposed=mn_major):
         return f"{'MN' if mn_major else 'K'}-major order with another swizzle: {verdict}"
-    canonical = _Canonical(mode, mn_major, unit, bits)
+    canonical = CanonicalLayout(mode, mn_major, unit, bits)
     strides = None
     for row in range(0, len(row_bits), rows):
         for k, extent in steps:
@@ -102,7 +102,7 @@ def _distances(digits: tuple[Iter, ...], bits: int) -> Distances:
 
 
 @dataclass(frozen=True)
-class _Canonical:
+class CanonicalLayout:
     """A canonical layout: lines, each as wide as the swizzle, in groups. A line is contiguous along M (or N)
     if `mn_major`, along K otherwise. It has `unit` elements in 16 bytes, `bits` apart.
     """

@@ -86,3 +86,13 @@ def leader() -> Iterator[None]:
     """In the block, ops are built for the CTAs that lead a pair."""
     with emit.when(leads_pair()):
         yield
+
+
+@contextmanager
+def elected_if(whole_warp: bool) -> Iterator[None]:
+    """In the block, ops are built for one thread: an elected one where a whole warp is there."""
+    if not whole_warp:
+        yield
+        return
+    with emit.when(nvvm.ElectSyncOp(results=[emit.i1()]).pred):
+        yield

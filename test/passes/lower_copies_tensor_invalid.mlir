@@ -85,3 +85,51 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @copy_by_all(%s: !Shared, %t: !Tensor) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.copy_tmem' op expects one thread or a warp, got unsupported exec_scope CTA (128 threads)}}
+    "tile.copy_tmem"(%s, %t) : (!Shared, !Tensor) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 4>, f16, #tile.layout<"S[(128,4):(4,1)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 4>, f16, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @copy_of_eight_bytes(%s: !Shared, %t: !Tensor) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.copy_tmem' op expects whole units of 16 bytes in each lane, got layout S[(128,4):(1@TLane,1@TCol)]}}
+    "tile.copy_tmem"(%s, %t) : (!Shared, !Tensor) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(1,128)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @copy_of_columns(%s: !Shared, %t: !Tensor) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{expects elements in units of 16 bytes in both buffers, in the same order, got layouts S[(128,8):(1,128)] and S[(128,8):(1@TLane,1@TCol)]}}
+    "tile.copy_tmem"(%s, %t) : (!Shared, !Tensor) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(16,1)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @copy_of_rows_apart(%s: !Shared, %t: !Tensor) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{expects layouts between which an instruction copies: 128x256b needs lanes 0..127 of 8 columns; 128x128b needs a source of groups of 8 rows, one after the other, of 8 contiguous elements, as wide as swizzle none}}
+    "tile.copy_tmem"(%s, %t) : (!Shared, !Tensor) -> ()
+    gpu.return
+  }
+}

@@ -10,6 +10,8 @@
 !Stage = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Sums = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
 !Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!SharedScales = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4,16,1)]">, "shared">
+!TensorScales = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 !Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 
 // CHECK-LABEL: @matmul
@@ -76,12 +78,15 @@ func.func @buffers(%i: i32) {
 }
 
 // CHECK-LABEL: @tensor_memory
-func.func @tensor_memory(%i: i32) {
+func.func @tensor_memory(%i: i32, %from: !SharedScales) {
   // CHECK: "tile.tensor_memory"() ({
   "tile.tensor_memory"() ({
     // CHECK-NEXT: "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
     %sums = "tile.alloc"() : () -> !Sums
     %sum = "tile.stage"(%sums, %i) : (!Sums, i32) -> !Sum
+    %scales = "tile.alloc"() : () -> !TensorScales
+    // CHECK: "tile.copy_tmem"(%{{.*}}, %{{.*}}) {cta_group = 1 : i64}
+    "tile.copy_tmem"(%from, %scales) {cta_group = 1 : i64} : (!SharedScales, !TensorScales) -> ()
     // CHECK: {cta_group = 1 : i64, warp = 2 : i64} : () -> ()
   }) {warp = 2 : i64, cta_group = 1 : i64} : () -> ()
   return

@@ -254,3 +254,51 @@ func.func @store_vectors(%b: !Sum, %f: !Rows, %i: i32) {
   "tile.store"(%f, %b, %i, %i) {vector_bytes = 16 : i64} : (!Rows, !Sum, i32, i32) -> ()
   return
 }
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+func.func @copy_of_no_buffer(%b: !Shared, %i: i32) {
+  // expected-error @below {{'tile.copy_tmem' op expects a source and a destination that are tile.buffer, got !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared"> and i32}}
+  "tile.copy_tmem"(%b, %i) : (!Shared, i32) -> ()
+  return
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+func.func @copy_within_a_memory(%b: !Shared) {
+  // expected-error @below {{expects a source in 'shared' and a destination in 'tmem' memory, got 'shared' and 'shared'}}
+  "tile.copy_tmem"(%b, %b) : (!Shared, !Shared) -> ()
+  return
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 16>, f16, #tile.layout<"S[(128,16):(1@TLane,1@TCol)]">, "tmem">
+func.func @copy_of_another_shape(%b: !Shared, %t: !Tensor) {
+  // expected-error @below {{expects a source and a destination of the same shape, got [128, 8] and [128, 16]}}
+  "tile.copy_tmem"(%b, %t) : (!Shared, !Tensor) -> ()
+  return
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
+func.func @copy_of_other_elements(%b: !Shared, %t: !Tensor) {
+  // expected-error @below {{expects equal element types, got f16 and bf16}}
+  "tile.copy_tmem"(%b, %t) : (!Shared, !Tensor) -> ()
+  return
+}
+
+// -----
+
+!Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+!Tensor = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
+func.func @copy_by_three(%b: !Shared, %t: !Tensor) {
+  // expected-error @below {{cta_group must be 1 or 2, got 3}}
+  "tile.copy_tmem"(%b, %t) {cta_group = 3 : i64} : (!Shared, !Tensor) -> ()
+  return
+}

@@ -22,9 +22,9 @@ from weft.isa.tcgen05.family import (
     template,
     vector,
 )
+from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANES, PART
 from weft.isa.template import NUMBER, Field, Flag, Word
 
-_TENSOR_COLUMNS = 512
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 """How often an instruction may repeat its shape."""
 _MOST_REGISTERS = 128
@@ -129,7 +129,7 @@ def _offset(shape: str) -> tuple[Registers, ...]:
     """The columns between the two accesses of `16x32bx2`."""
     if shape != _PAIR:
         return ()
-    return (Registers("offset", 1, "i64", role="immediate", values=tuple(range(_TENSOR_COLUMNS))),)
+    return (Registers("offset", 1, "i64", role="immediate", values=tuple(range(COLUMNS))),)
 
 
 def _intrinsic(operation: str, shape: str, num: int) -> str | None:
@@ -278,7 +278,7 @@ class LdSpcompress(Form):
 
 
 #  shape       multicast
-_CP = (
+CP_SHAPES = (
     ("128x256b", ""),
     ("4x256b", ""),
     ("128x128b", ""),
@@ -286,11 +286,28 @@ _CP = (
     ("64x128b", "warpx2::01_23"),
     ("32x128b", "warpx4"),
 )
+"""The shapes of `tcgen05.cp`, with what copies their rows to the lanes of several warps."""
+
+
+def copied_lanes(shape: str, multicast: str) -> tuple[tuple[int, ...], ...]:
+    """The lanes to which `tcgen05.cp` copies each row of the source: one for each copy."""
+    rows = range(int(shape.partition("x")[0]))
+    match multicast:
+        case "warpx4":
+            return tuple(tuple(row + PART * part for part in range(4)) for row in rows)
+        case "warpx2::02_13":
+            return tuple((row, row + 2 * PART) for row in rows)
+        case "warpx2::01_23":
+            return tuple((first := row // PART * PART + row, first + PART) for row in rows)
+    # Each of four rows goes to the first of a warp's lanes.
+    return tuple((row * PART if len(rows) == LANES // PART else row,) for row in rows)
+
+
 _SOURCE_FORMATS = ("", "b6x16_p32", "b4x16_p64")
 
 
 def _cp_forms() -> Iterator[tuple[Cp, Support]]:
-    for (shape, multicast), group, source in product(_CP, CTA_GROUPS, _SOURCE_FORMATS):
+    for (shape, multicast), group, source in product(CP_SHAPES, CTA_GROUPS, _SOURCE_FORMATS):
         yield Cp(shape, multicast, group, source), Support(ALL, (8, 6))
 
 
@@ -333,10 +350,10 @@ def _spcompress_forms() -> Iterator[tuple[LdSpcompress, Support]]:
 
 
 def _cp_shape(form: Cp) -> Verdict | None:
-    shapes = tuple(dict.fromkeys(shape for shape, _ in _CP))
+    shapes = tuple(dict.fromkeys(shape for shape, _ in CP_SHAPES))
     if form.shape not in shapes:
         return Verdict("shape", must_be("shape", shapes, form.shape))
-    legal = tuple(multicast for shape, multicast in _CP if shape == form.shape)
+    legal = tuple(multicast for shape, multicast in CP_SHAPES if shape == form.shape)
     if form.multicast in legal:
         return None
     return Verdict("multicast", must_be("multicast", legal, form.multicast, f" for shape {form.shape}"))

@@ -1,0 +1,224 @@
+"""The `tcgen05.cp` that copy a buffer from shared to tensor memory: the widest that its layouts allow."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import mlir
+from weft.dialects import tcgen05, tile
+from weft.dialects.op import refuse
+from weft.errors import Diagnostic
+from weft.isa.tcgen05 import copy as isa
+from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES
+from weft.layout import AXES, Layout
+from weft.layout.iterators import point_table
+from weft.passes.analysis import active_threads
+from weft.passes.builders import matrix_descriptors, tensor_tiles, thread_ids
+from weft.passes.builders.tcgen05_operands import CanonicalLayout
+from weft.passes.registry import instrumentation
+
+Table = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_UNIT = 8 * matrix_descriptors.UNIT
+"""The bits that a copy moves at once: 16 bytes of shared memory, which become four columns."""
+_UNIT_COLUMNS = _UNIT // COLUMN_BITS
+_UNITS = COLUMNS // _UNIT_COLUMNS
+_EXPANDED = 16  # the elements of fewer than 8 bits that 16 bytes hold, before and after they are expanded
+_FORMATS = {"f6E2M3FN": "b6x16_p32", "f6E3M2FN": "b6x16_p32", "f4E2M1FN": "b4x16_p64"}
+"""How elements that the copy expands to bytes are packed in 16 bytes of shared memory."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One instruction: its form without cta_group, its first column, and where its source begins, in units of
+    16 bytes.
+    """
+
+    shape: str
+    multicast: str
+    column: int
+    units: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The instructions of a copy, with the descriptor of the source's start, and why wider ones don't fit."""
+
+    copies: tuple[Copy, ...]
+    descriptor: SharedMemoryDescriptor
+    source_format: str
+    others: tuple[tuple[str, str], ...]
+
+
+def copy(op: Any) -> None:
+    """A `tile.copy_tmem`."""
+    scope = active_threads.scope(op)
+    if scope not in ("thread", "warp"):
+        raise refuse(op, f"expects one thread or a warp, got unsupported exec_scope {scope}")
+    found = plan(op.source.type, op.destination.type)
+    if isinstance(found, str):
+        raise refuse(op, f"expects {found}")
+    instrumentation.explain(partial(_explanation, op, found))
+    source = matrix_descriptors.start(op.source, tcgen05.shared_memory_descriptor, found.descriptor)
+    target = tile.address(op.destination)
+    with thread_ids.elected_if(scope == "warp"):
+        for each in found.copies:
+            tcgen05.cp(
+                address=tensor_tiles.advanced(target, each.column),
+                descriptor=matrix_descriptors.advance(source, each.units),
+                shape=each.shape,
+                multicast=each.multicast,
+                source_format=found.source_format or None,
+                cta_group=op.attribute("cta_group"),
+            )
+
+
+def plan(source: Any, destination: Any) -> Plan | str:
+    """How a buffer is copied to another of the same shape and elements; a complaint, to follow "expects", if
+    no instruction does.
+    """
+    name, bits = str(source.element_type), source.element_bits
+    return _plan(source.layout, destination.layout, bits, _FORMATS.get(name, ""))
+
+
+@lru_cache(maxsize=256)
+def _plan(source: Layout, destination: Layout, bits: int, packed_format: str) -> Plan | str:
+    units = _units(source, destination, bits, bool(packed_format))
+    if isinstance(units, str):
+        return units
+    table, expanded = units
+    mode = source.swizzle.name if source.swizzle else "none"
+    canonical = CanonicalLayout(mode, False, _EXPANDED if expanded else _UNIT // bits, bits)
+    left, copies, strides = table >= 0, list[Copy](), set[tuple[int, int]]()
+    refused = dict[str, str]()
+    while left.any():
+        unit = int(left.any(axis=0).argmax())
+        for name, multicast in _WIDEST_FIRST:
+            found = _strides(table, left, unit, name, multicast, canonical)
+            if not isinstance(found, str):
+                break
+            refused.setdefault(_name(name, multicast), found)
+        else:
+            reasons = "; ".join(f"{each} {reason}" for each, reason in refused.items())
+            return f"layouts between which an instruction copies: {reasons}"
+        lanes, width = np.array(isa.copied_lanes(name, multicast)), _width(name)
+        copies.append(Copy(name, multicast, unit * _UNIT_COLUMNS, int(table[lanes[0, 0], unit])))
+        left[lanes, unit : unit + width] = False
+        strides.add(found)
+    # An instruction that doesn't use a stride has 0.
+    across, down = ({each[i] for each in strides if each[i]} or {0} for i in range(2))
+    if len(across) > 1 or len(down) > 1:
+        return f"a source whose groups of rows are at one stride, got layout {source}"
+    taken = {_name(each.shape, each.multicast) for each in copies}
+    wider = tuple((name, reason) for name, reason in refused.items() if name not in taken)
+    return Plan(
+        tuple(copies),
+        canonical.descriptor(across.pop(), down.pop()),
+        packed_format if expanded else "",
+        wider,
+    )
+
+
+def _name(shape: str, multicast: str) -> str:
+    return f"{shape}.{multicast}" if multicast else shape
+
+
+def _width(shape: str) -> int:
+    """The units that each row of a shape has."""
+    return int(shape.partition("x")[2].rstrip("b")) // _UNIT
+
+
+_WIDEST_FIRST = sorted(isa.CP_SHAPES, key=lambda form: -np.size(isa.copied_lanes(*form)) * _width(form[0]))
+
+
+def _positions(layout: Layout, axis: str) -> Table:
+    """The position on an axis of each element in row-major order."""
+    return point_table(layout.shard)[:, AXES.index(axis)]
+
+
+def _units(source: Layout, destination: Layout, bits: int, expands: bool) -> tuple[Table, bool] | str:
+    """For each lane and unit of columns of the destination, the unit of the source that it is a copy of, -1
+    where nothing is copied to; and whether elements are expanded to bytes.
+    """
+    begin = _positions(source, "m") * bits
+    lane, end = _positions(destination, "TLane"), _positions(destination, "TCol") * bits
+    unit, inside = end // _UNIT, end % _UNIT
+    expanded = expands and (bits == 8 or _has_bytes(unit, lane))
+    step = 8 if expanded else bits
+    # The position in the source of the unit that has an element.
+    first = begin - inside // step * bits
+    full = _EXPANDED if expanded else _UNIT // bits
+    key = lane * _UNITS + unit
+    order = np.lexsort((inside, key))
+    counts = np.unique(key, return_counts=True)[1]
+    if (counts != full).any():
+        return f"whole units of {_UNIT // 8} bytes in each lane, got layout {destination}"
+    groups, places = (each[order].reshape(-1, full) for each in (first, inside))
+    aligned = (groups == groups[:, :1]).all() and (places == np.arange(full) * step).all()
+    if not aligned or (groups % _UNIT).any():
+        what = f"elements in units of {_UNIT // 8} bytes in both buffers, in the same order"
+        return f"{what}, got layouts {source} and {destination}"
+    table = np.full((LANES, _UNITS), -1, np.int64)
+    shifts = point_table(destination.replica)[:, [AXES.index("TLane"), AXES.index("TCol")]]
+    for down, across in shifts.tolist():
+        at = unit + across * bits // _UNIT
+        table[lane + down, at] = first // _UNIT
+    return table, expanded
+
+
+def _has_bytes(unit: Table, lane: Table) -> bool:
+    """Whether a unit has 16 elements, a byte each."""
+    return int(np.count_nonzero((unit == unit[0]) & (lane == lane[0]))) == _EXPANDED
+
+
+def _strides(
+    table: Table,
+    left: npt.NDArray[np.bool_],
+    unit: int,
+    shape: str,
+    multicast: str,
+    canonical: CanonicalLayout,
+) -> tuple[int, int] | str:
+    """The strides, in bits, of the source of an instruction whose destination begins at a unit of columns; or
+    why there is no such instruction.
+    """
+    lanes, width = np.array(isa.copied_lanes(shape, multicast)), _width(shape)
+    if unit + width > _UNITS or (table[lanes, unit : unit + width] < 0).any():
+        return f"needs lanes {_listed(lanes)} of {width * _UNIT_COLUMNS} columns"
+    if not left[lanes, unit : unit + width].all():
+        return f"would copy to columns from {unit * _UNIT_COLUMNS} on again"
+    units = table[lanes, unit : unit + width]
+    if (units != units[:, :1]).any():
+        return "needs the same rows in each of its copies"
+    rows = units[:, 0] * _UNIT
+    if (rows - rows[:, :1] != rows[0] - rows[0, 0]).any():
+        return "needs rows that are alike in the source"
+    elements = (rows[0, :, None] + canonical.bits * np.arange(canonical.unit)).ravel()
+    found = canonical.strides(elements, rows[:, 0] - rows[0, 0])
+    return found if found is not None else f"needs a source of {canonical}"
+
+
+def _listed(lanes: Table) -> str:
+    """The lanes of an instruction, as ranges."""
+    numbers = np.unique(lanes)
+    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(f"{part[0]}..{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def _explanation(op: Any, chosen: Plan) -> Diagnostic:
+    """Which instructions copy a buffer, and why there are no wider ones."""
+    suffix = f".b8x16.{chosen.source_format}" if chosen.source_format else ""
+    taken = Counter(f"tcgen05.cp.{_name(each.shape, each.multicast)}{suffix}" for each in chosen.copies)
+    listed = " and ".join(f"{count} x {name}" for name, count in taken.items())
+    notes = tuple(
+        Diagnostic(f"tcgen05.cp.{name} {reason}", severity="note") for name, reason in chosen.others
+    )
+    return Diagnostic(
+        f"'{op.operation.name}' op is lowered to {listed}", mlir.location(op.location), "remark", notes
+    )
