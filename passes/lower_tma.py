@@ -19,7 +19,7 @@ from weft.dialects.tile_copies import CopyMulticastOp, MemberOp, StoreAsyncOp, T
 from weft.isa.async_copy import CLUSTER_COPY_BY_CALL
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import MOST_BOX
+from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_UNIT, MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.instructions import assembly
@@ -81,40 +81,58 @@ def _member(op: MemberOp, maps: dict[Any, Map]) -> Map:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A tile as TMA copies it: boxes of `box` (rows, columns), each at a row, column and byte of the tile."""
+    """A tile as TMA copies it: boxes of `box` (rows, columns), each at a row, column and byte of the tile.
+    With `padded`, TMA expands elements of 4 or 6 bits to bytes.
+    """
 
     box: tuple[int, int]
     starts: Sequence[tuple[int, int, int]]
+    padded: bool = False
 
 
 def pieces_of(kind: Any) -> Pieces | str:
     """The boxes by which TMA copies tiles of a map's type, or why it can't. Rows of a box are adjacent."""
-    size, swizzle = int(kind.element_type.width) // 8, kind.layout.swizzle
+    bits, swizzle = int(kind.buffer_type.element_bits), kind.layout.swizzle
     (rows, columns), (height, _) = kind.layout.group(kind.shape), kind.shape
-    inner = columns[-1] if columns else None
-    if inner is None or inner.stride != 1:
+    if not columns or columns[-1].stride != 1:
         return f"expects contiguous columns in a tile, got {kind.layout}"
-    width = inner.extent
-    if len(rows) > 1 or (rows and rows[0].stride != width):
-        return f"expects rows of a tile to be {width} elements apart, got {kind.layout}"
-    widest = swizzle.width if swizzle else MOST_BOX * size
-    if width * size > widest or width > MOST_BOX or width * size % 16:
-        most = min(widest, MOST_BOX * size)
-        return f"expects contiguous rows of a multiple of 16 bytes in 16..{most}, got {width * size}"
-    if swizzle and width * size < widest:
-        return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {width * size}"
+    width, padded = columns[-1].extent, bool(kind.element_type.width == 6)
+    row_bytes = width * bits // 8
+    if bits < 8 and width == EXPANDED_UNIT and len(columns) > 1:
+        if columns[-2].stride != 2 * width:
+            return f"expects 16 elements in 16 bytes, and these to be contiguous, got {kind.layout}"
+        width, padded = columns[-2].extent * width, True
+        row_bytes = width
+    if len(rows) > 1 or (rows and rows[0].stride * bits != 8 * row_bytes):
+        return f"expects rows of a tile to be {row_bytes * 8 // bits} elements apart, got {kind.layout}"
+    if wrong := _row_complaint(width, row_bytes, padded, swizzle):
+        return wrong
     tall = next(h for h in range(min(height, MOST_BOX), 0, -1) if height % h == 0)
     period = swizzle.period if swizzle else 1
-    if height > tall and tall * width * size % period:
+    if height > tall and tall * row_bytes % period:
         return f"expects tiles of at most {MOST_BOX} rows, or of a multiple of {MOST_BOX}, got {height}"
     starts = []
     for column in range(0, kind.shape[1], width):
         for row in range(0, height, tall):
             offset = replace(kind.layout, swizzle=None).apply((row, column), kind.shape)["m"]
-            starts.append((row, column, offset * size))
+            starts.append((row, column, offset * bits // 8))
     if misaligned := [offset for *_, offset in starts if offset % BOX_ALIGNMENT]:
         return f"expects boxes at multiples of {BOX_ALIGNMENT} bytes, got one at {misaligned[0]}"
-    return Pieces((tall, width), starts)
+    return Pieces((tall, width), starts, padded)
+
+
+def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> str | None:
+    """Why TMA can't copy boxes with rows of this many elements and bytes."""
+    size = row_bytes / width
+    widest = swizzle.width if swizzle else int(MOST_BOX * size)
+    if row_bytes > widest or width > MOST_BOX or row_bytes % 16:
+        most = min(widest, int(MOST_BOX * size))
+        return f"expects contiguous rows of a multiple of 16 bytes in 16..{most}, got {row_bytes}"
+    if swizzle and row_bytes < widest:
+        return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {row_bytes}"
+    if padded and width != EXPANDED_ROW:
+        return f"expects rows of {EXPANDED_ROW} elements that TMA expands to bytes, got {width}"
+    return None
 
 
 def _pieces(op: Any, kind: Any) -> Pieces:
@@ -141,14 +159,13 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     if "arg_attrs" in attributes:
         attributes["arg_attrs"] = ir.ArrayAttr.get([*attributes["arg_attrs"], ir.DictAttr.get({})])
     swizzle = op.map.type.layout.swizzle
-    entry_of_map = ir.DictAttr.get(
-        {
-            "matrix": _i64(matrix.arg_number),
-            "box": ir.DenseI64ArrayAttr.get(pieces.box),
-            "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
-            "swizzle": ir.StringAttr.get(swizzle.name if swizzle else "none"),
-        }
-    )
+    values = {
+        "matrix": _i64(matrix.arg_number),
+        "box": ir.DenseI64ArrayAttr.get(pieces.box),
+        "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
+        "swizzle": ir.StringAttr.get(swizzle.name if swizzle else "none"),
+    }
+    entry_of_map = ir.DictAttr.get(values | ({"padded": ir.UnitAttr.get()} if pieces.padded else {}))
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     with ir.InsertionPoint(op), op.location, emit.when(emit.equal(emit.thread(), 0)):
         nvvm.PrefetchOp(added, tensormap=True)
@@ -195,6 +212,8 @@ def _copies_to_own_memory(op: Any) -> bool:
 
 
 def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:
+    if pieces.padded:
+        raise refuse(op, f"expects elements that have a byte in memory, or are packed, got {op.tile.type}")
     base = tile.address(op.tile)
     for row, column, bytes_ in pieces.starts:
         coordinates = destination.coordinates(emit.add(op.row, row), emit.add(op.column, column))

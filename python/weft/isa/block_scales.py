@@ -7,6 +7,7 @@ A group of elements along K in a row of A, or in a column of B, shares a scale.
 
 from dataclasses import dataclass
 
+from weft.isa.tensor_map import EXPANDED_ROW
 from weft.isa.types import ELEMENT_TYPES
 
 ROWS = 128
@@ -16,9 +17,6 @@ GROUPS = 4
 TILE_BYTES = ROWS * GROUPS
 LANES = 32
 """Rows of 16 bytes in a tile: row r has the scales of rows r, r + 32, r + 64 and r + 96 of the matrix."""
-
-
-_EXPANDED = 128  # elements of a row of TMA's types 16U4_ALIGN16B and 16U6_ALIGN16B
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def multiple_of_k(a: str, b: str, scaling: BlockScaling | None) -> int:
     """
     if scaling is not None and scaling.packed:
         return 8 // scaling.bits
-    return _EXPANDED if min(ELEMENT_TYPES[a].bits, ELEMENT_TYPES[b].bits) < 8 else 1
+    return EXPANDED_ROW if min(ELEMENT_TYPES[a].bits, ELEMENT_TYPES[b].bits) < 8 else 1
 
 
 def group_of(scale: str) -> int:

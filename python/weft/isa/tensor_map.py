@@ -19,7 +19,10 @@ ROW_BYTES = 16
 """Rows begin at multiples of this; an H200 also writes rows up to a multiple of it, beyond their end."""
 MOST_BOX = 256
 """Elements of a box along each dimension."""
-_PACKED = 16
+EXPANDED_UNIT = 16
+"""Packed elements that a copy moves at once."""
+EXPANDED_ROW = 128
+"""Elements of a box's row where elements of 4 or 6 bits are expanded to bytes, 16 of them to 16 bytes."""
 # Of a box; the driver accepts 204,800 bytes and refuses 262,144. This is the most that a CTA can have.
 _MAX_BOX_BYTES = 232448
 
@@ -213,7 +216,7 @@ class TensorMap:
     @property
     def packing(self) -> int:
         """How many elements of dimension 0 are copied as one unit."""
-        return _PACKED if self.element.packed_bytes else 1
+        return EXPANDED_UNIT if self.element.packed_bytes else 1
 
     @property
     def unit_bytes(self) -> int:
@@ -254,14 +257,15 @@ class TensorMap:
         if self.oob_fill == "nan" and not self.element.is_float:
             yield Verdict("oob_fill", f"oob_fill nan needs a floating-point type, got {self.type}")
         if self.element.packed_bytes:
-            yield _multiple("dims[0]", self.dims[0], 128 if self.element.packed_bytes == 16 else 2)
+            yield _multiple("dims[0]", self.dims[0], EXPANDED_ROW if self.element.packed_bytes == 16 else 2)
         yield from self._of_im2col() if self.is_im2col else self._of_the_box()
 
     def _of_the_box(self) -> Iterable[Verdict | None]:
         yield _length("box", self.box, self.rank)
         yield from (_range(f"box[{i}]", b, 1, MOST_BOX) for i, b in enumerate(self.box))
-        if self.element.packed_bytes == 16 and self.box[0] != 128:
-            yield Verdict("box[0]", f"box[0] must be 128 for {self.type}, got {self.box[0]}", ("128",))
+        if self.element.packed_bytes == 16 and self.box[0] != EXPANDED_ROW:
+            must = f"box[0] must be {EXPANDED_ROW} for {self.type}"
+            yield Verdict("box[0]", f"{must}, got {self.box[0]}", (str(EXPANDED_ROW),))
         yield from self._of_the_inner_row("box[0]", self.box[0])
         taken = prod(b // e for b, e in zip(self.box, self.element_strides, strict=True))
         yield _range("bytes of the box", taken * self.element.bits // 8, 0, _MAX_BOX_BYTES)
@@ -286,7 +290,7 @@ class TensorMap:
         yield _multiple(f"bytes of {what}", size, 8 if self.element.packed_bytes == 8 else 16)
         if self.swizzle != "none":
             width = int(self.swizzle.rstrip("B"))
-            row = count // _PACKED * self.element.packed_bytes if self.element.packed_bytes else size
+            row = count // EXPANDED_UNIT * self.element.packed_bytes if self.element.packed_bytes else size
             yield _range(f"bytes of {what} with swizzle {self.swizzle}", row, 0, width)
 
     # The 128 bytes
