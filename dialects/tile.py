@@ -38,7 +38,8 @@ from weft.dialects.tile_copies import (
     vector_complaint,
 )
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
-from weft.dialects.tile_matmul import MatmulOp, OperandOp, matmul
+from weft.dialects.tile_matmul import MatmulOp, matmul
+from weft.dialects.tile_operands import OperandOp
 from weft.dialects.tile_rings import (
     acquire,
     advance,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.op import Op, build
+from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
     Tile,
     is_buffer,
@@ -42,6 +43,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     The optional operands, in this order, are the scales of A and B, buffers in tensor memory of a scale for
     each row (or column) and each 32 or 16 elements of K, and `n` (i32), the N of the instruction where it is
     known only at run time. Then C is as wide as the largest N, and only its first `n` columns are written.
+    If these operands have different types, `tile.operand` makes their types equal.
     """
 
     a: ext.Operand[Any]
@@ -70,12 +72,14 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     @property
     def scales(self) -> tuple[Any, Any] | None:
         """The scales of A and of B."""
-        return (self.scales_and_n[0], self.scales_and_n[1]) if len(self.scales_and_n) >= 2 else None
+        if len(self.scales_and_n) < 2:
+            return None
+        return unwrapped(self.scales_and_n[0]), unwrapped(self.scales_and_n[1])
 
     @property
     def n(self) -> Any | None:
         """N where it is known only at run time."""
-        return self.scales_and_n[-1] if len(self.scales_and_n) % 2 else None
+        return unwrapped(self.scales_and_n[-1]) if len(self.scales_and_n) % 2 else None
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -89,7 +93,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
             return f"expects A to be a tile.fragment or tile.buffer, got {self.a.type}"
         if not is_buffer(self.b):
             return f"expects B to be a tile.buffer, got {self.b.type}"
-        if wrong := tile_complaint([self.a, self.b, self.c, *self.scales_and_n, *self.operation.results]):
+        if wrong := tile_complaint([self.a, self.b, self.c, *self.operation.results]):
             return wrong
         if str(self.accumulate.type) != "i1":
             return f"expects accumulate to be i1, got {self.accumulate.type}"
@@ -147,6 +151,8 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         if self.n is not None and str(self.n.type) != "i32":
             return f"expects n to be i32, got {self.n.type}"
         for name, value in zip(("scale_a", "scale_b"), self.scales or (), strict=False):
+            if wrong := tile_complaint([value]):
+                return wrong
             if not is_tensor_buffer(value) or len(value.type.shape) != 2:
                 return f"expects {name} to be a buffer of rank 2 in tensor memory, got {value.type}"
         return None
@@ -215,9 +221,10 @@ def gemm_async(
     collector: str = "",
 ) -> Any:
     """Builds `tile.gemm_async` and returns D, of C's type; None where C is in tensor memory."""
+    more = [each for each in (scale_a, scale_b, n) if each is not None]
     op = build(
         GemmAsyncOp,
-        operands=[a, b, c, accumulate, *(each for each in (scale_a, scale_b, n) if each is not None)],
+        operands=[a, b, c, accumulate, *of_one_type(more)],
         results=lambda: [] if is_tensor_buffer(c) else [c.type],
         attributes={
             "transpose_a": transpose_a,

@@ -19,15 +19,14 @@ from weft.dialects.operand_roles import (
 )
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
+from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
     NARROW_TYPES,
     PTX_INPUTS,
     PTX_SCALES,
-    AnyType,
     Tile,
-    is_memref,
     matrix_complaint,
 )
 from weft.errors import WeftError
@@ -35,24 +34,6 @@ from weft.isa.block_scales import elements_with
 from weft.mlir import ext, ir
 
 INPUT_TYPES = tuple(PTX_INPUTS)
-
-
-class OperandOp(Op, dialect=Tile, name="operand"):
-    """Wraps a matrix or vector in global memory as one of the operands after D of a `tile.matmul`.
-
-    Memref operands after D must all have one type. Operands made by this op may come from memrefs of
-    different types.
-    """
-
-    source: ext.Operand[Any]
-    operand: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not is_memref(self.source):
-            return f"expects a memref, got {self.source.type}"
-        if not isinstance(self.operand.type, AnyType):
-            return f"expects to return a !tile.any, got {self.operand.type}"
-        return None
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
@@ -111,10 +92,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     @property
     def extra(self) -> list[Any]:
         """The memrefs after D."""
-        owners = [value.owner for value in self.inputs]
-        ops = [None if isinstance(owner, ir.Block) else owner.opview for owner in owners]
-        pairs = zip(self.inputs, ops, strict=True)
-        return [op.source if isinstance(op, OperandOp) else value for value, op in pairs]
+        return [unwrapped(value) for value in self.inputs]
 
     @property
     def roles(self) -> dict[str, Any]:
@@ -337,9 +315,7 @@ def matmul(
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
-    if len({getattr(value, "type", None) for value in values}) > 1:  # `build` refuses what is no value
-        kind = AnyType.get()
-        values = [build(OperandOp, operands=[value], results=[kind]).operand for value in values]
+    values = of_one_type(values)
     roles = None if list(extra) in ([], ["c"]) else ir.ArrayAttr.get([ir.StringAttr.get(r) for r in extra])
     return build(
         MatmulOp,

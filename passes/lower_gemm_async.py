@@ -10,12 +10,13 @@ from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
 from weft.dialects.tile import is_buffer, is_tensor_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
+from weft.dialects.tile_operands import OperandOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
 from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
-from weft.mlir import arith, ir, llvm, vector
+from weft.mlir import arith, ir, llvm, operations, vector
 from weft.passes import lower_gemm_async_tcgen05
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
@@ -32,6 +33,9 @@ SUMS = ("f32", "i32")
 def run(module: Any) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
     rewrite(module, (GemmAsyncOp, WaitGemmOp, PinOp), _lower)
+    for op in operations(module, OperandOp):
+        if not len(list(op.operand.uses)):
+            op.operation.erase()
 
 
 def _lower(op: Any) -> list[Any]:
@@ -53,9 +57,10 @@ def _full_active_threads(op: GemmAsyncOp) -> str | None:
 
 
 def _types(op: GemmAsyncOp) -> str | None:
+    legal = [mlir for mlir, ptx in PTX_INPUTS.items() if ptx in isa.MMA_ASYNC.values("a_type")]
     for name, kind in _inputs(op):
-        if kind not in PTX_INPUTS:
-            return f"needs {name} of one of {', '.join(PTX_INPUTS)}, got {kind}"
+        if kind not in legal:
+            return f"needs {name} of one of {', '.join(legal)}, got {kind}"
     verdict = isa.MMA_ASYNC.judge(_form(op), op.target.chip.name if op.target else None)
     return None if verdict is None else f"wgmma.mma_async {verdict}"
 

@@ -2,20 +2,29 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from weft.dialects import tcgen05, tile
 from weft.dialects.tile_async import GemmAsyncOp
-from weft.dialects.tile_types import PTX_INPUTS, TMEM, is_tensor_buffer
+from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, TMEM, is_buffer, is_tensor_buffer
 from weft.isa.tcgen05 import mma_rows as isa
 from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS
-from weft.isa.tcgen05.mma_forms import Mma, MmaWs
+from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaWs
 from weft.isa.wgmma.descriptors import one_of
 from weft.mlir import arith, nvvm
 from weft.passes.analysis import active_threads
 from weft.passes.builders import emit, matrix_descriptors, tensor_tiles
+from weft.passes.builders.tcgen05_kinds import (
+    BYTE,
+    SIZES,
+    container_bits,
+    kind_of,
+    scale_columns,
+    scale_size,
+)
 from weft.passes.builders.tcgen05_operands import SharedOperand
-from weft.passes.builders.tcgen05_products import Product, kind_of
+from weft.passes.builders.tcgen05_products import ACCUMULATORS, Product
 from weft.passes.registry.candidates import Candidate, Predicate
 
 PRIORITY = 10
@@ -27,7 +36,8 @@ PRIORITY = 10
 def _accumulator_memory(op: GemmAsyncOp) -> str | None:
     if is_tensor_buffer(op.c):
         return None
-    return f"needs C in tensor memory, got {op.c.type}"
+    where = f"{op.c.type.space} memory" if is_buffer(op.c) else "registers"
+    return f"needs C in tensor memory, got it in {where}"
 
 
 def _exec_scope(op: GemmAsyncOp) -> str | None:
@@ -38,6 +48,18 @@ def _exec_scope(op: GemmAsyncOp) -> str | None:
 
 def _unscaled(op: GemmAsyncOp) -> str | None:
     return None if op.scales is None else "needs no scales, got scales of A and B"
+
+
+def _scaled(op: GemmAsyncOp) -> str | None:
+    return "needs scales of A and B, got none" if op.scales is None else None
+
+
+def _not_weight_stationary(op: GemmAsyncOp) -> str | None:
+    return "needs weight_stationary to be false, got true" if op.attribute("weight_stationary") else None
+
+
+def _weight_stationary(op: GemmAsyncOp) -> str | None:
+    return None if op.attribute("weight_stationary") else "needs weight_stationary to be true, got false"
 
 
 def _memory_of_a(op: GemmAsyncOp) -> str | None:
@@ -58,15 +80,35 @@ def _types(op: GemmAsyncOp) -> str | None:
         return None
     got = " and ".join(str(each.type.element_type) for each in (op.a, op.b))
     known = {ptx: mlir for mlir, ptx in PTX_INPUTS.items()}
-    kinds = (kind for kind in KINDS.values() if (kind.scales is None) == (op.scales is None))
-    legal = (f"{kind.name} ({', '.join(known[e] for e in kind.elements if e in known)})" for kind in kinds)
-    return f"needs A and B of types of one kind of {', '.join(legal)}, got {got}"
+    kinds = (kind for kind in KINDS.values() if kind.scales is None)
+    legal = (f"{', '.join(known[element] for element in kind.elements)} ({kind.name})" for kind in kinds)
+    return f"needs A and B of types of one kind: {'; '.join(legal)}; got {got}"
+
+
+def _scaled_types(op: GemmAsyncOp) -> str | None:
+    """A and B, their scales and their packing must be those of one kind."""
+    assert op.scales is not None
+    scale_a, scale_b = (str(each.type.element_type) for each in op.scales)
+    if scale_a != scale_b or scale_a not in PTX_SCALES:
+        return f"needs scales of one type of {', '.join(PTX_SCALES)}, got {scale_a} and {scale_b}"
+    if (size := scale_size(op)) is None:
+        k, columns = op.mnk[2], op.scales[0].type.shape[1]
+        legal = sorted({scale_columns(k, size) for size in SIZES})
+        return f"needs {' or '.join(map(str, legal))} scales in each row for K = {k}, got {columns}"
+    if kind_of(op) is not None:
+        return None
+    types = (str(each.type.element_type) for each in (op.a, op.b))
+    packed = ("packed" if container_bits(each.type) < BYTE else "a byte each" for each in (op.a, op.b))
+    got = " and ".join(f"{name} ({how})" for name, how in zip(types, packed, strict=True))
+    return (
+        f"needs A and B of 8, 6 or 4 bits, a byte each, with a scale of f8E8M0FNU for 32; or packed f4E2M1FN "
+        f"with one for 32 or 16, or one of f8E4M3FN for 16; got {got} with one of {scale_a} for {size}"
+    )
 
 
 def _accumulator_type(op: GemmAsyncOp) -> str | None:
     name, kind = str(op.c.type.element_type), KINDS[_product(op).kind]
-    mlir = {"f32": "f32", "f16": "f16", "s32": "i32"}
-    legal = [mlir[each] for each in kind.accumulators]
+    legal = [mlir for mlir, ptx in ACCUMULATORS.items() if ptx in kind.accumulators]
     if name not in legal:
         return f"needs C of {' or '.join(legal)} for kind {kind.name}, got {name}"
     return None
@@ -84,7 +126,7 @@ def _product(op: GemmAsyncOp) -> Product:
 def _form_is_legal(op: GemmAsyncOp) -> str | None:
     """What the tables say about the instruction on this chip."""
     product = _product(op)
-    family = isa.MMA_WS if product.weight_stationary else isa.MMA
+    family = _family(product)
     verdict = family.judge(_form(product), _chip(op))
     return None if verdict is None else f"{family.name} {verdict}"
 
@@ -143,7 +185,23 @@ def _accumulator_layout(op: GemmAsyncOp) -> str | None:
 
 def _shaped(op: GemmAsyncOp) -> Product | None:
     """The product on the largest shape for which C has D's layout."""
-    return next((each for each in _product(op).shapes() if each.has_layout_of_d()), None)
+    product = next((each for each in _product(op).shapes() if each.has_layout_of_d()), None)
+    if product is None or op.scales is None:
+        return product
+    longer = replace(product, long_rows=True)
+    return longer if _fits(longer) else product
+
+
+def _fits(product: Product) -> bool:
+    """Whether the instructions with the longer K are legal, and A and B are laid out for them."""
+    steps = range(len(product.steps))
+    if any(product.descriptor(step).complaint(_chip(product.op)) is not None for step in steps):
+        return False
+    if isinstance(product.shared_b, str) or not all(map(product.has_layout_of_scales, "AB")):
+        return False
+    if product.memory_of_a == "tensor":
+        return product.has_layout_of_a()
+    return isinstance(product.shared_a, SharedOperand)
 
 
 def _a(op: GemmAsyncOp) -> str | None:
@@ -157,7 +215,7 @@ def _a(op: GemmAsyncOp) -> str | None:
         return None
     depth = KINDS[product.kind].k
     what = f"each {product.rows}x{depth} of A"
-    return f"needs {what} in layout {product.layout_of_a}, got {op.a.type.layout}"
+    return f"needs {what} in layout {product.layout_of_a(depth)}, got {op.a.type.layout}"
 
 
 def _b(op: GemmAsyncOp) -> str | None:
@@ -166,25 +224,47 @@ def _b(op: GemmAsyncOp) -> str | None:
     return f"needs B in {product.shared_b}" if isinstance(product.shared_b, str) else None
 
 
+def _scale_layouts(op: GemmAsyncOp) -> str | None:
+    product = _shaped(op)
+    assert product is not None and op.scales is not None
+    for name, buffer in zip("AB", op.scales, strict=True):
+        if not product.has_layout_of_scales(name):
+            rows = product.rows if name == "A" else product.n
+            layout = product.layout_of_scales(name)
+            what = f"scale_{name.lower()} of {rows} rows, laid out as eight scales of each are in {layout}"
+            return f"needs {what}; got {buffer.type}"
+    return None
+
+
 def _descriptor_is_legal(op: GemmAsyncOp) -> str | None:
-    """What the tables say about the instruction descriptor."""
+    """What the tables say about the instruction descriptors."""
     product = _shaped(op)
     assert product is not None
-    verdict = product.descriptor().complaint(_chip(op))
-    return None if verdict is None else str(verdict)
+    verdicts = (product.descriptor(step).complaint(_chip(op)) for step in range(len(product.steps)))
+    return next((str(verdict) for verdict in verdicts if verdict is not None), None)
 
 
 def _chip(op: GemmAsyncOp) -> str | None:
     return op.target.chip.name if op.target else None
 
 
+def _family(product: Product) -> Any:
+    """The table of the instruction."""
+    if product.scale_type is not None:
+        return isa.MMA_BLOCK_SCALE
+    return isa.MMA_WS if product.weight_stationary else isa.MMA
+
+
 def _form(product: Product) -> Any:
-    """The instruction without block scale."""
+    """The instruction."""
+    kind, group, memory = product.kind, product.group, product.memory_of_a
     collector = product.op.attribute("collector")
+    if product.scale_type is not None:
+        return MmaBlockScale(kind, group, product.scale_vec, memory, collector or "discard")
     if not product.weight_stationary:
-        return Mma(product.kind, product.group, product.memory_of_a, collector or "discard")
+        return Mma(kind, group, memory, collector or "discard")
     buffer, _, use = collector.rpartition("::")
-    return MmaWs(product.kind, product.memory_of_a, buffer or "b0", use or "discard", cta_group=product.group)
+    return MmaWs(kind, memory, buffer or "b0", use or "discard", cta_group=group)
 
 
 # Lowering
@@ -193,38 +273,62 @@ def _form(product: Product) -> Any:
 def _multiply(op: GemmAsyncOp) -> None:
     product = _shaped(op)
     assert product is not None
-    a, b = _operand_a(product), _SharedMemory(op.b, product.shared_b)
-    c, idesc = tile.address(op.c), _instruction_descriptor(product)
-    build = tcgen05.mma_ws if product.weight_stationary else tcgen05.mma
-    form = {name: value for name, value in vars(_form(product)).items() if name in _FORM_ATTRIBUTES}
-    m, n, _ = product.shape
+    issue, (m, n) = _Issue(product), product.blocks
     with _elected(op):
-        for i in range(m // product.m):
-            for j in range(n // product.n):
-                d = tensor_tiles.advanced(c, product.part_of_d(i, j))
-                for step, (k, _depth) in enumerate(product.steps):
-                    build(
-                        d=d,
-                        a=a(i, step),
-                        b=b(j * product.columns, k),
-                        idesc=idesc,
-                        enable_input_d=op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
-                        **form,
-                    )
+        for i in range(m):
+            for j in range(n):
+                for step in range(len(product.steps)):
+                    issue(i, j, step)
 
 
-_FORM_ATTRIBUTES = ("kind", "cta_group", "collector_a", "collector_buffer", "collector")
+class _Issue:
+    """Builds instructions, by their numbers along M and N and their step along K."""
+
+    def __init__(self, product: Product) -> None:
+        self._product, op = product, product.op
+        self._a, self._b = _operand_a(product), _SharedMemory(op.b, product.shared_b)
+        self._d = tile.address(op.c)
+        self._scales = [tile.address(each) for each in op.scales or ()]
+        steps = range(len(product.steps))
+        records = [product.descriptor(step) for step in steps]
+        built = {record: _descriptor(product, record) for record in dict.fromkeys(records)}
+        self._descriptors = [built[record] for record in records]
+        axes = vars(_form(product))
+        self._axes = {name: axes[name] for name in _ATTRIBUTES if name in axes}
+
+    def __call__(self, i: int, j: int, step: int) -> None:
+        product = self._product
+        operands = {
+            "d": tensor_tiles.advanced(self._d, product.part_of_d(i, j)),
+            "a": self._a(i, step),
+            "b": self._b(j * product.columns, product.steps[step][0]),
+            "idesc": self._descriptors[step],
+            "enable_input_d": product.op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
+        }
+        if product.scale_type is not None:
+            for name, number, start in zip("AB", (i, j), self._scales, strict=True):
+                distance = product.part_of_scales(name, number, step)
+                operands[f"scale_{name.lower()}"] = tensor_tiles.advanced(start, distance)
+            tcgen05.mma_block_scale(**operands, **self._axes)
+            return
+        build = tcgen05.mma_ws if product.weight_stationary else tcgen05.mma
+        build(**operands, **self._axes)
+
+
+_ATTRIBUTES = ("kind", "cta_group", "scale_vec", "collector_a", "collector_buffer", "collector")
 _N = next(field for field in PLAIN_FIELDS if field.name == "n")
 
 
-def _instruction_descriptor(product: Product) -> Any:
+def _descriptor(product: Product, record: Any) -> Any:
     """The instruction descriptor: a constant, unless N is known only at run time."""
-    record = product.descriptor()
     if product.op.n is None:
-        return tcgen05.instruction_descriptor(**vars(record))
+        scaled = product.scale_type is not None
+        build = tcgen05.block_scaled_descriptor if scaled else tcgen05.instruction_descriptor
+        return build(**vars(record))
     rest = record.encode() - _N.put(product.n)
     shift = _N.low - (_N.unit.bit_length() - 1)  # N is a multiple of the unit
-    return arith.ori(emit.value(rest), arith.shli(product.op.n, emit.value(shift)))
+    signed = rest - (rest >> 31 << 32)
+    return arith.ori(emit.value(signed), arith.shli(product.op.n, emit.value(shift)))
 
 
 def _elected(op: GemmAsyncOp) -> AbstractContextManager[None]:
@@ -256,13 +360,15 @@ class _SharedMemory:
         return matrix_descriptors.advance(self._start, self._operand.units(row, k))
 
 
-_COMMON = (
+_MEMORY = (
     Predicate("accumulator_memory", _accumulator_memory),
     Predicate("exec_scope", _exec_scope),
     Predicate("memory_of_a", _memory_of_a),
     Predicate("memory_of_b", _memory_of_b),
 )
+_PLAIN = (Predicate("unscaled", _unscaled), Predicate("types", _types))
 _SHAPES = (
+    Predicate("form", _form_is_legal),
     Predicate("accumulator_type", _accumulator_type),
     Predicate("m", _m),
     Predicate("n", _n),
@@ -272,19 +378,35 @@ _SHAPES = (
     Predicate("accumulator_layout", _accumulator_layout),
     Predicate("operand_a", _a),
     Predicate("operand_b", _b),
-    Predicate("descriptor", _descriptor_is_legal),
 )
+_DESCRIPTOR = Predicate("descriptor", _descriptor_is_legal)
+_MAY_MOVE_B = Predicate("not_weight_stationary", _not_weight_stationary)
 
 CANDIDATES = (
+    Candidate("tcgen05.mma", PRIORITY, (*_MEMORY, _MAY_MOVE_B, *_PLAIN, *_SHAPES, _DESCRIPTOR), _multiply),
     Candidate(
-        "tcgen05.mma",
+        "tcgen05.mma.block_scale",
         PRIORITY,
         (
-            *_COMMON,
-            Predicate("unscaled", _unscaled),
-            Predicate("types", _types),
-            Predicate("form", _form_is_legal),
+            *_MEMORY,
+            _MAY_MOVE_B,
+            Predicate("scaled", _scaled),
+            Predicate("scaled_types", _scaled_types),
             *_SHAPES,
+            Predicate("scale_layouts", _scale_layouts),
+            _DESCRIPTOR,
+        ),
+        _multiply,
+    ),
+    Candidate(
+        "tcgen05.mma.ws",
+        PRIORITY,
+        (
+            *_MEMORY,
+            Predicate("weight_stationary", _weight_stationary),
+            *_PLAIN,
+            *_SHAPES,
+            _DESCRIPTOR,
         ),
         _multiply,
     ),

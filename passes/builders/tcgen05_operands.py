@@ -54,12 +54,7 @@ class SharedOperand:
         bits have 16 bytes where that is 8.
         """
         unit = _UNIT_BITS // container_bits
-        return _operand(buffer.layout, buffer.shape, step_bits(buffer), kind, rows, steps, unit, k_first)
-
-
-def step_bits(buffer: Any) -> int:
-    """The distance of neighbouring elements of a buffer of this type: a byte for elements of 6 bits."""
-    return int(buffer.element_bits)
+        return _operand(buffer.layout, buffer.shape, buffer.element_bits, kind, rows, steps, unit, k_first)
 
 
 @lru_cache(maxsize=256)

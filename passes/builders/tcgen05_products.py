@@ -1,54 +1,44 @@
-"""How `tcgen05.mma` computes a `tile.gemm_async`: kind, shape of one instruction, and which part of each
-buffer each instruction uses.
+"""How `tcgen05.mma` computes a `tile.gemm_async`: the shape of one instruction, and which part of each buffer
+each instruction uses.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from weft.dialects.tile_async import GemmAsyncOp
-from weft.dialects.tile_types import PTX_INPUTS, is_tensor_buffer
+from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, is_tensor_buffer
 from weft.isa.tcgen05 import tensor_layouts
 from weft.isa.tcgen05.descriptors import (
     KINDS,
+    LONG_K,
     BlockScaledDescriptor,
     InstructionDescriptor,
     legal_m,
     legal_n,
 )
-from weft.isa.types import ELEMENT_TYPES
-from weft.layout import AXES, Layout
-from weft.layout.iterators import point_table
-from weft.passes.builders import tensor_tiles
+from weft.layout import Layout
+from weft.passes.builders import tensor_parts
+from weft.passes.builders.tcgen05_kinds import BYTE, container_bits, container_of, scale_size, scale_vec
 from weft.passes.builders.tcgen05_operands import SharedOperand, Steps
 
-_AXES = [AXES.index(axis) for axis in ("TLane", "TCol")]
-_ACCUMULATORS = {"f32": "f32", "f16": "f16", "i32": "s32"}
-ACCUMULATORS = tuple(_ACCUMULATORS)
-"""The element types of D."""
-
-
-def kind_of(op: GemmAsyncOp) -> str | None:
-    """The kind of instruction for A's and B's types; None where no kind has both."""
-    types = [PTX_INPUTS.get(str(each.type.element_type)) for each in (op.a, op.b)]
-    for name, kind in KINDS.items():
-        if (kind.scales is not None) == (op.scales is not None) and all(t in kind.elements for t in types):
-            return name
-    return None
+ACCUMULATORS = {"f32": "f32", "f16": "f16", "i32": "s32"}
+"""The element types of D, and what PTX calls them."""
+_SCALES_OF_WORD = 4
+_ROW = 256  # elements of 4 bits in 128 bytes
 
 
 @dataclass(frozen=True)
 class Product:
     """A `tile.gemm_async` whose kind is known, on one instruction shape: `m` and `n` are those of the pair if
-    there is one.
+    there is one. With `long_rows`, instructions have a K of 96 where that fits into rows of 128 bytes.
     """
 
     op: GemmAsyncOp
     kind: str
     m: int = 0
     n: int = 0
+    long_rows: bool = False
 
     # What the op states
 
@@ -67,6 +57,18 @@ class Product:
         return a, b
 
     @property
+    def scale_type(self) -> str | None:
+        """The PTX type of the scales; None without scales."""
+        return None if self.op.scales is None else PTX_SCALES[str(self.op.scales[0].type.element_type)]
+
+    @cached_property
+    def scale_vec(self) -> str:
+        """The modifier that says how many elements share a scale."""
+        spelled = scale_vec(self.kind, self.scale_type or "", scale_size(self.op))
+        assert spelled is not None
+        return spelled
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """M, N and K of both CTAs."""
         m, n, k = self.op.mnk
@@ -76,9 +78,11 @@ class Product:
     def memory_of_a(self) -> str:
         return "tensor" if is_tensor_buffer(self.op.a) else "shared"
 
-    def container_bits(self, name: str) -> int:
-        """What an element of A or B takes of its memory."""
-        return max(ELEMENT_TYPES[self.types["AB".index(name)]].bits, 8)
+    @property
+    def b_is_mn_major(self) -> bool:
+        buffer = self.op.b.type
+        rows = buffer.layout.group(buffer.shape)[0 if self.op.attribute("transpose_b") else 1]
+        return bool(rows) and rows[-1].stride == 1
 
     # Shapes
 
@@ -92,23 +96,27 @@ class Product:
         """The columns of B of one instruction in one CTA."""
         return self.n // self.group
 
+    @property
+    def banks(self) -> int:
+        """The groups of lanes among which D's columns are divided."""
+        return tensor_layouts.banks_of(self.m, self.group, weight_stationary=self.weight_stationary)
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """How many instructions there are along M and N."""
+        return self.shape[0] // self.m, self.shape[1] // self.n
+
     @cached_property
     def steps(self) -> Steps:
         """Where along K each instruction begins, and its K."""
-        depth = KINDS[self.kind].k
-        return tuple((k, depth) for k in range(0, self.shape[2], depth))
-
-    def shapes(self) -> list["Product"]:
-        """The product on every legal shape that divides it, the largest first."""
-        m, n, _ = self.shape
-        stated = self.op.attribute("mma_m"), self.op.attribute("mma_n")
-        found = []
-        for each_m in sorted(self.legal_m, reverse=True):
-            for each_n in sorted(self.legal_n, reverse=True):
-                fits = m % each_m == 0 and n % each_n == 0
-                if fits and stated in ((0, 0), (each_m, each_n)):
-                    found.append(replace(self, m=each_m, n=each_n))
-        return found
+        found, k, depth = list[tuple[int, int]](), 0, KINDS[self.kind].k
+        while k < self.shape[2]:
+            rest = min(_ROW - k % _ROW, self.shape[2] - k)
+            # What is left of the row must be a multiple of the shorter K too.
+            is_long = self.long_rows and (rest == LONG_K or rest >= LONG_K + depth)
+            found.append((k, LONG_K if is_long else depth))
+            k += found[-1][1]
+        return tuple(found)
 
     @property
     def legal_m(self) -> tuple[int, ...]:
@@ -118,17 +126,23 @@ class Product:
     def legal_n(self) -> tuple[int, ...]:
         return legal_n(self.kind, self.group, ws=self.weight_stationary, transpose_b=self.b_is_mn_major)
 
-    # Operands
+    def shapes(self) -> list["Product"]:
+        """The product on every legal shape that divides it, the largest first."""
+        m, n, _ = self.shape
+        stated = self.op.attribute("mma_m"), self.op.attribute("mma_n")
+        return [
+            replace(self, m=each_m, n=each_n)
+            for each_m in sorted(self.legal_m, reverse=True)
+            for each_n in sorted(self.legal_n, reverse=True)
+            if m % each_m == 0 and n % each_n == 0 and stated in ((0, 0), (each_m, each_n))
+        ]
 
-    @property
-    def b_is_mn_major(self) -> bool:
-        return is_mn_major(self.op.b.type, k_first=not self.op.attribute("transpose_b"))
+    # Operands in shared memory
 
     @cached_property
     def shared_a(self) -> SharedOperand | str:
         """A in shared memory, or what its layout must be."""
-        k_first = bool(self.op.attribute("transpose_a"))
-        return self._shared("A", self.op.a, self.rows, k_first)
+        return self._shared("A", self.op.a, self.rows, bool(self.op.attribute("transpose_a")))
 
     @cached_property
     def shared_b(self) -> SharedOperand | str:
@@ -136,10 +150,16 @@ class Product:
         return self._shared("B", self.op.b, self.columns, not self.op.attribute("transpose_b"))
 
     def _shared(self, name: str, buffer: Any, rows: int, k_first: bool) -> SharedOperand | str:
-        bits = self.container_bits(name)
+        element = self.types["AB".index(name)]
+        bits = container_of(self.kind, element)
+        if container_bits(buffer.type) != bits:
+            packing = "16 elements in 16 bytes" if bits == BYTE else "two elements in a byte"
+            return f"a layout with {packing} for type {element} of kind {self.kind}, got {buffer.type.layout}"
         return SharedOperand.of(
             buffer.type, self.kind, rows=rows, steps=self.steps, container_bits=bits, k_first=k_first
         )
+
+    # Operands in tensor memory
 
     @property
     def layout_of_d(self) -> Layout:
@@ -150,14 +170,21 @@ class Product:
         )
         return Layout.parse(text)
 
-    @property
-    def layout_of_a(self) -> Layout:
-        """The layout of what one instruction reads of A in tensor memory, in one CTA."""
-        depth, spacing = KINDS[self.kind].k, self.container_bits("A") // self.op.a.type.element_bits
+    def layout_of_a(self, depth: int) -> Layout:
+        """The layout of what an instruction with this K reads of A in tensor memory, in one CTA."""
+        spacing = container_of(self.kind, self.types[0]) // self.op.a.type.element_bits
         text = tensor_layouts.operand_a(
             self.m, depth, self.group, spacing=spacing, weight_stationary=self.weight_stationary
         )
         return Layout.parse(text)
+
+    def layout_of_scales(self, name: str) -> Layout:
+        """The layout of eight scales of each row of A (or column of B) of one instruction in one CTA."""
+        return tensor_parts.layout_of_scales(*((self.rows, 1) if name == "A" else (self.n, self.banks)))
+
+    def rows_of(self, number: int) -> tuple[int, ...]:
+        """The rows of D that the instruction of this number along M computes."""
+        return tuple(range(number * self.rows, (number + 1) * self.rows))
 
     def columns_of(self, number: int) -> tuple[int, ...]:
         """The columns of D that the instruction of this number along N computes: those of each CTA's part of
@@ -167,90 +194,77 @@ class Product:
         begins = (cta * half + number * self.columns for cta in range(self.group))
         return tuple(begin + i for begin in begins for i in range(self.columns))
 
-    def part_of_d(self, m: int, n: int) -> int | None:
-        """The address of an instruction's D from that of C; None where its layout isn't D's."""
-        rows = tuple(range(m * self.rows, (m + 1) * self.rows))
-        return part(self.op.c.type, rows, self.columns_of(n), self.layout_of_d)
-
-    def part_of_a(self, m: int, step: int) -> int | None:
-        """The address of what an instruction reads of A in tensor memory from that of A; None where its
-        layout isn't that of A.
+    def part_of_d(self, i: int, j: int) -> int | None:
+        """The address of an instruction's D, by its numbers along M and N, from that of C; None where C has
+        another layout.
         """
-        rows = tuple(range(m * self.rows, (m + 1) * self.rows))
+        return tensor_parts.part(self.op.c.type, self.rows_of(i), self.columns_of(j), self.layout_of_d)
+
+    def part_of_a(self, i: int, step: int) -> int | None:
+        """The address of what an instruction reads of A in tensor memory from that of A; None where A has
+        another layout.
+        """
         k, depth = self.steps[step]
-        return part(self.op.a.type, rows, tuple(range(k, k + depth)), self.layout_of_a)
+        columns = tuple(range(k, k + depth))
+        return tensor_parts.part(self.op.a.type, self.rows_of(i), columns, self.layout_of_a(depth))
+
+    def part_of_scales(self, name: str, number: int, step: int) -> int | None:
+        """The address of the column with an instruction's first scale of A (or B), by its number along M (or
+        N), from that of the scales; None where they have another layout.
+        """
+        assert self.op.scales is not None
+        buffer = self.op.scales["AB".index(name)].type
+        rows, banks = (self.rows_of(number), 1) if name == "A" else (self.columns_of(number), self.banks)
+        return tensor_parts.scale_part(buffer, rows, *self.scales_of(step), banks)
+
+    def scales_of(self, step: int) -> tuple[int, int]:
+        """The first scale of a step along K, and how many it has."""
+        (k, depth), size = self.steps[step], scale_size(self.op)
+        assert size is not None
+        return k // size, depth // size
 
     def has_layout_of_d(self) -> bool:
         """Whether every instruction's D has its place in C."""
-        m, n, _ = self.shape
-        parts = (self.part_of_d(i, j) for i in range(m // self.m) for j in range(n // self.n))
-        return all(each is not None for each in parts)
+        m, n = self.blocks
+        return all(self.part_of_d(i, j) is not None for i in range(m) for j in range(n))
 
     def has_layout_of_a(self) -> bool:
-        """Whether every instruction's A, in tensor memory, has its place in A."""
-        m = self.shape[0]
-        parts = (self.part_of_a(i, k) for i in range(m // self.m) for k in range(len(self.steps)))
-        return all(each is not None for each in parts)
+        """Whether what every instruction reads of A, in tensor memory, has its place there."""
+        steps = range(len(self.steps))
+        return all(self.part_of_a(i, step) is not None for i in range(self.blocks[0]) for step in steps)
 
-    def descriptor(self) -> InstructionDescriptor | BlockScaledDescriptor:
-        """The instruction descriptor, legal or not."""
+    def has_layout_of_scales(self, name: str) -> bool:
+        """Whether every instruction's scales of A (or B) have their place in their buffer."""
+        count, steps = self.blocks["AB".index(name)], range(len(self.steps))
+        return all(self.part_of_scales(name, i, step) is not None for i in range(count) for step in steps)
+
+    # The instruction descriptor
+
+    def descriptor(self, step: int = 0) -> InstructionDescriptor | BlockScaledDescriptor:
+        """The instruction descriptor of a step along K, legal or not."""
         a = self.shared_a if self.memory_of_a == "shared" else None
         a_type, b_type = self.types
-        return InstructionDescriptor(
-            kind=self.kind,
-            m=self.m,
-            n=self.n,
-            a_type=a_type,
-            b_type=b_type,
-            d_type=_ACCUMULATORS[str(self.op.c.type.element_type)],
-            cta_group=self.group,
-            ws=self.weight_stationary,
-            a=self.memory_of_a,
-            transpose_a=isinstance(a, SharedOperand) and a.mn_major,
-            transpose_b=self.b_is_mn_major,
+        common: dict[str, Any] = {
+            "kind": self.kind,
+            "m": self.m,
+            "n": self.n,
+            "a_type": a_type,
+            "b_type": b_type,
+            "cta_group": self.group,
+            "a": self.memory_of_a,
+            "transpose_a": isinstance(a, SharedOperand) and a.mn_major,
+            "transpose_b": self.b_is_mn_major,
+        }
+        if self.scale_type is None:
+            d_type = ACCUMULATORS[str(self.op.c.type.element_type)]
+            return InstructionDescriptor(**common, d_type=d_type, ws=self.weight_stationary)
+        # The id selects a byte of the first scale's column.
+        number = self.scales_of(step)[0] % _SCALES_OF_WORD
+        return BlockScaledDescriptor(
+            **common,
+            scale_type=self.scale_type,
+            scale_vec=self.scale_vec,
+            a_scale_id=number,
+            b_scale_id=number,
+            k=LONG_K if self.steps[step][1] == LONG_K else 0,
         )
-
-
-def is_mn_major(buffer: Any, *, k_first: bool) -> bool:
-    """Whether a buffer of this type, K x M (or N) if `k_first`, is contiguous along M (or N)."""
-    rows = buffer.layout.group(buffer.shape)[1 if k_first else 0]
-    return bool(rows) and rows[-1].stride == 1
-
-
-@lru_cache(maxsize=4096)
-def _part(
-    layout: Layout, shape: tuple[int, int], rows: tuple[int, ...], columns: tuple[int, ...], wanted: Layout
-) -> tuple[int, int] | None:
-    """Lane and column, in elements, where the part of a tile begins; None where it isn't laid out as
-    `wanted`.
-    """
-    down, across = _positions(layout, shape)
-    want_down, want_across = _positions(wanted, (len(rows), len(columns)))
-    down, across = down[list(rows)], across[list(columns)]
-    same = np.array_equal(down - down[0], want_down) and np.array_equal(across - across[0], want_across)
-    if not same or _copies(layout) != _copies(wanted):
-        return None
-    lane, column = (down[0] + across[0]).tolist()
-    return lane, column
-
-
-def part(buffer: Any, rows: tuple[int, ...], columns: tuple[int, ...], wanted: Layout) -> int | None:
-    """The address of a part of a tile in tensor memory from that of the tile; None where the part isn't laid
-    out as `wanted` or begins within a column.
-    """
-    begin = _part(buffer.layout, buffer.shape, rows, columns, wanted)
-    if begin is None or begin[1] * buffer.element_bits % tensor_layouts.COLUMN_BITS:
-        return None
-    lane, column = begin
-    return lane << tensor_tiles.LANE_SHIFT | column * int(buffer.element_bits) // tensor_layouts.COLUMN_BITS
-
-
-@lru_cache(maxsize=256)
-def _positions(layout: Layout, shape: tuple[int, int]) -> tuple[Any, Any]:
-    """Lane and column, in elements, of each row and of each column of a tile, from its first element."""
-    down, across = (point_table(digits)[:, _AXES] for digits in layout.group(shape))
-    return down, across
-
-
-def _copies(layout: Layout) -> Any:
-    return layout.canonical().replica

@@ -1,9 +1,10 @@
-"""Products of `tile.gemm_async` in tensor memory, run in the emulator on images of shared memory."""
+"""Products of `tile.gemm_async` in tensor memory, run in the emulator on images of both memories."""
 
 import contextlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import ml_dtypes
 import numpy as np
 
 import weft
@@ -16,79 +17,140 @@ from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, vector
 from weft.passes.builders import addresses, emit, tensor_tiles
 
 LANES, CHUNK = 128, 16
-DTYPES = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "ui8": np.uint8, "i32": np.int32}
+DTYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "i8": np.int8,
+    "ui8": np.uint8,
+    "i32": np.int32,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+}
+BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4}
+WIDTHS = {"none": 16, "32B": 32, "64B": 64, "128B": 128, "128B_32B": 128}
 
 
-def positions(layout, axes):
-    """The positions of a tile's elements on some axes, `[elements, axes]`, before the swizzle."""
-    return point_table(layout.shard)[:, [AXES.index(axis) for axis in axes]]
+def bits_of(element):
+    return BITS.get(element, 8 * np.dtype(DTYPES[element]).itemsize)
 
 
-def k_major(rows, depth, swizzle="128B", bits=16):
-    """Lines of K as wide as the swizzle, in panels."""
-    width = {"none": 16, "32B": 32, "64B": 64, "128B": 128}[swizzle] * 8 // bits
-    width = min(width, depth)
+def lines(count, length, element, swizzle="128B", *, padded=False):
+    """The layout of `count` lines of `length` contiguous elements, in panels as wide as the swizzle. Elements
+    of 4 bits take a byte each if `padded`.
+    """
+    spread = 2 if padded and element == "f4E2M1FN" else 1
+    unit = 16 * 8 // max(bits_of(element), 8) if padded or bits_of(element) != 4 else 32
+    wide = min(WIDTHS[swizzle] // 16, length // unit)
+    group = 4 if swizzle == "128B_32B" else 8
+    row = wide * unit * spread
+    extents = [count // group, group, length // unit // wide, wide, unit]
+    strides = [group * row, row, count * row, unit * spread, 1]
+    if group > count:
+        extents, strides = extents[1:], strides[1:]
     suffix = "" if swizzle == "none" else f" xor {swizzle}"
-    if swizzle == "none":
-        return f"S[({rows // 8},8,{depth // width},{width}):({8 * width},{width},{rows * width},1)]"
-    return f"S[({rows},{depth // width},{width}):({width},{rows * width},1)]{suffix}"
-
-
-def mn_major(depth, rows, swizzle="128B", bits=16):
-    """Lines of M (or N) as wide as the swizzle, in panels: the layout of K x M (or N)."""
-    width = min({"32B": 32, "64B": 64, "128B": 128, "128B_32B": 128}[swizzle] * 8 // bits, rows)
-    return f"S[({depth},{rows // width},{width}):({width},{depth * width},1)] xor {swizzle}"
+    return f"S[({','.join(map(str, extents))}):({','.join(map(str, strides))})]{suffix}"
 
 
 @dataclass
 class Operand:
-    """A buffer in shared memory that a test fills."""
+    """A buffer of each CTA that a test fills, in shared memory unless `memory` is "tmem"."""
 
     shape: tuple[int, int]
     element: str
     layout: str
+    memory: str = "shared"
+    low_bit: int = 0
+
+    @property
+    def parsed(self):
+        return Layout.parse(self.layout)
 
     @property
     def kind(self):
-        return BufferType.of(self.shape, ir.Type.parse(self.element), self.layout)
+        return BufferType.of(self.shape, ir.Type.parse(self.element), self.layout, self.memory)
+
+    @cached_property
+    def step(self):
+        """The bits from an element to the next."""
+        bits = bits_of(self.element)
+        return 8 if bits == 6 else bits
+
+    @cached_property
+    def width(self):
+        """The columns in tensor memory, padded for whole loads."""
+        columns = -(-self.parsed.span("TCol") * self.step // 32)
+        return -(-columns // CHUNK) * CHUNK
 
     @cached_property
     def words(self):
-        size = DTYPES.get(self.element, np.uint16)().itemsize
-        parsed = Layout.parse(self.layout)
-        return parsed.span("m") * size // 4
+        if self.memory == "tmem":
+            return LANES * self.width
+        return -(-self.parsed.span("m") * self.step // 128) * 4
+
+    def first_bits(self):
+        """The bit of the memory's image at which each copy of each element begins, `[copies, elements]`."""
+        if self.memory == "tmem":
+            axes = [AXES.index("TLane"), AXES.index("TCol")]
+            copies = point_table(self.parsed.replica)[:, None] + point_table(self.parsed.shard)
+            lane, column = np.moveaxis(copies[..., axes], -1, 0)
+            return lane * self.width * 32 + column * self.step + self.low_bit
+        at = point_table(self.parsed.shard)[None, :, -1]
+        bits = bits_of(self.element)
+        first = at // 16 * 128 + at % 16 * 6 if bits == 6 else at * bits
+        if not self.parsed.swizzle:
+            return first
+        swizzled = self.parsed.swizzle.swizzle_offset(first // 128 * 16)
+        return swizzled * 8 + first % 128
 
     def image(self, values):
         """The words of the buffer that has these values."""
-        parsed = Layout.parse(self.layout)
-        size = values.dtype.itemsize
-        offsets = positions(parsed, ["m"])[:, 0] * size
-        if parsed.swizzle:
-            offsets = np.array([parsed.swizzle.swizzle_offset(int(each)) for each in offsets])
-        image = np.zeros(self.words * 4, np.uint8)
-        octets = np.ascontiguousarray(values).reshape(-1, 1).view(np.uint8)
-        for byte in range(size):
-            image[offsets + byte] = octets[:, byte]
-        return image.view(np.int32)
+        bits, first = bits_of(self.element), self.first_bits()
+        image = np.zeros(self.words * 32, np.uint8)
+        kinds = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+        codes = np.ascontiguousarray(values).view(kinds[values.dtype.itemsize]).reshape(-1)
+        for bit in range(bits):
+            image[first + bit] = codes >> bit & 1
+        return np.packbits(image, bitorder="little").view(np.int32)
+
+    def read(self, image):
+        """The values in an image of words."""
+        bits = np.unpackbits(image.view(np.uint8), bitorder="little")
+        at = self.first_bits()[0]
+        size = np.dtype(DTYPES[self.element]).itemsize
+        octets = np.packbits(np.stack([bits[at + bit] for bit in range(8 * size)], 1), 1, bitorder="little")
+        return octets.view(DTYPES[self.element]).reshape(self.shape)
 
 
 @dataclass
 class Case:
-    """A product of `m` x `n` x `k`, of both CTAs if `group` is 2, by one thread unless `scope` is "warp"."""
+    """A product of `m` x `n` x `k`, of both CTAs if `group` is 2, by one thread unless `scope` is "warp".
+    Layouts that are not given are K-major with the 128B swizzle.
+    """
 
     m: int = 128
     n: int = 64
     k: int = 64
-    element: str = "f16"
+    a_type: str = "f16"
+    b_type: str = ""
     sums: str = "f32"
     group: int = 1
     scope: str = "thread"
     a_layout: str = ""
+    a_memory: str = "shared"
+    a_low_bit: int = 0
     b_layout: str = ""
     c_layout: str = ""
     transpose_a: bool = False
     transpose_b: bool = True
     accumulates: bool = False
+    run_time_n: int = 0
+    scale_type: str = ""
+    scale_size: int = 32
     arch: str = "sm_100a"
     attributes: dict = field(default_factory=dict)
 
@@ -101,65 +163,72 @@ class Case:
         return self.n // self.group
 
     @cached_property
-    def a(self):
-        shape = (self.k, self.rows) if self.transpose_a else (self.rows, self.k)
-        return Operand(shape, self.element, self.a_layout or k_major(*shape))
+    def operands(self):
+        """A, B, the scales if there are some, and C."""
+        b_type = self.b_type or self.a_type
+        a_shape = (self.k, self.rows) if self.transpose_a else (self.rows, self.k)
+        b_shape = (self.columns, self.k) if self.transpose_b else (self.k, self.columns)
+        a = self.a_layout or lines(*a_shape, self.a_type)
+        b = self.b_layout or lines(*b_shape, b_type)
+        bits = bits_of(self.sums)
+        c = self.c_layout or tensor_layouts.accumulator(self.m, self.n, self.group, bits)
+        return [
+            Operand(a_shape, self.a_type, a, self.a_memory, self.a_low_bit),
+            Operand(b_shape, b_type, b),
+            *self._scales(),
+            Operand((self.rows, self.n), self.sums, c, "tmem"),
+        ]
 
-    @cached_property
-    def b(self):
-        shape = (self.columns, self.k) if self.transpose_b else (self.k, self.columns)
-        return Operand(shape, self.element, self.b_layout or k_major(*shape))
+    def _scales(self):
+        if not self.scale_type:
+            return []
+        groups = self.k // self.scale_size
+        groups = groups if groups in (1, 2) else -(-groups // 4) * 4
+        rows, unit = -(-self.rows // 128) * 128, 64 if self.m == 128 and self.group == 2 else 128
+        columns = -(-self.n // unit) * unit
+        of_b = tensor_layouts.scales_of_b(columns, groups, self.m, self.group)
+        return [
+            Operand((rows, groups), self.scale_type, tensor_layouts.scales(rows, groups), "tmem"),
+            Operand((columns, groups), self.scale_type, of_b, "tmem"),
+        ]
 
-    @cached_property
-    def c(self):
-        bits = 16 if self.sums == "f16" else 32
-        return self.c_layout or tensor_layouts.accumulator(self.m, self.n, self.group, bits)
-
-    @cached_property
-    def width(self):
-        """The columns of tensor memory that C spans, padded for whole loads."""
-        bits = 16 if self.sums == "f16" else 32
-        columns = -(-Layout.parse(self.c).span("TCol") * bits // 32)
-        return -(-columns // CHUNK) * CHUNK
+    # The kernel
 
     def module(self):
         with weft.Module() as module:
-            i32 = emit.i32()
-            kinds = [
-                ir.MemRefType.get([self.group * self.a.words], i32),
-                ir.MemRefType.get([self.group * self.b.words], i32),
-                ir.MemRefType.get([self.group * LANES, self.width], i32),
-            ]
-            with module.kernel("product", kinds, block=(LANES, 1, 1), grid=(self.group, 1, 1)) as arguments:
-                function = arguments[0].owner.owner
+            kinds = [ir.MemRefType.get([self.group * each.words], emit.i32()) for each in self.operands]
+            with module.kernel("product", kinds, block=(LANES, 1, 1), grid=(self.group, 1, 1)) as images:
                 if self.group > 1:
                     size = ir.DenseI32ArrayAttr.get([self.group, 1, 1])
-                    function.attributes["known_cluster_size"] = size
-                self.body(*arguments)
+                    images[0].owner.owner.attributes["known_cluster_size"] = size
+                self.body(images)
         return module
 
-    def body(self, image_a, image_b, out):
+    def body(self, images):
         rank = emit.as_i32(gpu.block_id(gpu.Dimension.x))
-        a, b = tile.alloc(self.a.kind), tile.alloc(self.b.kind)
-        for buffer, image, words in ((a, image_a, self.a.words), (b, image_b, self.b.words)):
-            self.copy(image, tile.address(buffer), emit.mul(rank, words), words)
+        buffers = [tile.alloc(each.kind) if each.memory == "shared" else None for each in self.operands]
+        for buffer, operand, image in zip(buffers, self.operands, images, strict=True):
+            if buffer is not None:
+                copy_in(image, tile.address(buffer), emit.mul(rank, operand.words), operand.words)
         barrier = tile.address(tile.alloc(BufferType.of((1,), ir.Type.parse("i64"), "S[(1):(1)]")))
         with emit.when(emit.equal(emit.thread(), 0)):
             nvvm.MBarrierInitOp(barrier, emit.value(1))
             nvvm.FenceMbarrierInitOp()
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         with tile.tensor_memory(cta_group=self.group):
-            c = tile.alloc(BufferType.of((self.rows, self.n), ir.Type.parse(self.sums), self.c, "tmem"))
-            self.write(c, out, rank)
+            for number, operand in enumerate(self.operands):
+                if buffers[number] is None:
+                    buffers[number] = tile.alloc(operand.kind)
+                    write(buffers[number], operand, images[number], rank)
             tcgen05.fence(kind="before_thread_sync")
             self.meet()
             tcgen05.fence(kind="after_thread_sync")
             with emit.when(emit.equal(rank, 0)), self.issuing():
-                self.multiply(a, b, c)
+                self.multiply(*buffers)
                 self.commit(barrier)
-            self.wait(barrier)
+            wait(barrier)
             tcgen05.fence(kind="after_thread_sync")
-            self.read(c, out, rank)
+            read(buffers[-1], self.operands[-1], images[-1], rank)
 
     def issuing(self):
         """The threads that reach the product: one, or the first warp."""
@@ -174,15 +243,19 @@ class Case:
         with contextlib.nullcontext() if one is None else emit.when(one):
             tcgen05.commit(mbarrier=barrier, mask=mask, cta_group=self.group)
 
-    def multiply(self, a, b, c):
-        options = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+    def multiply(self, a, b, *rest):
+        scale_a, scale_b = rest[:-1] or (None, None)
         tile.gemm_async(
             a,
             b,
-            c,
+            rest[-1],
             arith.constant(emit.i1(), int(self.accumulates)),
             cta_group=self.group,
-            **options,
+            transpose_a=self.transpose_a,
+            transpose_b=self.transpose_b,
+            n=emit.value(self.run_time_n) if self.run_time_n else None,
+            scale_a=scale_a,
+            scale_b=scale_b,
             **self.attributes,
         )
 
@@ -193,82 +266,98 @@ class Case:
         nvvm.ClusterArriveOp()
         nvvm.ClusterWaitOp()
 
-    @staticmethod
-    def copy(image, pointer, first, words):
-        def body(number, _):
-            word = memref.load(image, [emit.as_index(emit.add(number, first))])
-            llvm.store(word, addresses.offset(pointer, emit.mul(number, 4)))
-            return []
-
-        emit.loop(emit.thread(), words, LANES, [], body)
-
-    @staticmethod
-    def wait(barrier):
-        def before():
-            done = nvvm.MBarrierTryWaitOp(barrier, emit.value(0), results=[emit.i1()]).result
-            return emit.negate(done), []
-
-        emit.repeat([], before)
-
-    def write(self, c, out, rank):
-        """Loads the words of all lanes and columns of C."""
-        start, row = self.cells(c, rank)
-        for column in range(0, self.width, CHUNK):
-            kind = ir.VectorType.get([CHUNK], emit.i32())
-            words = vector.load(kind, out, [row, emit.as_index(column)])
-            address = tensor_tiles.advanced(start, column)
-            tcgen05.st(address=address, data=words, shape="32x32b", num=CHUNK)
-        tcgen05.wait(kind="st")
-
-    def read(self, c, out, rank):
-        """Stores the words of all lanes and columns of C."""
-        start, row = self.cells(c, rank)
-        for column in range(0, self.width, CHUNK):
-            words = tcgen05.ld(address=tensor_tiles.advanced(start, column), shape="32x32b", num=CHUNK)
-            tcgen05.wait(kind="ld")
-            vector.store(words, out, [row, emit.as_index(column)])
-
-    @staticmethod
-    def cells(c, rank):
-        """The address of C in the warp's lanes, and the thread's row of all CTAs' lanes."""
-        warp = emit.uniform(emit.div(emit.thread(), 32))
-        start = tensor_tiles.advanced(tile.address(c), emit.mul(warp, 32 << 16))
-        return start, emit.as_index(emit.add(emit.mul(rank, LANES), emit.thread()))
-
     # Values
 
-    def small(self, shape, seed):
-        chance = np.random.default_rng(seed)
-        return chance.integers(-3, 4, shape).astype(DTYPES[self.element])
+    def values(self, shape, element, seed):
+        low = 0 if element == "ui8" else -3
+        numbers = np.random.default_rng(seed).integers(low, 4, shape)
+        if element == self.scale_type:
+            return 2.0 ** (numbers / 2).round()
+        return numbers.astype(np.float64)
 
     def run(self):
         """D as it should be and as it is, `[m, n]`, and the sanitizer's findings."""
-        a, b = self.small((self.m, self.k), 1), self.small((self.n, self.k), 2)
-        halves = [np.split(each, self.group) for each in (a, b)]
-        images = []
-        for operand, parts, flip in (
-            (self.a, halves[0], self.transpose_a),
-            (self.b, halves[1], not self.transpose_b),
-        ):
-            images.append(np.concatenate([operand.image(part.T if flip else part) for part in parts]))
-        before = np.random.default_rng(3).integers(-9, 9, (self.group * LANES, self.width))
-        out = before.astype(DTYPES[self.sums] if self.sums != "f16" else np.float32).view(np.int32)
-        if self.sums == "f16":
-            out = before.astype(np.float16).view(np.uint16).astype(np.int32)
-        start = self.found(out)
-        report = weft.compile(self.module(), arch=self.arch).emulate(*images, out)
-        wanted = a.astype(np.float64) @ b.astype(np.float64).T + self.accumulates * start
-        return wanted, self.found(out), report.findings
+        a, b = (
+            self.values((self.m, self.k), self.a_type, 1),
+            self.values((self.n, self.k), self.operands[1].element, 2),
+        )
+        c = self.values((self.m, self.n), self.sums, 3)
+        parts = [self._halves(a, self.transpose_a), self._halves(b, not self.transpose_b)]
+        if self.scale_type:
+            groups = self.k // self.scale_size
+            scales = [self.values((rows, groups), self.scale_type, 4) for rows in (self.m, self.n)]
+            of_a, of_b = (np.repeat(each, self.scale_size, 1) for each in scales)
+            parts += [self._halves(scales[0], False), [scales[1]] * self.group]
+            a, b = a * of_a, b * of_b
+        parts.append(self._halves(c, False))
+        images = [self._images(operand, each) for operand, each in zip(self.operands, parts, strict=True)]
+        report = weft.compile(self.module(), arch=self.arch).emulate(*images)
+        of_c = self.operands[-1]
+        found = np.concatenate([of_c.read(part) for part in np.split(images[-1], self.group)])
+        wanted = a @ b.T + (c if self.accumulates else 0)
+        if self.run_time_n:
+            wanted[:, self.run_time_n :] = c[:, self.run_time_n :]
+        return wanted, found.astype(np.float64), report.findings
 
-    def found(self, out):
-        words = out.reshape(self.group, LANES, self.width)
-        parsed = Layout.parse(self.c)
-        lane, column = positions(parsed, ["TLane", "TCol"]).T
-        if self.sums == "f16":
-            parts = [part[lane, column // 2].astype(np.uint16).view(np.float16) for part in words]
-        else:
-            parts = [part[lane, column].view(DTYPES[self.sums]) for part in words]
-        return np.concatenate([part.reshape(self.rows, self.n) for part in parts]).astype(np.float64)
+    def _halves(self, matrix, flip):
+        return [part.T if flip else part for part in np.split(matrix, self.group)]
+
+    @staticmethod
+    def _images(operand, parts):
+        images = []
+        for part in parts:
+            padded = np.ones(operand.shape)
+            padded[: part.shape[0], : part.shape[1]] = part
+            images.append(operand.image(padded.astype(DTYPES[operand.element])))
+        return np.concatenate(images)
+
+
+def copy_in(image, pointer, first, words):
+    """All threads copy the words of an image to shared memory."""
+
+    def body(number, _):
+        word = memref.load(image, [emit.as_index(emit.add(number, first))])
+        llvm.store(word, addresses.offset(pointer, emit.mul(number, 4)))
+        return []
+
+    emit.loop(emit.thread(), words, LANES, [], body)
+
+
+def wait(barrier):
+    """Waits for the first phase of an mbarrier."""
+
+    def before():
+        done = nvvm.MBarrierTryWaitOp(barrier, emit.value(0), results=[emit.i1()]).result
+        return emit.negate(done), []
+
+    emit.repeat([], before)
+
+
+def cells(buffer, operand, rank):
+    """The address of a buffer in the warp's lanes, and the number of the first word of the thread's lane."""
+    warp = emit.uniform(emit.div(emit.thread(), 32))
+    start = tensor_tiles.advanced(tile.address(buffer), emit.mul(warp, 32 << 16))
+    lane = emit.add(emit.mul(rank, LANES), emit.thread())
+    return start, emit.mul(lane, operand.width)
+
+
+def write(buffer, operand, image, rank):
+    """Copies an image to all lanes and columns of a buffer."""
+    start, row = cells(buffer, operand, rank)
+    for column in range(0, operand.width, CHUNK):
+        kind = ir.VectorType.get([CHUNK], emit.i32())
+        words = vector.load(kind, image, [emit.as_index(emit.add(row, column))])
+        tcgen05.st(address=tensor_tiles.advanced(start, column), data=words, shape="32x32b", num=CHUNK)
+    tcgen05.wait(kind="st")
+
+
+def read(buffer, operand, image, rank):
+    """Copies all lanes and columns of a buffer to an image."""
+    start, row = cells(buffer, operand, rank)
+    for column in range(0, operand.width, CHUNK):
+        words = tcgen05.ld(address=tensor_tiles.advanced(start, column), shape="32x32b", num=CHUNK)
+        tcgen05.wait(kind="ld")
+        vector.store(words, image, [emit.as_index(emit.add(row, column))])
 
 
 def check(case):

@@ -68,7 +68,7 @@ def test_the_candidates_of_gemm_are_named_after_their_instruction_and_the_deeper
 
 def test_the_candidates_of_gemm_async_are_named_after_their_instructions():
     named = {each.name: each for each in lower_gemm_async.CANDIDATES}
-    assert list(named) == ["tcgen05.mma", "wgmma.mma_async"]
+    assert list(named) == ["tcgen05.mma", "tcgen05.mma.block_scale", "tcgen05.mma.ws", "wgmma.mma_async"]
     assert [predicate.name for predicate in named["wgmma.mma_async"].predicates] == [
         "accumulator_in_registers",
         "full_active_threads",

@@ -185,7 +185,7 @@ func.func @operand_of_nothing(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 // -----
 
 func.func @operand_kind(%v: vector<4xf32>) {
-  // expected-error @below {{'tile.operand' op expects a memref, got vector<4xf32>}}
+  // expected-error @below {{'tile.operand' op expects a memref, a tile.buffer or an i32, got vector<4xf32>}}
   %0 = "tile.operand"(%v) : (vector<4xf32>) -> !tile.any
   return
 }

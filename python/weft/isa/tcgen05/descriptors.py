@@ -52,7 +52,7 @@ KINDS = {
 
 _BY_SIXTEEN = ("4X", "block16")
 """The scale vector sizes of a scale for each 16 elements."""
-_LONG_K = 96  # of a dense mxf4 or mxf4nvf4: rows of 48 bytes
+LONG_K = 96  # of a dense mxf4 or mxf4nvf4: rows of 48 bytes
 MAX_SHIFTS = (0, 8, 16, 32)
 
 
@@ -226,9 +226,9 @@ class BlockScaledDescriptor:
     def scale_ids(self) -> tuple[int, ...]:
         """The legal scale ids."""
         by_sixteen = self.scale_vec in _BY_SIXTEEN
-        if self.kind == "mxf8f6f4" or (self.k == _LONG_K and not by_sixteen):
+        if self.kind == "mxf8f6f4" or (self.k == LONG_K and not by_sixteen):
             return (0, 1, 2, 3)
-        return (0,) if by_sixteen and self.k != _LONG_K else (0, 2)
+        return (0,) if by_sixteen and self.k != LONG_K else (0, 2)
 
     @property
     def scales(self) -> int:
@@ -255,10 +255,10 @@ class BlockScaledDescriptor:
                 "scale_type ue4m3",
                 f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, got {self.scale_vec or 'none'}",
             ),
-            one_of("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
+            one_of("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), LONG_K)),
             # The ISA has it for a pair of CTAs with M 256 only; CUTLASS uses every shape of the shorter K.
-            legal_only(self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 only"),
-            takes_long_rows(self.k == _LONG_K, f"k {_LONG_K}", chip),
+            legal_only(self.k != LONG_K or long, f"k {LONG_K}", "for a dense mxf4 or mxf4nvf4 only"),
+            takes_long_rows(self.k == LONG_K, f"k {LONG_K}", chip),
             _shape(self),
             _operands(self),
             one_of("a_scale_id", self.a_scale_id, self.scale_ids, where),
@@ -271,7 +271,7 @@ class BlockScaledDescriptor:
             raise ValueError(str(verdict))
         numbers = _numbers(self, SCALED_FIELDS) | {
             "scale_type": (KINDS[self.kind].scales or {})[self.scale_type],
-            "k": int(self.k == _LONG_K),
+            "k": int(self.k == LONG_K),
         }
         return sum(field.put(numbers[field.name]) for field in SCALED_FIELDS)
 
@@ -282,7 +282,7 @@ class BlockScaledDescriptor:
         """The fields of a descriptor for an instruction of this kind; ValueError where they aren't legal."""
         fields = _read(word, kind, SCALED_FIELDS, scaled=True)
         fields["scale_type"] = name_of(word, "scale_type", fields["scale_type"], KINDS[kind].scales or {})
-        fields["k"] = _LONG_K if fields["k"] else 0
+        fields["k"] = LONG_K if fields["k"] else 0
         return _checked(cls(kind=kind, cta_group=cta_group, scale_vec=scale_vec, a=a, **fields), word)
 
 
