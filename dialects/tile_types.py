@@ -10,6 +10,7 @@ of a pipeline.
 
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -255,6 +256,11 @@ def _tensor_complaint(buffer: Any) -> str | None:
     if buffer.element_bits > tensor_layouts.COLUMN_BITS:
         most = tensor_layouts.COLUMN_BITS
         return f"has a {TENSOR_BUFFER} of {buffer.element_type}: elements must have at most {most} bits"
+    # Stages may overlap: sums that are read while others grow need not be there whole.
+    stage = buffer.layout.group(buffer.shape)[1 if len(buffer.shape) > _MATRIX_RANK else 0 :]
+    inner = replace(buffer.layout, shard=tuple(it for digits in stage for it in digits))
+    if wrong := _overlap(inner, _AXES[TENSOR_BUFFER]):
+        return f"has a {TENSOR_BUFFER} of layout {buffer.layout}: {wrong}"
     lanes = buffer.layout.span("TLane")
     for name, got, most in (
         ("lanes", lanes, tensor_layouts.LANES),
@@ -266,6 +272,7 @@ def _tensor_complaint(buffer: Any) -> str | None:
     return None
 
 
+_MATRIX_RANK = 2
 TENSOR_BUFFER = "buffer in tensor memory"
 _AXES = {"fragment": ("warpid", "laneid", "m"), TENSOR_BUFFER: ("TLane", "TCol")}
 
@@ -279,7 +286,7 @@ def _layout_complaint(layout: Layout, kind: str) -> str | None:
     if kind == TENSOR_BUFFER:
         if layout.offset or layout.swizzle:
             return "it must not have an offset or swizzle"
-        return _overlap(layout, axes)
+        return None
     if kind != "fragment":
         if layout.offset or layout.has_replica:
             return "it must not have a replica or offset"

@@ -119,8 +119,9 @@ in `S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
 In tensor memory, `@TLane` counts lanes and `@TCol` counts columns in units of an element: of two f16 elements
 in a column of 32 bits, the second is at 1. The sums of `tcgen05` with M = 128 are in
 `S[(128,N):(1@TLane,1@TCol)]`, in f16 they are in `S[(128,N):(1@TLane,2@TCol)]`. A replica, as in
-`S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]`, adds copies. `weft.isa.tcgen05.tensor_layouts` has the
-layouts of all operands of `tcgen05.mma`.
+`S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]`, adds copies. The stages of a buffer of rank 3 may overlap,
+as in `S[(2,128,256):(240@TCol,1@TLane,1@TCol)]`. `weft.isa.tcgen05.tensor_layouts` has the layouts of all
+operands of `tcgen05.mma`.
 
 ## Launch attributes
 

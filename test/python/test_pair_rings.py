@@ -42,12 +42,13 @@ def test_a_pair_multiplies_what_both_of_its_ctas_copied(seed):
 
 # A pattern of a step in the PTX, what replaces it, and the rules that report that.
 LAST_WAIT = r"barrier\.cluster\.wait;(?![\s\S]*barrier\.cluster\.wait;)"
+BYTES = r"(mov\.b32 \t%r\d+, )40960;"
 MASK, COUNT = r"(mov\.b16 \t%rs\d+, )3;", r"(mov\.b32 \t%r\d+, )8;"
 FAULTS = {
     "a commit to the leader alone": (MASK, r"\g<1>1;", {"deadlock"}),
     "a commit to the peer alone": (MASK, r"\g<1>2;", {"deadlock"}),
-    "bytes of one CTA": (", 40960;", ", 20480;", {"deadlock"}),
-    "bytes of three CTAs": (", 40960;", ", 61440;", {"deadlock"}),
+    "bytes of one CTA": (BYTES, r"\g<1>20480;", {"deadlock"}),
+    "bytes of three CTAs": (BYTES, r"\g<1>61440;", {"deadlock"}),
     "arrivals of one CTA": (COUNT, r"\g<1>4;", {"deadlock"}),
     "arrivals of three CTAs": (COUNT, r"\g<1>12;", {"deadlock"}),
     "copies that signal their own CTA": (", 4278190072;", ", 4294967288;", {"deadlock"}),

@@ -7,6 +7,8 @@
 !Scale = !tile.buffer<array<i64: 256, 4>, i8, #tile.layout<"S[(8,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 !M64 = !tile.buffer<array<i64: 2, 64, 32>, f32, #tile.layout<"S[(2,4,16,32):(16@TLane,32@TLane,1@TLane,1@TCol)]">, "tmem">
 !Upper = !tile.buffer<array<i64: 64, 32>, f32, #tile.layout<"S[(4,16,32):(32@TLane,1@TLane,1@TCol)]">, "tmem">
+!Overlapping = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(48@TCol,1@TLane,1@TCol)]">, "tmem">
+!Second = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
 !Cut = !tile.buffer<array<i64: 128, 32>, f32, #tile.layout<"S[(128,32):(1@TLane,1@TCol)]">, "tmem">
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
@@ -35,6 +37,11 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       // CHECK: "tile.slice"
       // CHECK-SAME: -> !tile.buffer<array<i64: 256, 4>, i8, #tile.layout<"S[(8,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
       %scale = "tile.slice"(%scales, %i, %i) : (!Scales, i32, i32) -> !Scale
+      // Stages may overlap: the second begins 16 columns before the end of the first.
+      // CHECK: "tile.stage"
+      // CHECK-SAME: -> !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+      %overlapping = "tile.alloc"() : () -> !Overlapping
+      %second = "tile.stage"(%overlapping, %i) : (!Overlapping, i32) -> !Second
       // CHECK: "tile.address"(%{{.*}}) : (!tile.buffer<{{.*}}, "tmem">) -> !llvm.ptr<6>
       %address = "tile.address"(%cut) : (!Cut) -> !llvm.ptr<6>
       // CHECK: }) {cta_group = 1 : i64, warp = 3 : i64} : () -> ()

@@ -1,5 +1,5 @@
 // One CTA computes D = A * B^T, D 384x64 in f32, A 384x128 and B 64x128 in f16, as three tiles of 128 rows. Warp 0 copies K
-// blocks by TMA into a ring of three stages, which tcgen05.mma empties. Warp 1 multiplies them into a ring of two
+// blocks by TMA into a ring of three stages, which the products empty. Warp 1 multiplies them into a ring of two
 // accumulators in tensor memory, which warps 4 to 7 read and store.
 
 !Stages_A = !tile.buffer<array<i64: 3, 128, 64>, f16, #tile.layout<"S[(3,128,64):(8192,64,1)] xor 128B">, "shared">
@@ -59,35 +59,18 @@ gpu.module @tcgen05_gemm [#nvvm.target<chip = "sm_100a">] {
 
       "tile.role"() ({
       ^bb0(%number: i32):
-        %idesc = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 64 : i64, a_type = "f16", b_type = "f16", d_type = "f32"} : () -> i32
         %one = nvvm.elect.sync -> i1
         scf.if %one {
           %left:4 = scf.for %tile = %c0 to %tiles step %c1
               iter_args(%s = %c0, %p = %c0, %slice = %c0, %round = %c0) -> (i32, i32, i32, i32) : i32 {
             "tile.acquire"(%sums, %slice, %round) : (!Sums, i32, i32) -> ()
             %accumulator = "tile.stage"(%accumulators, %slice) : (!Accumulators, i32) -> !Accumulator
-            %d = "tile.address"(%accumulator) : (!Accumulator) -> !llvm.ptr<6>
             %after:2 = scf.for %block = %c0 to %blocks step %c1 iter_args(%stage = %s, %phase = %p) -> (i32, i32) : i32 {
               "tile.await"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
               %a = "tile.stage"(%stages_a, %stage) : (!Stages_A, i32) -> !Stage_A
               %b = "tile.stage"(%stages_b, %stage) : (!Stages_B, i32) -> !Stage_B
-              %address_a = "tile.address"(%a) : (!Stage_A) -> !llvm.ptr<3>
-              %address_b = "tile.address"(%b) : (!Stage_B) -> !llvm.ptr<3>
-              %start_a = "tcgen05.shared_memory_descriptor"(%address_a) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
-              %start_b = "tcgen05.shared_memory_descriptor"(%address_b) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
-              %k0 = arith.constant 0 : i64
-              %k1 = arith.constant 1 : i64
-              %k4 = arith.constant 4 : i64
-              %k2 = arith.constant 2 : i64
-              scf.for %step = %k0 to %k4 step %k1 : i64 {
-                %units = arith.muli %step, %k2 : i64
-                %da = arith.addi %start_a, %units : i64
-                %db = arith.addi %start_b, %units : i64
-                %low = arith.trunci %step : i64 to i32
-                %done = arith.ori %low, %block : i32
-                %more = arith.cmpi ne, %done, %c0 : i32
-                "tcgen05.mma"(%d, %da, %db, %idesc, %more) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
-              }
+              %more = arith.cmpi ne, %block, %c0 : i32
+              "tile.gemm_async"(%a, %b, %accumulator, %more) {transpose_b = true} : (!Stage_A, !Stage_B, !Accumulator, i1) -> ()
               "tile.release"(%ring, %stage) : (!Ring, i32) -> ()
               %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)
               scf.yield %next#0, %next#1 : i32, i32
