@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
@@ -202,27 +203,49 @@ def test_a_page_without_markers_for_the_tables_is_refused(tmp_path: Path) -> Non
         figures_docs.page(tmp_path)
 
 
-def test_all_figures_are_measured_by_one_script(tmp_path: Path) -> None:
-    """Its command lines, which a `weft` that is none writes down, are runs of one type each."""
-    stub = tmp_path / "bin"
-    stub.mkdir()
+def measured(tmp_path: Path, *arguments: str, fails: str = "nothing") -> tuple[int, list[str]]:
+    """The exit status of the script that measures all figures, and the command lines that it runs. Its `weft`
+    and `python` only write these down; those that contain `fails` fail.
+    """
+    folder, stub = tmp_path / "benchmarks", tmp_path / "bin"
+    for each in (folder, stub):
+        each.mkdir(exist_ok=True)
+    text = f'#!/bin/sh\necho {{0}} "$@" >> "{tmp_path}/said"\ncase "$*" in *{fails}*) exit 1;; esac\n'
     for name in ("weft", "python"):
-        (stub / name).write_text(f'#!/bin/sh\necho {name} "$@" >> "{tmp_path}/said"\n')
+        (stub / name).write_text(text.format(name))
         (stub / name).chmod(0o755)
-    script = Path(__file__).parents[2] / "benchmarks" / "measure"
-    environment = {"PATH": f"{stub}:/usr/bin:/bin"}
-    assert subprocess.run(["sh", script], env=environment, capture_output=True, check=False).returncode
-    subprocess.run(["sh", script, "gpu"], env=environment, check=True)
-    *runs, last = (tmp_path / "said").read_text().splitlines()
-    assert last == "python -m weft.tools.figures_docs ."
-    measured, parser = set(), ArgumentParser()
+    shutil.copy(Path(__file__).parents[2] / "benchmarks" / "measure", folder)
+    (tmp_path / "said").write_text("")
+    command = ["sh", folder / "measure", *arguments]
+    done = subprocess.run(
+        command, env={"PATH": f"{stub}:/usr/bin:/bin"}, capture_output=True, check=False, timeout=60
+    )
+    return done.returncode, (tmp_path / "said").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("name", "formats"), [("h200", False), ("b200", True)])
+def test_all_figures_are_measured_by_one_script(tmp_path: Path, name: str, formats: bool) -> None:
+    """It makes runs of one type each, then the tables and the comparison with the predictions."""
+    status, (*runs, tables, compared) = measured(tmp_path, name)
+    assert status == 0
+    assert tables == "python -m weft.tools.figures_docs ."
+    assert compared == f"weft predict --measured {name}-*.json"
+    seen, parser = set(), ArgumentParser()
     bench.BENCH.arguments(parser)
     for line in runs:
         given = parser.parse_args(shlex.split(line)[2:])
         (types,) = {problem.inputs for problem in bench.problems(given)}
-        measured.add(types)
+        seen.add(types)
         assert given.sustained and given.json == given.svg.replace(".svg", ".json")
-    assert measured == set(INPUTS)
+        assert given.json.startswith(f"{name}-")
+    assert seen == {row.name for row in INPUTS.values() if formats or not row.format}
+
+
+def test_the_script_that_measures_goes_on_after_a_wrong_result(tmp_path: Path) -> None:
+    assert measured(tmp_path) == (2, [])
+    assert measured(tmp_path, "--dry-run", "b200") == (0, [])
+    right, wrong = (measured(tmp_path, "b200", fails=word) for word in ("nothing", "tf32"))
+    assert wrong == (1, right[1])
 
 
 def marks(svg: str, kind: str) -> int:
@@ -353,6 +376,10 @@ def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest
         ("e4m3-promoted", "bf16"),
         ("e4m3-block", "bf16"),
         ("s8", "s32"),
+        ("mxfp8", "bf16"),
+        ("mxfp6", "bf16"),
+        ("mxfp4", "bf16"),
+        ("nvfp4", "bf16"),
     ]
 
 

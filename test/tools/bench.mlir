@@ -6,7 +6,8 @@
 // HELP: square, llm, deepgemm, deepgemm-grouped, MxNxK,
 // HELP-NEXT: G@MxNxK (G groups of about M rows) or G@M/MOSTxNxK
 // HELP: types of A and B, from
-// HELP-NEXT: bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8
+// HELP-SAME: bf16,f16,tf32,e4m3,e4m3-
+// HELP-NEXT: promoted,e4m3-block,s8,mxfp8,mxfp6,mxfp4,nvfp4
 // HELP: libraries to compare with, from
 // HELP-NEXT: cublas,triton,deepgemm; ratios are to the first
 
@@ -50,7 +51,7 @@
 // RUN: FileCheck %s --check-prefix=LOG < %t/log
 // LOG:      weft: error: shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), 4@8192x4096x7168 for 4 groups of about 8192 rows, 4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of square, llm, deepgemm, deepgemm-grouped
 // LOG-NEXT: weft: error: shape must be MxNxK,{{.*}} got '64x64x0'
-// LOG-NEXT: weft: error: --types must be among bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8, got 'fp8'
+// LOG-NEXT: weft: error: --types must be among bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8,mxfp8,mxfp6,mxfp4,nvfp4, got 'fp8'; did you mean 'mxfp8'?
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
 // LOG-NEXT: weft: error: --against must be among cublas,triton,deepgemm, got ''
 // LOG-NEXT: weft: error: --samples must be at least 2; got 1

@@ -15,13 +15,15 @@ from weft import system
 from weft.bench.problem import INPUTS, Problem
 from weft.compiler import cache as disk
 from weft.dialects.schedule import AnySchedule, Types, read_schedule
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
 from weft.errors import WeftError
+from weft.isa.block_scales import FORMATS
 from weft.mlir import ir
 from weft.multiply import product_kernel
 from weft.schedules import choice
 from weft.schedules.database import Product
 
+_SCALES = {ptx: scale for scale, ptx in PTX_SCALES.items()}
 _ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}
 
 
@@ -31,7 +33,13 @@ def product_of(problem: Problem, chip: str) -> Product:
     row = INPUTS[problem.inputs]
     element = _ELEMENTS[row.element.name]
     outside = (False, not problem.transpose_b)
-    types = Types(element, element, _ELEMENTS[problem.output], outside, row.promoted, row.block_scales)
+    scale = _SCALES[FORMATS[row.format].scale] if row.format else ""
+    types = Types(
+        *(element, element, _ELEMENTS[problem.output], outside),
+        promoted=row.promoted,
+        scaled=row.block_scales,
+        scale=scale,
+    )
     return Product(problem.m, problem.n, problem.k, types, chip)
 
 

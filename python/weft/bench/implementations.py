@@ -6,6 +6,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from weft.bench import block_scaled
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem, products
 from weft.isa.types import E4M3
@@ -36,8 +37,9 @@ def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySch
     # Asked for at each call: while a graph is captured, the stream is another.
     stream = torch.cuda.current_stream()
     scales = None if each.scale_a is None else (each.scale_a, each.scale_b)
-    promote = INPUTS[problem.inputs].promoted
-    options = {"transpose_b": problem.transpose_b, "scales": scales, "promote": promote}
+    row = INPUTS[problem.inputs]
+    options: dict[str, Any] = {"transpose_b": problem.transpose_b, "scales": scales, "promote": row.promoted}
+    options |= {"kind": block_scaled.kind(row.format)} if row.format else {}
     matmul(each.a, each.b, out=each.d, groups=each.groups, schedule=schedule, stream=stream, **options)
 
 
@@ -67,6 +69,10 @@ def _cublas_products(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     row = INPUTS[problem.inputs]
     if row.name == "s8":
         return [partial(torch._int_mm, a, b, out=each.d) for a, b, each in operands]
+    if row.format in ("mxfp6", "mxfp4"):
+        raise Refusal(f"PyTorch has no product of {row.format} by cuBLAS")
+    if row.format:
+        return [_scaled_mm(each, a, b, each.scale_a, each.scale_b, False) for a, b, each in operands]
     if row.block_scales:
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), False) for a, b, each in operands]
     if row.element == E4M3:
@@ -98,6 +104,8 @@ def _triton(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         raise Refusal("Triton isn't installed")
     if not problem.transpose_b or INPUTS[problem.inputs].promoted or problem.groups is not None:
         raise Refusal("B must be N x K, without promoted sums or groups")
+    if INPUTS[problem.inputs].format:
+        raise Refusal("types must be without scales of the tensor cores")
     from weft.bench import triton_matmul
 
     return triton_matmul.prepare(problem, sets)

@@ -8,7 +8,9 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from weft.isa.types import BF16, E4M3, F16, F32, S8, S32, TF32, ElementType
+from weft.bench import block_scaled
+from weft.errors import WeftError
+from weft.isa.types import BF16, E2M1, E2M3, E4M3, F16, F32, S8, S32, TF32, ElementType
 
 # Three times the L2 cache of an H200, so that no call finds its inputs there.
 _INPUT_BYTES = 180_000_000
@@ -28,7 +30,8 @@ class Inputs:
     """A type of A and B: PyTorch's name for it, and the type of D where nothing says another.
 
     `block_scales`: A has a float32 scale for each row and 128 columns, B for each 128 x 128 elements.
-    `promoted`: sums are float32's, not those that the tensor cores have for fp8.
+    `promoted`: sums are float32's, not those that the tensor cores have for fp8. `format`: that of operands
+    whose scales the tensor cores apply, in the 128x4 layout.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Inputs:
     output: str
     block_scales: bool = False
     promoted: bool = False
+    format: str = ""
 
 
 INPUTS = {
@@ -49,6 +53,10 @@ INPUTS = {
         Inputs("e4m3-promoted", E4M3, "float8_e4m3fn", "bf16", promoted=True),
         Inputs("e4m3-block", E4M3, "float8_e4m3fn", "bf16", block_scales=True, promoted=True),
         Inputs("s8", S8, "int8", "s32"),
+        Inputs("mxfp8", E4M3, "float8_e4m3fn", "bf16", format="mxfp8"),
+        Inputs("mxfp6", E2M3, "uint8", "bf16", format="mxfp6"),
+        Inputs("mxfp4", E2M1, "float4_e2m1fn_x2", "bf16", format="mxfp4"),
+        Inputs("nvfp4", E2M1, "float4_e2m1fn_x2", "bf16", format="nvfp4"),
     )
 }
 # Types of D and PyTorch's names for them.
@@ -147,7 +155,8 @@ def _drawn(expected: int, groups: int, most: int | None) -> tuple[int, ...]:
 class Buffers:
     """One set of tensors: A (M x K), B (N x K, or K x N without `transpose_b`), D (M x N), all row-major.
 
-    Block scales: `scale_a` is M x K/128 and column-major, `scale_b` is N/128 x K/128 and row-major.
+    Block scales: `scale_a` is M x K/128 and column-major, `scale_b` is N/128 x K/128 and row-major. Those of
+    a format are vectors in the 128x4 layout; elements of 4 and 6 bits are packed along K.
 
     With groups, B and `scale_b` are batches, and `groups` is what `weft.matmul` and DeepGEMM take, an int32
     for each row of A: its group's number, or -1 after the last row of a group. With `most`, all are batches,
@@ -176,7 +185,9 @@ class Check:
 
 
 def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffers]:
-    """The sets of a problem, with poisoned outputs and random inputs, which `seed` fixes for a device."""
+    """The sets of a problem, with poisoned outputs and random inputs, which `seed` fixes for a device. Raises
+    WeftError for a format with groups, or with a B of K x N.
+    """
     import torch
 
     generator = torch.Generator(device).manual_seed(seed)
@@ -184,14 +195,29 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
     of_a, of_b = _batches(problem)
     sides = (problem.n, problem.k) if problem.transpose_b else (problem.k, problem.n)
     groups = _groups(problem, device)
+    format_ = INPUTS[problem.inputs].format
+    if format_ and (groups is not None or not problem.transpose_b):
+        raise WeftError(f"{format_} must have a B of N x K, and no groups, with weft bench")
     created = []
     for _ in range(problem.sets):
+        if format_:
+            created.append(_of_format(problem, format_, output, generator))
+            continue
         a = _random(problem, (*of_a, problem.height, problem.k), generator)
         b = _random(problem, (*of_b, *sides), generator)
         d = torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device)
         created.append(Buffers(a, b, d, *_scales(problem, generator), groups))
     poison(created)
     return created
+
+
+def _of_format(problem: Problem, format_: str, output: Any, generator: Any) -> Buffers:
+    import torch
+
+    a, scale_a = block_scaled.operand(format_, problem.m, problem.k, generator)
+    b, scale_b = block_scaled.operand(format_, problem.n, problem.k, generator)
+    d = torch.empty(problem.m, problem.n, dtype=output, device=generator.device)
+    return Buffers(a, b, d, scale_a, scale_b)
 
 
 def _batches(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -281,9 +307,7 @@ def _error(problem: Problem, each: Buffers) -> float:
     height = each.a.shape[0]
     rows = min(height, _CHECKED_ROWS)
     picked = torch.linspace(0, height - 1, rows, dtype=torch.float64, device=each.a.device).long()
-    left = each.a[picked].double()
-    if each.scale_a is not None:
-        left *= _spread(each.scale_a[picked], 1, problem.k)
+    left = _left(problem, each, picked)
     wrong = size = 0.0
     for columns, right in _columns(problem, each):
         expected = left @ right
@@ -292,12 +316,27 @@ def _error(problem: Problem, each: Buffers) -> float:
     return math.sqrt(wrong / size) if size else math.sqrt(wrong)
 
 
+def _left(problem: Problem, each: Buffers, picked: Any) -> Any:
+    """Some rows of A as float64, scaled."""
+    if format_ := INPUTS[problem.inputs].format:
+        return block_scaled.values(format_, each.a, each.scale_a, picked)
+    left = each.a[picked].double()
+    return left if each.scale_a is None else left * _spread(each.scale_a[picked], 1, problem.k)
+
+
 def _columns(problem: Problem, each: Buffers) -> Iterator[tuple[slice, Any]]:
     """B as float64, scaled, K x N, some columns at a time; whole blocks of them."""
+    import torch
+
+    format_ = INPUTS[problem.inputs].format
     right = each.b.t() if problem.transpose_b else each.b
     step = max(_CHECKED_ELEMENTS // problem.k // SCALED_BLOCK, 1) * SCALED_BLOCK
     for start in range(0, problem.n, step):
         columns = slice(start, min(start + step, problem.n))
+        if format_:
+            rows = torch.arange(columns.start, columns.stop, device=each.b.device)
+            yield columns, block_scaled.values(format_, each.b, each.scale_b, rows).t()
+            continue
         part = right[:, columns].double()
         if each.scale_b is not None:
             blocks = each.scale_b[start // SCALED_BLOCK : math.ceil(columns.stop / SCALED_BLOCK)]
