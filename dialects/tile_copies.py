@@ -155,10 +155,13 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     """A matrix as TMA copies it, in tiles of the result's type. The launch makes a tensor map for it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
-    For a batch (rank 3), `tile.member` selects one matrix. `l2_promotion` is the number of bytes that L2
-    reads from memory at a time ("none", "64B", "128B" or "256B"). `l2_eviction` is the eviction priority in
-    L2 of the data of copies from the map, and of stores to it ("evict_normal", "evict_first", "evict_last" or
-    "evict_unchanged").
+    Elements of 4 or 6 bits are packed there. In a buffer, 16 elements of 6 bits have 16 bytes, and its layout
+    counts bytes; those of 4 bits have 16 bytes if the layout has a gap after each 16 elements, as
+    `S[(M,8,16):(256,32,1)]`, and are packed otherwise. Rows of a box then have 128 elements, and the matrix
+    and its rows must be aligned to 32 bytes. For a batch (rank 3), `tile.member` selects one matrix.
+    `l2_promotion` is the number of bytes that L2 reads from memory at a time ("none", "64B", "128B" or
+    "256B"). `l2_eviction` is the eviction priority in L2 of the data of copies from the map, and of stores to
+    it ("evict_normal", "evict_first", "evict_last" or "evict_unchanged").
     """
 
     matrix: ext.Operand[Any]

@@ -195,8 +195,9 @@ class DrainOp(Op, dialect=Tile, name="drain"):
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
     """Announces the bytes that copies will bring into a stage of a ring that is filled by "tma". One thread
-    does this before it starts the copies. In a ring of a pair, one of each CTA does, with the bytes that
-    arrive in that CTA's stage, which must be equal in both.
+    does this before it starts the copies. Elements of 4 and 6 bits count packed, as in the matrix. In a ring
+    of a pair, one of each CTA does, with the bytes that arrive in that CTA's stage, which must be equal in
+    both.
     """
 
     ring: ext.Operand[Any]

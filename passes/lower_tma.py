@@ -19,13 +19,16 @@ from weft.dialects.tile_copies import CopyMulticastOp, MemberOp, StoreAsyncOp, T
 from weft.isa.async_copy import CLUSTER_COPY_BY_CALL
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_UNIT, MOST_BOX
+from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_SWIZZLES, EXPANDED_UNIT, MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.instructions import assembly
 from weft.passes.registry.pass_ import Pass
 
 BOX_ALIGNMENT = 128  # bytes
+
+_SWIZZLE_NAMES = {"128B_32B": "128B_ATOM_32B"}
+"""The driver's names of swizzles, where layouts have another."""
 
 
 def run(module: Any) -> None:
@@ -132,6 +135,10 @@ def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> st
         return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {row_bytes}"
     if padded and width != EXPANDED_ROW:
         return f"expects rows of {EXPANDED_ROW} elements that TMA expands to bytes, got {width}"
+    name = swizzle.name if swizzle else "none"
+    if padded and name not in EXPANDED_SWIZZLES:
+        legal = " or ".join(EXPANDED_SWIZZLES)
+        return f"expects a swizzle of {legal} where TMA expands elements to bytes, got {name}"
     return None
 
 
@@ -163,7 +170,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
         "matrix": _i64(matrix.arg_number),
         "box": ir.DenseI64ArrayAttr.get(pieces.box),
         "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
-        "swizzle": ir.StringAttr.get(swizzle.name if swizzle else "none"),
+        "swizzle": ir.StringAttr.get(_SWIZZLE_NAMES.get(swizzle.name, swizzle.name) if swizzle else "none"),
     }
     entry_of_map = ir.DictAttr.get(values | ({"padded": ir.UnitAttr.get()} if pieces.padded else {}))
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))

@@ -48,6 +48,21 @@ gpu.module @m {
     gpu.return
   }
 
+  // Where each 16 elements of 4 or 6 bits have 16 bytes, the launch must say so: they are packed in the matrix. A swizzle
+  // that moves 32 bytes has the driver's name.
+  // CHECK-LABEL: gpu.func @padded
+  // CHECK-SAME: box = array<i64: 64, 128>, l2_promotion = "256B", matrix = 0 : i64, padded, swizzle = "128B"
+  // CHECK-SAME: box = array<i64: 64, 128>, l2_promotion = "256B", matrix = 1 : i64, padded, swizzle = "none"
+  // CHECK-SAME: box = array<i64: 64, 256>, l2_promotion = "256B", matrix = 0 : i64, swizzle = "128B"
+  // CHECK-SAME: box = array<i64: 64, 32>, l2_promotion = "256B", matrix = 2 : i64, swizzle = "128B_ATOM_32B"
+  gpu.func @padded(%a: memref<?x?xf4E2M1FN>, %b: memref<?x?xf6E3M2FN>, %c: memref<?x?xf32>) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf4E2M1FN>) -> !tile.map<array<i64: 64, 128>, f4E2M1FN, #tile.layout<"S[(64,8,16):(256,32,1)] xor 128B">>
+    %1 = "tile.tensor_map"(%b) : (memref<?x?xf6E3M2FN>) -> !tile.map<array<i64: 64, 128>, f6E3M2FN, #tile.layout<"S[(64,128):(128,1)]">>
+    %2 = "tile.tensor_map"(%a) : (memref<?x?xf4E2M1FN>) -> !tile.map<array<i64: 64, 256>, f4E2M1FN, #tile.layout<"S[(64,256):(256,1)] xor 128B">>
+    %3 = "tile.tensor_map"(%c) : (memref<?x?xf32>) -> !tile.map<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B_32B">>
+    gpu.return
+  }
+
   // The copies of a pair may signal the other CTA's mbarrier.
   // CHECK-LABEL: gpu.func @copies_of_a_pair
   // CHECK-SAME: %[[MASK:[a-z0-9]+]]: i16

@@ -230,3 +230,16 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!Padded = !tile.buffer<array<i64: 64, 128>, f4E2M1FN, #tile.layout<"S[(64,8,16):(256,32,1)] xor 128B">, "shared">
+!PaddedMap = !tile.map<array<i64: 64, 128>, f4E2M1FN, #tile.layout<"S[(64,8,16):(256,32,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @store_of_padded_elements(%a: memref<?x?xf4E2M1FN>, %t: !Padded, %i: i32) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf4E2M1FN>) -> !PaddedMap
+    // expected-error @below {{'tile.store_async' op expects elements that have a byte in memory, or are packed, got}}
+    "tile.store_async"(%t, %0, %i, %i) : (!Padded, !PaddedMap, i32, i32) -> ()
+    gpu.return
+  }
+}

@@ -106,6 +106,7 @@ def test_elements_arrive_where_the_layout_has_them(name, row, column):
         ),
         ("f4E2M1FN", (8, 128), "S[(8,8,16):(512,64,1)]", "16 elements in 16 bytes"),
         ("f6E2M3FN", (8, 256), "S[(8,256):(256,1)]", "rows of 128 elements that TMA expands"),
+        ("f6E2M3FN", (8, 128), "S[(8,128):(128,1)] xor 128B_32B", "a swizzle of none or 128B where TMA"),
         ("f4E2M1FN", (8, 512), "S[(8,512):(512,1)]", "a multiple of 16 bytes in 16..128, got 256"),
         ("f4E2M1FN", (8, 128), "S[(8,128):(128,1)] xor 128B", "rows of 128 bytes with swizzle 128B, got 64"),
         ("f4E2M1FN", (8, 16), "S[(8,16):(16,1)]", "a multiple of 16 bytes in 16..128, got 8"),

@@ -8,7 +8,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
-from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLES, one_of
+from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLE_NAMES, one_of
 from weft.mlir import ir
 
 _NAME = TENSOR_MAPS.name
@@ -67,7 +67,7 @@ def _read_map(kernel: Any, entry: Any) -> MapParameter:
     if not mlir.is_integer(values["matrix"]):
         raise refuse(kernel, f"matrix of {_NAME} must be {mlir.INTEGER}, got {values['matrix']}")
     swizzle, promotion = values["swizzle"].value, values["l2_promotion"].value
-    verdict = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
+    verdict = one_of("swizzle", swizzle, SWIZZLE_NAMES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if verdict:
         raise refuse(kernel, f"{_NAME}: {verdict.reason}")
     return MapParameter(

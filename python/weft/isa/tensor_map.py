@@ -23,6 +23,7 @@ EXPANDED_UNIT = 16
 """Packed elements that a copy moves at once."""
 EXPANDED_ROW = 128
 """Elements of a box's row where elements of 4 or 6 bits are expanded to bytes, 16 of them to 16 bytes."""
+EXPANDED_SWIZZLES = ("none", "128B")
 # Of a box; the driver accepts 204,800 bytes and refuses 262,144. This is the most that a CTA can have.
 _MAX_BOX_BYTES = 232448
 
@@ -66,7 +67,8 @@ INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B")
 """By their number in `tensormap.replace`; 96B of sm_103a is not among them."""
 ATOMS = ("16B", "32B", "32B_FLIP_8B", "64B")
-SWIZZLE_NAMES = (*SWIZZLES, *(f"128B_ATOM_{atom}" for atom in ATOMS[1:]))
+ATOM = "_ATOM_"
+SWIZZLE_NAMES = (*SWIZZLES, *(f"128B{ATOM}{atom}" for atom in ATOMS[1:]))
 """As the driver names them, after CU_TENSOR_MAP_SWIZZLE_."""
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
@@ -286,6 +288,8 @@ class TensorMap:
     def _of_the_inner_row(self, what: str, count: int) -> Iterable[Verdict | None]:
         if self.interleave != "none":
             return
+        if self.element.packed_bytes == 16 and (wrong := one_of("swizzle", self.swizzle, EXPANDED_SWIZZLES)):
+            yield Verdict("swizzle", f"{wrong.reason} for {self.type}", EXPANDED_SWIZZLES)
         size = count * self.element.bits // 8
         yield _multiple(f"bytes of {what}", size, 8 if self.element.packed_bytes == 8 else 16)
         if self.swizzle != "none":

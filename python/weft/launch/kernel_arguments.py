@@ -100,6 +100,7 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
         kind = f"16U{view.bits}_ALIGN{16 if want.padded else 8}B"
     else:
         kind = _MAP_TYPES.get(view.dtype, f"UINT{view.bits}")
+    swizzle, _, atom = want.swizzle.partition(tensor_map.ATOM)
     return tensor_map.TensorMap(
         address,
         kind,
@@ -107,7 +108,8 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
         tuple(strides[::-1]),
         (1,) * len(view.shape),
         box=(*want.box[::-1], *[1] * (len(view.shape) - 2)),
-        swizzle=want.swizzle,
+        swizzle=swizzle,
+        atom=atom or tensor_map.ATOMS[0],
         l2_promotion=want.l2_promotion,
     )
 

@@ -124,7 +124,7 @@ def _common(
         raise WeftError(
             f"a tensor map's swizzle must be one of {', '.join(isa.SWIZZLE_NAMES)}, got {swizzle}"
         )
-    width, _, atom = swizzle.partition("_ATOM_")
+    width, _, atom = swizzle.partition(isa.ATOM)
     return isa.TensorMap(
         buffer if isinstance(buffer, int) else 0,
         dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_"),
