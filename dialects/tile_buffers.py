@@ -159,10 +159,12 @@ class PeerOp(Op, dialect=Tile, name="peer"):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.peer)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.peer.type}"
+        if self.buffer.type.space != "shared":
+            return f"expects a buffer in the CTA's own shared memory, got {self.buffer.type}"
         if wrong := tile_complaint([self.buffer, self.peer]) or index_complaint([self.rank]):
             return wrong
-        if self.buffer.type.space != "shared" or peer_type(self.buffer.type) != self.peer.type:
-            return f"expects a shared buffer and {peer_type(self.buffer.type)}, got {self.buffer.type}"
+        if peer_type(self.buffer.type) != self.peer.type:
+            return f"expects to return {peer_type(self.buffer.type)}, got {self.peer.type}"
         return None
 
 

@@ -1420,7 +1420,7 @@ func.func @peer_rank(%b: !B, %i: index) {
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
 !P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
 func.func @peer_of_a_peer(%b: !B, %i: i32) {
-  // expected-error @below {{expects a shared buffer and !tile.buffer<}}
+  // expected-error @below {{'tile.peer' op expects a buffer in the CTA's own shared memory, got !tile.buffer<}}
   %0 = "tile.peer"(%b, %i) : (!B, i32) -> !P
   return
 }
@@ -1430,7 +1430,7 @@ func.func @peer_of_a_peer(%b: !B, %i: i32) {
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 func.func @peer_in_the_same_cta(%b: !B, %i: i32) {
-  // expected-error @below {{expects a shared buffer and !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">, got}}
+  // expected-error @below {{'tile.peer' op expects to return !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">, got}}
   %0 = "tile.peer"(%b, %i) : (!B, i32) -> !P
   return
 }
