@@ -22,8 +22,12 @@ from weft.isa.cluster_features import COPY_OF_PAIR
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import L2_PROMOTIONS, one_of
+from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
 from weft.mlir import ext
+
+CHUNK_BITS = 8
+"""The bits of elements that tensor maps may count in chunks: as pairs, of which a box has up to 256."""
+MOST_CHUNK = 2 * MOST_BOX
 
 
 def vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
@@ -161,12 +165,14 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     and its rows must be aligned to 32 bytes. For a batch (rank 3), `tile.member` selects one matrix.
     `l2_promotion` is the number of bytes that L2 reads from memory at a time ("none", "64B", "128B" or
     "256B"). `l2_eviction` is the eviction priority in L2 of the data of copies from the map, and of stores to
-    it ("evict_normal", "evict_first", "evict_last" or "evict_unchanged").
+    it ("evict_normal", "evict_first", "evict_last" or "evict_unchanged"). With `chunk`, columns come in
+    chunks of so many elements, so that a row of a tile may have more than 256: those of the matrix, of the
+    tile and of the copies' coordinates must be whole chunks.
     """
 
     matrix: ext.Operand[Any]
     map: ext.Result[Any]
-    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL}  # noqa: RUF012
+    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL, "chunk": 0}  # noqa: RUF012
 
     def check(self) -> str | None:
         legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
@@ -182,7 +188,18 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
             return f"expects tiles of rank 2, got shape {list(self.map.type.shape)}"
         if self.matrix.type.element_type != self.map.type.element_type:
             return f"expects equal element types, got {self.matrix.type} and {self.map.type}"
-        return None
+        return self._chunk_complaint()
+
+    def _chunk_complaint(self) -> str | None:
+        """Why rows can't be divided into chunks."""
+        chunk, bits = self.attribute("chunk"), self.matrix.type.element_type.width
+        if not chunk:
+            return None
+        if bits != CHUNK_BITS or chunk < 0 or chunk % ROW_BYTES or chunk > MOST_CHUNK:
+            what = f"a multiple of {ROW_BYTES} in {ROW_BYTES}..{MOST_CHUNK}"
+            return f"chunk must be {what} elements of {CHUNK_BITS} bits, got {chunk} of {bits}"
+        columns = self.map.type.shape[1]
+        return f"tiles must have whole chunks of {chunk} columns, got {columns}" if columns % chunk else None
 
 
 class MemberOp(Op, dialect=Tile, name="member"):
@@ -273,10 +290,15 @@ def copy_out(tile: Any, destination: Any, row: Any, column: Any) -> None:
 
 
 def tensor_map(
-    matrix: Any, tile: Any, *, l2_promotion: str | None = None, l2_eviction: str | None = None
+    matrix: Any,
+    tile: Any,
+    *,
+    l2_promotion: str | None = None,
+    l2_eviction: str | None = None,
+    chunk: int = 0,
 ) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
-    attributes = {"l2_promotion": l2_promotion, "l2_eviction": l2_eviction}
+    attributes = {"l2_promotion": l2_promotion, "l2_eviction": l2_eviction, "chunk": chunk}
     return build(
         TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes
     ).map

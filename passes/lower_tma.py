@@ -47,7 +47,7 @@ def run(module: Any) -> None:
                 raise refuse(op, "expects one matrix of a batch, got the whole batch: use tile.member")
             with ir.InsertionPoint(op), op.location:
                 lower = _store if isinstance(op, StoreAsyncOp) else _load
-                lower(op, maps[matrix], _pieces(op, matrix.type))
+                lower(op, maps[matrix], _pieces(op, matrix.type, maps[matrix].chunk))
             op.operation.erase()
         for op in operations(kernel, MemberOp, TensorMapOp)[::-1]:
             op.operation.erase()
@@ -67,12 +67,19 @@ class Map:
     member: tuple[Any, ...] = ()
 
     @property
+    def chunk(self) -> int:
+        """The columns that the map has a dimension of their own for; 0 without one."""
+        return int(self.op.attribute("chunk"))
+
+    @property
     def of_batch(self) -> bool:
         """Whether it is a map of a batch of matrices."""
         return bool(self.op.matrix.type.rank == 3)
 
     def coordinates(self, row: Any, column: Any) -> list[Any]:
         """The coordinates of an element, the contiguous dimension first."""
+        if self.chunk:
+            return [emit.value(0), emit.value(emit.div(column, self.chunk)), emit.value(row), *self.member]
         return [emit.value(column), emit.value(row), *self.member]
 
 
@@ -93,8 +100,10 @@ class Pieces:
     padded: bool = False
 
 
-def pieces_of(kind: Any) -> Pieces | str:
-    """The boxes by which TMA copies tiles of a map's type, or why it can't. Rows of a box are adjacent."""
+def pieces_of(kind: Any, chunk: int = 0) -> Pieces | str:
+    """The boxes by which TMA copies tiles of a map's type, or why it can't. Rows of a box are adjacent, and
+    have any number of `chunk` elements if that isn't 0.
+    """
     bits, swizzle = int(kind.buffer_type.element_bits), kind.layout.swizzle
     (rows, columns), (height, _) = kind.layout.group(kind.shape), kind.shape
     if not columns or columns[-1].stride != 1:
@@ -108,7 +117,12 @@ def pieces_of(kind: Any) -> Pieces | str:
         row_bytes = width
     if len(rows) > 1 or (rows and rows[0].stride * bits != 8 * row_bytes):
         return f"expects rows of a tile to be {row_bytes * 8 // bits} elements apart, got {kind.layout}"
-    if wrong := _row_complaint(width, row_bytes, padded, swizzle):
+    if chunk and (swizzle or width % chunk or width // chunk > MOST_BOX):
+        most = MOST_BOX * chunk
+        return (
+            f"expects contiguous rows of a multiple of {chunk} elements in {chunk}..{most}, without swizzle"
+        )
+    if wrong := None if chunk else _row_complaint(width, row_bytes, padded, swizzle):
         return wrong
     tall = next(h for h in range(min(height, MOST_BOX), 0, -1) if height % h == 0)
     period = swizzle.period if swizzle else 1
@@ -142,8 +156,8 @@ def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> st
     return None
 
 
-def _pieces(op: Any, kind: Any) -> Pieces:
-    pieces = pieces_of(kind)
+def _pieces(op: Any, kind: Any, chunk: int) -> Pieces:
+    pieces = pieces_of(kind, chunk)
     if isinstance(pieces, str):
         raise refuse(op, pieces)
     return pieces
@@ -157,7 +171,8 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
         raise refuse(op, "expects the matrix to be an argument of the kernel")
     if len(entry.arguments) != len(kernel.function_type.value.inputs):
         raise refuse(op, "expects a kernel without workgroup or private memory attributions")
-    pieces, kind = _pieces(op, op.map.type), addresses.pointer_type(0)
+    chunk = int(op.attribute("chunk"))
+    pieces, kind = _pieces(op, op.map.type, chunk), addresses.pointer_type(0)
     with op.location:
         added = entry.add_argument(kind, op.location)
     attributes = kernel.operation.attributes
@@ -172,7 +187,9 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
         "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
         "swizzle": ir.StringAttr.get(_SWIZZLE_NAMES.get(swizzle.name, swizzle.name) if swizzle else "none"),
     }
-    entry_of_map = ir.DictAttr.get(values | ({"padded": ir.UnitAttr.get()} if pieces.padded else {}))
+    values |= {"padded": ir.UnitAttr.get()} if pieces.padded else {}
+    values |= {"chunk": _i64(chunk)} if chunk else {}
+    entry_of_map = ir.DictAttr.get(values)
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     with ir.InsertionPoint(op), op.location, emit.when(emit.equal(emit.thread(), 0)):
         nvvm.PrefetchOp(added, tensormap=True)

@@ -6,6 +6,7 @@ import pytest
 import weft
 from weft.dialects import tile
 from weft.dialects.tile import BufferType, MapType
+from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.kernel_arguments import packed_copy
 from weft.mlir import ir, llvm, memref
@@ -25,14 +26,18 @@ TILES = {
 }
 
 
-def module(element, shape, layout, landing, row, column):
+def module(element, shape, layout, landing, row, column, chunk=0, member=None):
     """A kernel that copies one tile to shared memory, and its bytes to an array."""
     with weft.Module() as module:
-        matrices = [weft.memref("?x?", element, strides=("?", 1)), weft.memref("?", "i32")]
+        rank = 2 if member is None else 3
+        strides = (*["?"] * (rank - 1), 1)
+        matrices = [weft.memref("x".join("?" * rank), element, strides=strides), weft.memref("?", "i32")]
         with module.kernel("copy", matrices, block=(THREADS, 1, 1), grid=(1, 1, 1)) as (matrix, out):
             kind = BufferType.of(shape, ir.Type.parse(element), layout)
             buffer = tile.alloc(kind)
-            map_ = tile.tensor_map(matrix, kind)
+            map_ = tile.tensor_map(matrix, kind, chunk=chunk)
+            if member is not None:
+                map_ = tile.member(map_, emit.value(member))
             ring = tile.make_ring(1, consumers=4, emptied_by="warps")
             weft.mlir.gpu.barrier()
             zero = emit.value(0)
@@ -117,3 +122,39 @@ def test_what_tma_does_not_copy_is_explained(element, shape, layout, said):
         kind = MapType.of(BufferType.of(shape, ir.Type.parse(element), layout))
         found = pieces_of(kind)
     assert isinstance(found, str) and said in found, found
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (1, 1024), (2, 512)])
+@pytest.mark.parametrize("member", [None, 1])
+def test_rows_of_chunks_may_be_long(row, column, member):
+    tiles = np.random.default_rng(1).integers(0, 255, (2, 3, 2048)).astype(np.uint8)
+    shape, element = (2, 1536), "f8E8M0FNU"
+    given = tiles if member is not None else tiles[0]
+    source = module(element, shape, "S[(2,1536):(1536,1)]", 3072, row, column, 512, member)
+    out = np.full(3072 // 4, -1, np.int32)
+    report = weft.compile(source, arch="sm_100a").emulate(given.view(arrays.numpy_dtype(element)), out)
+    wanted = np.zeros(shape, np.uint8)
+    part = tiles[member or 0, row : row + 2, column : column + 1536]
+    wanted[: part.shape[0], : part.shape[1]] = part
+    assert not report.findings
+    assert np.array_equal(out.view(np.uint8).reshape(shape), wanted)
+
+
+def test_a_map_of_chunks_needs_whole_ones():
+    source = module("f8E8M0FNU", (1, 512), "S[(1,512):(512,1)]", 512, 0, 0, 512)
+    kernel, out = weft.compile(source, arch="sm_100a"), np.zeros(128, np.int32)
+    with pytest.raises(WeftError, match="columns must be a multiple of 512, got an array of"):
+        kernel.emulate(np.zeros((1, 528), np.uint8).view(arrays.numpy_dtype("f8E8M0FNU")), out)
+
+
+@pytest.mark.parametrize(
+    ("element", "columns", "chunk", "said"),
+    [
+        ("f16", 512, 512, r"chunk must be a multiple of 16 in 16\.\.512 elements of 8 bits, got 512 of 16"),
+        ("i8", 512, 520, "chunk must be a multiple of 16"),
+        ("i8", 528, 512, "tiles must have whole chunks of 512 columns, got 528"),
+    ],
+)
+def test_illegal_chunks_are_refused(element, columns, chunk, said):
+    with pytest.raises(WeftError, match=said):
+        module(element, (1, columns), f"S[(1,{columns}):({columns},1)]", columns, 0, 0, chunk)

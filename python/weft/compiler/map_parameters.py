@@ -20,7 +20,9 @@ class MapParameter:
 
     `matrix` is the number of the memref argument, `box` the rows and columns of one copy; `swizzle` and
     `l2_promotion` are named as in `weft.isa.tensor_map`. With `padded`, which an entry may leave out, packed
-    elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16).
+    elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16). With `chunk`,
+    which an entry may leave out, too, the map counts columns in chunks of so many bytes, the box's columns as
+    well.
     """
 
     matrix: int
@@ -28,6 +30,7 @@ class MapParameter:
     swizzle: str
     l2_promotion: str
     padded: bool = False
+    chunk: int = 0
 
 
 def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
@@ -52,17 +55,20 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
         return f"matrix of {_NAME} must be the number of a memref argument, got {one.matrix}"
     if kinds[one.matrix].rank not in (2, 3):
         return f"matrix of {_NAME} must have rank 2 or 3, got argument {one.matrix}, {kinds[one.matrix]}"
-    if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in one.box):
+    box = one.box[:1] if one.chunk else one.box
+    if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in box):
         return f"box of {_NAME} must have rows and columns in 1..{MOST_BOX}, got {list(one.box)}"
     return None
 
 
 def _read_map(kernel: Any, entry: Any) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
+    kinds |= {"chunk": ir.IntegerAttr}
     names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
-    if wrong or sorted({*values, "padded"}) != sorted([*names, "padded"]):
+    optional = [field.name for field in fields(MapParameter) if field.default is not MISSING]
+    if wrong or sorted({*values, *optional}) != sorted([*names, *optional]):
         raise refuse(kernel, f"entries of {_NAME} must have the fields {', '.join(names)}, got {entry}")
     if not mlir.is_integer(values["matrix"]):
         raise refuse(kernel, f"matrix of {_NAME} must be {mlir.INTEGER}, got {values['matrix']}")
@@ -71,5 +77,10 @@ def _read_map(kernel: Any, entry: Any) -> MapParameter:
     if verdict:
         raise refuse(kernel, f"{_NAME}: {verdict.reason}")
     return MapParameter(
-        values["matrix"].value, tuple(values["box"]), swizzle, promotion, padded="padded" in values
+        values["matrix"].value,
+        tuple(values["box"]),
+        swizzle,
+        promotion,
+        padded="padded" in values,
+        chunk=values["chunk"].value if "chunk" in values else 0,
     )

@@ -89,6 +89,8 @@ def packed_copy(view: ArrayView) -> ArrayView:
 
 def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
     """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs."""
+    if want.chunk:
+        return _map_of_chunks(view, want, address)
     *outer, columns = view.shape
     unit = 2 * tensor_map.ROW_BYTES  # enough for every type
     strides = [
@@ -110,6 +112,27 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
         box=(*want.box[::-1], *[1] * (len(view.shape) - 2)),
         swizzle=swizzle,
         atom=atom or tensor_map.ATOMS[0],
+        l2_promotion=want.l2_promotion,
+    )
+
+
+def _map_of_chunks(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
+    """A map of a matrix of bytes whose columns come in chunks, which are pairs of bytes. Raises WeftError
+    where they don't.
+    """
+    *outer, columns = view.shape
+    if columns % want.chunk:
+        raise WeftError(f"columns must be a multiple of {want.chunk}, got an array of {view.shape}")
+    rows, width = want.box
+    strides = [s if count > 1 else columns for count, s in zip(outer, view.strides, strict=False)]
+    return tensor_map.TensorMap(
+        address,
+        "UINT16",
+        (want.chunk // 2, columns // want.chunk, *outer[::-1]),
+        (want.chunk, *strides[::-1]),
+        (1,) * (len(view.shape) + 1),
+        box=(want.chunk // 2, width // want.chunk, rows, *[1] * (len(outer) - 1)),
+        swizzle=want.swizzle,
         l2_promotion=want.l2_promotion,
     )
 
