@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.dialects.schedule import AnySchedule, Schedule, TensorMemorySchedule, Types
+from weft.dialects.schedule import AnySchedule, Schedule, TensorMemorySchedule, TmaMmaSchedule, Types
 from weft.dialects.schedule.product_types import BITS
 from weft.errors import WeftError
 from weft.schedules.predict_gpus import KINDS, Kind
@@ -126,8 +126,20 @@ def _of_mma_sync(schedule: Schedule, types: Types) -> Kernel:
     )
 
 
+def _of_tma_mma(schedule: TmaMmaSchedule, types: Types) -> Kernel:
+    return Kernel(
+        tile=schedule.block[:2],
+        k_block=schedule.block[2],
+        stages=schedule.stages,
+        warps=schedule.consumers,
+        group=schedule.group,
+        promoted=types.promoted,
+    )
+
+
 DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types], Kernel]] = {
     TensorMemorySchedule: _of_tensor_memory,
+    TmaMmaSchedule: _of_tma_mma,
     Schedule: _of_mma_sync,
 }
 """How a schedule of each family is described. That of wgmma has a fitted model of its own."""

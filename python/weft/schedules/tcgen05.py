@@ -13,12 +13,13 @@ from weft.target import Target
 _ROW_BITS = 128 * 8  # of a row of an operand in one stage: as wide as the widest swizzle
 _CTA_ROWS = (64, 128, 256)
 _COLUMNS = (8, *range(16, 257, 16))
-_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+_CLUSTERS = ((2, 1), (1, 2), (2, 2))
+_SPLITS = (2, 3, 4, 6, 8, 12, 16)
+_FEWER = 2  # numbers of K slices that are tried for a tile
 _GROUPS = (4, 8, 16)
 _MOST_STAGES = 12
 _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
-_EXPANDED = 16  # tiles of the least time, which clusters and splits are tried for
+_EXPANDED = 16  # schedules of the least time, which clusters are tried for
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
 
 
@@ -69,9 +70,11 @@ def _timed(
     def by_time(each: tuple[float, TensorMemorySchedule]) -> float:
         return each[0]
 
-    tiles = sorted(((time(s), s) for s in _tiles(m, n, k, types, gpu)), key=by_time)
-    divided = [(time(s), s) for _, tile in tiles[:_EXPANDED] for s in _divided(tile, m, n, k, gpu)]
-    return sorted(tiles + divided, key=by_time)
+    whole = list(_tiles(m, n, k, types, gpu))
+    tiles = [(time(s), s) for s in (*whole, *(each for s in whole for each in _split(s, m, n, k, gpu)))]
+    tiles.sort(key=by_time)
+    clustered = [(time(s), s) for _, tile in tiles[:_EXPANDED] for s in _clustered(tile, m, n)]
+    return sorted(tiles + clustered, key=by_time)
 
 
 def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
@@ -95,17 +98,21 @@ def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMem
                     yield replace(tile, stages=stages)
 
 
-def _divided(s: TensorMemorySchedule, m: int, n: int, k: int, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
-    """The schedule in clusters, and with K slices where multiprocessors would have no tile."""
+def _split(s: TensorMemorySchedule, m: int, n: int, k: int, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
+    """The schedule with K slices, as many as leave no multiprocessor without a tile, and fewer."""
     down, across = s.swapped(m, n)
-    tiles, blocks = (ceil_div(down, s.block[0]), ceil_div(across, s.block[1])), ceil_div(k, s.block[2])
-    for cluster, splits in product(_CLUSTERS, _SPLITS):
-        if (cluster, splits) == ((1, 1), 1) or cluster[0] > tiles[0] or cluster[1] > tiles[1]:
-            continue
-        ctas = tiles[0] * tiles[1] * s.cta_group * splits
-        # More slices than run at a time only add sums.
-        if splits == 1 or (blocks >= 2 * splits and ctas <= gpu.multiprocessors):
-            yield replace(s, cluster=cluster, global_splits=splits)
+    ctas = ceil_div(down, s.block[0]) * ceil_div(across, s.block[1]) * s.cta_group
+    most = min(gpu.multiprocessors // ctas, ceil_div(k, s.block[2]) // 2)
+    for splits in [splits for splits in _SPLITS if splits <= most][-_FEWER:]:
+        yield replace(s, global_splits=splits)
+
+
+def _clustered(s: TensorMemorySchedule, m: int, n: int) -> Iterator[TensorMemorySchedule]:
+    """The schedule in each cluster that a product has tiles for."""
+    down, across = s.swapped(m, n)
+    for cluster in _CLUSTERS:
+        if cluster[0] * s.block[0] < 2 * down and cluster[1] * s.block[1] < 2 * across:
+            yield replace(s, cluster=cluster)
 
 
 def _group(s: TensorMemorySchedule, down: int, across: int, gpu: Gpu) -> int:
