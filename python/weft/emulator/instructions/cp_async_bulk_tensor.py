@@ -22,6 +22,7 @@ from weft.emulator.instructions.cp_async_bulk import (
 from weft.emulator.instructions.shared_operand import CHUNK
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory import tensor_map
+from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.memory.tensor_map import Numbers, Taken
 from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import TYPES, U32, Array
@@ -95,12 +96,8 @@ class MapOperand:
         """The map of one thread, read and checked."""
         address = addresses[at]
         aligned(one, "tensor map at", int(address), 64, self.line)
-        words = []
-        for offset in range(0, BYTES, CHUNK):
-            part = np.full(addresses.shape, address + np.uint64(offset))
-            words.append(one.wave.memory.load(one, self._address.space, part, CHUNK, self.line)[at])
         try:
-            map_ = _decoded(np.array(words).tobytes())
+            map_ = _decoded(self._bytes(one, at, address))
         except ValueError as error:
             raise fault(one, str(error), self.line, int(address), "descriptor") from None
         if map_.rank != self.rank or map_.is_im2col != self.mode.startswith("im2col"):
@@ -110,6 +107,19 @@ class MapOperand:
         if one.wave.watch is not None and one.wave.memory.device.has(int(address)):
             one.wave.watch.tensor_map(int(address), one.threads(), self.line)
         return map_
+
+    def _bytes(self, one: Lanes, at: tuple[int, int], address: np.uint64) -> bytes:
+        """The bytes of a thread's map. A parameter's, which nothing changes, need no check of each access."""
+        memory = one.wave.memory
+        begin = int(address) - WINDOWS["param"]
+        if 0 <= begin <= memory.device.params.size - BYTES:
+            memory.bytes["param"] = memory.bytes.get("param", 0) + BYTES
+            return memory.device.params.data[begin : begin + BYTES].tobytes()
+        words = []
+        for offset in range(0, BYTES, CHUNK):
+            part = np.full((one.warps, 32), address + np.uint64(offset))
+            words.append(memory.load(one, self._address.space, part, CHUNK, self.line)[at])
+        return np.array(words).tobytes()
 
 
 class Offsets:
