@@ -18,11 +18,11 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.isa import async_copy
-from weft.isa.cluster_features import COPY_OF_PAIR
+from weft.isa.cluster_features import COPY_OF_PAIR, GATHER
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
+from weft.isa.tensor_map import GATHERED_ROWS, L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
 from weft.mlir import ext
 
 CHUNK_BITS = 8
@@ -168,11 +168,13 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     it ("evict_normal", "evict_first", "evict_last" or "evict_unchanged"). With `chunk`, columns come in
     chunks of so many elements, so that a row of a tile may have more than 256: those of the matrix, of the
     tile and of the copies' coordinates must be whole chunks.
+
+    From an `indexed` map, `tile.gather_async` copies rows by their numbers, and no other op copies.
     """
 
     matrix: ext.Operand[Any]
     map: ext.Result[Any]
-    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL, "chunk": 0}  # noqa: RUF012
+    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL, "chunk": 0, "indexed": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
@@ -188,7 +190,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
             return f"expects tiles of rank 2, got shape {list(self.map.type.shape)}"
         if self.matrix.type.element_type != self.map.type.element_type:
             return f"expects equal element types, got {self.matrix.type} and {self.map.type}"
-        return self._chunk_complaint()
+        return self._chunk_complaint() or self._index_complaint()
 
     def _chunk_complaint(self) -> str | None:
         """Why rows can't be divided into chunks."""
@@ -200,6 +202,20 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
             return f"chunk must be {what} elements of {CHUNK_BITS} bits, got {chunk} of {bits}"
         columns = self.map.type.shape[1]
         return f"tiles must have whole chunks of {chunk} columns, got {columns}" if columns % chunk else None
+
+    def _index_complaint(self) -> str | None:
+        """Why rows of the matrix can't be copied by their numbers."""
+        if not self.attribute("indexed"):
+            return None
+        if self.attribute("chunk"):
+            return f"chunk must be 0 in an indexed map, got {self.attribute('chunk')}"
+        if self.matrix.type.rank != 2:
+            return f"expects a matrix of rank 2 for an indexed map, got {self.matrix.type}"
+        if self.map.type.shape[0] % GATHERED_ROWS:
+            rows = self.map.type.shape[0]
+            return f"expects a multiple of {GATHERED_ROWS} rows in tiles of an indexed map, got {rows}"
+        verdict = None if self.target is None else GATHER.complaint(self.target.chip.name)
+        return None if verdict is None else f"indexed must be false on this chip: {GATHER.name} {verdict}"
 
 
 class MemberOp(Op, dialect=Tile, name="member"):
@@ -241,6 +257,31 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
         if str(self.mask.type) != "i16":
             return f"expects mask to be i16, got {self.mask.type}"
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
+
+
+class GatherAsyncOp(Op, dialect=Tile, name="gather_async"):
+    """A warp, or one thread, starts a copy of rows of a matrix, given by their numbers, into a buffer (TMA).
+    Row i of the tile gets what row `indices[first + i]` of the matrix has from `column` on, or zeros if the
+    matrix has no such row, or `indices` no such element.
+
+    `source` is an `indexed` `tile.map`, `indices` a memref of i32 in global memory. The mbarrier and
+    `cta_group` are as for `tile.copy_async`.
+    """
+
+    source: ext.Operand[Any]
+    indices: ext.Operand[Any]
+    first: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+    barrier: ext.Operand[Any]
+    optional = {"cta_group": 1}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if str(self.barrier.type) != "!llvm.ptr<3>":
+            return f"expects a barrier of type !llvm.ptr<3>, got {self.barrier.type}"
+        wrong = cta_group_complaint(self) or tensor_complaint(self.source, self.tile)
+        wrong = wrong or matrix_complaint("the indices", self.indices, ("i32",), 1)
+        return wrong or index_complaint([self.first, self.column])
 
 
 class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
@@ -296,9 +337,15 @@ def tensor_map(
     l2_promotion: str | None = None,
     l2_eviction: str | None = None,
     chunk: int = 0,
+    indexed: bool = False,
 ) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
-    attributes = {"l2_promotion": l2_promotion, "l2_eviction": l2_eviction, "chunk": chunk}
+    attributes = {
+        "l2_promotion": l2_promotion,
+        "l2_eviction": l2_eviction,
+        "chunk": chunk,
+        "indexed": indexed,
+    }
     return build(
         TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes
     ).map
@@ -315,6 +362,14 @@ def copy_multicast(
     """Builds `tile.copy_multicast`."""
     operands = [source, row, column, tile, barrier, mask]
     build(CopyMulticastOp, operands=operands, attributes={"cta_group": cta_group})
+
+
+def gather_async(
+    source: Any, indices: Any, first: Any, column: Any, tile: Any, barrier: Any, *, cta_group: int = 1
+) -> None:
+    """Builds `tile.gather_async`."""
+    operands = [source, indices, first, column, tile, barrier]
+    build(GatherAsyncOp, operands=operands, attributes={"cta_group": cta_group})
 
 
 def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:

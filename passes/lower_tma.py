@@ -7,21 +7,29 @@ in shared memory, and `l2_promotion` the bytes that L2 reads at once. The evicti
 copies.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
-from weft.dialects.tile_copies import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
+from weft.dialects.tile_copies import (
+    CopyMulticastOp,
+    GatherAsyncOp,
+    MemberOp,
+    StoreAsyncOp,
+    TensorMapOp,
+)
 from weft.isa.async_copy import CLUSTER_COPY_BY_CALL
+from weft.isa.chips import LANES
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_SWIZZLES, EXPANDED_UNIT, MOST_BOX
+from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_SWIZZLES, EXPANDED_UNIT, GATHERED_ROWS, MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
-from weft.passes.builders import addresses, emit
+from weft.passes.analysis import uniformity
+from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.instructions import assembly
 from weft.passes.registry.pass_ import Pass
 
@@ -37,7 +45,7 @@ def run(module: Any) -> None:
         maps = {op.map: Map(_argument(kernel, op), op, _policy(op)) for op in operations(kernel, TensorMapOp)}
         for op in operations(kernel, MemberOp):
             maps[op.map] = _member(op, maps)
-        for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, StoreAsyncOp):
+        for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, GatherAsyncOp, StoreAsyncOp):
             matrix = op.destination if isinstance(op, StoreAsyncOp) else op.source
             if not is_map(matrix):
                 continue
@@ -45,14 +53,23 @@ def run(module: Any) -> None:
                 raise refuse(op, "expects a map from tile.tensor_map")
             if maps[matrix].of_batch and not maps[matrix].member:
                 raise refuse(op, "expects one matrix of a batch, got the whole batch: use tile.member")
+            _check_indexed(op, maps[matrix].op)
             with ir.InsertionPoint(op), op.location:
-                lower = _store if isinstance(op, StoreAsyncOp) else _load
+                lower = _LOWERINGS.get(type(op), _load)
                 lower(op, maps[matrix], _pieces(op, matrix.type, maps[matrix].chunk))
             op.operation.erase()
         for op in operations(kernel, MemberOp, TensorMapOp)[::-1]:
             op.operation.erase()
     for op in operations(module, TensorMapOp, MemberOp):
         raise refuse(op, "expects a gpu.func around it")
+
+
+def _check_indexed(op: Any, declared: TensorMapOp) -> None:
+    indexed, gathers = declared.attribute("indexed"), isinstance(op, GatherAsyncOp)
+    if indexed and not gathers:
+        raise refuse(op, "expects a map that isn't indexed: tile.gather_async copies from an indexed one")
+    if gathers and not indexed:
+        raise refuse(op, "expects a map from a tile.tensor_map with indexed = true")
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,8 @@ class Pieces:
     box: tuple[int, int]
     starts: Sequence[tuple[int, int, int]]
     padded: bool = False
+    row_bytes: int = field(default=0, compare=False)
+    """The bytes of a row of a box in shared memory."""
 
 
 def pieces_of(kind: Any, chunk: int = 0) -> Pieces | str:
@@ -135,7 +154,7 @@ def pieces_of(kind: Any, chunk: int = 0) -> Pieces | str:
             starts.append((row, column, offset * bits // 8))
     if misaligned := [offset for *_, offset in starts if offset % BOX_ALIGNMENT]:
         return f"expects boxes at multiples of {BOX_ALIGNMENT} bytes, got one at {misaligned[0]}"
-    return Pieces((tall, width), starts, padded)
+    return Pieces((tall, width), starts, padded, row_bytes)
 
 
 def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> str | None:
@@ -183,7 +202,8 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     swizzle = op.map.type.layout.swizzle
     values = {
         "matrix": _i64(matrix.arg_number),
-        "box": ir.DenseI64ArrayAttr.get(pieces.box),
+        # Indexed rows are copied one by one.
+        "box": ir.DenseI64ArrayAttr.get([1 if op.attribute("indexed") else pieces.box[0], pieces.box[1]]),
         "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
         "swizzle": ir.StringAttr.get(_SWIZZLE_NAMES.get(swizzle.name, swizzle.name) if swizzle else "none"),
     }
@@ -228,6 +248,47 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
         )
 
 
+def _gather(op: GatherAsyncOp, source: Map, pieces: Pieces) -> None:
+    """Each lane of a warp copies every 32nd group of rows, or one thread copies them all."""
+    if GATHERED_ROWS * pieces.row_bytes % BOX_ALIGNMENT:
+        least = BOX_ALIGNMENT // GATHERED_ROWS
+        raise refuse(op, f"expects rows of a multiple of {least} bytes in a box, got {pieces.row_bytes}")
+    by_warp = uniformity.complaint(op) is None
+    first, step = (thread_ids.lane(), LANES) if by_warp else (0, 1)
+    pair = op.attribute("cta_group") == PAIR
+    base, indices = tile.address(op.tile), addresses.Vector(op.indices)
+    panels = [(column, bytes_) for row, column, bytes_ in pieces.starts if row == 0]
+
+    def group(number: Any, _: list[Any]) -> list[Any]:
+        start = emit.add(op.first, emit.mul(number, GATHERED_ROWS))
+        rows = [_index(indices, emit.add(start, row)) for row in range(GATHERED_ROWS)]
+        inside = emit.mul(number, GATHERED_ROWS * pieces.row_bytes)
+        for column, bytes_ in panels:
+            target = addresses.offset(base, emit.value(emit.add(inside, bytes_)))
+            nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
+                llvm.addrspacecast(addresses.pointer_type(7), target) if pair else target,
+                source.argument,
+                [emit.value(emit.add(op.column, column)), *rows],
+                *(op.barrier, []),
+                l2CacheHint=source.policy,
+                mode=nvvm.TMALoadMode.TILE_GATHER4,
+                isCTAOnly=not pair,
+                group=nvvm.CTAGroupKind.CTA_2 if pair else None,
+            )
+        return []
+
+    emit.loop(first, op.tile.type.shape[0] // GATHERED_ROWS, step, [], group)
+
+
+def _index(indices: addresses.Vector, at: Any) -> Any:
+    """The number of a row, or -1, which no matrix has, beyond the end of the indices."""
+
+    def load() -> list[Any]:
+        return [llvm.load(emit.i32(), indices.element_of(at))]
+
+    return emit.either(indices.has(at), [emit.i32()], load, lambda: [emit.value(-1)])[0]
+
+
 def _copies_to_own_memory(op: Any) -> bool:
     """Whether a copy must say that it is to the CTA's own memory: on some chips, one to the memory of any CTA
     of the cluster is a function call.
@@ -246,9 +307,11 @@ def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:
         )
 
 
+_LOWERINGS: dict[Any, Callable[[Any, Map, Pieces], None]] = {GatherAsyncOp: _gather, StoreAsyncOp: _store}
+
 LOWER_TMA = Pass(
     "lower-tma",
     "turn matrices that TMA copies into tensor maps, and their copies into cp.async.bulk.tensor",
     run,
-    lowers=(TensorMapOp, MemberOp, StoreAsyncOp, CopyMulticastOp),
+    lowers=(TensorMapOp, MemberOp, StoreAsyncOp, CopyMulticastOp, GatherAsyncOp),
 )

@@ -63,6 +63,30 @@ gpu.module @m {
     gpu.return
   }
 
+  // Rows are copied four by four, by their numbers, by all lanes of a warp; those of a pair may signal the other CTA.
+  // CHECK-LABEL: gpu.func @gather
+  // CHECK-SAME: box = array<i64: 1, 64>
+  gpu.func @gather(%a: memref<?x?xf16>, %n: memref<?xi32>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.tensor_map"(%a) {indexed = true} : (memref<?x?xf16>) -> !Map
+    // CHECK: %[[LANE:.*]] = arith.remui
+    // CHECK: %[[END:.*]] = arith.constant 16 : i32
+    // CHECK: %[[STEP:.*]] = arith.constant 32 : i32
+    // CHECK: scf.for %{{.*}} = %[[LANE]] to %[[END]] step %[[STEP]]
+    // CHECK-COUNT-4: llvm.load
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}box[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}]{{.*}}isCTAOnly = true, mode = #nvvm.tma_load_mode<tile_gather4>
+    "tile.gather_async"(%0, %n, %i, %i, %t, %full) : (!Map, memref<?xi32>, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    %one = nvvm.elect.sync -> i1
+    scf.if %one {
+      // CHECK: %[[FIRST:.*]] = arith.constant 0 : i32
+      // CHECK: %[[ALL:.*]] = arith.constant 16 : i32
+      // CHECK: %[[NEXT:.*]] = arith.constant 1 : i32
+      // CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[ALL]] step %[[NEXT]]
+      // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}group = #nvvm.cta_group<cta_2>, {{.*}}mode = #nvvm.tma_load_mode<tile_gather4>
+      "tile.gather_async"(%0, %n, %i, %i, %t, %full) {cta_group = 2} : (!Map, memref<?xi32>, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    }
+    gpu.return
+  }
+
   // The copies of a pair may signal the other CTA's mbarrier.
   // CHECK-LABEL: gpu.func @copies_of_a_pair
   // CHECK-SAME: %[[MASK:[a-z0-9]+]]: i16

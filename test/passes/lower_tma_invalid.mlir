@@ -243,3 +243,42 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @copy_from_an_indexed_map(%a: memref<?x?xf16>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) {indexed = true} : (memref<?x?xf16>) -> !Map
+    // expected-error @below {{'tile.copy_async' op expects a map that isn't indexed: tile.gather_async copies from an indexed one}}
+    "tile.copy_async"(%0, %i, %i, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @gather_from_another_map(%a: memref<?x?xf16>, %n: memref<?xi32>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    // expected-error @below {{'tile.gather_async' op expects a map from a tile.tensor_map with indexed = true}}
+    "tile.gather_async"(%0, %n, %i, %i, %t, %full) : (!Map, memref<?xi32>, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 8>, f16, #tile.layout<"S[(64,8):(8,1)]">, "shared">
+!Map = !tile.map<array<i64: 64, 8>, f16, #tile.layout<"S[(64,8):(8,1)]">>
+gpu.module @m {
+  gpu.func @gather_of_narrow_rows(%a: memref<?x?xf16>, %n: memref<?xi32>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) {indexed = true} : (memref<?x?xf16>) -> !Map
+    // expected-error @below {{'tile.gather_async' op expects rows of a multiple of 32 bytes in a box, got 16}}
+    "tile.gather_async"(%0, %n, %i, %i, %t, %full) : (!Map, memref<?xi32>, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}

@@ -19,6 +19,8 @@ ROW_BYTES = 16
 """Rows begin at multiples of this; an H200 also writes rows up to a multiple of it, beyond their end."""
 MOST_BOX = 256
 """Elements of a box along each dimension."""
+GATHERED_ROWS = 4
+"""Rows that one copy in the mode `.tile::gather4` takes, each of any number."""
 EXPANDED_UNIT = 16
 """Packed elements that a copy moves at once."""
 EXPANDED_ROW = 128

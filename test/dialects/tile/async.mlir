@@ -52,6 +52,16 @@ func.func @multicast(%m: !Map, %i: i32, %t: !Stage, %b: !llvm.ptr<3>, %mask: i16
   return
 }
 
+// Rows by their numbers.
+// CHECK-LABEL: @gather
+func.func @gather(%a: memref<?x?xf16>, %numbers: memref<?xi32>, %i: i32, %t: !Stage, %b: !llvm.ptr<3>) {
+  // CHECK: "tile.tensor_map"(%{{.*}}) {indexed = true}
+  %m = "tile.tensor_map"(%a) {indexed = true} : (memref<?x?xf16>) -> !Map
+  // CHECK: "tile.gather_async"(%{{.*}}) : (!tile.map<{{.*}}>, memref<?xi32>, i32, i32, !tile.buffer<{{.*}}>, !llvm.ptr<3>) -> ()
+  "tile.gather_async"(%m, %numbers, %i, %i, %t, %b) : (!Map, memref<?xi32>, i32, i32, !Stage, !llvm.ptr<3>) -> ()
+  return
+}
+
 // CHECK-LABEL: @ring
 func.func @ring(%stage: i32, %phase: i32) -> (i32, i32) {
   // CHECK: "tile.make_ring"() {consumers = 2 : i64} : () -> !tile.ring<4 : i64>

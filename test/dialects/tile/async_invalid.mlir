@@ -891,3 +891,57 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     return
   }
 }
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  func.func @indexed_on_sm_90a(%m: memref<?x?xf16>) {
+    // expected-error @below {{'tile.tensor_map' op indexed must be false on this chip: cp.async.bulk.tensor with .tile::gather4 needs sm_100 or later, got sm_90a}}
+    %0 = "tile.tensor_map"(%m) {indexed = true} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+    return
+  }
+}
+
+// -----
+
+func.func @indexed_batch(%m: memref<?x?x?xf16>) {
+  // expected-error @below {{expects a matrix of rank 2 for an indexed map, got memref<?x?x?xf16>}}
+  %0 = "tile.tensor_map"(%m) {indexed = true} : (memref<?x?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+  return
+}
+
+// -----
+
+func.func @indexed_tile_of_six_rows(%m: memref<?x?xf16>) {
+  // expected-error @below {{expects a multiple of 4 rows in tiles of an indexed map, got 6}}
+  %0 = "tile.tensor_map"(%m) {indexed = true} : (memref<?x?xf16>) -> !tile.map<array<i64: 6, 64>, f16, #tile.layout<"S[(6,64):(64,1)] xor 128B">>
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @gather_by_wide_numbers(%m: !M, %n: memref<?xi64>, %t: !T, %i: i32, %full: !llvm.ptr<3>) {
+  // expected-error @below {{'tile.gather_async' op expects the indices of element type i32, got memref<?xi64>}}
+  "tile.gather_async"(%m, %n, %i, %i, %t, %full) : (!M, memref<?xi64>, i32, i32, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @gather_to_a_number(%m: !M, %n: memref<?xi32>, %t: !T, %i: i32) {
+  // expected-error @below {{expects a barrier of type !llvm.ptr<3>, got i32}}
+  "tile.gather_async"(%m, %n, %i, %i, %t, %i) : (!M, memref<?xi32>, i32, i32, !T, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @indexed_chunks(%m: memref<?x?xi8>) {
+  // expected-error @below {{chunk must be 0 in an indexed map, got 16}}
+  %0 = "tile.tensor_map"(%m) {indexed = true, chunk = 16} : (memref<?x?xi8>) -> !tile.map<array<i64: 64, 64>, i8, #tile.layout<"S[(64,64):(64,1)]">>
+  return
+}
