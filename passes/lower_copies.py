@@ -19,7 +19,8 @@ from weft.dialects.tile import (
     is_map,
     is_tensor_buffer,
 )
-from weft.isa.chips import WARPGROUP
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import WARPGROUP, describe
 from weft.isa.mma.matrix_moves import STMATRIX
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes.analysis import uniformity
@@ -36,6 +37,7 @@ from weft.passes.builders import (
 )
 from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
 from weft.passes.builders.shared_tiles import Point, SharedTile
+from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
 
 Runs = list[tuple[int, int, int, int]]
@@ -75,6 +77,7 @@ def _copy_async(op: CopyAsyncOp) -> None:
     uniformity.require(op, Scope.CTA)
     if wrong := shared.run_complaint(elements):
         raise refuse(op, wrong)
+    remarks.explain(op, lambda: _path_of_copy(op))
     base, thread = tile.address(op.tile), emit.thread()
     rows_at_once = threads // per_row
     even = threads % per_row == 0 and rows % rows_at_once == 0
@@ -104,11 +107,22 @@ def _copy_async(op: CopyAsyncOp) -> None:
             copy(Point(row), column)
 
 
+def _path_of_copy(op: CopyAsyncOp) -> remarks.Path:
+    """How threads copy a tile, and why not faster."""
+    form, widest = op.form, max(each.bytes for each in CP_ASYNC.forms())
+    notes = [f"cp.async.bulk.tensor (TMA) needs a tile.map, got {op.source.type}"]
+    if form.bytes < widest:
+        notes.insert(0, f"cp.async of {widest} bytes needs vector_bytes = {widest}, got {form.bytes}")
+    return f"cp.async.{form.cache} of {form.bytes} bytes", notes
+
+
 def _copy(op: CopyOp) -> None:
     """Each thread takes every `threads`-th element of the tile, in a loop."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
     (rows, columns), threads = op.tile.type.shape, thread_ids.threads_of(op)
     uniformity.require(op, Scope.CTA)
+    refused = "cp.async needs a tile.copy_async, whose rows are aligned to at least 4 bytes"
+    remarks.explain(op, lambda: ("loads and stores of single elements", [refused]))
     base, thread = tile.address(op.tile), emit.thread()
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
     with ir.InsertionPoint(loop.body):
@@ -163,9 +177,11 @@ def _load(op: LoadOp) -> Any:
 def _load_shared(op: LoadOp) -> Any:
     """ldmatrix where it moves the fragment, otherwise plain loads."""
     kind = op.fragment.type
-    if kind.element_type.width != 16 and not matrix_moves.fits(op, kind):
+    if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
+        remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
         return _load_plain(op)
     words, word = list[Any](), emit.i32()
+    remarks.explain(op, lambda: ("ldmatrix", []))
     for count, address, transposed in matrix_moves.moves(op, op.source, kind):
         result = mma.ldmatrix(address=address, shape="m8n8", num=count, trans=transposed)
         words += [result] if count == 1 else [llvm.extractvalue(word, result, [i]) for i in range(count)]
@@ -177,9 +193,11 @@ def _load_shared(op: LoadOp) -> Any:
 def _store_shared(op: StoreOp) -> None:
     """stmatrix where elements have 16 bits and the chip has it, otherwise plain stores."""
     kind = op.fragment.type
-    if kind.element_type.width != 16 or not _has_stmatrix(op):
+    if refused := _stmatrix_complaint(op):
+        remarks.explain(op, lambda: ("plain stores", [f"stmatrix {refused}"]))
         _store_plain(op)
         return
+    remarks.explain(op, lambda: ("stmatrix", []))
     lane = tile.to_lane(op.fragment)
     words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], emit.i32()), lane))
     first = 0
@@ -189,8 +207,13 @@ def _store_shared(op: StoreOp) -> None:
         first += count
 
 
-def _has_stmatrix(op: StoreOp) -> bool:
-    return op.target is None or op.target.chip.name in STMATRIX.chips()
+def _stmatrix_complaint(op: StoreOp) -> str | None:
+    """Why stmatrix doesn't store a fragment."""
+    if (bits := op.fragment.type.element_type.width) != 16:
+        return f"needs elements of 16 bits, got {bits}"
+    if op.target is not None and op.target.chip.name not in STMATRIX.chips():
+        return f"needs {describe(STMATRIX.chips())}, got {op.target.chip.name}"
+    return None
 
 
 def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:

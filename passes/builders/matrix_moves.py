@@ -23,18 +23,24 @@ def transposes(op: LoadOp | StoreOp) -> bool:
     return isinstance(op, LoadOp) and bool(op.attribute("transpose"))
 
 
-def fits(op: LoadOp, kind: Any) -> bool:
-    """Whether ldmatrix loads a fragment whose elements don't have 16 bits."""
+def complaint(op: LoadOp, kind: Any) -> str | None:
+    """Why ldmatrix doesn't load a fragment whose elements don't have 16 bits."""
     bits = kind.element_type.width
-    if op.source.type.space != "shared" or REGISTER_BITS % bits or kind.registers % (REGISTER_BITS // bits):
-        return False
+    if op.source.type.space != "shared":
+        return f"needs a buffer in the CTA's own shared memory, got {op.source.type.space} memory"
+    if REGISTER_BITS % bits or kind.registers % (REGISTER_BITS // bits):
+        return f"needs registers of {REGISTER_BITS} bits, got {kind.registers} elements of {bits} bits"
     try:
         _, by_column = fragment_coordinates.matrices(kind.layout, kind.shape, REGISTER_BITS // bits)
-    except LayoutError:
-        return False
+    except LayoutError as error:
+        return f"needs lanes that hold as many elements each: {error.diagnostics[0].message}"
+    if by_column is None:
+        return f"needs registers that hold rows of 8x8 matrices, got {kind.layout}"
+    if by_column != transposes(op):
+        return f"needs rows of the buffer in a register: it transposes elements of 16 bits only, got {bits}"
     inner = fragment_coordinates.elements_of_row(bits)
-    # ldmatrix transposes matrices of 16-bit elements only.
-    return by_column == transposes(op) and SharedTile(op.source.type).run_complaint(inner) is None
+    wrong = SharedTile(op.source.type).run_complaint(inner)
+    return wrong and wrong.replace("expects", "needs")
 
 
 def moves(op: LoadOp | StoreOp, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, bool]]:

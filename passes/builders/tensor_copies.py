@@ -2,16 +2,14 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft import mlir
 from weft.dialects import tcgen05, tile
 from weft.dialects.op import refuse
-from weft.errors import Diagnostic
 from weft.isa.tcgen05 import copy as isa
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES
@@ -20,7 +18,7 @@ from weft.layout.iterators import point_table
 from weft.passes.analysis import active_threads
 from weft.passes.builders import matrix_descriptors, tensor_tiles, thread_ids
 from weft.passes.builders.tcgen05_operands import CanonicalLayout
-from weft.passes.registry import instrumentation
+from weft.passes.registry import remarks
 
 Table = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -64,7 +62,7 @@ def copy(op: Any) -> None:
     found = plan(op.source.type, op.destination.type)
     if isinstance(found, str):
         raise refuse(op, f"expects {found}")
-    instrumentation.explain(partial(_explanation, op, found))
+    remarks.explain(op, lambda: _path(found))
     source = matrix_descriptors.start(op.source, tcgen05.shared_memory_descriptor, found.descriptor)
     target = tile.address(op.destination)
     with thread_ids.elected_if(scope == "warp"):
@@ -211,14 +209,9 @@ def _listed(lanes: Table) -> str:
     return ", ".join(f"{part[0]}..{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
 
 
-def _explanation(op: Any, chosen: Plan) -> Diagnostic:
+def _path(chosen: Plan) -> remarks.Path:
     """Which instructions copy a buffer, and why there are no wider ones."""
     suffix = f".b8x16.{chosen.source_format}" if chosen.source_format else ""
     taken = Counter(f"tcgen05.cp.{_name(each.shape, each.multicast)}{suffix}" for each in chosen.copies)
     listed = " and ".join(f"{count} x {name}" for name, count in taken.items())
-    notes = tuple(
-        Diagnostic(f"tcgen05.cp.{name} {reason}", severity="note") for name, reason in chosen.others
-    )
-    return Diagnostic(
-        f"'{op.operation.name}' op is lowered to {listed}", mlir.location(op.location), "remark", notes
-    )
+    return listed, [f"tcgen05.cp.{name} {reason}" for name, reason in chosen.others]

@@ -5,16 +5,14 @@ that its layouts allow.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft import mlir
 from weft.dialects import tcgen05, tile
 from weft.dialects.op import refuse
-from weft.errors import Diagnostic
 from weft.isa.chips import LANES
 from weft.isa.tcgen05 import copy as isa
 from weft.isa.tcgen05.copy import COUNTS
@@ -26,7 +24,7 @@ from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, tensor_tiles, thread_ids
 from weft.passes.builders.instructions import assembly
-from weft.passes.registry import instrumentation
+from weft.passes.registry import remarks
 
 Table = npt.NDArray[np.int64]
 
@@ -301,27 +299,25 @@ def _chosen(op: Any, buffer: Any, fragment: Any, instruction: str) -> Plan:
     found = plan(fragment, buffer)
     if isinstance(found, str):
         raise refuse(op, f"expects {found}")
-    instrumentation.explain(partial(_explanation, op, found, instruction))
+    remarks.explain(op, lambda: _path(found, instruction))
     return found
 
 
-def _explanation(op: Any, chosen: Plan, instruction: str) -> Diagnostic:
+def _path(chosen: Plan, instruction: str) -> remarks.Path:
     """Which instructions move a fragment, and why there are no wider ones."""
     taken = Counter(f"tcgen05.{instruction}.{move.shape}.x{move.num}" for move in chosen.moves)
-    listed = " and ".join(f"{count} x {name}" for name, count in taken.items())
-    notes = []
-    widest = max(move.num for move in chosen.moves)
+    notes = [f"{name} {reason}" for name, reason in chosen.others]
     shape, registers = chosen.moves[0].shape, chosen.words.registers
-    if (wider := 2 * widest) in COUNTS and isa.Ld(shape, wider) in isa.LD.table:
+    if (wider := 2 * max(move.num for move in chosen.moves)) in COUNTS and isa.Ld(
+        shape, wider
+    ) in isa.LD.table:
         per = len(chosen.moves[0].registers) // chosen.moves[0].num
         reason = f"moves {per * wider} registers, the fragment has {registers}"
         if per * wider <= registers:
             reason = "needs more columns that follow each other"
-        notes.append(f"{shape}.x{wider} {reason}")
-    notes += [f"{name} {reason}" for name, reason in chosen.others]
-    message = f"'{op.operation.name}' op is lowered to {listed}"
-    details = tuple(Diagnostic(f"tcgen05.{instruction}.{note}", severity="note") for note in notes)
-    return Diagnostic(message, mlir.location(op.location), "remark", details)
+        notes.insert(0, f"{shape}.x{wider} {reason}")
+    listed = " and ".join(f"{count} x {name}" for name, count in taken.items())
+    return listed, [f"tcgen05.{instruction}.{note}" for note in notes]
 
 
 def _addressed(op: Any, buffer: Any, chosen: Plan, fragment: Any) -> Iterator[tuple[Move, Any]]:
