@@ -222,8 +222,8 @@ RTX_5090 = Gpu(
         | {"mxfp8": 2048, "mxfp6": 2048, "mxfp4": 4096, "nvfp4": 4096}
     ),
     caps=MappingProxyType(
-        {"bf16": 204, "f16": 204, "fp8": 430, "s8": 508, "mxfp8": 688, "mxfp6": 688}
-        | {"mxfp4": 1440, "nvfp4": 1440}
+        {"bf16": 208, "f16": 208, "fp8": 450, "s8": 524, "mxfp8": 700, "mxfp6": 700}
+        | {"mxfp4": 1475, "nvfp4": 1475}
     ),
     l2_bytes=96 << 20,
     l2_gb_s=20000,
@@ -240,7 +240,7 @@ RTX_PRO_6000 = replace(
     multiprocessors=188,
     clock_ghz=2.617,
     flops=_flops(1024, f4=4096),
-    caps=MappingProxyType({"bf16": 425, "f16": 425, "tf32": 212}),
+    caps=MappingProxyType({"bf16": 438, "f16": 438, "tf32": 219}),
     l2_bytes=128 << 20,
     l2_gb_s=22000,
     sources=_but(_SM120, clock_ghz=_CUDNN, caps="fit: bf16 at 8192 cubed (torch, 417 TFLOP/s)"),

@@ -93,6 +93,7 @@ _KINDS = {
     "f6E3M2FN": "fp8",
     "f4E2M1FN": "fp8",
     "i8": "s8",
+    "ui8": "s8",
 }
 """Without block scales, elements of 4 and 6 bits take as long as those of 8."""
 

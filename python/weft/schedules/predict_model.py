@@ -23,6 +23,8 @@ _SCALE_COPY = 11.0  # cycles in which 512 bytes of scales are copied to tensor m
 _SET_UP = 2500.0  # cycles of a CTA that computes one tile, until its first copy (fit: rows 11 and 14)
 _PROMOTE = 100.0, 1.5  # cycles in which an epilogue adds a K block's sums, and for each column (inferred)
 _SPLIT_US = 2.5  # from a CTA's arrival at a counter to the first sums of other CTAs (inferred from an H200's)
+_ISSUED = 0.25  # share of the reads of mma.sync's operands that its products don't hide (inferred)
+_K_BLOCK = 60.0  # cycles of a K block with mma.sync in addition (inferred, from an H200's 62.8)
 _STORE = 32.0  # bytes that a multiprocessor stores in a cycle from registers, with mma.sync (inferred)
 
 
@@ -186,7 +188,8 @@ def _mma_sync_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]
     (m, n), (down, across) = kernel.tile, kernel.warps
     math = 2 * m * n * kernel.k_block / gpu.flops[kind.name]
     reads = (m * across + n * down) * kernel.k_block * kind.shared_bits / 8 / _READ
-    return math, reads
+    # Loads and products share issue slots, so that neither hides the other wholly.
+    return math + _ISSUED * reads + _K_BLOCK, reads
 
 
 def _counts(
@@ -205,7 +208,7 @@ def _counts(
     shared = height / kernel.cluster[1] + width / kernel.cluster[0]
     sums = 2 * 4 * m * n * kernel.splits * members if kernel.splits > 1 else 0
     copied = tiles * kind.bytes_of(shared * k) + sums
-    read = members * (_read(kernel, (m, n, k), kind, gpu, (down, across, waves)) + m * n * output_bytes)
+    read = members * (_read(kernel, (m, n, k), kind, gpu, down, across) + m * n * output_bytes)
     steps = ceil_div(int(kernel.k_block * kind.shared_bits / 8), 48 if kernel.k_96 else STEP_BYTES)
     instructions = tiles * kernel.splits * k_blocks * kernel.parts * steps
     if kernel.warps != (0, 0):
@@ -213,19 +216,17 @@ def _counts(
     return Counts(tiles * kernel.splits, waves, k_blocks, instructions, copied, read)
 
 
-def _read(
-    kernel: Kernel, mnk: tuple[int, int, int], kind: Kind, gpu: Gpu, covered: tuple[int, int, int]
-) -> float:
-    """Bytes of A and B that are read from memory: once for an operand that fits half of the L2 cache,
-    otherwise for each wave that needs them.
+def _read(kernel: Kernel, mnk: tuple[int, int, int], kind: Kind, gpu: Gpu, down: int, across: int) -> float:
+    """Bytes of A and B that are read from memory. An operand that fits half of the L2 cache is read once.
+    Otherwise, the rows of a group of tiles are read once if they fit, and the columns for each group.
     """
-    (m, n, k), (down, across, waves) = mnk, covered
+    m, n, k = mnk
     heights, widths = kernel.swapped(m, n)
-    rows = min(kernel.group, down)
-    columns = min(ceil(_units(kernel, gpu) / rows), across)
-    bytes_read = 0.0
-    for extent, tile, count in ((heights, kernel.tile[0], rows), (widths, kernel.tile[1], columns)):
-        once = kind.bytes_of(extent * k)
-        again = waves * min(kind.bytes_of(count * tile * k), once)
-        bytes_read += once if once <= gpu.l2_bytes / 2 else max(again, once)
-    return bytes_read
+    units, half = _units(kernel, gpu), gpu.l2_bytes / 2
+    rows = min(max(kernel.group, ceil(units / across)), down)
+    of_rows, of_columns = (kind.bytes_of(extent * k) for extent in (heights, widths))
+    if of_rows > half and kind.bytes_of(rows * kernel.tile[0] * k) > half:
+        of_rows *= ceil(rows * across / units)
+    if of_columns > half:
+        of_columns *= ceil(down / rows)
+    return of_rows + of_columns
