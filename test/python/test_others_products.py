@@ -1,0 +1,86 @@
+"""Products of other compilers' kernels and of Weft's, of the same random matrices, in the emulator.
+
+Both multiply the same K slices in the same order, by instructions that sum alike, so the bits are the same
+before the last rounding. CuTe DSL's and Triton's kernels are those in test/emulator.
+"""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+import test_emulator_cute as cute
+import test_emulator_triton as triton
+from emulator_corpus import chips, facts
+
+import weft
+from weft import emulator
+
+NAMES = {
+    np.float16: "f16",
+    np.float32: "f32",
+    ml_dtypes.bfloat16: "bf16",
+    ml_dtypes.float8_e4m3fn: "f8E4M3FN",
+}
+CUTE = (
+    "dense.sm_100a",
+    "dense.sm_120a",
+    "dynamic.sm_100a",
+    "tutorial_0.sm_100a",
+    "tutorial_1_pair.sm_100a",
+    "tutorial_2_roles.sm_100a",
+    "tutorial_3_persistent.sm_100a",
+    "tutorial_5_multicast.sm_100a",
+)
+TRITON = [
+    (name, chip)
+    for name in ("descriptor_matmul", "descriptor_matmul_ws", "persistent_matmul", "persistent_matmul_ws")
+    for chip in chips(f"triton.{name}")
+    if chip in ("sm_100", "sm_120")
+]
+
+
+def weft_product(a, b, d, chip):
+    """A * B^T in a kernel of Weft for a chip, in an array like `d`."""
+    types = [f"memref<{x.shape[0]}x{x.shape[1]}x{NAMES[x.dtype.type]}>" for x in (a, b, d)]
+    arguments = ", ".join(f"%{n}: {kind}" for n, kind in zip("abd", types, strict=True))
+    text = f"""func.func @product({arguments}) {{
+      "tile.matmul"(%a, %b, %d) {{transpose_b = true}} : ({", ".join(types)}) -> ()
+      return
+    }}"""
+    out = np.zeros_like(d)
+    report = weft.compile(text, arch=chip).emulate(a, b, out)
+    assert not report.findings, report.findings
+    return out
+
+
+def random(shape, kind):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(kind)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", CUTE)
+def test_products_of_cute(name):
+    record = cute.record(name)
+    arrays = [cute.filled(array) for array in record["arrays"]]
+    for array in arrays[:2]:
+        array[...] = random(array.shape, array.dtype)
+    arguments = [cute.parameter(given, arrays) for given in record["parameters"]]
+    sizes = {size: record[size] for size in ("grid", "block", "cluster", "shared_bytes")}
+    emulator.Module(record["ptx"]).launch("k", args=arguments, **sizes)
+    a, b, d = arrays
+    np.testing.assert_array_equal(d, weft_product(a, b, d, name.partition(".")[2]))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("name", "chip"), TRITON)
+def test_products_of_triton(name, chip):
+    m, n, k = (128, 128, 128) if name.startswith("descriptor") else (256, 128, 128)
+    a, b, d = random((m, k), np.float16), random((n, k), np.float16), np.zeros((m, n), np.float16)
+    if name.startswith("descriptor"):
+        metas = facts(f"triton.{name}", chip)["tensordesc_meta"]
+        maps = [triton.descriptor(t, meta) for t, meta in zip((a, b, d), metas, strict=True)]
+        triton.launch(name, chip, [*itertools.chain(*maps), k], (1, 2))
+    else:
+        triton.launch(name, chip, [a, b, d, m, n, k], 2)
+    np.testing.assert_array_equal(d, weft_product(a, b, d, f"{chip}a"))
