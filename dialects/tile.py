@@ -202,7 +202,8 @@ class LoadOp(Op, dialect=Tile, name="load"):
 
     In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose` the buffer holds
     the transposed tile, and `row` and `column` are coordinates in the buffer. From a matrix, elements outside
-    of it become zero.
+    of it become zero; lanes may read its first element instead, unless `only_inside` is true. It must be if
+    other threads may write that element meanwhile.
 
     In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only: the rows that it loads must
     be in these lanes. The fragment is complete after the load (`tcgen05.ld` and its wait); a
@@ -213,7 +214,7 @@ class LoadOp(Op, dialect=Tile, name="load"):
     row: ext.Operand[Any]
     column: ext.Operand[Any]
     fragment: ext.Result[Any]
-    optional = {"transpose": False, "vector_bytes": 0}  # noqa: RUF012
+    optional = {"transpose": False, "vector_bytes": 0, "only_inside": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
@@ -238,6 +239,11 @@ class LoadOp(Op, dialect=Tile, name="load"):
 
     def _matrix_complaint(self) -> str | None:
         return "transpose must be false where the source is a memref" if self.attribute("transpose") else None
+
+    @property
+    def only_inside(self) -> bool:
+        """Whether lanes read nothing for elements outside of a matrix."""
+        return bool(self.attribute("only_inside"))
 
 
 class LoadRowOp(Op, dialect=Tile, name="load_row"):
@@ -366,14 +372,21 @@ def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta
 
 
 def load(
-    source: Any, row: Any, column: Any, fragment: Any, *, transpose: bool = False, vector_bytes: int = 0
+    source: Any,
+    row: Any,
+    column: Any,
+    fragment: Any,
+    *,
+    transpose: bool = False,
+    vector_bytes: int = 0,
+    only_inside: bool = False,
 ) -> Any:
     """Builds `tile.load` and returns the fragment, of type `fragment`."""
     return build(
         LoadOp,
         operands=[source, row, column],
         results=[fragment],
-        attributes={"transpose": transpose, "vector_bytes": vector_bytes},
+        attributes={"transpose": transpose, "vector_bytes": vector_bytes, "only_inside": only_inside},
     ).fragment
 
 

@@ -5,16 +5,23 @@ from typing import Any
 
 from weft import extensions
 from weft.dialects.op import refuse
-from weft.dialects.schedule import AnySchedule, Schedule, TmaMmaSchedule, WarpgroupSchedule
+from weft.dialects.schedule import (
+    AnySchedule,
+    Schedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    WarpgroupSchedule,
+)
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.kernels import mma_kernel, tma_mma_kernel, wgmma_kernel
+from weft.passes.kernels import mma_kernel, tcgen05_kernel, tma_mma_kernel, wgmma_kernel
 from weft.passes.registry.pass_ import Pass
 
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
     Schedule: mma_kernel.expand,
     TmaMmaSchedule: tma_mma_kernel.expand,
     WarpgroupSchedule: wgmma_kernel.expand,
+    TensorMemorySchedule: tcgen05_kernel.expand,
 }
 """What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
 

@@ -166,6 +166,13 @@ def _loaded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> An
     return arith.select(inside, loaded, emit.constant(kind, 0))
 
 
+def _loaded_inside(source: Matrix, address: Any, inside: Any, kind: Any) -> Any:
+    """As `_loaded`, but nothing is read where the address isn't `inside`."""
+    return emit.either(inside, [kind], lambda: [llvm.load(kind, address)], lambda: [emit.constant(kind, 0)])[
+        0
+    ]
+
+
 def _load(op: LoadOp) -> Any:
     if is_tensor_buffer(op.source):
         return tensor_moves.load(op)
@@ -191,7 +198,9 @@ def _load_shared(op: LoadOp) -> Any:
 
 
 def _store_shared(op: StoreOp) -> None:
-    """stmatrix where elements have 16 bits and the chip has it, otherwise plain stores."""
+    """stmatrix where elements have 16 bits and the chip has it, otherwise plain stores. So are those of lanes
+    that hold vectors of a row.
+    """
     kind = op.fragment.type
     if refused := _stmatrix_complaint(op):
         remarks.explain(op, lambda: ("plain stores", [f"stmatrix {refused}"]))
@@ -211,6 +220,8 @@ def _stmatrix_complaint(op: StoreOp) -> str | None:
     """Why stmatrix doesn't store a fragment."""
     if (bits := op.fragment.type.element_type.width) != 16:
         return f"needs elements of 16 bits, got {bits}"
+    if width := op.attribute("vector_bytes"):
+        return f"needs vector_bytes 0, got {width}"
     if op.target is not None and op.target.chip.name not in STMATRIX.chips():
         return f"needs {describe(STMATRIX.chips())}, got {op.target.chip.name}"
     return None
@@ -331,13 +342,14 @@ def _load_global(op: LoadOp) -> Any:
     thread_ids.threads_of(op)
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
+    read = _loaded_inside if op.only_inside else _loaded
 
     def load(runs: Runs) -> Any:
         elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             inside, address = near.at(row, column)
-            elements += emit.elements(_loaded(source, address, inside, run))
+            elements += emit.elements(read(source, address, inside, run))
         return emit.vector_of(elements)
 
     width, single = _width(op, source), _runs(op, kind, 1)

@@ -23,6 +23,7 @@ from weft.dialects.schedule.attribute import check_names
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
 from weft.dialects.schedule.product_types import Types
+from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import WarpgroupSchedule
 from weft.errors import WeftError, shown
@@ -112,7 +113,7 @@ def _required(family: type[AnySchedule]) -> list[str]:
     return [f.name for f in fields(family) if f.default is MISSING]
 
 
-FAMILIES = Families(Schedule, TmaMmaSchedule, WarpgroupSchedule)
+FAMILIES = Families(Schedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule)
 
 
 def schedule_of(attribute: Any) -> AnySchedule:

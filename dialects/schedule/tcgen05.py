@@ -2,11 +2,11 @@
 are in tensor memory.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
-from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
+from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map
@@ -19,12 +19,17 @@ from weft.target import Target
 TENSOR_LANES = 128
 """Lanes of tensor memory: rows of sums that a CTA can have side by side with its columns."""
 MOST_ACCUMULATORS = 2
-MOST_SUMS = 128
-"""Promoted sums that a thread of an epilogue warpgroup can hold beside what it adds to them."""
+MOST_SUMS = {1: 128, 2: 112}
+"""Promoted sums that a thread of the epilogue can hold beside what it adds to them, by the number of
+warpgroups that share the registers.
+"""
 STAGING_SLOTS = 2
 """Slots of shared memory of an epilogue warpgroup: TMA stores one while the other is filled."""
 _BARRIER_BYTES = 16  # of a stage or an accumulator: one barrier says that it is full, one that it is empty
-_OTHER_BYTES = 128  # the address of the columns, and what aligns the buffers
+_SLICE_COLUMNS = 64  # that a warpgroup takes at a time, at most
+_TILE_ALIGNMENT = 1024  # of tiles in the widest swizzle
+_ALIGNMENT = 128  # of everything else
+_ADDRESS_BYTES = 4  # through which threads learn the address of the columns
 _MOST_CTAS = 8  # of a cluster on any chip
 
 _T = TypeVar("_T")
@@ -68,11 +73,6 @@ class TensorMemorySchedule(AnySchedule):
     def threads(self) -> int:
         """Threads of a CTA: the warps that copy, multiply and assign tiles, and the epilogue's warpgroups."""
         return WARPGROUP * (1 + self.epilogues)
-
-    @property
-    def registers(self) -> tuple[int, int]:
-        """Registers of a thread of the first warpgroup and of the others; 0 keeps those of the launch."""
-        return {1: (0, 0), 2: (56, 224)}[self.epilogues]
 
     @property
     def halves(self) -> bool:
@@ -133,8 +133,8 @@ class TensorMemorySchedule(AnySchedule):
 
     @property
     def resident_ctas(self) -> int | None:
-        """The limit of CTAs on a multiprocessor: one. With `dynamic` there is a CTA for each tile."""
-        return None if self.dynamic else 1
+        """The limit of CTAs on a multiprocessor: one. With `dynamic` there is a CTA for each tile (0)."""
+        return 0 if self.dynamic else 1
 
     @property
     def workspace(self) -> Workspace | None:
@@ -148,7 +148,12 @@ class TensorMemorySchedule(AnySchedule):
     @property
     def vectors(self) -> int:
         """Vectors of four sums that a thread of the epilogue has of a tile."""
-        return self.epilogue_columns // 4
+        return self.epilogue_columns // self.vector_columns
+
+    @property
+    def vector_columns(self) -> int:
+        """Columns of a tile for each of these vectors: with 64 rows, two rows share one."""
+        return 4 * TENSOR_LANES // self.slice_rows
 
     @property
     def epilogue_columns(self) -> int:
@@ -200,12 +205,13 @@ class TensorMemorySchedule(AnySchedule):
         return TENSOR_LANES if self.halves else min(self.cta_rows, TENSOR_LANES)
 
     def slice_columns(self, types: Types) -> int:
-        """Columns of sums that a warpgroup finishes at a time: 128 bytes of D where that divides its columns,
-        otherwise 64, 32 or 16; 8 columns where none does.
+        """Columns of sums that a warpgroup takes at a time: as wide as a swizzle of D, if it divides the
+        columns and is at most 64 of them, otherwise 16 bytes; 8 columns where these don't divide them.
         """
         columns = self.epilogue_columns // (1 if self.epilogues == self.parts else self.parts)
         widths = [width // types.output_bytes for width in (*SWIZZLES, tensor_map.ROW_BYTES)]
-        return next((width for width in widths if columns % width == 0), 8)
+        most = _SLICE_COLUMNS // 2 if self.swap else _SLICE_COLUMNS
+        return next((width for width in widths if width <= most and columns % width == 0), 8)
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory in addition to the stages, in which slices of D are staged."""
@@ -214,13 +220,24 @@ class TensorMemorySchedule(AnySchedule):
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages and accumulators, their barriers and the staged D."""
-        barriers = (self.stages + self.accumulators) * _BARRIER_BYTES
-        return self.stages * self.stage_bytes(types) + barriers + self.staging_bytes(types) + _OTHER_BYTES
+        copied = sum(
+            _aligned(self.stages * extent * self.block[2] * types.input_bytes, _TILE_ALIGNMENT)
+            for extent in (self.cta_rows, self.cta_columns)
+        )
+        staged = _aligned(self.staging_bytes(types), _ALIGNMENT)
+        barriers = sum(
+            _aligned(_BARRIER_BYTES * each, _ALIGNMENT) for each in (self.stages, self.accumulators)
+        )
+        return copied + staged + barriers + _ADDRESS_BYTES
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
         """The most stages in that much shared memory, in addition to what else is there."""
-        rest = shared_bytes - self.staging_bytes(types) - self.accumulators * _BARRIER_BYTES - _OTHER_BYTES
-        return rest // (self.stage_bytes(types) + _BARRIER_BYTES)
+        most = shared_bytes // self.stage_bytes(types)
+        return next((n for n in range(most, 0, -1) if self._with(n).shared_bytes(types) <= shared_bytes), 0)
+
+    def _with(self, stages: int) -> "TensorMemorySchedule":
+        """This schedule with another number of stages."""
+        return replace(self, stages=stages)
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
@@ -312,14 +329,20 @@ class TensorMemorySchedule(AnySchedule):
             return None
         if (k := self.block[2]) != PROMOTED:
             return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
-        if (columns := self.epilogue_columns) > MOST_SUMS:
-            return f"a thread of the epilogue must hold at most {MOST_SUMS} promoted sums, got {columns}"
+        sums, most = 4 * self.vectors, MOST_SUMS[self.epilogues]
+        if sums > most:
+            return f"a thread of the epilogue must hold at most {most} promoted sums, got {sums}"
         return None
 
     def _split_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why CTAs can't share the K blocks of a tile, or get tiles while they run."""
         if self.global_splits > MOST_PARTIES:
             return f"global_splits must be in 1..{MOST_PARTIES}, got {self.global_splits}"
+        if self.global_splits > 1 and self.parts > 1:
+            most = TENSOR_LANES * self.cta_group
+            return f"block M must be at most {most} with global_splits, got {self.block[0]}"
+        if self.global_splits > 1 and self.epilogues > 1:
+            return f"epilogues must be 1 with global_splits, got {self.epilogues}"
         if self.dynamic and self.global_splits > 1:
             return f"global_splits must be 1 with dynamic, got {self.global_splits}"
         return None
@@ -373,6 +396,10 @@ class TensorMemorySchedule(AnySchedule):
         text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.cluster != (1, 1) else ""
         return text + (", dynamic" if self.dynamic else "") + (", swapped" if self.swap else "")
+
+
+def _aligned(bytes_: int, unit: int) -> int:
+    return ceil_div(bytes_, unit) * unit
 
 
 def _or(values: list[int]) -> str:

@@ -15,12 +15,12 @@ from weft.passes.kernels.matrices import member, run_bytes
 
 
 def finish(
-    op: MatmulOp, sums: Any, row: Any, column: Any, *, run: int, number: Any = None
+    op: MatmulOp, sums: Any, row: Any, column: Any, *, run: int, number: Any = None, shared: bool = False
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
     other in a row, at most 16 bytes of them, can be read at once: `run`. `number`: the index of the product
-    in a batch.
+    in a batch. `shared`: other warps may write other parts of D meanwhile.
 
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
     don't fit in registers beside the sums.
@@ -32,7 +32,7 @@ def finish(
         yield tile.from_lane(convert(_scaled(op, lane), whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(lane)
-    epilogue = _Epilogue(op, row, column, run, number)
+    epilogue = _Epilogue(op, row, column, run, number, shared)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
@@ -96,8 +96,9 @@ def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
 class _Epilogue:
     """The epilogue of one tile."""
 
-    def __init__(self, op: MatmulOp, row: Any, column: Any, run: int, number: Any) -> None:
+    def __init__(self, op: MatmulOp, row: Any, column: Any, run: int, number: Any, shared: bool) -> None:
         self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
+        self.shared = shared
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
 
     def of(self, piece: Piece, lane: Any) -> Any:
@@ -122,16 +123,18 @@ class _Epilogue:
             emit.value(emit.add(start, at))
             for start, at in ((self.row, piece.row), (self.column, piece.column))
         )
-        width = run_bytes(matrix, self.run)
+        width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)
-        return convert(tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width)), kind)
+        written = self.shared and matrix == self.op.d
+        loaded = tile.load(source, row, column, fragment, vector_bytes=width, only_inside=written)
+        return convert(tile.to_lane(loaded), kind)
 
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:
         """The part of the bias for the piece's columns; pieces with the same columns share it."""
         if piece.column not in self.rows:
             fragment = FragmentType.of(piece.kind.shape, bias.type.element_type, piece.kind.layout)
             column = emit.value(emit.add(self.column, piece.column))
-            width = run_bytes(bias, self.run)
+            width = run_bytes(bias, self.run, fragment)
             loaded = tile.load_row(bias, column, fragment, vector_bytes=width)
             self.rows[piece.column] = convert(tile.to_lane(loaded), kind)
         return self.rows[piece.column]

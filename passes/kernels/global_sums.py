@@ -141,13 +141,18 @@ class Slots:
 class GlobalSums(Slots):
     """The sums of all slices of a tile."""
 
-    def __init__(self, op: MatmulOp, element: Any, held: ThreadSums, splits: int) -> None:
+    def __init__(
+        self, op: MatmulOp, element: Any, held: ThreadSums, splits: int, most: int = _AT_ONCE
+    ) -> None:
+        """`most` is the number of sums that a thread loads before it adds. Raises WeftError for an `op` whose
+        kernel has no such memory.
+        """
         super().__init__(op, element, held)
         # As many equal shares of a tile's columns as possible.
         self._shares = gcd(splits, held.across)
         # The sums of all slices for the columns that are added up at once must fit in registers.
         share = self.across // self._shares
-        self.at_once = held.widest(share, _AT_ONCE // splits)
+        self.at_once = held.widest(share, most // splits)
         self.pieces = share // self.at_once
 
     @contextmanager

@@ -1,5 +1,6 @@
 """Matrices in global and shared memory as kernels see them: sizes, members of a batch, layouts of stages."""
 
+from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -63,6 +64,9 @@ def pair_bytes(matrix: Any) -> int:
     return 2 * element_bytes(matrix)
 
 
-def run_bytes(matrix: Any, run: int) -> int:
-    """Bytes of `run` elements that are accessed at once, at most 16; 0 for single elements."""
+def run_bytes(matrix: Any, run: int, fragment: Any) -> int:
+    """Bytes of a matrix that a lane accesses at once, at most 16, where `run` elements of a fragment of this
+    type follow each other in a row, or fewer if it has fewer columns; 0 for single elements.
+    """
+    run = gcd(run, fragment.shape[1])
     return min(run * element_bytes(matrix), VECTOR_BYTES) if run > 1 else 0

@@ -61,8 +61,9 @@ class StagedWriter:
             nvvm.cp_async_bulk_wait_group(0, read=True)
         meet_warpgroup(warpgroup)
         # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
-        width = run_bytes(self.op.d, run) if self.op.types.output_bytes == 1 else 0
+        bytes_ = self.op.types.output_bytes == 1
         for done, row_offset, column_offset in chain([first], pieces):
+            width = run_bytes(self.op.d, run, done.type) if bytes_ else 0
             tile.store(done, part, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
@@ -90,15 +91,25 @@ class StagedWriter:
 
 
 def store(
-    op: MatmulOp, sums: Any, row: Any, column: Any, index: Any, run: int, stored: int | None = None
+    op: MatmulOp,
+    sums: Any,
+    row: Any,
+    column: Any,
+    index: Any,
+    run: int,
+    stored: int | None = None,
+    shared: bool = False,
 ) -> None:
     """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other
     in a row and are accessed at once, but at most 16 bytes of them: `run`, or `stored` where D is written.
+    `shared`: other warps may write other parts of D meanwhile.
     """
     d = member(op.d, index)
-    for done, row_offset, column_offset in finish(op, sums, row, column, run=run, number=index):
+    for done, row_offset, column_offset in finish(
+        op, sums, row, column, run=run, number=index, shared=shared
+    ):
         at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
-        tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run))
+        tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run, done.type))
 
 
 def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:

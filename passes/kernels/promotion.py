@@ -1,0 +1,97 @@
+"""The sums of K blocks that leave tensor memory one by one, and are added in the registers of the epilogue.
+
+Each block's products have an accumulator of their own. With block scales they are multiplied by those of the
+block first.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import PROMOTED, TensorMemorySchedule
+from weft.dialects.tile import MatmulOp
+from weft.mlir import arith, memref, vector
+from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.kernels.matrices import member, size
+from weft.passes.kernels.tensor_sums import Place, Slice, TensorSums
+from weft.passes.kernels.tile_order import Tile
+
+_AT_ONCE = 16  # columns that a warpgroup reads at a time, beside the sums that it holds
+
+
+class Promotion:
+    """Adds up a tile's K blocks for a warpgroup of the epilogue."""
+
+    def __init__(self, op: MatmulOp, full: Any, sums: TensorSums) -> None:
+        self.full, self.sums, self.schedule = full, sums, sums.schedule
+        self.columns = min(self.schedule.slice_columns(op.types), _AT_ONCE)
+        self.count = self.schedule.epilogue_columns // self.columns
+        scaled = op.types.scaled
+        self.scales = _Scales(op, self.schedule, sums.fragment(self.columns)) if scaled else None
+
+    def totals(
+        self, at: Tile, row: Any, column: Any, warpgroup: Any, position: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The sums of the tile that begins at (`row`, `column`) in this CTA, a vector of a lane's for each of
+        `columns` columns; and the next position of the ring of accumulators.
+        """
+        slices = [self.sums.slice(warpgroup, number, self.columns) for number in range(self.count)]
+        places = [self.sums.place(row, column, of) for of in slices]
+        zeros = emit.constant(self.sums.fragment(self.columns).lane_type, 0.0)
+
+        def block(number: Any, carried: list[Any]) -> list[Any]:
+            *totals, slot, phase = carried
+            # Read before the products are awaited, which hides the loads.
+            factors = self.scales.of_block(at, number, places) if self.scales else [None] * self.count
+            tile.await_(self.full, slot, phase)
+            totals = [self._add(*each, slot) for each in zip(totals, slices, factors, strict=True)]
+            tile.release(self.full, slot)
+            return [*totals, *tile.advance(self.full, slot, phase)]
+
+        assert at.k_span is not None
+        *totals, slot, phase = emit.loop(*at.k_span, 1, [zeros] * self.count + position, block)
+        return totals, [slot, phase]
+
+    def _add(self, total: Any, of: Slice, factors: Any, slot: Any) -> Any:
+        """A slice's sums plus those of a K block."""
+        lane = tile.to_lane(self.sums.load(slot, of, self.columns))
+        return arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """The block scales of A and B, which lanes read from global memory for the products that they hold."""
+
+    op: MatmulOp
+    schedule: TensorMemorySchedule
+    kind: Any  # the fragment of a slice
+
+    def of_block(self, at: Tile, number: Any, places: list[Place]) -> list[Any]:
+        """The factors of a lane's sums of the tile's K block `number`, for each slice."""
+        block = at.k_block(number)
+        of_a, of_b = (member(self.op.role(f"scale_{name}"), at.member) for name in "ab")
+        return [self._factors(of_a, of_b, block, place) for place in places]
+
+    def _factors(self, of_a: Any, of_b: Any, block: Any, place: Place) -> Any:
+        """The factors of a lane's sums of one slice. Beyond the last row, column or K block, where there are
+        no scales, those of the last.
+        """
+        digits = fragment_coordinates.lane_digits(self.kind.layout, self.kind.shape)
+        assert digits is not None
+        lane = [fragment_coordinates.lane_coordinate(each) for each in digits]
+        row, column = self.schedule.swapped(
+            emit.add(place.own_row, lane[0]), emit.add(place.own_column, lane[1])
+        )
+        elements = fragment_coordinates.lane_elements(self.kind.layout, self.kind.shape)[0]
+        inside = [self.schedule.swapped(*each) for each in elements]
+        rows = {each: _element(of_a, block, emit.add(row, each)) for each, _ in inside}
+        # A slice lies within a block of columns of B.
+        of_columns = _element(of_b, emit.div(column, PROMOTED), block)
+        products = {each: arith.mulf(scale, of_columns) for each, scale in rows.items()}
+        return vector.from_elements(self.kind.lane_type, [products[each] for each, _ in inside])
+
+
+def _element(matrix: Any, row: Any, column: Any) -> Any:
+    """The element at (`row`, `column`) of a matrix, or the nearest one."""
+    nearest = (emit.minimum(at, emit.sub(size(matrix, i), 1)) for i, at in enumerate((row, column)))
+    return memref.load(matrix, [emit.as_index(at) for at in nearest])

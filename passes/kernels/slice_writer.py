@@ -1,0 +1,160 @@
+"""The part of a `tcgen05` kernel that finishes slices of sums and stores them to D: from registers, or
+through shared memory by TMA.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Protocol
+
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES, TensorMemorySchedule
+from weft.dialects.schedule.tcgen05 import STAGING_SLOTS
+from weft.dialects.tile import BufferType, MatmulOp
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import arith, ir, nvvm, scf
+from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.fragments import transposed
+from weft.passes.kernels.matrices import element_bytes, map_of_member, member, panels, run_bytes, size
+from weft.passes.kernels.tensor_sums import Place
+from weft.passes.kernels.writer import store
+
+_RUN = (
+    16  # elements of a lane that follow each other in a row of D, as far as a thread can access them at once
+)
+
+
+Parts = Iterable[tuple[Any, int]]
+"""The fragments of a slice, each with its first column in the slice; made on demand."""
+
+
+class SliceWriter(Protocol):
+    """Stores slices of the sums of a tile to D."""
+
+    op: MatmulOp
+
+    def write(self, parts: Parts, at: Place, index: Any, warpgroup: Any, turn: Any) -> Any:
+        """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's. `turn`
+        numbers the slots of staging memory; returns the next one.
+        """
+
+    def finish(self) -> None:
+        """Waits, after the last tile, for stores that the kernel must not outlive."""
+
+
+class DirectSlices:
+    """Stores from registers."""
+
+    def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
+        self.op, self.schedule = op, schedule
+
+    def write(self, parts: Parts, at: Place, index: Any, warpgroup: Any, turn: Any) -> Any:
+        for sums, inside in parts:
+            start = at.own_row, emit.add(at.own_column, inside)
+            row, column = (emit.value(each) for each in self.schedule.swapped(*start))
+            if self.schedule.swap:
+                sums = tile.from_lane(tile.to_lane(sums), transposed(sums.type))
+            store(self.op, sums, row, column, index, run_of(self.schedule), shared=True)
+        return turn
+
+    def finish(self) -> None:
+        pass
+
+
+class StagedSlices:
+    """Stores through shared memory: a warpgroup fills one slot while TMA stores the others."""
+
+    def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
+        """Builds the slots and the tensor map at the insertion point."""
+        self.op, self.schedule = op, schedule
+        rows, columns = schedule.slice_rows, schedule.slice_columns(op.types)
+        slots = schedule.epilogues * STAGING_SLOTS
+        bytes_ = op.types.output_bytes
+        if columns * bytes_ % min(SWIZZLES):
+            layout = f"S[({slots},{rows},{columns}):({rows * columns},{columns},1)]"
+        else:
+            layout = panels(rows, columns, bytes_, slots)
+        self.buffer = tile.alloc(BufferType.of((slots, rows, columns), op.d.type.element_type, layout))
+        whole = tile.stage_type(self.buffer.type)
+        self._stored = tile.slice_type(whole, (rows // self._boxes, columns))
+        self.map = tile.tensor_map(op.d, self._stored)
+
+    @property
+    def _boxes(self) -> int:
+        """The parts of a slot that are stored at different columns."""
+        return 2 if self.schedule.halves else 1
+
+    def write(self, parts: Parts, at: Place, index: Any, warpgroup: Any, turn: Any) -> Any:
+        slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), turn)))
+        run, pieces = run_of(self.schedule), self._finished(parts, at, index)
+        first = next(pieces)  # computed while an earlier slice's store may still read the slot
+        with thread_ids.one_thread():
+            nvvm.cp_async_bulk_wait_group(STAGING_SLOTS - 1, read=True)
+        meet_warpgroup(warpgroup)
+        # stmatrix stores 16-bit elements of 64 rows.
+        by_matrices = run < _RUN and self.op.types.output_bytes == 2
+        for done, row_offset, column_offset in chain([first], pieces):
+            width = 0 if by_matrices else run_bytes(self.op.d, run, done.type)
+            tile.store(done, slot, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+        meet_warpgroup(warpgroup)
+        self._store(slot, emit.value(at.row), emit.value(at.column), index)
+        return emit.rem(emit.add(turn, 1), STAGING_SLOTS)
+
+    def _finished(self, parts: Parts, at: Place, index: Any) -> Iterator[tuple[Any, Any, Any]]:
+        """The fragments of D from the sums of a slice, each with its row and column in the slice."""
+        row, run = emit.value(at.own_row), run_of(self.schedule)
+        for sums, inside in parts:
+            column = emit.value(emit.add(at.own_column, inside))
+            pieces = finish(self.op, sums, row, column, run=run, number=index, shared=True)
+            yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
+
+    def _store(self, slot: Any, row: Any, column: Any, index: Any) -> None:
+        """Stores a slot: by TMA, unless this would write beyond the end of rows."""
+        end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
+        ragged = arith.andi(self._ragged, emit.less(size(self.op.d, -1), end))
+        branch = scf.IfOp(ragged, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            for box, at in self._parts(slot, column):
+                tile.copy_out(box, member(self.op.d, index), row, at)
+            with thread_ids.one_thread():
+                nvvm.cp_async_bulk_commit_group()  # an empty one, so that each slice has one
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            with thread_ids.one_thread():
+                to = map_of_member(self.op.d, self.map, index)
+                for box, at in self._parts(slot, column):
+                    tile.store_async(box, to, row, at)
+                nvvm.cp_async_bulk_commit_group()
+            scf.yield_([])
+
+    def _parts(self, slot: Any, column: Any) -> list[tuple[Any, Any]]:
+        """The parts of a slot, each with its first column of D."""
+        if self._boxes == 1:
+            return [(slot, column)]
+        rows, columns = self._stored.shape
+        return [
+            (
+                tile.slice_(slot, emit.value(box * rows), emit.value(0), (rows, columns)),
+                emit.value(emit.add(column, box * self.schedule.part_columns)),
+            )
+            for box in range(self._boxes)
+        ]
+
+    @property
+    def _ragged(self) -> Any:
+        """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
+        bytes_ = emit.mul(size(self.op.d, -1), element_bytes(self.op.d))
+        return emit.less(0, emit.rem(bytes_, ROW_BYTES))
+
+    def finish(self) -> None:
+        with thread_ids.one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def run_of(schedule: TensorMemorySchedule) -> int:
+    """How many sums of a lane follow each other in a row of D, at least."""
+    if schedule.swap:
+        return 1
+    return _RUN if schedule.slice_rows == 128 else 2

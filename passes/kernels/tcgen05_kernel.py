@@ -1,0 +1,178 @@
+"""The kernel that `--expand-matmul` writes for a schedule of tensor memory: persistent CTAs, alone or in
+pairs, that multiply with `tcgen05.mma`.
+
+In a CTA's first warpgroup, one warp copies tiles of A and B by TMA into a ring of stages, and another issues
+the products of each stage, whose sums are in tensor memory. The other warpgroups finish the sums of a tile
+slice by slice while the next tile is multiplied.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import TensorMemorySchedule
+from weft.dialects.tile import MatmulOp
+from weft.isa.chips import WARPS
+from weft.isa.tcgen05.tensor_layouts import LANES
+from weft.mlir import ir, nvvm
+from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
+from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
+from weft.passes.kernels.staged_operand import staged_operands
+from weft.passes.kernels.tensor_epilogue import Epilogue
+from weft.passes.kernels.tensor_sums import TensorSums
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles
+
+COPYING, MULTIPLYING, ALLOCATING = 0, 1, 2
+"""The warps of the first warpgroup, by what they do."""
+
+
+def expand(op: MatmulOp) -> None:
+    """Writes the kernel of a product at the insertion point."""
+    schedule, types = op.schedule, op.types
+    assert isinstance(schedule, TensorMemorySchedule)
+    # Without it, ptxas spills rather than use more registers than two CTAs of a multiprocessor could.
+    kernel = op.operation.parent
+    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(emit.i32(), 1)
+    # Memory first: buffers are laid out in this order.
+    operands = staged_operands(op, schedule)
+    writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)
+    stages = _ring_of_stages(schedule)
+    full = _ring_of_sums(schedule)
+    # Then the parts that use it.
+    tiles = Tiles(op, schedule)
+    feed = Feed(stages, tiles, types, operands, None)
+    if schedule.cluster != (1, 1) and schedule.cta_group == 1:
+        meet_cluster()
+    with tile.tensor_memory(warp=ALLOCATING, cta_group=schedule.cta_group):
+        sums = TensorSums(schedule, ir.Type.parse(types.sums))
+        products = Products(feed, full, sums, types.promoted)
+        epilogue = Epilogue(op, tiles, full, sums, writer)
+        # The epilogue comes first: ptxas gives the code of a later branch fewer registers.
+        with tile.role(1, schedule.epilogues) as warpgroup:
+            _finish(tiles, epilogue, warpgroup)
+        with tile.role(COPYING, warps=1), thread_ids.elected():
+            _copy(tiles, feed, types.grouped)
+        with tile.role(MULTIPLYING, warps=1), _leading(schedule), thread_ids.elected():
+            _multiply(tiles, products, types.grouped)
+    if schedule.cluster != (1, 1):
+        meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
+
+
+def _ring_of_stages(schedule: TensorMemorySchedule) -> Any:
+    """The ring that copies fill: the products of every CTA that shares this one's copies empty a stage."""
+    down, across = schedule.cluster
+    return tile.make_ring(
+        schedule.stages, consumers=down + across - 1, emptied_by="mma", cta_group=schedule.cta_group
+    )
+
+
+def _ring_of_sums(schedule: TensorMemorySchedule) -> Any:
+    """The ring of accumulators: every warp of the epilogue empties one."""
+    return tile.make_ring(
+        schedule.accumulators,
+        consumers=schedule.epilogues * WARPS,
+        filled_by="mma",
+        emptied_by="warps",
+        cta_group=schedule.cta_group,
+    )
+
+
+@contextmanager
+def _leading(schedule: TensorMemorySchedule) -> Iterator[None]:
+    """In the block, ops are built for the CTA whose thread issues the products: of a pair, the leader."""
+    if schedule.cta_group == 1:
+        yield
+        return
+    with thread_ids.leader():
+        yield
+
+
+class Products:
+    """The products of a tile, for the thread that issues them. With `promoted`, those of each K block have an
+    accumulator of their own.
+    """
+
+    def __init__(self, feed: Feed[TensorMemorySchedule], full: Any, sums: TensorSums, promoted: bool) -> None:
+        self.feed, self.full, self.sums, self.promoted = feed, full, sums, promoted
+        self.schedule = sums.schedule
+        down, across = self.schedule.cluster
+        self._mask = feed.tiles.reached() if down * across > 1 else None
+
+    def multiply(self, at: Tile, carried: list[Any]) -> list[Any]:
+        """Multiplies all K blocks of a tile into the next accumulators; `carried` are the positions of the
+        ring of stages and of that of accumulators. Returns the next ones.
+        """
+        assert at.k_span is not None
+        begin, end = at.k_span
+
+        def promoted(_: Any, carried: list[Any]) -> list[Any]:
+            stages, accumulator = carried[:2], carried[2:]
+            tile.acquire(self.full, *accumulator)
+            stages = self._block(accumulator[0], emit.constant(emit.i1(), 0), stages)
+            tile.commit(self.full, accumulator[0])
+            return [*stages, *tile.advance(self.full, *accumulator)]
+
+        if self.promoted:
+            return emit.loop(begin, end, 1, carried, promoted)
+        stages, accumulator = carried[:2], carried[2:]
+        tile.acquire(self.full, *accumulator)
+        stages = emit.loop(
+            *(begin, end, 1, stages),
+            lambda number, stages: self._block(accumulator[0], emit.less(begin, number), stages),
+        )
+        tile.commit(self.full, accumulator[0])
+        return [*stages, *tile.advance(self.full, *accumulator)]
+
+    def _block(self, slot: Any, accumulate: Any, position: list[Any]) -> list[Any]:
+        """Multiplies the K block at a position of the ring of stages; returns the next position."""
+        stage, phase = position
+        left, right, rows = self.feed.left, self.feed.right, min(self.schedule.cta_rows, LANES)
+        tile.await_(self.feed.ring, stage, phase)
+        for part in range(self.schedule.parts):
+            tile.gemm_async(
+                left.part(stage, part * rows, rows),
+                right.part(stage, 0, right.extent),
+                self.sums.part(slot, part),
+                accumulate,
+                transpose_a=not left.k_major,
+                transpose_b=right.k_major,
+                cta_group=self.schedule.cta_group,
+            )
+        tile.release(self.feed.ring, stage, self._mask)
+        return list(tile.advance(self.feed.ring, stage, phase))
+
+
+def _zeros(count: int) -> list[Any]:
+    return [emit.value(0) for _ in range(count)]
+
+
+def _copy(tiles: Tiles[TensorMemorySchedule], feed: Feed[TensorMemorySchedule], waits: bool) -> None:
+    """What the thread that copies does: it keeps the ring of stages full. It `waits` for the launch before
+    where that may have written which tiles there are.
+    """
+    if waits:
+        await_previous_launch()
+    position = tiles.walk(_zeros(2), feed.fill)
+    # Nothing may signal the memory of a CTA that has exited.
+    for _ in range(tiles.schedule.stages):
+        tile.acquire(feed.ring, *position)
+        position = list(tile.advance(feed.ring, *position))
+
+
+def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: bool) -> None:
+    """What the thread that issues the products does."""
+    if waits:
+        await_previous_launch()
+    tiles.walk(_zeros(4), products.multiply)
+
+
+def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: Any) -> None:
+    """What a warpgroup of the epilogue does."""
+    await_previous_launch()
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+    tiles.walk(_zeros(3), lambda at, carried: epilogue.run(at, carried, warpgroup))
+    epilogue.taker.finish()

@@ -1,0 +1,178 @@
+"""The part of a `tcgen05` kernel that takes finished sums out of tensor memory, for the warpgroups of the
+epilogue.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import TensorMemorySchedule
+from weft.dialects.tile import MatmulOp
+from weft.passes.builders import emit
+from weft.passes.kernels.global_sums import GlobalSums, ThreadSums
+from weft.passes.kernels.promotion import Promotion
+from weft.passes.kernels.slice_writer import DirectSlices, SliceWriter
+from weft.passes.kernels.tensor_sums import Slice, TensorSums
+from weft.passes.kernels.tile_order import Slices, Tile
+from weft.passes.kernels.tiles import Tiles
+
+_READ_COLUMNS = 32  # of tensor memory, whose sums a thread finishes before it reads the next
+_AT_ONCE = 32  # sums of K slices that a thread loads before it adds
+
+
+Parts = Iterable[tuple[Any, int]]
+"""A lane's sums of the parts of a slice, each a vector with its first column in the slice; made on demand."""
+
+
+class TileOfWarpgroup:
+    """A tile at a warpgroup of the epilogue: `row` and `column` are those at which it begins in this CTA."""
+
+    def __init__(
+        self, sums: TensorSums, tiles: Tiles[TensorMemorySchedule], at: Tile, warpgroup: Any
+    ) -> None:
+        schedule = sums.schedule
+        m, n, _ = schedule.block
+        self.sums, self.at, self.warpgroup = sums, at, warpgroup
+        self.row = emit.add(emit.mul(at.row, m), emit.mul(tiles.half, schedule.cta_rows))
+        self.column = emit.mul(at.column, n)
+
+    def place(self, of: Slice) -> Any:
+        """Where a slice is."""
+        return self.sums.place(self.row, self.column, of)
+
+
+class Taker(ABC):
+    """What happens to the slices of a warpgroup's sums."""
+
+    @abstractmethod
+    def take(self, parts: Parts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+        """Takes the sums of a slice. `turn` is a number that the loop over slices carries; returns the next
+        one.
+        """
+
+    def complete(self, where: TileOfWarpgroup) -> None:
+        """Ends a tile."""
+        return
+
+    def finish(self) -> None:
+        """Ends the kernel, after the last tile."""
+        return
+
+
+class Written(Taker):
+    """One CTA, or pair, computes all of a tile, and writes it."""
+
+    def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
+        self.writer, self.kind = writer, sums.fragment(columns)
+
+    def take(self, parts: Parts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+        fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
+        return self.writer.write(fragments, where.place(of), where.at.member, where.warpgroup, turn)
+
+    def finish(self) -> None:
+        self.writer.finish()
+
+
+class AddedUp(Taker):
+    """Several CTAs compute a K slice of a tile each; each warp adds up a share of its columns."""
+
+    def __init__(self, op: MatmulOp, tiles: Tiles[TensorMemorySchedule], sums: TensorSums) -> None:
+        schedule = sums.schedule
+        self.tiles, self.sums, self.schedule = tiles, sums, schedule
+        held = ThreadSums(
+            schedule.epilogues, schedule.vectors, schedule.vectors, schedule.vector_columns, sums.fragment
+        )
+        self.slots = GlobalSums(op, sums.element, held, schedule.global_splits, most=_AT_ONCE)
+        self.writer = DirectSlices(op, schedule)
+
+    def take(self, parts: Parts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+        slices, unit = self._slices(where.at), self.schedule.vector_columns
+        slot = emit.add(slices.slot, slices.number)
+        for lane, column in parts:
+            first = emit.div(emit.add(of.column, column), unit)
+            self.slots.write(lane, slot, where.warpgroup, first)
+        return turn
+
+    def complete(self, where: TileOfWarpgroup) -> None:
+        slices, warpgroup = self._slices(where.at), where.warpgroup
+        with self.slots.shares(slices, warpgroup) as piece:
+            total = self.slots.total(slices, piece, warpgroup)
+            fragment, column = self.slots.fragment(total, piece)
+            self.writer.write([(fragment, 0)], where.place(Slice(0, column)), where.at.member, warpgroup, 0)
+
+    def _slices(self, at: Tile) -> Slices:
+        """The K slices of the tile that this CTA computes one of."""
+        count = self.schedule.global_splits
+        block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
+        return Slices(block, at.slice, count, emit.mul(block, count))
+
+
+class Epilogue:
+    """Takes the sums of tiles slice by slice, for one warpgroup."""
+
+    def __init__(
+        self,
+        op: MatmulOp,
+        tiles: Tiles[TensorMemorySchedule],
+        full: Any,
+        sums: TensorSums,
+        writer: SliceWriter,
+    ) -> None:
+        schedule = self.schedule = sums.schedule
+        self.tiles, self.full, self.sums = tiles, full, sums
+        self.columns = schedule.slice_columns(op.types)
+        self.count = schedule.epilogue_columns // self.columns
+        self.promotion = Promotion(op, full, sums) if op.types.promoted else None
+        self._read_columns = self.promotion.columns if self.promotion else min(self.columns, _READ_COLUMNS)
+        if schedule.global_splits > 1:
+            self.taker: Taker = AddedUp(op, tiles, sums)
+        else:
+            self.taker = Written(writer, sums, self._read_columns)
+
+    def run(self, at: Tile, carried: list[Any], warpgroup: Any) -> list[Any]:
+        """Takes the sums of a tile. `carried` are the position of the ring of accumulators and a number for
+        the slices; returns the next ones.
+        """
+        *position, turn = carried
+        where = TileOfWarpgroup(self.sums, self.tiles, at, warpgroup)
+        position, turn = (self._promoted if self.promotion else self._read)(where, position, turn)
+        self.taker.complete(where)
+        return [*position, turn]
+
+    def _read(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:
+        """Takes slices out of tensor memory, and releases the accumulator after the last."""
+        slot, phase = position
+        tile.await_(self.full, slot, phase)
+
+        def one(number: Any, carried: list[Any]) -> list[Any]:
+            of = self.sums.slice(where.warpgroup, number, self.columns)
+            last = emit.equal(number, self.count - 1)
+            return [self.taker.take(self._loaded(slot, of, last), of, where, carried[0])]
+
+        (turn,) = emit.loop(0, self.count, 1, [turn], one)
+        return list(tile.advance(self.full, slot, phase)), turn
+
+    def _loaded(self, slot: Any, of: Slice, last: Any) -> Parts:
+        """The parts of a slice from tensor memory. After the `last` slice (an i1), the accumulator is
+        released.
+        """
+        for column in range(0, self.columns, self._read_columns):
+            part = Slice(of.part, emit.add(of.column, column))
+            lane = tile.to_lane(self.sums.load(slot, part, self._read_columns))
+            if column + self._read_columns == self.columns:
+                with emit.when(last):
+                    tile.release(self.full, slot)
+            yield lane, column
+
+    def _promoted(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:
+        """Takes slices that are in registers, where K blocks are added up."""
+        assert self.promotion is not None
+        totals, position = self.promotion.totals(where.at, where.row, where.column, where.warpgroup, position)
+        each = self.columns // self._read_columns
+        for number in range(self.count):
+            lanes = totals[number * each : (number + 1) * each]
+            of = self.sums.slice(where.warpgroup, number, self.columns)
+            parts = [(lane, part * self._read_columns) for part, lane in enumerate(lanes)]
+            turn = self.taker.take(parts, of, where, turn)
+        return position, turn

@@ -1,0 +1,196 @@
+"""Products for `tcgen05` in the emulator, with its sanitizer: every kind of schedule with every type, layout
+and epilogue, at sizes that nothing divides; and what ptxas makes of their kernels.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import cycle
+
+import pytest
+from launches import complaint
+from products import Case, Product
+
+import weft
+from weft.dialects.schedule import TensorMemorySchedule
+from weft.target import Target
+
+CHIP = "sm_100a"
+
+
+def of(m: int, n: int, accumulators: int = 2, stages: int = 2, **fields: object) -> TensorMemorySchedule:
+    """A schedule whose K blocks have 128 elements of 8 bits; `fitted` makes it one for other types."""
+    return TensorMemorySchedule((m, n, 128), accumulators, stages, **fields)  # type: ignore[arg-type]
+
+
+SINGLE = (
+    of(128, 64),
+    of(64, 32),
+    of(128, 48, 1, 3),
+    of(128, 128, epilogues=2),
+    of(256, 64, 1),
+    of(256, 32, 2, epilogues=2),
+    of(64, 96, 1, epilogues=2),
+)
+PAIRS = (
+    of(256, 64, cta_group=2),
+    of(128, 64, cta_group=2),
+    of(256, 96, 1, 3, cta_group=2, epilogues=2),
+    of(512, 64, 1, cta_group=2, epilogues=2),
+)
+CLUSTERS = (
+    of(128, 64, cluster=(2, 1)),
+    of(128, 64, cluster=(1, 2)),
+    of(256, 64, cta_group=2, cluster=(1, 2)),
+    of(256, 64, cta_group=2, cluster=(2, 1)),
+)
+SWAPPED = (of(128, 16, swap=True), of(64, 32, swap=True), of(256, 32, cta_group=2, swap=True))
+SPLIT = (
+    of(128, 64, global_splits=3),
+    of(256, 64, cta_group=2, global_splits=2),
+    of(128, 16, global_splits=2, swap=True),
+)
+GROUPED = (
+    of(128, 64),
+    of(64, 32),
+    of(128, 64, cta_group=2),
+    of(128, 32, swap=True),
+    of(64, 64, cluster=(2, 1)),
+)
+DYNAMIC: tuple[TensorMemorySchedule, ...] = ()
+SCHEDULES = (*SINGLE, *PAIRS, *CLUSTERS, *SWAPPED, *SPLIT, *DYNAMIC)
+
+TYPES = (
+    ("f16", "f16", "f16"),
+    ("bf16", "bf16", "f32"),
+    ("f8E4M3FN", "f8E5M2", "bf16"),
+    ("f32", "f32", "f32"),
+    ("i8", "ui8", "i32"),
+    ("f16", "f16", "f8E4M3FN"),
+    ("f8E5M2", "f8E4M3FN", "f32"),
+    ("bf16", "bf16", "bf16"),
+)
+LAYOUTS = ((False, True), (False, False), (True, True), (True, False))
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done with the sums."""
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    added: tuple[str, ...] = ()
+    activation: str | None = None
+
+
+EPILOGUES = (
+    Epilogue(),
+    Epilogue(added=("bias",), activation="relu"),
+    Epilogue(0.5, 2.0),
+    Epilogue(beta=1.0, added=("c", "bias")),
+    Epilogue(added=("residual",), activation="silu"),
+    Epilogue(0.5, -2.0, ("c", "bias", "residual"), "gelu"),
+    Epilogue(added=("bias", "residual"), activation="gelu_tanh"),
+)
+SIZES = ((-5, -3, 24), (3, 5, -8), (-60, 8, 136), (0, 0, 0), (-1, -15, 1))
+"""What M, N and K have in addition to one tile, or lack."""
+BATCHES = ("batch", "one a", "one b")
+
+
+def fitted(schedule: TensorMemorySchedule, element: str) -> TensorMemorySchedule:
+    """The schedule with K blocks of 128 bytes."""
+    m, n, _ = schedule.block
+    return replace(schedule, block=(m, n, {"f16": 64, "bf16": 64, "f32": 32}.get(element, 128)))
+
+
+def product(
+    types: tuple[str, str, str],
+    schedule: TensorMemorySchedule,
+    layout: tuple[bool, bool] = (False, True),
+    epilogue: Epilogue = EPILOGUES[0],
+    **how: object,
+) -> Product:
+    """A product, with what its types allow of the epilogue."""
+    a, b, d = types
+    integers = d == "i32"
+    kinds = {"c": d, "bias": "i32" if integers else "f32", "residual": d}
+    if d.startswith("f8"):
+        kinds |= {"c": "bf16", "residual": "bf16"}
+    added = tuple((role, kinds[role]) for role in epilogue.added)
+    return Product(
+        *(a, b, d, fitted(schedule, a), layout),
+        alpha=1.0 if integers else epilogue.alpha,
+        beta=min(epilogue.beta, 1.0)
+        if integers and epilogue.beta > 0
+        else 0.0
+        if integers
+        else epilogue.beta,
+        added=tuple(each for each in added if each[0] != "c" or not integers or epilogue.beta > 0),
+        activation=None if integers and epilogue.activation != "relu" else epilogue.activation,
+        **how,  # type: ignore[arg-type]
+    )
+
+
+def is_legal(each: Product) -> bool:
+    """Whether a schedule is legal for the product's types and layouts."""
+    assert each.schedule is not None
+    return each.schedule.complaint(each.types, Target.of(CHIP)) is None
+
+
+def sized(
+    schedule: TensorMemorySchedule, further: tuple[int, int, int], element: str
+) -> tuple[int, int, int]:
+    """M, N and K of a product that is larger than one tile by so much."""
+    m, n, k = map(sum, zip(fitted(schedule, element).block, further, strict=True))
+    return *schedule.swapped(max(m, 1), max(n, 1)), k
+
+
+def cases() -> Iterator[tuple[Product, Case]]:
+    """Every schedule with every type, each with a layout, an epilogue and a size that take turns."""
+    layouts, epilogues, sizes, many = map(cycle, (LAYOUTS, EPILOGUES, SIZES, BATCHES))
+    for turn in range(2):
+        for schedule in SCHEDULES:
+            for types in TYPES:
+                how = {"many": next(many), "members": 2} if turn else {}
+                every = product(types, schedule, next(layouts), next(epilogues), **how)
+                legal = (each for each in (every, replace(every, transposed=(False, True))) if is_legal(each))
+                yield next(legal), Case(sized(schedule, next(sizes), types[0]), "integers")
+    for schedule in GROUPED:
+        for types, form, scaled in (
+            (("bf16", "bf16", "bf16"), "rows", False),
+            (("f8E4M3FN", "f8E4M3FN", "bf16"), "masked", False),
+            (("f8E4M3FN", "f8E4M3FN", "f32"), "rows", True),
+            (("f8E4M3FN", "f8E4M3FN", "bf16"), "masked", True),
+        ):
+            made = product(types, schedule, many=form, scaled=scaled, members=2)
+            yield made, Case((160, schedule.swapped(*schedule.block[:2])[1] + 5, 200), "integers")
+    for schedule in (*SINGLE[:5], *PAIRS[:3], *SWAPPED):
+        for how in ({"scaled": True}, {"promote": True}):
+            both = ("f8E4M3FN", "f8E4M3FN", "f32"), ("f8E4M3FN", "f8E5M2", "bf16")
+            for types, epilogue in zip(both, EPILOGUES[::3], strict=False):
+                made = product(types, schedule, (False, True), epilogue, **how)
+                yield made, Case(sized(schedule, next(sizes), types[0]), "integers")
+
+
+ALL = [(made, case) for made, case in cases() if is_legal(made)]
+
+
+def test_cases_are_many() -> None:
+    assert len(ALL) >= 400
+    assert {made.schedule and replace(made.schedule, block=(0, 0, 0)) for made, _ in ALL} >= {
+        replace(schedule, block=(0, 0, 0)) for schedule in SCHEDULES
+    }
+
+
+@pytest.mark.sampled(11)
+@pytest.mark.parametrize(("made", "case"), ALL, ids=lambda each: str(each))
+def test_products(made: Product, case: Case) -> None:
+    kernel = weft.compile(made.module(), CHIP)
+    assert complaint(made, case, kernel, "emulator") is None
+
+
+def test_shared_memory_is_what_the_schedule_states() -> None:
+    for schedule in SCHEDULES:
+        made = product(TYPES[0], schedule)
+        kernel = weft.compile(made.module(), CHIP)
+        assert made.schedule is not None
+        assert kernel.launch.shared_bytes == made.schedule.shared_bytes(made.types), made
