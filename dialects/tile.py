@@ -206,8 +206,8 @@ class LoadOp(Op, dialect=Tile, name="load"):
     other threads may write that element meanwhile.
 
     In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only: the rows that it loads must
-    be in these lanes. The fragment is complete after the load (`tcgen05.ld` and its wait); a
-    `tcgen05.fence` or a ring must order it after what wrote the buffer.
+    be in these lanes. Of a buffer with copies, it loads its own. The fragment is complete after the load
+    (`tcgen05.ld` and its wait); a `tcgen05.fence` or a ring must order it after what wrote the buffer.
     """
 
     source: ext.Operand[Any]
@@ -297,9 +297,9 @@ class StoreOp(Op, dialect=Tile, name="store"):
     contiguous elements of a lane are stored together: rows, and the address of the fragment, must be aligned
     to it. In a buffer, the coordinates must be multiples of the fragment's shape.
 
-    In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only. The store is complete
-    (`tcgen05.st` and its wait); a `tcgen05.fence` or a ring must order it before an MMA that reads the
-    buffer.
+    In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only. Of a buffer with copies, it
+    stores its own: all warps that have one must store the same. The store is complete (`tcgen05.st` and its
+    wait); a `tcgen05.fence` or a ring must order it before an MMA that reads the buffer.
     """
 
     fragment: ext.Operand[Any]

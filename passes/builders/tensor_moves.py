@@ -86,8 +86,8 @@ def plan(fragment: Any, buffer: Any) -> Plan | str:
 def _plan(
     fragment: Layout, shape: tuple[int, ...], buffer: Layout, outer: tuple[int, ...], bits: int
 ) -> Plan | str:
-    if buffer.has_replica:
-        return f"a buffer without copies, got layout {buffer}"
+    if wrong := _copies_complaint(fragment, buffer):
+        return wrong
     axes = _axis_tables(buffer, outer)
     if wrong := _uneven(axes, shape, bits):
         return wrong
@@ -109,6 +109,17 @@ def _plan(
     best = min(found, key=lambda name: len(found[name]))
     more = [(name, f"takes {len(moves)} instructions") for name, moves in found.items() if name != best]
     return Plan(words, found[best], tuple(more + refused))
+
+
+def _copies_complaint(fragment: Layout, buffer: Layout) -> str | None:
+    """Why warps can't each have a copy of the buffer in their own lanes."""
+    if not buffer.has_replica:
+        return None
+    if fragment.span("warpid") > 1:
+        return f"a fragment of one warp for a buffer with copies, got layout {fragment}"
+    if any(it.extent > 1 and (it.axis != "TLane" or it.stride % PART) for it in buffer.replica):
+        return f"copies in the lanes of other warps, {PART} lanes apart or more, got layout {buffer}"
+    return None
 
 
 def _axis_tables(buffer: Layout, shape: Sequence[int]) -> tuple[Table, Table]:
@@ -321,14 +332,18 @@ def _path(chosen: Plan, instruction: str) -> remarks.Path:
 
 
 def _addressed(op: Any, buffer: Any, chosen: Plan, fragment: Any) -> Iterator[tuple[Move, Any]]:
-    """Each instruction with its address. Warps of a warpgroup have lanes of their own."""
+    """Each instruction with its address. Warps of a warpgroup have lanes of their own, and copies in them."""
     groups = buffer.type.layout.group(buffer.type.shape)
     base = tensor_tiles.advanced(
         tile.address(buffer),
         tensor_tiles.offset(buffer.type, tuple(zip((op.row, op.column), groups, strict=True))),
     )
+    part = PART << tensor_tiles.LANE_SHIFT
     if fragment.warps > 1:
-        base = tensor_tiles.advanced(base, emit.mul(thread_ids.warp(), PART << tensor_tiles.LANE_SHIFT))
+        base = tensor_tiles.advanced(base, emit.mul(thread_ids.warp(), part))
+    for it in buffer.type.layout.canonical().replica:
+        copy = emit.rem(emit.div(thread_ids.warp(), it.stride // PART), it.extent)
+        base = tensor_tiles.advanced(base, emit.mul(copy, it.stride // PART * part))
     for move in chosen.moves:
         yield move, tensor_tiles.advanced(base, (move.lane << tensor_tiles.LANE_SHIFT) + move.column)
 

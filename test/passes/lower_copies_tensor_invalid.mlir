@@ -25,11 +25,23 @@ gpu.module @m {
 
 // -----
 
-!Copies = !tile.buffer<array<i64: 32, 4>, i8, #tile.layout<"S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 32, 4>, i8, #tile.layout<"S[(32,4):(1@laneid,1)]">>
+!Copies = !tile.buffer<array<i64: 64, 8>, i8, #tile.layout<"S[(64,8):(1@TLane,1@TCol)] + R[(2):(64@TLane)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 64, 8>, i8, #tile.layout<"S[(2,32,2,4):(1@warpid,1@laneid,2@warpid,1)]">>
 gpu.module @m {
   gpu.func @copies(%b: !Copies, %f: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.store' op expects a buffer without copies, got layout S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]}}
+    // expected-error @below {{'tile.store' op expects a fragment of one warp for a buffer with copies, got layout S[(2,32,2,4):(1@warpid,1@laneid,2@warpid,1)]}}
+    "tile.store"(%f, %b, %i, %i) : (!Rows, !Copies, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Copies = !tile.buffer<array<i64: 16, 4>, i8, #tile.layout<"S[(16,4):(1@TLane,1@TCol)] + R[(2):(16@TLane)]">, "tmem">
+!Rows = !tile.fragment<array<i64: 16, 4>, i8, #tile.layout<"S[(16,2,2):(1@laneid,16@laneid,1)]">>
+gpu.module @m {
+  gpu.func @copies_in_a_warps_lanes(%b: !Copies, %f: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects copies in the lanes of other warps, 32 lanes apart or more, got layout S[(16,4):(1@TLane,1@TCol)] + R[(2):(16@TLane)]}}
     "tile.store"(%f, %b, %i, %i) : (!Rows, !Copies, i32, i32) -> ()
     gpu.return
   }

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft.isa.tcgen05.tensor_layouts import accumulator
+from weft.isa.tcgen05.tensor_layouts import accumulator, operand_a, scales
 
 TYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8}
 PROGRAM = """
 !Other = !tile.buffer<array<i64: 128, 3>, f32, #tile.layout<"S[(128,3):(1@TLane,1@TCol)]">, "tmem">
-!B = !tile.buffer<array<i64: {rows}, {columns}>, {element}, #tile.layout<"{buffer}">, "tmem">
+!B = !tile.buffer<array<i64: {held}, {columns}>, {element}, #tile.layout<"{buffer}">, "tmem">
 !F = !tile.fragment<array<i64: {part_rows}, {part_columns}>, {element}, #tile.layout<"{fragment}">>
 !M = memref<{rows}x{columns}x{element}>
 #one = affine_map<(d0, d1, d2, d3) -> (1, 1, 1)>
@@ -26,10 +26,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {{
       %b = "tile.alloc"() : () -> !B
       scf.for %column = %c0 to %columns step %step : i32 {{
         %f = "tile.load"(%x, %row, %column) : (!M, i32, i32) -> !F
-        "tile.store"(%f, %b, %row, %column) : (!F, !B, i32, i32) -> ()
+        "tile.store"(%f, %b, %at, %column) : (!F, !B, i32, i32) -> ()
       }}
       scf.for %column = %c0 to %columns step %step : i32 {{
-        %f = "tile.load"(%b, %row, %column) : (!B, i32, i32) -> !F
+        %f = "tile.load"(%b, %at, %column) : (!B, i32, i32) -> !F
         "tile.store"(%f, %y, %row, %column) : (!F, !M, i32, i32) -> ()
       }}
     }}) : () -> ()
@@ -37,28 +37,36 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {{
   }}
 }}
 """
-ROW = "%row = arith.constant 0 : i32\n    "
+ROW = """%row = arith.constant 0 : i32
+    %at = arith.constant 0 : i32
+    """
 ROW_OF_WARP = """%t = gpu.thread_id x
     %thread = arith.index_cast %t : index to i32
     %32 = arith.constant 32 : i32
     %w = arith.divui %thread, %32 : i32
     %tall = arith.constant {height} : i32
     %row = arith.muli %w, %tall : i32
+    %held = arith.constant {held} : i32
+    %at = arith.remui %row, %held : i32
     """
 
 
-def there_and_back(buffer, fragment, rows, columns, part, element="f32", part_rows=None):
-    """The instructions of a copy to a buffer and back."""
+def there_and_back(buffer, fragment, rows, columns, part, element="f32", part_rows=None, held=None):
+    """The instructions of a copy to a buffer and back. With `part_rows`, each warp copies so many rows, and
+    the buffer has the rows that are `held`, in copies.
+    """
+    held = held or rows
     text = PROGRAM.format(
         buffer=buffer,
         fragment=fragment,
         rows=rows,
+        held=held,
         columns=columns,
         part_rows=part_rows or rows,
         part_columns=part,
         element=element,
     )
-    row = ROW_OF_WARP.format(height=part_rows) if part_rows else ROW
+    row = ROW_OF_WARP.format(height=part_rows, held=held) if part_rows else ROW
     kernel = weft.compile(text.replace("%c0 =", row + "%c0 ="), arch="sm_100a")
     x = np.random.default_rng(0).integers(-100, 100, (rows, columns)).astype(TYPES[element])
     y = np.zeros_like(x)
@@ -137,3 +145,16 @@ def test_a_warp_moves_the_rows_that_its_coordinate_selects():
 def test_registers_may_be_in_any_order():
     reversed_halves = "S[(4,32,2,8):(1@warpid,1@laneid,1,2)]"
     assert there_and_back(ROWS, reversed_halves, 128, 64, 16) == {"32x32b.x16"}
+
+
+def test_a_warp_has_its_own_copy_of_scales():
+    fragment = "S[(4,32,2,4):(4,1@laneid,16,1)]"
+    moves = there_and_back(scales(128, 8), fragment, 512, 8, 8, "i8", part_rows=128, held=128)
+    assert moves == {"32x32b.x8"}
+
+
+def test_the_warps_of_a_pairs_upper_half_have_a_copy_of_a():
+    moves = there_and_back(
+        operand_a(128, 32, 2), "S[(32,16):(1@laneid,1)]", 128, 32, 16, "f16", part_rows=32, held=64
+    )
+    assert moves == {"32x32b.x8"}
