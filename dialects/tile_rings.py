@@ -257,7 +257,8 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
     thread executes it: the stage is empty when all `tcgen05` operations that it has issued are done.
 
     Emptied by "mma", it may have a `mask` (i16) with one bit for each rank of the cluster: it then counts as
-    a consumer in each of these CTAs. Use it where several CTAs copy into the stage (`tile.copy_multicast`).
+    a consumer in each of these CTAs. Use it where several CTAs copy into the stage (`tile.copy_multicast`):
+    each of them must wait for all that it copies into, and `consumers` is how many release a stage to it.
     Without a mask, it counts in its own CTA, or with `cta_group` 2 in both of the pair.
     """
 

@@ -49,6 +49,13 @@ def grid(value: object) -> list[int]:
     return _extents("grid", value, launch_limits.grid_complaint)
 
 
+def cluster(value: object, ctas: Sequence[int] | None) -> list[int]:
+    """The CTAs of a cluster in x, y and z, of a grid of `ctas` if that is given. Raises WeftError for a
+    cluster that no launch can have.
+    """
+    return _extents("cluster", value, lambda extents: launch_limits.cluster_complaint(extents, ctas))
+
+
 def target(chip: object) -> Any:
     """The target attribute of a `gpu.module` for a chip. Raises WeftError for an unknown chip."""
     if not isinstance(chip, str):

@@ -86,6 +86,25 @@ def test_a_grid_that_no_launch_can_have_is_refused(grid, said):
 
 
 @pytest.mark.parametrize(
+    ("cluster", "grid", "said"),
+    [
+        (2, None, "sequence of integers"),
+        ((2,), None, "three integers"),
+        ((0, 1, 1), None, r"in 1\.\.16 on x, got 0"),
+        ((8, 4, 1), None, r"at most 16 CTAs, got 32: \(8, 4, 1\)"),
+        ((2, 2, 1), (4, 3, 1), r"divide the grid \(4, 3, 1\), got \(2, 2, 1\)"),
+    ],
+)
+def test_a_cluster_that_no_launch_can_have_is_refused(cluster, grid, said):
+    with pytest.raises(weft.WeftError, match=f"cluster must .*{said}"):
+        module_of(cluster=cluster, grid=grid)
+
+
+def test_a_cluster_is_part_of_the_kernel():
+    assert "known_cluster_size = array<i32: 2, 2, 1>" in str(module_of(cluster=(2, 2, 1), grid=(4, 6, 1)))
+
+
+@pytest.mark.parametrize(
     "chip", ['sm_80"', 'sm_80", features = "+ptx12', 'sm_80">, #x<"', "", "nope", "sm_80\ud800", 80, b"sm_80"]
 )
 def test_a_chip_that_is_none_is_refused(chip):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 MOST_THREADS = 1024  # of a CTA
 BLOCK_LIMITS = (1024, 1024, 64)
+MOST_CLUSTER = 16  # CTAs, where a kernel allows more than the 8 of every chip
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 MOST_SIZE = 2**31 - 1  # of an array along one dimension: kernels and tensor maps count in 32 bits
 
@@ -21,6 +22,19 @@ def block_complaint(block: Sequence[int]) -> str | None:
 def grid_complaint(grid: Sequence[int]) -> str | None:
     """Why no launch can have a grid of these extents on x, y and z; None where one can."""
     return _extents_complaint("grid", grid, GRID_LIMITS)
+
+
+def cluster_complaint(cluster: Sequence[int], grid: Sequence[int] | None = None) -> str | None:
+    """Why no launch can have clusters of these extents on x, y and z, in this grid if it is given; None where
+    one can.
+    """
+    if complaint := _extents_complaint("cluster", cluster, (MOST_CLUSTER,) * 3):
+        return complaint
+    if (ctas := math.prod(cluster)) > MOST_CLUSTER:
+        return f"cluster must have at most {MOST_CLUSTER} CTAs, got {ctas}: {_listed(cluster)}"
+    if grid is not None and any(count % extent for count, extent in zip(grid, cluster, strict=True)):
+        return f"cluster must divide the grid {_listed(grid)}, got {_listed(cluster)}"
+    return None
 
 
 def size_complaint(size: int) -> str | None:
