@@ -3,10 +3,9 @@
 Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Global operands are memrefs.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.op import Op, as_float, build
+from weft.dialects.op import Op, build
 from weft.dialects.tile_async import gemm_async, pin, wait_gemm
 from weft.dialects.tile_buffers import (
     AddressOp,
@@ -38,6 +37,7 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
+from weft.dialects.tile_gemm import GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul
 from weft.dialects.tile_operands import OperandOp
@@ -83,6 +83,8 @@ __all__ = [
     "CopyOutOp",
     "CopyTmemOp",
     "FragmentType",
+    "GemmOp",
+    "GemmScaledOp",
     "MapType",
     "MatmulOp",
     "OperandOp",
@@ -109,7 +111,9 @@ __all__ = [
     "expect",
     "full_barrier",
     "gather_async",
+    "gemm",
     "gemm_async",
+    "gemm_scaled",
     "is_buffer",
     "is_fragment",
     "is_map",
@@ -134,48 +138,6 @@ __all__ = [
     "try_cancel",
     "wait_gemm",
 ]
-
-
-class GemmOp(Op, dialect=Tile, name="gemm"):
-    """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
-
-    C is the third operand. Without it, beta must be 0.
-    """
-
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    c: Sequence[ext.Operand[Any]]
-    d: ext.Result[Any]
-    optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
-
-    @property
-    def mnk(self) -> tuple[int, int, int]:
-        m, k = self.a.type.shape
-        return m, self.b.type.shape[1], k
-
-    def check(self) -> str | None:
-        tiles = [("A", self.a), ("B", self.b), *(("C", c) for c in self.c), ("D", self.d)]
-        for name, value in tiles:
-            if not (is_fragment(value) or is_buffer(value)):
-                return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
-        if wrong := tile_complaint([value for _, value in tiles]):
-            return wrong
-        for name, value in tiles:
-            if len(value.type.shape) != 2:
-                return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
-        if len(self.c) > 1:
-            return f"expects A, B and at most one C, got {2 + len(self.c)} operands"
-        if self.attribute("beta") != 0.0 and not len(self.c):
-            return f"expects a C operand with beta {self.attribute('beta')}"
-        m, n, k = self.mnk
-        want = {"A": (m, k), "B": (k, n), "C": (m, n), "D": (m, n)}
-        for name, value in tiles:
-            if value.type.shape != want[name]:
-                return (
-                    f"expects {name} of shape {list(want[name])} for A {list(self.a.type.shape)} and "
-                    f"B {list(self.b.type.shape)}, got {list(value.type.shape)}"
-                )
-        return None
 
 
 def _access_complaint(op: Any, fragment: Any) -> str | None:
@@ -355,20 +317,6 @@ def _lane_complaint(fragment: Any, lane: Any) -> str | None:
         return wrong
     want = fragment.type.lane_type
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
-
-
-def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float | None = None) -> Any:
-    """Builds `tile.gemm` and returns D of type `d_type`. `beta` is 1 by default where there is a C; with 0, C
-    isn't read. Raises WeftError for tiles that the op doesn't take.
-    """
-    if beta is None:
-        beta = 0.0 if c is None else 1.0
-    return build(
-        GemmOp,
-        operands=[a, b, *([] if c is None else [c])],
-        results=[d_type],
-        attributes={"alpha": as_float(alpha), "beta": as_float(beta)},
-    ).d
 
 
 def load(

@@ -125,7 +125,11 @@ def _is_upstream(flag: str) -> bool:
 
 def _own_candidates() -> dict[str, tuple[Candidate, ...]]:
     """Weft's candidates by the operations that they lower."""
-    return {"tile.gemm": lower_gemm.CANDIDATES, "tile.gemm_async": lower_gemm_async.CANDIDATES}
+    return {
+        "tile.gemm": lower_gemm.CANDIDATES,
+        "tile.gemm_scaled": lower_gemm.SCALED_CANDIDATES,
+        "tile.gemm_async": lower_gemm_async.CANDIDATES,
+    }
 
 
 _OPERATION = re.compile(r"[a-z][a-z0-9_]*(\.[\w$]+)+", re.ASCII)

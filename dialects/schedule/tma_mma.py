@@ -7,19 +7,35 @@ from typing import ClassVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, Types
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
 from weft.isa import mma, tensor_map
 from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.register_counts import SETMAXNREG
-from weft.isa.types import ELEMENT_TYPES
 from weft.target import Target
 
 STEP_BYTES = 32
 """Bytes of a row of A, or of a column of B, that one instruction multiplies."""
+SCALED_ROWS = 32
+"""Rows of A, or columns of B, of which a warp's register holds scales."""
+UNIT_SCALE = "f8E8M0FNU"
+"""The type of the scales of 1."""
 _OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 _MOST_WARPGROUPS = 2
 _FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
+
+
+def _plain_form(types: Types) -> mma.Sync:
+    """The instruction that multiplies A and B as they are."""
+    a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
+    sums = {"f32": "f32", "i32": "s32"}[types.sums]
+    return mma.Sync(f"m16n8k{STEP_BYTES // types.input_bytes}", a, b, sums, sums)
+
+
+def _scaled_form(types: Types) -> mma.Scaled:
+    """The instruction that multiplies A and B with scales of 1."""
+    a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
+    return mma.Scaled(f"m16n8k{STEP_BYTES}", "mxf8f6f4", "1X", a, b, "ue8m0")
 
 
 @dataclass(frozen=True)
@@ -29,13 +45,15 @@ class TmaMmaSchedule(AnySchedule):
 
     A CTA computes one tile of `block` (M, N, K) after the other. One warpgroup copies K blocks by TMA into a
     ring of `stages`; `consumers` warps along M and along N multiply, four or eight in all. Tiles are computed
-    in groups of `group` rows of tiles.
+    in groups of `group` rows of tiles. With `unit_scales`, products of fp8 are block-scaled with scales of 1:
+    many chips multiply these at twice the rate.
     """
 
     block: tuple[int, int, int]
     consumers: tuple[int, int]
     stages: int
     group: int = 8
+    unit_scales: bool = False
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "consumers": 2}
     instruction: ClassVar[str] = "mma.sync with TMA"
@@ -80,15 +98,9 @@ class TmaMmaSchedule(AnySchedule):
             return tensor_map.ROW_BYTES
         return 2 * element_bytes if operand in ("c", "d", "residual") else 1
 
-    @classmethod
-    def form(cls, types: Types) -> mma.Sync:
+    def form(self, types: Types) -> mma.Sync | mma.Scaled:
         """The instruction that multiplies."""
-        a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
-        depth = STEP_BYTES * 8 // ELEMENT_TYPES[a].bits
-        if a == "tf32":
-            depth = STEP_BYTES // 4
-        sums = {"f32": "f32", "i32": "s32"}[types.sums]
-        return mma.Sync(f"m16n8k{depth}", a, b, sums, sums)
+        return _scaled_form(types) if self.unit_scales else _plain_form(types)
 
     def copied_bytes(self, types: Types) -> int:
         """Bytes that copies bring into a stage."""
@@ -109,7 +121,7 @@ class TmaMmaSchedule(AnySchedule):
         """
         if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.promoted:
             return frozenset()
-        row = mma.SYNC.table.get(cls.form(types))
+        row = mma.SYNC.table.get(_plain_form(types))
         return row.chips & mma.SCALED.chips() & SETMAXNREG if row else frozenset()
 
     @classmethod
@@ -138,7 +150,10 @@ class TmaMmaSchedule(AnySchedule):
         """Why there is no such instruction."""
         if types.promoted:
             return f"scales and promote need a schedule of wgmma, got one of {self.instruction}"
-        verdict = mma.SYNC.judge(self.form(types), target.chip.name if target else None)
+        if self.unit_scales and not {types.a, types.b} <= set(FP8_TYPES):
+            return f"unit_scales must be false where A and B aren't of fp8, got A of {types.a}"
+        chip, form = target.chip.name if target else None, self.form(types)
+        verdict = mma.SCALED.judge(form, chip) if isinstance(form, mma.Scaled) else mma.SYNC.judge(form, chip)
         if verdict is not None:
             return f"has a schedule whose instruction isn't legal: mma.sync {verdict}"
         if target and target.chip.name not in SETMAXNREG:
@@ -157,6 +172,9 @@ class TmaMmaSchedule(AnySchedule):
                 f"{2 * columns}, got {down} x {across}"
             )
         height, width = self.warp_tile
+        if self.unit_scales and (height % SCALED_ROWS or width % SCALED_ROWS):
+            wanted = f"multiples of {SCALED_ROWS} with scales"
+            return f"a warp's rows and columns must be {wanted}, got {height} x {width}"
         inputs = _FRAGMENTS * (height + width) * STEP_BYTES // (4 * LANES)
         needed = height * width // LANES + inputs + _OTHER_REGISTERS
         if needed > (most := self.registers[1] or register_share(self.threads)):
@@ -185,4 +203,5 @@ class TmaMmaSchedule(AnySchedule):
     def __str__(self) -> str:
         m, n, k = self.block
         consumers = f"{self.consumers[0]}x{self.consumers[1]}"
-        return f"block {m}x{n}x{k}, consumers {consumers}, {self.stages} stages, group {self.group}"
+        text = f"block {m}x{n}x{k}, consumers {consumers}, {self.stages} stages, group {self.group}"
+        return text + (", unit scales" if self.unit_scales else "")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.dialects.tile_types import ADDRESS_SPACES, FP8_TYPES
+from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.tcgen05.pairs import PEER_BIT
 from weft.mlir import arith, ir, llvm, memref, nvvm
 from weft.passes.builders import emit
@@ -41,8 +41,9 @@ def of_leader(address: Any) -> Any:
 
 
 def stored_type(element: Any) -> Any:
-    """The type that LLVM loads and stores for elements of a type: it has no floats of 8 bits."""
-    return ir.IntegerType.get_signless(8) if str(element) in FP8_TYPES else element
+    """The type that LLVM loads and stores for elements of a type: it has no floats of 8 bits and less."""
+    is_float = not isinstance(element, ir.IntegerType)
+    return ir.IntegerType.get_signless(element.width) if is_float and element.width <= 8 else element
 
 
 class Matrix:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.isa.chips import LANES
-from weft.isa.mma.fragments import REGISTER_BITS
+from weft.isa.mma.fragments import LANES_OF_ROW, REGISTER_BITS
 from weft.layout import Layout
 from weft.passes.builders import emit, thread_ids
 
@@ -20,12 +20,9 @@ def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[i
     return tuple(tuple(layout.lane_elements(each, shape)) for each in range(LANES))
 
 
-_LANES_OF_ROW = 4  # of a matrix that ldmatrix moves
-
-
 def elements_of_row(bits: int) -> int:
     """Elements of so many bits in a row of a matrix that ldmatrix moves."""
-    return _LANES_OF_ROW * REGISTER_BITS // bits
+    return LANES_OF_ROW * REGISTER_BITS // bits
 
 
 @lru_cache(maxsize=256)
@@ -61,7 +58,7 @@ def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]])
 
 def _element(row: int, column: int, lane: int, i: int, by_column: bool, pack: int) -> tuple[int, int]:
     """Element `i` of a lane's register of a matrix at (`row`, `column`), along a row or a column."""
-    outer, inner = lane // _LANES_OF_ROW, pack * (lane % _LANES_OF_ROW) + i
+    outer, inner = lane // LANES_OF_ROW, pack * (lane % LANES_OF_ROW) + i
     return (row + inner, column + outer) if by_column else (row + outer, column + inner)
 
 

@@ -21,6 +21,7 @@ from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
+from weft.passes.kernels.warp_scales import UnitScales
 from weft.passes.kernels.wgmma_kernel import Role
 from weft.passes.kernels.writer import store
 
@@ -55,16 +56,17 @@ def _consumer(op: MatmulOp, schedule: TmaMmaSchedule, new_feed: Callable[[], _Fe
 
     def consume(_: Any) -> None:
         feed = new_feed()
-        accumulator = WarpAccumulator(feed, op.types)
         await_previous_launch()
         nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
         # The first warpgroup copies.
         warp = emit.uniform(emit.sub(emit.div(emit.thread(), LANES), WARPS))
         across = schedule.consumers[1]
         first = emit.mul(emit.div(warp, across), rows), emit.mul(emit.rem(warp, across), columns)
+        scales = UnitScales(schedule) if schedule.unit_scales else None
+        accumulator = WarpAccumulator(feed, op.types, first, scales)
 
         def one(at: Tile, position: list[Any]) -> list[Any]:
-            sums, *position = accumulator.multiply(at, first, position)
+            sums, *position = accumulator.multiply(at, position)
             row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
             store(op, sums, row, column, at.member, run=_RUN)
             return position

@@ -13,6 +13,7 @@ from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
+from weft.passes.kernels.warp_scales import WarpScales
 
 _Fragments = tuple[Any, Any]
 
@@ -22,62 +23,68 @@ class WarpAccumulator:
     the next stage: a stage is released before its last step is multiplied.
     """
 
-    def __init__(self, feed: Feed[TmaMmaSchedule], types: Types) -> None:
-        self.feed, self.schedule = feed, feed.schedule
+    def __init__(
+        self, feed: Feed[TmaMmaSchedule], types: Types, first: tuple[Any, Any], scales: WarpScales | None
+    ) -> None:
+        """`first` is where the warp's part of a tile begins."""
+        self.feed, self.schedule, self.first, self.scales = feed, feed.schedule, first, scales
         self.form = self.schedule.form(types)
-        d, self.a, self.b, _ = self.form.operands
+        d, self.a, self.b, *_ = self.form.operands
         shape = self.schedule.warp_tile
         sum_type = ir.Type.parse(types.sums)
         self.kind = FragmentType.of(shape, sum_type, Layout.parse(d.layout).tile_to(shape, d.shape))
         self.steps = self.schedule.block[2] // self.form.mnk[2]
 
-    def multiply(self, at: Tile, first: tuple[Any, Any], position: list[Any]) -> list[Any]:
-        """Multiplies all K blocks of a warp's part of a tile, which begins at row and column `first`. Returns
-        the sums and the ring's next position.
+    def multiply(self, at: Tile, position: list[Any]) -> list[Any]:
+        """Multiplies all K blocks of a warp's part of a tile. Returns the sums and the ring's next
+        position.
         """
         ring = self.feed.ring
 
-        def enter(stage: Any, phase: Any) -> _Fragments:
+        def enter(stage: Any, phase: Any) -> list[Any]:
             tile.await_(ring, stage, phase)
-            return self._load(first, stage, 0)
+            scales = self.scales.load(stage) if self.scales else []
+            return [*self._load(stage, 0), *scales]
 
         def next_block(_: Any, carried: list[Any]) -> list[Any]:
-            sums, a, b, stage, phase = carried
-            sums, last = self._steps(first, sums, (a, b), stage)
+            sums, stage, phase, a, b, *scales = carried
+            sums, last = self._steps(sums, (a, b), stage, scales)
             self.feed.release(stage)
             stage, phase = tile.advance(ring, stage, phase)
             loaded = enter(stage, phase)
-            return [self._gemm(*last, sums), *loaded, stage, phase]
+            return [self._gemm(last, sums, self.steps - 1, scales), stage, phase, *loaded]
 
         stage, phase = position
-        carried = [self._zero(), *enter(stage, phase), stage, phase]
-        sums, a, b, stage, phase = each_k_block(at, carried, next_block)
-        sums, last = self._steps(first, sums, (a, b), stage)
+        carried = [self._zero(), stage, phase, *enter(stage, phase)]
+        sums, stage, phase, a, b, *scales = each_k_block(at, carried, next_block)
+        sums, last = self._steps(sums, (a, b), stage, scales)
         self.feed.release(stage)
-        return [self._gemm(*last, sums), *tile.advance(ring, stage, phase)]
+        return [self._gemm(last, sums, self.steps - 1, scales), *tile.advance(ring, stage, phase)]
 
-    def _steps(
-        self, first: tuple[Any, Any], sums: Any, loaded: _Fragments, stage: Any
-    ) -> tuple[Any, _Fragments]:
+    def _steps(self, sums: Any, loaded: _Fragments, stage: Any, scales: list[Any]) -> tuple[Any, _Fragments]:
         """Multiplies all steps of a stage but the last. Returns the sums and the last step's operands."""
         for step in range(1, self.steps):
-            following = self._load(first, stage, step)
-            sums, loaded = self._gemm(*loaded, sums), following
+            following = self._load(stage, step)
+            sums, loaded = self._gemm(loaded, sums, step - 1, scales), following
         return sums, loaded
 
-    def _gemm(self, a: Any, b: Any, sums: Any) -> Any:
-        return tile.gemm(a, b, sums, self.kind)
+    def _gemm(self, operands: _Fragments, sums: Any, step: int, scales: list[Any]) -> Any:
+        """Adds the products of a step."""
+        if self.scales is None:
+            return tile.gemm(*operands, sums, self.kind)
+        of_step, first = self.scales.of_step(step, scales)
+        return tile.gemm_scaled(*operands, sums, *of_step, first_group=first)
 
     def _zero(self) -> Any:
         return tile.from_lane(emit.constant(self.kind.lane_type, 0), self.kind)
 
-    def _load(self, first: tuple[Any, Any], stage: Any, step: int) -> _Fragments:
+    def _load(self, stage: Any, step: int) -> _Fragments:
         """A warp's operands of one step."""
         left, right = self.feed.left, self.feed.right
         (rows, columns), depth = self.schedule.warp_tile, self.form.mnk[2]
         return (
-            _fragment(left, stage, (first[0], step * depth), self.a, (rows, depth)),
-            _fragment(right, stage, (first[1], step * depth), self.b, (depth, columns)),
+            _fragment(left, stage, (self.first[0], step * depth), self.a, (rows, depth)),
+            _fragment(right, stage, (self.first[1], step * depth), self.b, (depth, columns)),
         )
 
 

@@ -7,7 +7,7 @@ from weft.dialects import context
 from weft.errors import WeftError
 from weft.mlir import func, operations
 from weft.passes import lower_gemm_async
-from weft.passes.lower_gemm import CANDIDATES
+from weft.passes.lower_gemm import CANDIDATES, SCALED_CANDIDATES
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 
 
@@ -64,6 +64,11 @@ def test_the_candidates_of_gemm_are_named_after_their_instruction_and_the_deeper
         "fragments",
     )
     assert all(tuple(p.name for p in each.predicates) == names for each in CANDIDATES)
+
+
+def test_the_candidates_of_gemm_scaled_are_named_after_their_kind():
+    names = [each.name for each in SCALED_CANDIDATES]
+    assert names == ["mma.sync m16n8k64 mxf4nvf4", "mma.sync m16n8k64 mxf4", "mma.sync m16n8k32 mxf8f6f4"]
 
 
 def test_the_candidates_of_gemm_async_are_named_after_their_instructions():

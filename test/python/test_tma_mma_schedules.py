@@ -83,8 +83,10 @@ class Product:
         return int((d.astype(np.float64) != want.astype(d.dtype).astype(np.float64)).sum())
 
 
-def of(m: int, n: int, k: int, consumers: tuple[int, int] = (2, 2), stages: int = 2) -> TmaMmaSchedule:
-    return TmaMmaSchedule((m, n, k), consumers, stages)
+def of(
+    m: int, n: int, k: int, consumers: tuple[int, int] = (2, 2), stages: int = 2, unit_scales: bool = False
+) -> TmaMmaSchedule:
+    return TmaMmaSchedule((m, n, k), consumers, stages, unit_scales=unit_scales)
 
 
 BF16, F16_TO_F32 = Product(), Product("f16", "f16", "f32")
@@ -104,6 +106,8 @@ CASES = [
     *((p, of(64, 64, 32 if p.a == "f32" else 64), (72, 80, 160)) for p in PLAIN),
     *((p, of(32, 128, 32, (1, 4), 3), (48, 144, 96)) for p in PLAIN),
     *((p, of(16, 64, 64, (1, 4), 4), (8, 72, 208)) for p in PLAIN),
+    *((p, of(64, 64, 128, unit_scales=True), (72, 80, 288)) for p in (E4M3, MIXED, EPILOGUES[-1])),
+    (E4M3, of(64, 128, 64, (2, 4), 4, unit_scales=True), (72, 136, 208)),
     *((p, of(64, 64, 64), (72, 80, 128)) for p in EPILOGUES),
     *((p, of(64, 64, 64), (72, 80, 136)) for p in MN_MAJOR),
     *((p, of(128, 64, 32, (4, 2), 3), (136, 72, 72)) for p in MN_MAJOR),
@@ -179,9 +183,9 @@ def test_a_stage_released_before_it_is_read_is_found(monkeypatch):
     """Planted: the warps release a stage when they begin to read it."""
     release, found = Feed.release, WarpAccumulator._steps
 
-    def steps(self, first, sums, loaded, stage):
+    def steps(self, sums, loaded, stage, scales):
         release(self.feed, stage)
-        return found(self, first, sums, loaded, stage)
+        return found(self, sums, loaded, stage, scales)
 
     monkeypatch.setattr(WarpAccumulator, "_steps", steps)
     monkeypatch.setattr(Feed, "release", lambda *_: None)
@@ -209,6 +213,12 @@ def test_other_chips_keep_their_schedules(chip):
     )
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+def test_fp8_is_multiplied_with_unit_scales_where_that_is_twice_as_fast(chip):
+    chosen = choice.choose(4096, 4096, 4096, _FP8, chip)
+    assert chosen.unit_scales and not choice.choose(4096, 4096, 4096, _TYPES, chip).unit_scales
+
+
 def test_more_work_is_estimated_to_take_longer():
     types, (schedule, *_) = Types("bf16", "bf16", "bf16"), BIG
     times = [tma_mma.estimated(schedule, m, 4096, 4096, types, "sm_120a") for m in (128, 4096, 8192)]
@@ -217,7 +227,7 @@ def test_more_work_is_estimated_to_take_longer():
     assert twice > 1.5 * times[1]
 
 
-_TYPES = Types("bf16", "bf16", "bf16")
+_TYPES, _FP8 = Types("bf16", "bf16", "bf16"), Types("f8E4M3FN", "f8E5M2", "f32")
 
 
 @pytest.mark.parametrize(
@@ -247,6 +257,8 @@ _TYPES = Types("bf16", "bf16", "bf16")
             Types("f16", "f16", "f32", grouped=True),
             "block M must divide 128 with groups, got 96",
         ),
+        (of(64, 64, 64, unit_scales=True), _TYPES, "unit_scales must be false where A and B aren't of fp8"),
+        (of(64, 64, 64, (4, 1), unit_scales=True), _FP8, "multiples of 32 with scales, got 16 x 64"),
         (of(64, 64, 128), Types("f8E4M3FN", "f8E4M3FN", "f32", promoted=True), "scales and promote need"),
         (
             of(64, 64, 64),

@@ -13,7 +13,7 @@ import weft
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.mlir import arith, ir
-from weft.passes import lower_gemm
+from weft.passes.builders.fragment_registers import FragmentRegisters
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -109,13 +109,13 @@ def test_the_demonstration_assembles(arch):
 
 def test_exchanged_registers_are_caught(monkeypatch):
     """Planted: A's two register pairs swapped, which symmetric data would hide."""
-    found = lower_gemm._Operand.atom
+    found = FragmentRegisters.atom
 
     def swapped(self, first, second):
         registers = found(self, first, second)
         return [registers[i] for i in (0, 2, 1, 3)] if self.registers.name == "a" else registers
 
-    monkeypatch.setattr(lower_gemm._Operand, "atom", swapped)
+    monkeypatch.setattr(FragmentRegisters, "atom", swapped)
     assert wrong(weft.compile(example().build(), arch="sm_80"), 16, 8, 16)
 
 

@@ -63,18 +63,18 @@ class BlockScaling:
         return self.bits < 8
 
 
-# The first that has both operands is the fastest.
-_SCALINGS = (
+SCALINGS = (
     BlockScaling("mxf4nvf4", "4X", "ue4m3", 16, ("e2m1",), 4),
     BlockScaling("mxf4", "2X", "ue8m0", 32, ("e2m1",), 4),
     BlockScaling("mxf8f6f4", "1X", "ue8m0", 32, ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"), 8),
 )
-SCALE_TYPES = tuple(dict.fromkeys(scaling.scale for scaling in _SCALINGS))
+"""All of them. The first that has both operands is the fastest."""
+SCALE_TYPES = tuple(dict.fromkeys(scaling.scale for scaling in SCALINGS))
 
 
 def scaling_of(a: str, b: str, scale: str) -> BlockScaling | None:
     """What multiplies A and B of these elements with scales of this type; None where nothing does."""
-    return next((s for s in _SCALINGS if s.scale == scale and {a, b} <= set(s.elements)), None)
+    return next((s for s in SCALINGS if s.scale == scale and {a, b} <= set(s.elements)), None)
 
 
 def multiple_of_k(a: str, b: str, scaling: BlockScaling | None) -> int:
@@ -88,12 +88,12 @@ def multiple_of_k(a: str, b: str, scaling: BlockScaling | None) -> int:
 
 def group_of(scale: str) -> int:
     """The elements that share a scale of this type."""
-    return next(scaling.group for scaling in _SCALINGS if scaling.scale == scale)
+    return next(scaling.group for scaling in SCALINGS if scaling.scale == scale)
 
 
 def elements_with(scale: str) -> tuple[str, ...]:
     """The elements that scales of this type may have."""
-    return tuple(dict.fromkeys(e for s in _SCALINGS if s.scale == scale for e in s.elements))
+    return tuple(dict.fromkeys(e for s in SCALINGS if s.scale == scale for e in s.elements))
 
 
 def format_of(element: str, scale: str) -> Format | None:

@@ -1,8 +1,10 @@
 """Which schedule for `mma.sync` with TMA a product gets: the one of the least estimated time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from weft.dialects.schedule import TmaMmaSchedule, Types
+from weft.dialects.schedule.tma_mma import UNIT_SCALE
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import gpu_of
 from weft.target import Target
@@ -41,6 +43,8 @@ def ranked(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) ->
 
 def estimated(s: TmaMmaSchedule, m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> float:
     """The microseconds that `members` products of M x N x K are predicted to take."""
+    if s.unit_scales:
+        types = replace(types, scale=UNIT_SCALE)
     return predict_schedule(s, m, n, k, types, gpu_of(chip), members=members).microseconds
 
 
@@ -51,5 +55,6 @@ def _candidates(types: Types, chip: str) -> Iterator[TmaMmaSchedule]:
             depth = row // types.input_bytes
             most = TmaMmaSchedule((m, n, depth), consumers, 2).most_stages(types, target.chip.shared_bytes)
             s = TmaMmaSchedule((m, n, depth), consumers, min(most, _MOST_STAGES))
-            if s.stages >= _FEWEST_STAGES and s.complaint(types, target) is None:
-                yield s
+            for each in (replace(s, unit_scales=True), s):
+                if each.stages >= _FEWEST_STAGES and each.complaint(types, target) is None:
+                    yield each

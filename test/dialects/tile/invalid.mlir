@@ -225,7 +225,7 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{schedule has no field 'warpgroup': its fields are block, warps, stages, group; or block, consumers, stages, group; or block, warpgroups, stages, group, splits}}
+  // expected-error @below {{schedule has no field 'warpgroup': its fields are block, warps, stages, group; or block, consumers, stages, group, unit_scales; or block, warpgroups, stages, group, splits}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -400,6 +400,54 @@ func.func @gemm_beta_with_no_c(%a: !A, %b: !B) {
 func.func @gemm_too_many(%a: !A, %b: !B, %c: !D) {
   // expected-error @below {{expects A, B and at most one C, got 4 operands}}
   %0 = "tile.gemm"(%a, %b, %c, %c) : (!A, !B, !D, !D) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_scales_of_f32(%a: !A, %b: !B, %c: !D) {
+  // expected-error @below {{expects scales both of one of f8E8M0FNU, f8E4M3FN, got f32 and f32}}
+  %0 = "tile.gemm_scaled"(%a, %b, %c, %c, %c) : (!A, !B, !D, !D, !D) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_scales_of_other_rows(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
+  // expected-error @below {{expects scale_a of 16 x G and scale_b of G x 8, got 32 x 4 and 4 x 32}}
+  %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) : (!A, !B, !D, !S, !T) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(4,8,2,4,4):(4,4@laneid,16,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(2,4,4,4,8):(4,1@laneid,1,8,4@laneid)]">>
+!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(4,8,4,4,2):(2,4@laneid,8,1@laneid,1)]">>
+func.func @gemm_first_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
+  // expected-error @below {{first_group must be in 0..3 for 1 of 4 groups, got 4}}
+  %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) {first_group = 4 : i64} : (!A, !B, !D, !S, !T) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_element_of_fp8(%a: !A, %b: !B, %c: !D) {
+  // expected-error @below {{a_element must not be given where the tile isn't of i8, got a tile of f8E4M3FN}}
+  %0 = "tile.gemm_scaled"(%a, %b, %c, %c, %c) {a_element = "f4E2M1FN"} : (!A, !B, !D, !D, !D) -> !D
   return
 }
 

@@ -3,6 +3,11 @@
 #a = #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">
 #b = #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">
 #d = #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">
+!A8 = !tile.fragment<array<i64: 32, 64>, f8E4M3FN, #tile.layout<"S[(2,2,8,2,2,4,4):(32,4,4@laneid,16,8,1@laneid,1)]">>
+!B8 = !tile.fragment<array<i64: 64, 32>, f8E5M2, #tile.layout<"S[(2,2,4,4,4,8):(32,4,1@laneid,1,8,4@laneid)]">>
+!D8 = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(2,2,8,4,4,2):(16,2,4@laneid,4,1@laneid,1)]">>
+!ScaleA = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!ScaleB = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
 !A = !tile.fragment<array<i64: 16, 16>, f16, #a>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #b>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #d>
@@ -53,6 +58,14 @@ func.func @gemm(%a: !A, %b: !B, %c: !D) {
   // CHECK: "tile.gemm"
   // CHECK-SAME: {alpha = 1.000000e+00 : f32, beta = 1.000000e+00 : f32}
   %1 = "tile.gemm"(%a, %b, %c) {alpha = 1.0 : f32, beta = 1.0 : f32} : (!A, !B, !D) -> !D
+  return
+}
+
+// CHECK-LABEL: @gemm_scaled
+func.func @gemm_scaled(%a: !A8, %b: !B8, %c: !D8, %scale_a: !ScaleA, %scale_b: !ScaleB) {
+  // CHECK: "tile.gemm_scaled"
+  // CHECK-SAME: {first_group = 2 : i64}
+  %0 = "tile.gemm_scaled"(%a, %b, %c, %scale_a, %scale_b) {first_group = 2 : i64} : (!A8, !B8, !D8, !ScaleA, !ScaleB) -> !D8
   return
 }
 

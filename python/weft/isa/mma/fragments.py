@@ -12,6 +12,8 @@ from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES, F16, F64
 
 REGISTER_BITS = 32
+LANES_OF_ROW = 4
+"""Lanes that hold a row of A, or a column of B, and eight rows of D each a quarter."""
 _CONTAINER_BITS = 8
 """What an fp6 or fp4 element takes in a register, except in the kinds that pack fp4 in pairs."""
 

@@ -1,0 +1,185 @@
+"""`tile.gemm` and `tile.gemm_scaled`: products of two tiles of one warp."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects.op import Op, as_float, build
+from weft.dialects.tile_types import (
+    NARROW_TYPES,
+    PTX_SCALES,
+    Tile,
+    is_buffer,
+    is_fragment,
+    tile_complaint,
+)
+from weft.isa import block_scales
+from weft.mlir import ext
+
+CONTAINER = "i8"
+"""The type of bytes that hold an element of 4 or 6 bits each."""
+
+
+class GemmOp(Op, dialect=Tile, name="gemm"):
+    """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
+
+    C is the third operand. Without it, beta must be 0.
+    """
+
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    c: Sequence[ext.Operand[Any]]
+    d: ext.Result[Any]
+    optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        return _mnk(self)
+
+    @property
+    def elements(self) -> tuple[str, str]:
+        """The types of the elements of A and B."""
+        return str(self.a.type.element_type), str(self.b.type.element_type)
+
+    def check(self) -> str | None:
+        tiles = [("A", self.a), ("B", self.b), *(("C", c) for c in self.c), ("D", self.d)]
+        if wrong := _tile_complaint(tiles):
+            return wrong
+        if len(self.c) > 1:
+            return f"expects A, B and at most one C, got {2 + len(self.c)} operands"
+        if self.attribute("beta") != 0.0 and not len(self.c):
+            return f"expects a C operand with beta {self.attribute('beta')}"
+        return _shape_complaint(self, tiles)
+
+
+class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled"):
+    """`D = (A * scale_a) @ (B * scale_b) + C` on tiles of one warp: A is M x K, B is K x N, C and D are M x
+    N.
+
+    The scales are those of groups of 32 (f8E8M0FNU) or 16 (f8E4M3FN) elements along K: `scale_a` is M x G,
+    `scale_b` is G x N. They may have more groups than A and B; A's first group is number `first_group`.
+
+    Elements of 4 and 6 bits that take a byte each are i8; `a_element` and `b_element` name them.
+    """
+
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    c: ext.Operand[Any]
+    scale_a: ext.Operand[Any]
+    scale_b: ext.Operand[Any]
+    d: ext.Result[Any]
+    optional = {"first_group": 0, "a_element": None, "b_element": None}  # noqa: RUF012
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        return _mnk(self)
+
+    @property
+    def elements(self) -> tuple[str, str]:
+        """The types of the elements of A and B."""
+        named = ((self.a, "a_element"), (self.b, "b_element"))
+        a, b = (str(self.attribute(name) or value.type.element_type) for value, name in named)
+        return a, b
+
+    @property
+    def scales(self) -> tuple[Any, Any]:
+        """The scales of A and of B."""
+        return self.scale_a, self.scale_b
+
+    def check(self) -> str | None:
+        tiles = [("A", self.a), ("B", self.b), ("C", self.c), ("D", self.d)]
+        wrong = _tile_complaint([*tiles, ("scale_a", self.scale_a), ("scale_b", self.scale_b)])
+        wrong = wrong or _shape_complaint(self, tiles)
+        return wrong or self._element_complaint() or self._scale_complaint()
+
+    def _element_complaint(self) -> str | None:
+        for name, value in (("a_element", self.a), ("b_element", self.b)):
+            held, given = str(value.type.element_type), self.attribute(name)
+            if given is None:
+                continue
+            if given not in NARROW_TYPES:
+                return f"{name} must be one of {', '.join(NARROW_TYPES)}, got {given}"
+            if held != CONTAINER:
+                return f"{name} must not be given where the tile isn't of {CONTAINER}, got a tile of {held}"
+        return None
+
+    def _scale_complaint(self) -> str | None:
+        kinds = [str(scale.type.element_type) for scale in self.scales]
+        if kinds[0] != kinds[1] or kinds[0] not in PTX_SCALES:
+            return f"expects scales both of one of {', '.join(PTX_SCALES)}, got {' and '.join(kinds)}"
+        (m, n, k), group = self.mnk, block_scales.group_of(PTX_SCALES[kinds[0]])
+        if k % group:
+            return f"K must be a multiple of {group} with scales of {kinds[0]}, got {k}"
+        (rows, of_a), (of_b, columns) = (scale.type.shape for scale in self.scales)
+        if (rows, columns) != (m, n) or of_a != of_b:
+            got = f"{rows} x {of_a} and {of_b} x {columns}"
+            return f"expects scale_a of {m} x G and scale_b of G x {n}, got {got}"
+        first = self.attribute("first_group")
+        if not 0 <= first <= (most := of_a - k // group):
+            return f"first_group must be in 0..{most} for {k // group} of {of_a} groups, got {first}"
+        return None
+
+
+def _mnk(op: Any) -> tuple[int, int, int]:
+    m, k = op.a.type.shape
+    return m, op.b.type.shape[1], k
+
+
+def _tile_complaint(tiles: Sequence[tuple[str, Any]]) -> str | None:
+    """Why a value isn't a tile of rank 2."""
+    for name, value in tiles:
+        if not (is_fragment(value) or is_buffer(value)):
+            return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
+    if wrong := tile_complaint([value for _, value in tiles]):
+        return wrong
+    for name, value in tiles:
+        if len(value.type.shape) != 2:
+            return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
+    return None
+
+
+def _shape_complaint(op: Any, tiles: Sequence[tuple[str, Any]]) -> str | None:
+    m, n, k = op.mnk
+    want = {"A": (m, k), "B": (k, n), "C": (m, n), "D": (m, n)}
+    for name, value in tiles:
+        if value.type.shape != want[name]:
+            return (
+                f"expects {name} of shape {list(want[name])} for A {list(op.a.type.shape)} and "
+                f"B {list(op.b.type.shape)}, got {list(value.type.shape)}"
+            )
+    return None
+
+
+def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float | None = None) -> Any:
+    """Builds `tile.gemm` and returns D of type `d_type`. `beta` is 1 by default where there is a C; with 0, C
+    isn't read. Raises WeftError for tiles that the op doesn't take.
+    """
+    if beta is None:
+        beta = 0.0 if c is None else 1.0
+    return build(
+        GemmOp,
+        operands=[a, b, *([] if c is None else [c])],
+        results=[d_type],
+        attributes={"alpha": as_float(alpha), "beta": as_float(beta)},
+    ).d
+
+
+def gemm_scaled(
+    a: Any,
+    b: Any,
+    c: Any,
+    scale_a: Any,
+    scale_b: Any,
+    *,
+    first_group: int = 0,
+    a_element: str | None = None,
+    b_element: str | None = None,
+) -> Any:
+    """Builds `tile.gemm_scaled` and returns D, of C's type. Raises WeftError for tiles that the op doesn't
+    take.
+    """
+    return build(
+        GemmScaledOp,
+        operands=[a, b, c, scale_a, scale_b],
+        results=lambda: [c.type],
+        attributes={"first_group": first_group, "a_element": a_element, "b_element": b_element},
+    ).d

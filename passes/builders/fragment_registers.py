@@ -1,0 +1,102 @@
+"""The registers of a fragment as an instruction takes them."""
+
+from functools import lru_cache
+from typing import Any
+
+from weft.isa.chips import LANES
+from weft.isa.family import Registers
+from weft.isa.mma.fragments import REGISTER_BITS
+from weft.layout import Layout, LayoutError
+from weft.mlir import ir, llvm, vector
+from weft.passes.builders import emit, fragment_coordinates
+
+
+@lru_cache(maxsize=256)
+def register_map(
+    layout: Layout, shape: tuple[int, ...], atom_text: str, atom_shape: tuple[int, ...]
+) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """For each atom of a fragment (by its coordinates in the grid of atoms), the indices of its registers
+    among the lane's elements.
+
+    Raises LayoutError if an element is in another lane than the instruction reads it from, or if its index
+    differs between lanes.
+    """
+    atom = Layout.parse(atom_text)
+    required = fragment_coordinates.lane_elements(atom, atom_shape)
+    held = fragment_coordinates.lane_elements(layout, shape)
+    index_of = [{coordinates: i for i, coordinates in enumerate(elements)} for elements in held]
+    indices: dict[tuple[int, ...], tuple[int, ...]] = {}
+    grid = [extent // step for extent, step in zip(shape, atom_shape, strict=True)]
+    for first in range(grid[0]):
+        for second in range(grid[1]):
+            start = first * atom_shape[0], second * atom_shape[1]
+            in_lanes = set()
+            for lane in range(LANES):
+                elements = [(start[0] + row, start[1] + column) for row, column in required[lane]]
+                missing = [e for e in elements if e not in index_of[lane]]
+                if missing:
+                    must = f"must have element {missing[0]} in lane {lane}, as in {atom}"
+                    raise LayoutError(f"{must}, got {layout}")
+                in_lanes.add(tuple(index_of[lane][e] for e in elements))
+            if len(in_lanes) > 1:
+                raise LayoutError(f"must have its registers in the same order in all lanes, got {layout}")
+            indices[first, second] = in_lanes.pop()
+    return indices
+
+
+_PAIR = 2
+
+
+class FragmentRegisters:
+    """A fragment as the registers of its atoms."""
+
+    def __init__(self, lane: Any, kind: Any, registers: Registers) -> None:
+        self.elements = emit.elements(lane)
+        self.map = register_map(kind.layout, kind.shape, registers.layout, registers.shape)
+        self.registers = registers
+        self.type = ir.Type.parse(registers.type)
+        self.pack = REGISTER_BITS // kind.element_type.width
+        self.words = words_of(lane) if self._wholewords_of() else None
+
+    def _wholewords_of(self) -> bool:
+        """Whether the lane's vector has the elements of each register next to each other, so that it is best
+        read as registers: there may be no operations on single elements.
+        """
+        pack = self.pack
+        return (
+            pack != _PAIR
+            and self.elements[0].type != self.type
+            and all(
+                each[i : i + pack] == tuple(range(each[i], each[i] + pack)) and each[i] % pack == 0
+                for each in self.map.values()
+                for i in range(0, len(each), pack)
+            )
+        )
+
+    def atom(self, first: int, second: int) -> list[Any]:
+        """The registers of one atom, in the order of the instruction."""
+        indices, pack = self.map[first, second], self.pack
+        if self.words is not None:
+            words = [self.words[i // pack] for i in indices[::pack]]
+        else:
+            scalars = [self.elements[i] for i in indices]
+            if scalars[0].type == self.type:
+                return scalars
+            kind = ir.VectorType.get([pack], scalars[0].type)
+            runs = (scalars[i : i + pack] for i in range(0, len(scalars), pack))
+            packed = [vector.from_elements(kind, run) for run in runs]
+            if kind == self.type:
+                return packed
+            words = [llvm.bitcast(emit.i32(), run) if pack == _PAIR else words_of(run)[0] for run in packed]
+        return words
+
+    def put(self, first: int, second: int, registers: list[Any]) -> None:
+        """Replaces the elements of one atom, one register each."""
+        for i, register in zip(self.map[first, second], registers, strict=True):
+            self.elements[i] = register
+
+
+def words_of(lane: Any) -> list[Any]:
+    """A vector's registers, as i32."""
+    count = lane.type.shape[0] * lane.type.element_type.width // REGISTER_BITS
+    return emit.elements(vector.bitcast(ir.VectorType.get([count], emit.i32()), lane))
