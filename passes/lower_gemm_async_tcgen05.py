@@ -193,7 +193,9 @@ def _shaped(op: GemmAsyncOp) -> Product | None:
 
 
 def _fits(product: Product) -> bool:
-    """Whether the instructions with the longer K are legal, and A and B are laid out for them."""
+    """Whether the chip is known to have the longer K, and operands are laid out for it."""
+    if _chip(product.op) is None:
+        return False
     steps = range(len(product.steps))
     if any(product.descriptor(step).complaint(_chip(product.op)) is not None for step in steps):
         return False

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft import construction, mlir, module_arguments
 from weft.dialects import context
-from weft.dialects.launch_contract import GRID
+from weft.dialects.launch_contract import GRID, WRITES
 from weft.errors import WeftError
 from weft.mlir import func, gpu, ir
 
@@ -99,18 +99,21 @@ class Module:
         grid: Sequence[int] | None = None,
         chip: str | None = None,
         cluster: Sequence[int] | None = None,
+        writes: Sequence[int] | None = None,
     ) -> Iterator[Sequence[Any]]:
         """A `gpu.func` kernel in a `gpu.module` of its own. Yields its arguments; adds the return.
 
         `block` is the number of threads in x, y and z; `grid` is the number of CTAs. Without `grid`, each
         launch specifies it. `chip` is the target, such as "sm_90a". `cluster` is the number of CTAs in a
-        cluster; by default, there are no clusters.
+        cluster; by default, there are no clusters. `writes` are the numbers of the arguments that the kernel
+        writes; by default, all.
         """
         self._check_innermost()
         name, types = module_arguments.symbol(name), module_arguments.types(arguments)
         threads = module_arguments.block(block)
         ctas = None if grid is None else module_arguments.grid(grid)
         together = None if cluster is None else module_arguments.cluster(cluster, ctas)
+        written = None if writes is None else module_arguments.writes(writes, len(types))
         target = None if chip is None else module_arguments.target(chip)
         holder = gpu.GPUModuleOp(name)
         if target is not None:
@@ -120,6 +123,8 @@ class Module:
         function.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get(threads)
         if together is not None:
             function.operation.attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get(together)
+        if written is not None:
+            WRITES.set(function, ir.DenseI32ArrayAttr.get(written))
         if ctas is not None:
             ranks = sum(a.rank for a in types if isinstance(a, ir.MemRefType))
             constants = [ir.AffineExpr.get_constant(n) for n in ctas]

@@ -56,6 +56,15 @@ def cluster(value: object, ctas: Sequence[int] | None) -> list[int]:
     return _extents("cluster", value, lambda extents: launch_limits.cluster_complaint(extents, ctas))
 
 
+def writes(value: object, arguments: int) -> list[int]:
+    """The numbers of the arguments that a kernel writes. Raises WeftError for one that it doesn't have."""
+    numbers = [_integer(each) for each in _listed("writes", value, "integers")]
+    known = [each for each in numbers if each is not None and 0 <= each < arguments]
+    if len(known) != len(numbers):
+        raise WeftError(f"writes must be numbers of arguments, in 0..{arguments - 1}, got {shown(value)}")
+    return known
+
+
 def target(chip: object) -> Any:
     """The target attribute of a `gpu.module` for a chip. Raises WeftError for an unknown chip."""
     if not isinstance(chip, str):

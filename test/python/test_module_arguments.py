@@ -104,6 +104,12 @@ def test_a_cluster_is_part_of_the_kernel():
     assert "known_cluster_size = array<i32: 2, 2, 1>" in str(module_of(cluster=(2, 2, 1), grid=(4, 6, 1)))
 
 
+@pytest.mark.parametrize("writes", [3, [True], ["0"], [-1], [0]])
+def test_an_argument_that_is_written_is_one_of_the_kernel(writes):
+    with pytest.raises(weft.WeftError, match="writes must be"):
+        module_of(writes=writes)
+
+
 @pytest.mark.parametrize(
     "chip", ['sm_80"', 'sm_80", features = "+ptx12', 'sm_80">, #x<"', "", "nope", "sm_80\ud800", 80, b"sm_80"]
 )
