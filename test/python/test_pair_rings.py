@@ -9,6 +9,11 @@ import pytest
 
 import weft
 from weft import emulator
+from weft.dialects import tile
+from weft.dialects.tile import BufferType, FragmentType
+from weft.isa.tcgen05 import tensor_layouts
+from weft.mlir import ir
+from weft.passes.builders import emit, thread_ids
 
 PRODUCT = (Path(__file__).parent / "data" / "tcgen05_pair.mlir").read_text()
 
@@ -70,3 +75,65 @@ def test_faults_in_the_protocol_of_a_pair_are_found(fault):
     text, count = re.subn(pattern, new, ptx())
     assert count
     assert rules <= multiply(text)[-1]
+
+
+def threads_to_mma():
+    """A kernel in which the threads of both CTAs of a pair write A and B, and read the sums."""
+    with weft.Module() as module:
+        matrices = [weft.memref("?x?", element) for element in ("f16", "f16", "f32")]
+        sizes = {"block": (128, 1, 1), "grid": (2, 1, 1), "cluster": (2, 1, 1)}
+        with module.kernel("product", matrices, **sizes) as (a, b, d):
+            f16, f32, zero = ir.F16Type.get(), ir.F32Type.get(), emit.value(0)
+            halves = [
+                tile.alloc(BufferType.of((rows, 64), f16, f"S[({rows},64):(64,1)] xor 128B"))
+                for rows in (128, 16)
+            ]
+            ring = tile.make_ring(
+                1, filled_by="threads", producers=128, emptied_by="mma", consumers=1, cta_group=2
+            )
+            sums = tile.make_ring(1, filled_by="mma", emptied_by="threads", consumers=128, cta_group=2)
+            rank = thread_ids.cluster_rank()
+            with tile.tensor_memory(cta_group=2):
+                layout = tensor_layouts.accumulator(256, 32, 2)
+                accumulator = tile.alloc(BufferType.of((128, 32), f32, layout, "tmem"))
+
+                def block(number, phase):
+                    tile.acquire(ring, zero, *phase)
+                    for matrix, half, rows in zip((a, b), halves, (128, 16), strict=True):
+                        start = emit.value(emit.mul(rank, rows))
+                        tile.copy(matrix, start, emit.value(emit.mul(number, 64)), half)
+                    tile.commit(ring, zero)
+                    with thread_ids.leader(), tile.role(0, warps=1), thread_ids.elected():
+                        tile.await_(ring, zero, *phase)
+                        more = emit.less(0, number)
+                        tile.gemm_async(*halves, accumulator, more, transpose_b=True, cta_group=2)
+                        tile.release(ring, zero)
+                    return [tile.advance(ring, zero, *phase)[1]]
+
+                emit.loop(0, 3, 1, [zero], block)
+                with thread_ids.leader(), tile.role(0, warps=1), thread_ids.elected():
+                    tile.commit(sums, zero)
+                tile.await_(sums, zero, zero)
+                kind = FragmentType.of((128, 32), f32, "S[(4,32,32):(1@warpid,1@laneid,1)]")
+                values = tile.load(accumulator, zero, zero, kind)
+                tile.release(sums, zero)
+                tile.store(values, d, emit.value(emit.mul(rank, 128)), zero, vector_bytes=16)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("fault", "rules"), [(None, set()), (r"fence\.proxy\.async\.shared::cta;", {"missing-proxy-fence"})]
+)
+def test_threads_of_both_ctas_fill_what_the_leader_multiplies(fault, rules):
+    kernel = weft.compile(threads_to_mma(), arch="sm_100a")
+    if fault is not None:
+        assert re.search(fault, kernel.ptx)
+        kernel._module = emulator.Module(re.sub(fault, "", kernel.ptx))
+    chance = np.random.default_rng(0)
+    a, b = (chance.integers(-4, 5, (rows, 192)).astype(np.float16) for rows in (256, 32))
+    d = np.full((256, 32), np.nan, np.float32)
+    report = kernel.emulate(a, b, d)
+    assert rules <= {finding.rule for finding in report.findings}
+    if fault is None:
+        assert not report.findings
+        np.testing.assert_array_equal(d, a.astype(np.float32) @ b.T.astype(np.float32))
