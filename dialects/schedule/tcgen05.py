@@ -25,6 +25,9 @@ warpgroups that share the registers.
 """
 STAGING_SLOTS = 2
 """Slots of shared memory of an epilogue warpgroup: TMA stores one while the other is filled."""
+ANSWERS = 2
+"""Tiles that `dynamic` asks for ahead of the slowest warp."""
+_ANSWER_BYTES = 16
 _BARRIER_BYTES = 16  # of a stage or an accumulator: one barrier says that it is full, one that it is empty
 _SLICE_COLUMNS = 64  # that a warpgroup takes at a time, at most
 _TILE_ALIGNMENT = 1024  # of tiles in the widest swizzle
@@ -228,7 +231,8 @@ class TensorMemorySchedule(AnySchedule):
         barriers = sum(
             _aligned(_BARRIER_BYTES * each, _ALIGNMENT) for each in (self.stages, self.accumulators)
         )
-        return copied + staged + barriers + _ADDRESS_BYTES
+        answers = sum(_aligned(ANSWERS * each, _ALIGNMENT) for each in (_ANSWER_BYTES, _BARRIER_BYTES))
+        return copied + staged + barriers + (answers if self.dynamic else 0) + _ADDRESS_BYTES
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
         """The most stages in that much shared memory, in addition to what else is there."""

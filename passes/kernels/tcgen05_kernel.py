@@ -18,6 +18,7 @@ from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
+from weft.passes.kernels.dynamic_order import DynamicOrder, make_answers
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
 from weft.passes.kernels.staged_operand import staged_operands
@@ -26,7 +27,7 @@ from weft.passes.kernels.tensor_sums import TensorSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
 
-COPYING, MULTIPLYING, ALLOCATING = 0, 1, 2
+COPYING, MULTIPLYING, ALLOCATING, ASSIGNING = range(4)
 """The warps of the first warpgroup, by what they do."""
 
 
@@ -42,8 +43,9 @@ def expand(op: MatmulOp) -> None:
     writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)
     stages = _ring_of_stages(schedule)
     full = _ring_of_sums(schedule)
+    answers = make_answers(_readers(schedule)) if schedule.dynamic else None
     # Then the parts that use it.
-    tiles = Tiles(op, schedule)
+    tiles = Tiles(op, schedule, answers)
     feed = Feed(stages, tiles, types, operands, None)
     if schedule.cluster != (1, 1) and schedule.cta_group == 1:
         meet_cluster()
@@ -56,8 +58,15 @@ def expand(op: MatmulOp) -> None:
             _finish(tiles, epilogue, warpgroup)
         with tile.role(COPYING, warps=1), thread_ids.elected():
             _copy(tiles, feed, types.grouped)
-        with tile.role(MULTIPLYING, warps=1), _leading(schedule), thread_ids.elected():
-            _multiply(tiles, products, types.grouped)
+        with tile.role(MULTIPLYING, warps=1):
+            with _leading(schedule), thread_ids.elected():
+                _multiply(tiles, products, types.grouped)
+            if schedule.dynamic and schedule.cta_group > 1:
+                with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.elected():
+                    tiles.walk([], lambda at, carried: carried)  # it must read all answers
+        if isinstance(tiles.order, DynamicOrder):
+            with tile.role(ASSIGNING, warps=1), emit.when(emit.equal(tiles.rank, 0)), thread_ids.elected():
+                tiles.order.ask()
     if schedule.cluster != (1, 1):
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
 
@@ -68,6 +77,11 @@ def _ring_of_stages(schedule: TensorMemorySchedule) -> Any:
     return tile.make_ring(
         schedule.stages, consumers=down + across - 1, emptied_by="mma", cta_group=schedule.cta_group
     )
+
+
+def _readers(schedule: TensorMemorySchedule) -> int:
+    """The warps of a CTA that read which tiles there are: those that copy, multiply and finish."""
+    return 2 + WARPS * schedule.epilogues
 
 
 def _ring_of_sums(schedule: TensorMemorySchedule) -> Any:

@@ -9,6 +9,7 @@ from weft.dialects.schedule import AnySchedule, Schedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
+from weft.passes.kernels.dynamic_order import DynamicOrder
 from weft.passes.kernels.matrices import size
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, grouped, k_span
@@ -31,9 +32,11 @@ class Tiles(Generic[_S]):
     the number of K blocks of the product.
     """
 
-    def __init__(self, op: MatmulOp, schedule: _S) -> None:
-        """Reads the launch's sizes at the insertion point."""
-        self.schedule = schedule
+    def __init__(self, op: MatmulOp, schedule: _S, answers: Any = None) -> None:
+        """Reads the launch's sizes at the insertion point. `answers` is the ring through which cluster launch
+        control assigns tiles, where it does.
+        """
+        self.schedule, self._answers = schedule, answers
         depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
         self.k_blocks = emit.ceil_div(depth, schedule.block[2])
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
@@ -48,7 +51,7 @@ class Tiles(Generic[_S]):
         if schedule.splits > 1:
             self._k_span = k_span(self.k_blocks, self.rank, schedule.splits)
 
-    def _order(self, op: MatmulOp) -> Order | GroupedOrder | MaskedOrder | StreamOrder:
+    def _order(self, op: MatmulOp) -> Order | DynamicOrder | GroupedOrder | MaskedOrder | StreamOrder:
         """The order of the clusters' tiles."""
         schedule = self.schedule
         (m, n, _), (down, across) = schedule.block, schedule.cluster
@@ -57,6 +60,8 @@ class Tiles(Generic[_S]):
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
         whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks)
+        if self._answers is not None:
+            return DynamicOrder(whole, self._answers, schedule.ctas)
         if schedule.stream_k:
             return StreamOrder.of(whole, self.k_blocks, self._first, self._step)
         if (groups := op.role("groups")) is None:

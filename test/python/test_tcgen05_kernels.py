@@ -56,7 +56,13 @@ GROUPED = (
     of(128, 32, swap=True),
     of(64, 64, cluster=(2, 1)),
 )
-DYNAMIC: tuple[TensorMemorySchedule, ...] = ()
+DYNAMIC = (
+    of(128, 64, dynamic=True),
+    of(256, 64, cta_group=2, dynamic=True),
+    of(128, 32, cluster=(2, 1), dynamic=True),
+    of(256, 64, cta_group=2, cluster=(1, 2), epilogues=2, dynamic=True),
+    of(128, 16, swap=True, dynamic=True),
+)
 SCHEDULES = (*SINGLE, *PAIRS, *CLUSTERS, *SWAPPED, *SPLIT, *DYNAMIC)
 
 TYPES = (
