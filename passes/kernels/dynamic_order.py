@@ -23,7 +23,7 @@ def make_answers(readers: int) -> Any:
 
 @dataclass(frozen=True)
 class DynamicOrder:
-    """The tiles of an `order` whose numbers come through the ring `answers`; `ctas` are those of a cluster."""
+    """The tiles of an `order` whose numbers come through the ring `answers`; a cluster has `ctas`."""
 
     order: Order
     answers: Any

@@ -195,7 +195,10 @@ def test_a_schedule_as_text():
             {"stages": 3},
             'or text ("{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"), got dict',
         ),
-        (3, "schedule must be a Schedule, a TmaMmaSchedule, a WarpgroupSchedule or text"),
+        (
+            3,
+            "schedule must be a Schedule, a TmaMmaSchedule, a WarpgroupSchedule, a Tensor",
+        ),
         (
             WarpgroupSchedule((64, 64, 64), 1, 2.5),
             "schedule field 'stages' must be an integer, got 2.5",

@@ -23,47 +23,47 @@ def of(m: int, n: int, accumulators: int = 2, stages: int = 2, **fields: object)
 
 
 SINGLE = (
-    of(128, 64),
+    of(128, 32),
     of(64, 32),
     of(128, 48, 1, 3),
-    of(128, 128, epilogues=2),
-    of(256, 64, 1),
+    of(128, 64, epilogues=2),
+    of(256, 16, 1),
     of(256, 32, 2, epilogues=2),
     of(64, 96, 1, epilogues=2),
 )
 PAIRS = (
-    of(256, 64, cta_group=2),
+    of(256, 32, cta_group=2),
     of(128, 64, cta_group=2),
     of(256, 96, 1, 3, cta_group=2, epilogues=2),
-    of(512, 64, 1, cta_group=2, epilogues=2),
+    of(512, 32, 1, cta_group=2, epilogues=2),
 )
 CLUSTERS = (
-    of(128, 64, cluster=(2, 1)),
+    of(128, 16, cluster=(2, 1)),
     of(128, 64, cluster=(1, 2)),
-    of(256, 64, cta_group=2, cluster=(1, 2)),
+    of(256, 32, cta_group=2, cluster=(1, 2)),
     of(256, 64, cta_group=2, cluster=(2, 1)),
 )
 SWAPPED = (of(128, 16, swap=True), of(64, 32, swap=True), of(256, 32, cta_group=2, swap=True))
 SPLIT = (
-    of(128, 64, global_splits=3),
-    of(256, 64, cta_group=2, global_splits=2),
+    of(128, 32, global_splits=3),
+    of(256, 32, cta_group=2, global_splits=2),
     of(128, 16, global_splits=2, swap=True),
 )
-GROUPED = (
-    of(128, 64),
-    of(64, 32),
-    of(128, 64, cta_group=2),
-    of(128, 32, swap=True),
-    of(64, 64, cluster=(2, 1)),
-)
 DYNAMIC = (
-    of(128, 64, dynamic=True),
-    of(256, 64, cta_group=2, dynamic=True),
+    of(128, 32, dynamic=True),
+    of(256, 32, cta_group=2, dynamic=True),
     of(128, 32, cluster=(2, 1), dynamic=True),
     of(256, 64, cta_group=2, cluster=(1, 2), epilogues=2, dynamic=True),
     of(128, 16, swap=True, dynamic=True),
 )
 SCHEDULES = (*SINGLE, *PAIRS, *CLUSTERS, *SWAPPED, *SPLIT, *DYNAMIC)
+GROUPED = (
+    of(128, 32),
+    of(64, 32),
+    of(128, 64, cta_group=2),
+    of(128, 32, swap=True),
+    of(64, 64, cluster=(2, 1)),
+)
 
 TYPES = (
     ("f16", "f16", "f16"),
@@ -187,7 +187,7 @@ def test_cases_are_many() -> None:
     }
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize(("made", "case"), ALL, ids=lambda each: str(each))
 def test_products(made: Product, case: Case) -> None:
     kernel = weft.compile(made.module(), CHIP)
@@ -200,3 +200,22 @@ def test_shared_memory_is_what_the_schedule_states() -> None:
         kernel = weft.compile(made.module(), CHIP)
         assert made.schedule is not None
         assert kernel.launch.shared_bytes == made.schedule.shared_bytes(made.types), made
+
+
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_100f", "sm_103a", "sm_110a"])
+def test_products_get_such_a_kernel(chip: str) -> None:
+    kernel = weft.compile(Product("bf16", "bf16", "bf16").module(), chip)
+    assert "tcgen05.mma" in kernel.ptx
+    assert "mma.sync" in kernel.for_any_rows.ptx
+
+
+def test_integers_get_one_where_the_chip_multiplies_them() -> None:
+    bytes_ = Product("i8", "ui8", "i32").module()
+    assert "tcgen05.mma" in weft.compile(bytes_, "sm_100a").ptx
+    assert "sm_103a" not in TensorMemorySchedule.chips(Product("i8", "ui8", "i32").types)
+
+
+def test_rows_that_lie_anywhere_are_multiplied_by_mma_sync() -> None:
+    made = Product("bf16", "bf16", "bf16", rows="shifted")
+    kernel = weft.compile(made.module(), CHIP)
+    assert complaint(made, Case((40, 35, 50), "integers"), kernel, "emulator") is None

@@ -12,6 +12,7 @@ from weft import extensions
 from weft.dialects.schedule import (
     AnySchedule,
     Schedule,
+    TensorMemorySchedule,
     TmaMmaSchedule,
     Types,
     WarpgroupSchedule,
@@ -20,7 +21,7 @@ from weft.dialects.schedule import (
 from weft.dialects.schedule.families import FAMILIES
 from weft.errors import WeftError, shown
 from weft.isa.chips import describe
-from weft.schedules import database, mma_sync, time_model, tma_mma
+from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
 from weft.target import Target
@@ -71,6 +72,10 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WarpgroupSchedule: Chooser(
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
         lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip)),
+    ),
+    TensorMemorySchedule: Chooser(
+        lambda r: tcgen05.choose(*r.mnk, r.types, r.chip, members=r.members),
+        lambda r: tcgen05.ranked(*r.mnk, r.types, r.chip),
     ),
 }
 

@@ -304,6 +304,11 @@ GPUS = {gpu.name: gpu for gpu in (B200, GB200, B300, GB300, THOR, RTX_5090, RTX_
 """By name. Of those with the same chip the first one stands for it."""
 
 
+def has_model(chip: str) -> bool:
+    """Whether the times of kernels for a chip, by ptxas's name, can be predicted."""
+    return any(CHIPS[gpu.chip].number == CHIPS[chip].number for gpu in GPUS.values())
+
+
 def gpus_of(chip: str) -> list[Gpu]:
     """The GPUs that run kernels for a chip, by ptxas's name, whichever its variant. Raises WeftError where
     there is none.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
-from weft.schedules.predict_gpus import Gpu, gpu_of
+from weft.schedules.predict_gpus import Gpu, gpu_of, has_model
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import predict
 from weft.target import Target
@@ -26,7 +26,11 @@ _NEAR = 1.01  # within this factor of the least time, the model can't tell sched
 def choose(
     m: int, n: int, k: int, types: Types, chip: str, *, members: int = 1
 ) -> TensorMemorySchedule | None:
-    """The schedule of the least predicted time for `members` products of M x N x K; None if none is legal."""
+    """The schedule of the least predicted time for `members` products of M x N x K; None if none is legal, or
+    the chip has no model of its time.
+    """
+    if not has_model(chip):
+        return None
     gpu, target = gpu_of(chip), Target.of(chip)
     timed = _timed(m, n, k, types, gpu, members)
     legal = ((time, s) for time, s in timed if s.complaint(types, target) is None)
