@@ -9,6 +9,7 @@ copies.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from weft.dialects import tile
@@ -31,6 +32,7 @@ from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.instructions import assembly
+from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
 
 BOX_ALIGNMENT = 128  # bytes
@@ -56,7 +58,9 @@ def run(module: Any) -> None:
             _check_indexed(op, maps[matrix].op)
             with ir.InsertionPoint(op), op.location:
                 lower = _LOWERINGS.get(type(op), _load)
-                lower(op, maps[matrix], _pieces(op, matrix.type, maps[matrix].chunk))
+                pieces = _pieces(op, matrix.type, maps[matrix].chunk)
+                remarks.explain(op, partial(_path, op, maps[matrix], pieces))
+                lower(op, maps[matrix], pieces)
             op.operation.erase()
         for op in operations(kernel, MemberOp, TensorMapOp)[::-1]:
             op.operation.erase()
@@ -246,6 +250,28 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
             isCTAOnly=own,
             group=group,
         )
+
+
+def _path(op: Any, source: Map, pieces: Pieces) -> remarks.Path:
+    """The copies of a tile, and why there aren't fewer."""
+    stores, gathers = isinstance(op, StoreAsyncOp), isinstance(op, GatherAsyncOp)
+    (rows, columns), kind = pieces.box, op.tile.type
+    modifiers = [
+        *([".tile::gather4"] if gathers else []),
+        *([".multicast::cluster"] if isinstance(op, CopyMulticastOp) else []),
+        *([".cta_group::2"] if not stores and op.attribute("cta_group") == PAIR else []),
+    ]
+    parts = kind.shape[0] * kind.shape[1] // (rows * columns)
+    if gathers:
+        rows, parts = GATHERED_ROWS, parts * rows // GATHERED_ROWS
+    name = "cp.async.bulk.tensor" + "".join(modifiers)
+    notes = []
+    if columns < kind.shape[1]:
+        notes.append(f"a box of {kind.shape[1]} columns is wider than the layout's rows, {columns} elements")
+    if rows < kind.shape[0]:
+        most = GATHERED_ROWS if gathers else MOST_BOX
+        notes.append(f"a box of {kind.shape[0]} rows is taller than that of one copy, {most} rows")
+    return f"{parts} x {name} of {rows} x {columns} elements", notes
 
 
 def _gather(op: GatherAsyncOp, source: Map, pieces: Pieces) -> None:
