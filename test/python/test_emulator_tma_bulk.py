@@ -279,6 +279,34 @@ def test_both_blocks_of_a_pair_signal_the_one_with_the_barrier(leader):
     np.testing.assert_array_equal(out[:, :512].reshape(-1), memory)
 
 
+@pytest.mark.parametrize(
+    ("group", "owner", "message"),
+    [
+        ("", 1, "without .cta_group::2 must be in the CTA that gets the data, 0, got CTA 1"),
+        (".cta_group::1", 1, "without .cta_group::2 must be in the CTA that gets the data, 0, got CTA 1"),
+        (
+            ".cta_group::2",
+            2,
+            "with .cta_group::2 must be in the pair of the CTA that gets the data, 0, got CTA 2",
+        ),
+    ],
+)
+def test_a_barrier_of_another_block_is_a_fault(group, owner, message):
+    spec = Tiled("UINT16", (32, 16), (32, 8))
+    text = f"""{tma.head(1024, ".explicitcluster .reqnctapercluster 4")}
+      {tma.INIT}
+      {SYNC}
+      mov.u32 %r20, {owner}; mov.u32 %r21, bar; mapa.shared::cluster.u32 %r21, %r21, %r20;
+      mov.u32 %r10, 0; mov.u32 %r11, 0;
+      @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{group}
+        [tile], [%rd0, {tma.vector(2)}], [%r21];
+      {SYNC}
+      ret; }}"""
+    args = [spec.map(tma.memory_of(RNG, spec)), np.zeros(1, np.uint32), np.zeros((4, 1024), np.uint8)]
+    with pytest.raises(emulator.Fault, match=message):
+        tma.run(text, "sm_100a", args, grid=4, cluster=(4, 1, 1))
+
+
 def transactions(expected, start=(0, 0)):
     """Whether the barrier's phase completes when so many bytes are expected of a box of 128."""
     spec = Tiled("UINT16", (16, 6), (16, 4))
