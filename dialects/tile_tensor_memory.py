@@ -31,9 +31,17 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
 
     @property
     def buffers(self) -> list[AllocOp]:
-        """The ops that allocate buffers of tensor memory, in order."""
-        ops = self.body.blocks[0].operations
-        return [op for op in ops if isinstance(op, AllocOp) and is_tensor_buffer(op.buffer)]
+        """The ops that allocate buffers of tensor memory, in order. Those that their own check refuses are
+        left out.
+        """
+        allocs = (op for op in self.body.blocks[0].operations if isinstance(op, AllocOp))
+        return [
+            op
+            for op in allocs
+            if len(op.operation.results) == 1
+            and is_tensor_buffer(op.buffer)
+            and not tile_complaint([op.buffer])
+        ]
 
     @property
     def starts(self) -> dict[Any, int]:

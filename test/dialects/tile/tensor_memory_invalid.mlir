@@ -302,3 +302,23 @@ func.func @copy_by_three(%b: !Shared, %t: !Tensor) {
   "tile.copy_tmem"(%b, %t) {cta_group = 3 : i64} : (!Shared, !Tensor) -> ()
   return
 }
+
+// -----
+
+func.func @no_element() {
+  "tile.tensor_memory"() ({
+    // expected-error @below {{'tile.alloc' op has a buffer in tensor memory of index: elements must be one of}}
+    %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 128, 4>, index, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+  }) : () -> ()
+  return
+}
+
+// -----
+
+func.func @no_buffer() {
+  "tile.tensor_memory"() ({
+    // expected-error @below {{'tile.alloc' op expects 1 result (buffer), got 0}}
+    "tile.alloc"() : () -> ()
+  }) : () -> ()
+  return
+}
