@@ -4,7 +4,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
@@ -14,7 +14,10 @@ from weft.dialects import DIALECTS, tile
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.launch_contract import CONTRACT
+from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
+from weft.isa.tcgen05.descriptors import KINDS, Kind
 from weft.mlir import ext
+from weft.passes.builders.tcgen05_products import ACCUMULATORS
 
 _ROOT = Path(__file__).resolve().parents[1]
 _ABOUT = '''\
@@ -123,6 +126,40 @@ in a column of 32 bits, the second is at 1. The sums of `tcgen05` with M = 128 a
 as in `S[(2,128,256):(240@TCol,1@TLane,1@TCol)]`. `weft.isa.tcgen05.tensor_layouts` has the layouts of all
 operands of `tcgen05.mma`.
 
+## Products in tensor memory
+
+`examples/tcgen05_gemm.mlir` is a kernel of one warpgroup: TMA copies two tiles, one thread multiplies them
+with `tile.gemm_async` into tensor memory, and all threads store the result. `examples/tcgen05_gemm.py` builds
+it from Python, for one CTA or a pair, in f16, mxfp8 and nvfp4, and the same with `wgmma`.
+
+The kind of instruction follows from the types of A, B and the scales:
+
+| kind | A and B | scales | C | K of an instruction |
+|---|---|---|---|---|
+{kinds}
+
+- A and B may have different types of one kind. Elements of 4 and 6 bits take a byte each: 16 elements have
+  16 bytes of shared memory, and their bits are in the first of these. A layout counts elements of 4 bits as
+  half a byte, as in `S[(128,8,16):(256,32,1)]`. In the kinds mxf4 and mxf4nvf4 two elements share a byte.
+- One instruction has an M of 64 or 128 (of a pair: 128 or 256), and an N of up to 256 in steps of 8 (of a
+  pair: 16). Integers need an N in steps of 16 from 32 on (of a pair: 32), and scales an M of 128 (of a pair:
+  128 or 256). Larger tiles take several instructions along M and N, and K as many steps as it needs. The
+  first step reads C if `accumulate` is true; the others always do. On sm_103a, 256 packed elements take three
+  steps of 96, 96 and 64.
+- In shared memory, A and B are in lines as wide as the swizzle (16 bytes without one) along K, or along M (or
+  N). Eight lines follow each other; the distances from eight lines to the next and from panel to panel are
+  constant. Stages and slices of larger buffers keep that. Along M (or N), f32 needs the swizzle `128B_32B`,
+  in which four lines follow each other; packed elements can only be along K.
+- The scales of a row are bytes in one or more columns of tensor memory, those of four groups of elements in a
+  column, with a copy for the lanes of each warp. `tile.copy_tmem` copies them from the 128x4 layout. With
+  more than two, the number of groups is padded to a multiple of 4. A pair has the scales of its own rows of
+  A in each CTA, and those of all columns of B in both.
+- The instruction completes later: `tile.commit` of a ring that "mma" fills, or `tcgen05.commit`, in the same
+  thread, signals when C may be read and the operands overwritten.
+
+`weft-opt --tile-explain-dispatch` prints which candidate lowers a product and, for each other candidate, the
+predicate that refuses it.
+
 ## Launch attributes
 
 Passes write these attributes on the `gpu.func`, and `weft.compile` reads them. [Your own launch
@@ -150,7 +187,19 @@ def pages() -> dict[str, str]:
     tiles = [line for op in _operations(tile.Tile) for line in _operation(op)]
     attributes = [f"| `{a.name}` | {a.meaning}; `--{a.written_by}` writes it |" for a in CONTRACT.values()]
     about = _ABOUT_TILES.replace("{attributes}", "\n".join(attributes))
+    about = about.replace("{kinds}", "\n".join(map(_kind, KINDS.values())))
     return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([about, *tiles])}
+
+
+def _kind(kind: Kind) -> str:
+    """The row of a kind of `tcgen05.mma` in the table of products."""
+
+    def named(types: Mapping[str, str], ptx: Iterable[str]) -> str:
+        return ", ".join(f"`{mlir}`" for mlir, name in types.items() if name in ptx)
+
+    types, sums = named(PTX_INPUTS, kind.elements), named(ACCUMULATORS, kind.accumulators)
+    of_scales = named(PTX_SCALES, kind.scales or ())
+    return f"| {kind.name} | {types} | {of_scales or 'none'} | {sums} | {kind.k} |"
 
 
 def _operations(dialect: Any) -> Iterator[Any]:

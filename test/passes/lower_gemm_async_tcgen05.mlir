@@ -4,6 +4,9 @@
 !Stage = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !Tall = !tile.buffer<array<i64: 128, 16>, bf16, #tile.layout<"S[(128,16):(16,1)] xor 32B">, "shared">
 !Wide = !tile.buffer<array<i64: 512, 16>, bf16, #tile.layout<"S[(512,16):(16,1)] xor 32B">, "shared">
+!InTensorMemory = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!Packed = !tile.buffer<array<i64: 128, 256>, f4E2M1FN, #tile.layout<"S[(128,256):(256,1)] xor 128B">, "shared">
+!Scales = !tile.buffer<array<i64: 128, 16>, f8E4M3FN, #tile.layout<"S[(4,32,4,4):(4@TCol,1@TLane,16@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 !C = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
 !Columns = !tile.buffer<array<i64: 128, 512>, f32, #tile.layout<"S[(128,512):(1@TLane,1@TCol)]">, "tmem">
 !Pair = !tile.buffer<array<i64: 128, 256>, f32, #tile.layout<"S[(128,256):(1@TLane,1@TCol)]">, "tmem">
@@ -114,6 +117,88 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       // CHECK: "tcgen05.mma"(%[[D3]],
       // CHECK-NOT: "tcgen05.mma"
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Tall, !Wide, !Halves, i1) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+
+  // N is shifted to its field of the descriptor, bits 17 to 22 in units of 8.
+  // CHECK-LABEL: gpu.func @run_time_n
+  // CHECK-SAME: %[[N:[a-z0-9]+]]: i32)
+  gpu.func @run_time_n(%a: !Stage, %b: !Stage, %more: i1, %n: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %c = "tile.alloc"() : () -> !C
+      // CHECK: %[[REST:.*]] = arith.constant 134217744 : i32
+      // CHECK: %[[BITS:.*]] = arith.constant 14 : i32
+      // CHECK: %[[FIELD:.*]] = arith.shli %[[N]], %[[BITS]] : i32
+      // CHECK: %[[I:.*]] = arith.ori %[[REST]], %[[FIELD]] : i32
+      // CHECK-COUNT-4: "tcgen05.mma"(%{{.*}}, %{{.*}}, %{{.*}}, %[[I]],
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true} : (!Stage, !Stage, !C, i1, i32) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+
+  // A in tensor memory: 16 elements of a step are in 8 columns. Its collector keeps A for the next product.
+  // CHECK-LABEL: gpu.func @a_in_tensor_memory
+  gpu.func @a_in_tensor_memory(%b: !Stage, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.tensor_memory"() ({
+      // CHECK: %[[TILE:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 128, 64>, f16,
+      %a = "tile.alloc"() : () -> !InTensorMemory
+      %c = "tile.alloc"() : () -> !C
+      // CHECK: %[[A:.*]] = "tile.address"(%[[TILE]])
+      // CHECK: "tcgen05.mma"(%{{.*}}, %[[A]], {{.*}}collector_a = "fill"
+      // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[A]][8]
+      // CHECK: "tcgen05.mma"(%{{.*}}, %[[NEXT]], {{.*}}collector_a = "fill"
+      "tile.gemm_async"(%a, %b, %c, %more) {collector = "fill", transpose_b = true, use_a_tmem = true} : (!InTensorMemory, !Stage, !C, i1) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @weight_stationary
+  gpu.func @weight_stationary(%a: !Stage, %b: !Stage, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %c = "tile.alloc"() : () -> !C
+      // CHECK: "tcgen05.instruction_descriptor"() {{.*}}ws = true
+      // CHECK-COUNT-4: "tcgen05.mma_ws"({{.*}}) {{.*}}collector = "use", collector_buffer = "b2"
+      "tile.gemm_async"(%a, %b, %c, %more) {collector = "b2::use", transpose_b = true, weight_stationary = true} : (!Stage, !Stage, !C, i1) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+
+  // An instruction of the stated shape, where a larger one fits.
+  // CHECK-LABEL: gpu.func @stated_shape
+  gpu.func @stated_shape(%a: !Stage, %b: !Stage, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %c = "tile.alloc"() : () -> !C
+      // CHECK: m = 128 : i64, n = 64 : i64
+      // CHECK-COUNT-8: "tcgen05.mma"
+      "tile.gemm_async"(%a, %b, %c, %more) {mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}
+
+// sm_103a has packed rows of 96 elements: three instructions for 256, where other chips have four. The six scales of the
+// second begin in the middle of column 1, the four of the third at column 3.
+gpu.module @long_rows [#nvvm.target<chip = "sm_103a">] {
+  // CHECK-LABEL: gpu.func @rows_of_96
+  gpu.func @rows_of_96(%a: !Packed, %b: !Packed, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %scale_a = "tile.alloc"() : () -> !Scales
+      %scale_b = "tile.alloc"() : () -> !Scales
+      %c = "tile.alloc"() : () -> !C
+      // CHECK: %[[SCALES:.*]] = "tile.address"(%{{.*}}) : (!tile.buffer<array<i64: 128, 16>, f8E4M3FN,
+      // CHECK: %[[I0:.*]] = "tcgen05.block_scaled_descriptor"() {a_type = "e2m1", b_type = "e2m1", k = 96 : i64, kind = "mxf4nvf4"
+      // CHECK: %[[I1:.*]] = "tcgen05.block_scaled_descriptor"() {a_scale_id = 2 : i64, a_type = "e2m1", b_scale_id = 2 : i64, b_type = "e2m1", k = 96 : i64
+      // CHECK: %[[I2:.*]] = "tcgen05.block_scaled_descriptor"() {a_type = "e2m1", b_type = "e2m1", kind = "mxf4nvf4"
+      // CHECK: "tcgen05.mma_block_scale"(%{{.*}}, %{{.*}}, %{{.*}}, %[[I0]], %[[SCALES]],
+      // CHECK: arith.constant 3 : i32
+      // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[SCALES]][4]
+      // CHECK: "tcgen05.mma_block_scale"(%{{.*}}, %{{.*}}, %{{.*}}, %[[I1]], %[[NEXT]],
+      // CHECK: arith.constant 6 : i32
+      // CHECK: %[[LAST:.*]] = llvm.getelementptr %[[SCALES]][12]
+      // CHECK: "tcgen05.mma_block_scale"(%{{.*}}, %{{.*}}, %{{.*}}, %[[I2]], %[[LAST]],
+      // CHECK-NOT: "tcgen05.mma_block_scale"
+      "tile.gemm_async"(%a, %b, %c, %more, %scale_a, %scale_b) {transpose_b = true} : (!Packed, !Packed, !C, i1, !Scales, !Scales) -> ()
     }) : () -> ()
     gpu.return
   }

@@ -16,14 +16,14 @@ def test_a_pair_multiplies(m):
     check(Case(m=m, n=64, group=2))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("m", "n"), [(32, 64), (64, 128), (128, 256)])
 def test_a_weight_stationary_product_multiplies(m, n):
     layout = tensor_layouts.accumulator(m, n, weight_stationary=True)
     check(Case(m=m, n=n, c_layout=layout, attributes={"weight_stationary": True, "collector": "b1::fill"}))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize("order", ["KK", "MK", "KN", "MN"])
 def test_operands_have_every_swizzle_and_order(swizzle, order):
@@ -33,7 +33,7 @@ def test_operands_have_every_swizzle_and_order(swizzle, order):
     check(Case(a_layout=a, b_layout=b, transpose_a=flip_a, transpose_b=not flip_b))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "case",
     [
@@ -71,7 +71,7 @@ def test_every_kind_and_shape_multiplies(case):
     check(case)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("element", "swizzle"), [("f32", "128B_32B"), ("f8E4M3FN", "128B"), ("i8", "64B"), ("f6E2M3FN", "128B")]
 )
@@ -81,7 +81,7 @@ def test_other_sizes_of_elements_are_mn_major_too(element, swizzle):
     check(Case(n=128, a_type=element, a_layout=a, b_layout=b, transpose_a=True, transpose_b=False, sums=sums))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("element", "m", "group", "low_bit"),
     [
@@ -111,7 +111,7 @@ MX8 = {"a_type": "f8E4M3FN", "scale_type": "f8E8M0FNU"}
 FP4 = {"a_type": "f4E2M1FN", "k": 256}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "case",
     [
@@ -139,6 +139,7 @@ def test_block_scales_multiply(case):
     check(case)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("scale", "size"), [("f8E8M0FNU", 32), ("f8E4M3FN", 16)])
 def test_packed_rows_of_96_multiply_on_sm_103a(scale, size):
     check(Case(**FP4, n=64, m=256, group=2, scale_type=scale, scale_size=size, arch="sm_103a"))

@@ -9,6 +9,9 @@
 !I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Tall = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !D2 = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Rows = !tile.buffer<array<i64: 128, 128>, f8E4M3FN, #tile.layout<"S[(128,128):(128,1)] xor 128B">, "shared">
+!Columns = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
+!Scales = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 
 // CHECK-LABEL: @maps
 func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>) {
@@ -167,6 +170,22 @@ func.func @larger_products(%t: !Tall, %s: !Stage, %c: !D2, %x: !Bytes, %i: !I, %
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, i32
   %1 = "tile.gemm_async"(%x, %x, %i, %more) {transpose_b = true} : (!Bytes, !Bytes, !I, i1) -> !I
+  return
+}
+
+// Written over C in tensor memory, there is no result. Optional operands may have different types if they are wrapped.
+// CHECK-LABEL: @products_in_tensor_memory
+func.func @products_in_tensor_memory(%a: !Rows, %c: !Columns, %s: !Scales, %more: i1, %n: i32) {
+  // CHECK: "tile.gemm_async"(%{{.*}}) {cta_group = 1 : i64, transpose_b = true} : ({{.*}}, i1) -> ()
+  "tile.gemm_async"(%a, %a, %c, %more) {cta_group = 1 : i64, transpose_b = true} : (!Rows, !Rows, !Columns, i1) -> ()
+  // CHECK: "tile.gemm_async"(%{{.*}}) {mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : ({{.*}}, i1, i32) -> ()
+  "tile.gemm_async"(%a, %a, %c, %more, %n) {mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : (!Rows, !Rows, !Columns, i1, i32) -> ()
+  // CHECK: %[[SCALES:.*]] = "tile.operand"(%{{.*}}) : (!tile.buffer<{{.*}}>) -> !tile.any
+  %scales = "tile.operand"(%s) : (!Scales) -> !tile.any
+  // CHECK: %[[N:.*]] = "tile.operand"(%{{.*}}) : (i32) -> !tile.any
+  %number = "tile.operand"(%n) : (i32) -> !tile.any
+  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[SCALES]], %[[SCALES]], %[[N]])
+  "tile.gemm_async"(%a, %a, %c, %more, %scales, %scales, %number) {transpose_b = true} : (!Rows, !Rows, !Columns, i1, !tile.any, !tile.any, !tile.any) -> ()
   return
 }
 
