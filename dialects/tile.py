@@ -37,7 +37,7 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
-from weft.dialects.tile_gemm import GemmOp, GemmScaledOp, gemm, gemm_scaled
+from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul
 from weft.dialects.tile_operands import OperandOp
@@ -71,6 +71,7 @@ from weft.dialects.tile_types import (
     matrix_complaint,
     tile_complaint,
 )
+from weft.isa.mma.matrix_moves import UNPACKED
 from weft.mlir import ext
 
 # What users of the ops need too: all of the dialect under one name.
@@ -167,6 +168,9 @@ class LoadOp(Op, dialect=Tile, name="load"):
     of it become zero; lanes may read its first element instead, unless `only_inside` is true. It must be if
     other threads may write that element meanwhile.
 
+    Elements of 4 or 6 bits, of which 16 take 16 bytes of a buffer, are loaded as bytes (i8) by `ldmatrix`:
+    one for each element, as `tile.gemm_scaled` takes them.
+
     In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only: the rows that it loads must
     be in these lanes. Of a buffer with copies, it loads its own. The fragment is complete after the load
     (`tcgen05.ld` and its wait); a `tcgen05.fence` or a ring must order it after what wrote the buffer.
@@ -191,13 +195,19 @@ class LoadOp(Op, dialect=Tile, name="load"):
         wrong = wrong or _access_complaint(self, self.fragment)
         if wrong:
             return wrong
-        if self.source.type.element_type != self.fragment.type.element_type:
+        if self.source.type.element_type != self.fragment.type.element_type and not self._unpacks:
             return f"expects equal element types, got {self.source.type} and {self.fragment.type}"
         if wrong := _tensor_access_complaint(self, self.source):
             return wrong
         if is_buffer(self.source):
             return _parts_complaint(self.source.type, self.fragment.type, self.attribute("transpose"))
         return self._matrix_complaint()
+
+    @property
+    def _unpacks(self) -> bool:
+        """Whether it loads elements of 4 or 6 bits from shared memory as bytes."""
+        to_bytes = str(self.fragment.type.element_type) == CONTAINER
+        return to_bytes and is_buffer(self.source) and self.source.type.element_type.width in UNPACKED
 
     def _matrix_complaint(self) -> str | None:
         return "transpose must be false where the source is a memref" if self.attribute("transpose") else None

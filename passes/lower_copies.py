@@ -190,8 +190,10 @@ def _load_shared(op: LoadOp) -> Any:
     words, word = list[Any](), emit.i32()
     remarks.explain(op, lambda: ("ldmatrix", []))
     for count, address, transposed in matrix_moves.moves(op, op.source, kind):
-        result = mma.ldmatrix(address=address, shape="m8n8", num=count, trans=transposed)
+        result = mma.ldmatrix(address=address, num=count, trans=transposed, **matrix_moves.form_of(op))
         words += [result] if count == 1 else [llvm.extractvalue(word, result, [i]) for i in range(count)]
+    if shift := matrix_moves.shift_of(op):
+        words = [arith.shli(each, emit.value(shift)) for each in words]
     packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
     stored = ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
     return _fragment(vector.bitcast(stored, packed), kind)

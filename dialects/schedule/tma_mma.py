@@ -2,15 +2,17 @@
 warpgroup copies and the warps of the others multiply.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
-from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, Types
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
-from weft.isa import mma, tensor_map
+from weft.dialects.schedule.product_types import BITS, BYTES, GROUP_ROWS, Types, ceil_div
+from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
+from weft.isa import block_scales, mma, tensor_map
+from weft.isa.block_scales import BlockScaling
 from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.register_counts import SETMAXNREG
+from weft.isa.tensor_map import EXPANDED_ROW
 from weft.target import Target
 
 STEP_BYTES = 32
@@ -32,10 +34,15 @@ def _plain_form(types: Types) -> mma.Sync:
     return mma.Sync(f"m16n8k{STEP_BYTES // types.input_bytes}", a, b, sums, sums)
 
 
-def _scaled_form(types: Types) -> mma.Scaled:
-    """The instruction that multiplies A and B with scales of 1."""
-    a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
-    return mma.Scaled(f"m16n8k{STEP_BYTES}", "mxf8f6f4", "1X", a, b, "ue8m0")
+def _scaled_form(types: Types, scaling: BlockScaling) -> mma.Scaled:
+    """The instruction that multiplies A and B with block scales."""
+    a, b, depth = PTX_INPUTS[types.a], PTX_INPUTS[types.b], STEP_BYTES * 8 // scaling.bits
+    return mma.Scaled(f"m16n8k{depth}", scaling.kind, scaling.scale_vec, a, b, scaling.scale)
+
+
+def _takes_unit_scales(types: Types) -> bool:
+    """Whether A and B are floats of at most 8 bits, without scales."""
+    return {types.a, types.b} <= set(NARROW_TYPES) and not types.scale
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,8 @@ class TmaMmaSchedule(AnySchedule):
 
     A CTA computes one tile of `block` (M, N, K) after the other. One warpgroup copies K blocks by TMA into a
     ring of `stages`; `consumers` warps along M and along N multiply, four or eight in all. Tiles are computed
-    in groups of `group` rows of tiles. With `unit_scales`, products of fp8 are block-scaled with scales of 1:
-    many chips multiply these at twice the rate.
+    in groups of `group` rows of tiles. With `unit_scales`, products of floats of 8 bits and less without
+    scales are block-scaled with scales of 1: many chips multiply these at twice the rate of plain fp8.
     """
 
     block: tuple[int, int, int]
@@ -98,13 +105,37 @@ class TmaMmaSchedule(AnySchedule):
             return tensor_map.ROW_BYTES
         return 2 * element_bytes if operand in ("c", "d", "residual") else 1
 
+    def scaling(self, types: Types) -> BlockScaling | None:
+        """How tensor cores multiply with block scales, those of the product or scales of 1."""
+        if self.unit_scales and _takes_unit_scales(types):
+            return replace(types, scale=UNIT_SCALE, a=FP8_TYPES[0], b=FP8_TYPES[0]).block_scaling
+        return types.block_scaling
+
     def form(self, types: Types) -> mma.Sync | mma.Scaled:
         """The instruction that multiplies."""
-        return _scaled_form(types) if self.unit_scales else _plain_form(types)
+        scaling = self.scaling(types)
+        return _scaled_form(types, scaling) if scaling else _plain_form(types)
+
+    def scale_tiles(self, types: Types, extent: int) -> tuple[int, int]:
+        """The tiles of scales (`weft.isa.block_scales`) that a stage has, along `extent` rows and along K."""
+        scaling = types.block_scaling
+        if scaling is None:
+            return 0, 0
+        return ceil_div(extent, block_scales.ROWS), self.block[2] // (scaling.group * block_scales.GROUPS)
+
+    def _scale_bytes(self, types: Types) -> int:
+        """Bytes of a stage's scales."""
+        tiles = (self.scale_tiles(types, extent) for extent in self.block[:2])
+        return sum(down * deep for down, deep in tiles) * block_scales.TILE_BYTES
+
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of one stage."""
+        return super().stage_bytes(types) + self._scale_bytes(types)
 
     def copied_bytes(self, types: Types) -> int:
-        """Bytes that copies bring into a stage."""
-        return self.stage_bytes(types)
+        """Bytes that copies bring into a stage. They count elements of 4 and 6 bits as packed ones."""
+        m, n, k = self.block
+        return (m * BITS[types.a] + n * BITS[types.b]) * k // 8 + self._scale_bytes(types)
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages and their barriers."""
@@ -121,13 +152,17 @@ class TmaMmaSchedule(AnySchedule):
         """
         if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.promoted:
             return frozenset()
-        row = mma.SYNC.table.get(_plain_form(types))
+        scaling = cls((64, 64, 64), (2, 2), 2, unit_scales=True).scaling(types)
+        if scaling is not None:
+            row = mma.SCALED.table.get(_scaled_form(types, scaling))
+        else:
+            row = None if types.scale else mma.SYNC.table.get(_plain_form(types))
         return row.chips & mma.SCALED.chips() & SETMAXNREG if row else frozenset()
 
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:
         """Why `ldmatrix` can't read A and B as they are stored."""
-        if types.input_bytes == 2 or not any(types.transposed):
+        if types.input_bits == 16 or not any(types.transposed):
             return None
         name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
         return f"{name} must be K-major ({legal}), as ldmatrix reads {types.a}, got an MN-major one"
@@ -150,8 +185,11 @@ class TmaMmaSchedule(AnySchedule):
         """Why there is no such instruction."""
         if types.promoted:
             return f"scales and promote need a schedule of wgmma, got one of {self.instruction}"
-        if self.unit_scales and not {types.a, types.b} <= set(FP8_TYPES):
-            return f"unit_scales must be false where A and B aren't of fp8, got A of {types.a}"
+        if self.unit_scales and not _takes_unit_scales(types):
+            what = f"scales of {types.scale}" if types.scale else f"A of {types.a}"
+            return f"unit_scales must be false unless A and B are fp8, fp6 or fp4 without scales, got {what}"
+        if types.has_packed_inputs and not types.scale and not self.unit_scales:
+            return f"unit_scales must be true for elements of 4 and 6 bits without scales, got A of {types.a}"
         chip, form = target.chip.name if target else None, self.form(types)
         verdict = mma.SCALED.judge(form, chip) if isinstance(form, mma.Scaled) else mma.SYNC.judge(form, chip)
         if verdict is not None:
@@ -172,7 +210,7 @@ class TmaMmaSchedule(AnySchedule):
                 f"{2 * columns}, got {down} x {across}"
             )
         height, width = self.warp_tile
-        if self.unit_scales and (height % SCALED_ROWS or width % SCALED_ROWS):
+        if self.scaling(types) and (height % SCALED_ROWS or width % SCALED_ROWS):
             wanted = f"multiples of {SCALED_ROWS} with scales"
             return f"a warp's rows and columns must be {wanted}, got {height} x {width}"
         inputs = _FRAGMENTS * (height + width) * STEP_BYTES // (4 * LANES)
@@ -190,10 +228,15 @@ class TmaMmaSchedule(AnySchedule):
 
     def _row_complaint(self, types: Types) -> str | None:
         """Why tiles can't be stored in rows as wide as a swizzle."""
-        row = self.block[2] * types.input_bytes
+        row, k = self.block[2] * types.input_bits // 8, f"{self.block[2]} of {types.a}"
         if row % 128 and row not in SWIZZLES:
-            k = f"{self.block[2]} of {types.a}"
             return f"block K must have 32, 64 or a multiple of 128 bytes, got {row} ({k})"
+        if types.has_packed_inputs and types.input_bits == 8 and self.block[2] % EXPANDED_ROW:
+            return f"block K must be a multiple of {EXPANDED_ROW}, which TMA expands at once, got {k}"
+        if scaling := types.block_scaling:
+            deep = scaling.group * block_scales.GROUPS
+            if self.block[2] % deep:
+                return f"block K must be a multiple of {deep}, which a tile of scales is for, got {k}"
         for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
             if mn_major and extent * types.input_bytes % min(SWIZZLES):
                 unit = min(SWIZZLES) // types.input_bytes

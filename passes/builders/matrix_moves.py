@@ -9,6 +9,7 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import LoadOp, StoreOp
 from weft.isa.mma.fragments import REGISTER_BITS
+from weft.isa.mma.matrix_moves import UNPACKED, UNPACKED_SHIFT
 from weft.layout import LayoutError
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
@@ -16,6 +17,23 @@ from weft.passes.builders import addresses, emit, fragment_coordinates, thread_i
 from weft.passes.builders.shared_tiles import SharedTile, split_point
 
 MATRIX = 8  # rows of the matrix that one register's move brings
+
+
+def form_of(op: LoadOp) -> dict[str, str]:
+    """The shape and the type of the matrices that ldmatrix loads."""
+    if not _unpacks(op):
+        return {"shape": "m8n8"}
+    return {"shape": "m8n16", "type": UNPACKED[op.source.type.element_type.width]}
+
+
+def shift_of(op: LoadOp) -> int:
+    """By how many bits mma.sync reads bytes further left than ldmatrix unpacks them."""
+    return UNPACKED_SHIFT.get(op.source.type.element_type.width, 0) if _unpacks(op) else 0
+
+
+def _unpacks(op: LoadOp | StoreOp) -> bool:
+    """Whether a load unpacks elements of 4 or 6 bits to bytes."""
+    return isinstance(op, LoadOp) and op.source.type.element_type != op.fragment.type.element_type
 
 
 def transposes(op: LoadOp | StoreOp) -> bool:

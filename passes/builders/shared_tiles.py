@@ -21,7 +21,8 @@ class SharedTile:
 
     def __init__(self, buffer_type: Any) -> None:
         layout: Layout = buffer_type.layout
-        self.bytes = buffer_type.element_bits // 8
+        self._bits = int(buffer_type.element_bits)
+        self.bytes = self._bits // 8
         self.groups = layout.group(buffer_type.shape)
         self.swizzle = layout.swizzle
 
@@ -32,12 +33,16 @@ class SharedTile:
         rows, columns = self.groups
         dynamic = emit.add(index_offset(row.value, rows), index_offset(column.value, columns))
         constant = _constant_offset(row.constant, rows) + _constant_offset(column.constant, columns)
-        dynamic, constant = emit.mul(dynamic, self.bytes), constant * self.bytes
+        dynamic, constant = self._bytes_of(dynamic), self._bytes_of(constant)
         if self.swizzle is None:
             return emit.add(dynamic, constant)
         period = self.swizzle.period
         low = constant % period
         return emit.add(self._swizzled(emit.add(dynamic, low)), constant - low)
+
+    def _bytes_of(self, elements: Any) -> Any:
+        """The bytes of a number of elements; whole ones of elements with less than 8 bits."""
+        return emit.mul(elements, self.bytes) if self.bytes else emit.div(elements, 8 // self._bits)
 
     @property
     def linear(self) -> bool:

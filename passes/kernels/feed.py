@@ -1,13 +1,12 @@
 """The part of a kernel that copies A, B and their scales by TMA for its consumers: a ring of stages."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
 from weft.isa.chips import WARPS
 from weft.passes.builders import emit
-from weft.passes.kernels.block_scales import BlockScales
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
@@ -25,6 +24,13 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
     return tile.make_ring(schedule.stages, consumers=warpgroups)
 
 
+class StagedScales(Protocol):
+    """Scales that a stage holds in addition to A and B."""
+
+    def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
+        """Starts to copy the scales of a tile for a K block into a stage."""
+
+
 class Feed(Generic[_S]):
     """The stages of `left` and `right`, with `scales` where the operands have them."""
 
@@ -34,7 +40,7 @@ class Feed(Generic[_S]):
         tiles: Tiles[_S],
         types: Types,
         operands: tuple[StagedOperand, StagedOperand],
-        scales: BlockScales | None,
+        scales: StagedScales | None,
     ) -> None:
         self.ring, self.tiles, self.schedule, self.scales = ring, tiles, tiles.schedule, scales
         self.left, self.right = operands

@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
+from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_UNIT
 from weft.mlir import arith, ir, memref
 from weft.passes.builders import emit
 
@@ -20,6 +21,23 @@ def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
     strides = f"{rows * columns},{width},{rows * width},1"
     swizzle = SWIZZLES[width * element_bytes]
     return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
+
+
+def narrow_panels(rows: int, columns: int, bits: int, outer: int, *, expanded: bool) -> str:
+    """As `panels`, for K-major tiles of elements of 4 or 6 bits: `expanded`, 16 elements have 16 bytes, so
+    that a panel has 128 of them; otherwise elements of 4 bits are packed.
+    """
+    if not expanded:
+        width = next(w * 8 // bits for w in SWIZZLES if columns * bits % (8 * w) == 0)
+        swizzle = SWIZZLES[width * bits // 8]
+        strides = f"{rows * columns},{width},{rows * width},1"
+        return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
+    width = EXPANDED_ROW
+    if bits == 6:  # whose distances count bytes
+        return panels(rows, columns, 1, outer)
+    strides = f"{2 * rows * columns},{2 * width},{2 * rows * width},{2 * EXPANDED_UNIT},1"
+    units = f"{width // EXPANDED_UNIT},{EXPANDED_UNIT}"
+    return f"S[({outer},{rows},{columns // width},{units}):({strides})] xor 128B"
 
 
 def size(matrix: Any, dimension: int) -> Any:

@@ -16,7 +16,7 @@ from weft.isa.chips import LANES
 from weft.mlir import arith, vector
 from weft.passes.builders import emit
 from weft.passes.kernels.accumulator import sums_type
-from weft.passes.kernels.block_scales import TileScales
+from weft.passes.kernels.block_scales import BlockScales, TileScales
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.fragments import undefined
 from weft.passes.kernels.tile_order import Tile
@@ -37,7 +37,8 @@ class PromotedAccumulator:
         parts = self.schedule.rows // wgmma.M
         kind = _rows(self.kind)
         rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
-        scales = self.feed.scales.of_tile(at, rows, kind) if self.feed.scales else None
+        staged = self.feed.scales
+        scales = staged.of_tile(at, rows, kind) if isinstance(staged, BlockScales) else None
         blocks = _Blocks(self.feed, at, rows, kind, scales)
         if self._products > 1:
             return _add_up_overlapped(blocks, position)

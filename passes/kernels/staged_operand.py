@@ -7,7 +7,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.passes.builders import emit
-from weft.passes.kernels.matrices import element_bytes, map_of_member, panels
+from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
 
 
 @dataclass
@@ -22,6 +22,7 @@ class StagedOperand:
     shares: int  # parts of a tile, each copied by one CTA of a cluster for all
     slices: int  # of K that take turns
     cta_group: int = 1
+    expanded: bool = False  # elements of 4 or 6 bits to bytes
     buffer: Any = field(init=False)
     map: Any = field(init=False)
 
@@ -37,8 +38,17 @@ class StagedOperand:
         """The type of the stages: K-major tiles, or MN-major ones."""
         rows, columns = (self.extent, self.block_k) if self.k_major else (self.block_k, self.extent)
         element = self.matrix.type.element_type
-        layout = panels(rows, columns, int(element.width) // 8, self.stages)
+        bits = int(element.width)
+        if bits < 8:
+            layout = narrow_panels(rows, columns, bits, self.stages, expanded=self.expanded)
+        else:
+            layout = panels(rows, columns, bits // 8, self.stages)
         return BufferType.of((self.stages, rows, columns), element, layout)
+
+    @property
+    def expands(self) -> bool:
+        """Whether its elements of 4 or 6 bits take a byte each."""
+        return self.expanded and self.matrix.type.element_type.width < 8
 
     @property
     def _l2_promotion(self) -> str:
@@ -92,6 +102,7 @@ def staged_operands(op: MatmulOp, schedule: AnySchedule) -> tuple[StagedOperand,
             *(matrix, k_major, extent // schedule.cta_group, k, schedule.stages, shares),
             slices=schedule.global_splits,
             cta_group=schedule.cta_group,
+            expanded=op.types.input_bits == 8,
         )
         for (matrix, k_major), extent, shares in zip(
             schedule.swapped(a, b), schedule.block[:2], schedule.cluster[::-1], strict=True

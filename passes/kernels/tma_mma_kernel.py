@@ -19,9 +19,10 @@ from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiled_scales import TiledScales
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
-from weft.passes.kernels.warp_scales import UnitScales
+from weft.passes.kernels.warp_scales import LoadedScales, UnitScales, WarpScales
 from weft.passes.kernels.wgmma_kernel import Role
 from weft.passes.kernels.writer import store
 
@@ -35,22 +36,25 @@ def expand(op: MatmulOp) -> None:
     schedule, types = op.schedule, op.types
     assert isinstance(schedule, TmaMmaSchedule)
     operands = staged_operands(op, schedule)
+    scales = TiledScales(op, schedule) if types.block_scaling else None
     ring = tile.make_ring(schedule.stages, emptied_by="warps", consumers=schedule.warps)
 
     def feed() -> _Feed:
         # Each role reads the sizes for itself: ptxas spills those that both roles need.
-        return Feed(ring, Tiles(op, schedule), types, operands, None)
+        return Feed(ring, Tiles(op, schedule), types, operands, scales)
 
     gpu.barrier()
     # ptxas ignores the roles' registers unless it knows with how many a kernel starts.
     op.operation.parent.attributes[_MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed)).emit()
+    Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed, scales)).emit()
     Role(0, 1, copying, _producer(feed, waits=types.grouped)).emit()
 
 
-def _consumer(op: MatmulOp, schedule: TmaMmaSchedule, new_feed: Callable[[], _Feed]) -> Callable[[Any], None]:
+def _consumer(
+    op: MatmulOp, schedule: TmaMmaSchedule, new_feed: Callable[[], _Feed], staged: TiledScales | None
+) -> Callable[[Any], None]:
     """What the warps that multiply do, each with its part of a tile."""
     (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
 
@@ -62,7 +66,9 @@ def _consumer(op: MatmulOp, schedule: TmaMmaSchedule, new_feed: Callable[[], _Fe
         warp = emit.uniform(emit.sub(emit.div(emit.thread(), LANES), WARPS))
         across = schedule.consumers[1]
         first = emit.mul(emit.div(warp, across), rows), emit.mul(emit.rem(warp, across), columns)
-        scales = UnitScales(schedule) if schedule.unit_scales else None
+        scales: WarpScales | None = UnitScales(schedule) if schedule.unit_scales else None
+        if staged is not None:
+            scales = LoadedScales(staged, schedule, op.types, first)
         accumulator = WarpAccumulator(feed, op.types, first, scales)
 
         def one(at: Tile, position: list[Any]) -> list[Any]:

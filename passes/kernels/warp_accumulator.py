@@ -5,6 +5,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import TmaMmaSchedule, Types
 from weft.dialects.tile import FragmentType
+from weft.dialects.tile_gemm import CONTAINER
 from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import ir
@@ -43,7 +44,7 @@ class WarpAccumulator:
 
         def enter(stage: Any, phase: Any) -> list[Any]:
             tile.await_(ring, stage, phase)
-            scales = self.scales.load(stage) if self.scales else []
+            scales = self.scales.load(at, stage) if self.scales else []
             return [*self._load(stage, 0), *scales]
 
         def next_block(_: Any, carried: list[Any]) -> list[Any]:
@@ -73,7 +74,9 @@ class WarpAccumulator:
         if self.scales is None:
             return tile.gemm(*operands, sums, self.kind)
         of_step, first = self.scales.of_step(step, scales)
-        return tile.gemm_scaled(*operands, sums, *of_step, first_group=first)
+        elements = zip(("a_element", "b_element"), (self.feed.left, self.feed.right), strict=True)
+        named = {name: str(o.matrix.type.element_type) for name, o in elements if o.expands}
+        return tile.gemm_scaled(*operands, sums, *of_step, first_group=first, **named)
 
     def _zero(self) -> Any:
         return tile.from_lane(emit.constant(self.kind.lane_type, 0), self.kind)
@@ -93,7 +96,8 @@ def _fragment(
 ) -> Any:
     """A warp's part of an operand's stage, from a row or column and a depth on."""
     layout = Layout.parse(atom.layout).tile_to(shape, atom.shape)
-    kind = FragmentType.of(shape, operand.matrix.type.element_type, layout)
+    element = ir.Type.parse(CONTAINER) if operand.expands else operand.matrix.type.element_type
+    kind = FragmentType.of(shape, element, layout)
     row, column = at if operand.k_major else at[::-1]
     # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
     transpose = operand.k_major == (atom.name == "b")

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import TmaMmaSchedule
+from weft.dialects.schedule import TmaMmaSchedule, Types
+from weft.dialects.schedule.tma_mma import UNIT_SCALE
 from weft.dialects.tile import FragmentType
-from weft.isa.block_scales import GROUPS, LANES
+from weft.isa.block_scales import GROUPS, LANES, ROWS
 from weft.mlir import ir
 from weft.passes.builders import emit
+from weft.passes.kernels.fragments import transposed
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiled_scales import TiledScales
 
 
 def fragment_types(rows: int, columns: int, groups: int, element: Any) -> tuple[Any, Any]:
@@ -26,8 +30,8 @@ class WarpScales(ABC):
     """The scales of the products of a warp."""
 
     @abstractmethod
-    def load(self, stage: Any) -> list[Any]:
-        """The scales of all steps of a stage, as the loop over K blocks carries them."""
+    def load(self, at: Tile, stage: Any) -> list[Any]:
+        """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
 
     @abstractmethod
     def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
@@ -40,11 +44,42 @@ class UnitScales(WarpScales):
     def __init__(self, schedule: TmaMmaSchedule) -> None:
         """Builds the scales at the insertion point."""
         rows, columns = schedule.warp_tile
-        kinds = fragment_types(rows, columns, GROUPS, ir.Float8E8M0FNUType.get())
+        kinds = fragment_types(rows, columns, GROUPS, ir.Type.parse(UNIT_SCALE))
         self._scales = tuple(tile.from_lane(emit.constant(kind.lane_type, 1.0), kind) for kind in kinds)
 
-    def load(self, stage: Any) -> list[Any]:
+    def load(self, at: Tile, stage: Any) -> list[Any]:
         return []
 
     def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
         return self._scales, 0
+
+
+class LoadedScales(WarpScales):
+    """The scales that a stage brings, for a warp whose part of a tile begins at row and column `first`."""
+
+    def __init__(
+        self, staged: TiledScales, schedule: TmaMmaSchedule, types: Types, first: tuple[Any, Any]
+    ) -> None:
+        self._staged, self._block, self._first = staged, schedule.block, first
+        scaling, form = types.block_scaling, schedule.form(types)
+        assert scaling is not None
+        self._groups_of_step = form.mnk[2] // scaling.group
+        groups = schedule.block[2] // scaling.group
+        self._kinds = fragment_types(*schedule.warp_tile, groups, staged.element)
+
+    def load(self, at: Tile, stage: Any) -> list[Any]:
+        sides = zip(
+            self._staged.views, (at.row, at.column), self._block, self._first, self._kinds, strict=False
+        )
+        loaded = []
+        for side, (view, number, extent, first, kind) in zip("ab", sides, strict=True):
+            # Several tiles may have their scales in one tile of scales.
+            start = emit.add(emit.rem(emit.mul(number, extent), max(extent, ROWS)), first)
+            held = kind if side == "a" else transposed(kind)
+            part = tile.stage(view, stage)
+            scales = tile.load(part, emit.value(start), emit.value(0), held, vector_bytes=GROUPS)
+            loaded.append(scales if side == "a" else tile.from_lane(tile.to_lane(scales), kind))
+        return loaded
+
+    def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
+        return loaded, step * self._groups_of_step

@@ -26,7 +26,7 @@ _TILES = (
 _ROW_BYTES = (128, 64)
 """Bytes of a row of a stage, the preferred first."""
 _MOST_STAGES = 8
-_FEWEST_STAGES = 3  # with fewer, a stage's copies aren't hidden behind the products of the others
+_FEWEST_STAGES = 3  # except with scales, whose tiles leave no room for more than two
 
 
 def choose(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> TmaMmaSchedule | None:
@@ -52,9 +52,10 @@ def _candidates(types: Types, chip: str) -> Iterator[TmaMmaSchedule]:
     target = Target.of(chip)
     for m, n, consumers in _TILES:
         for row in _ROW_BYTES:
-            depth = row // types.input_bytes
+            depth = row * 8 // types.input_bits
             most = TmaMmaSchedule((m, n, depth), consumers, 2).most_stages(types, target.chip.shared_bytes)
             s = TmaMmaSchedule((m, n, depth), consumers, min(most, _MOST_STAGES))
             for each in (replace(s, unit_scales=True), s):
-                if each.stages >= _FEWEST_STAGES and each.complaint(types, target) is None:
+                fewest = 2 if each.scaling(types) else _FEWEST_STAGES
+                if each.stages >= fewest and each.complaint(types, target) is None:
                     yield each

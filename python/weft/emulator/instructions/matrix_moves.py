@@ -20,6 +20,10 @@ from weft.isa.mma import matrix_moves
 table = Table()
 _ROW = 16
 """Bytes of a row of a matrix in memory, padding included."""
+_PARTS = {0: ((0, _ROW),), 4: ((0, 8),), 6: ((0, 8), (8, 4))}
+"""Where a row is read and how many bytes there, by the bits of packed elements: what follows these may never
+have been written.
+"""
 
 
 @table.collective("ldmatrix")
@@ -33,17 +37,26 @@ def ldmatrix(op: Op) -> Collective:
     rows = matrices.shape[0] * matrices.shape[1]
     packed = PACKED.get(form.type.removeprefix("b8x16."))
     bits = packed[0] if packed else 0
+    parts = _PARTS[bits]
     in_order = np.array_equal(held, np.arange(len(held))) and not bits
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8
 
     def run(lanes: Lanes) -> None:
         reading = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
-        loaded = lanes.wave.memory.load(reading, address.space, address(lanes), _ROW, line)
-        octets: Array = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
+        memory, start = lanes.wave.memory, address(lanes)
+        if bits:
+            memory.check_alignment(reading, address.space, start, _ROW, line)
+        loaded = [
+            memory.load(reading, address.space, start + np.uint64(at), width, line)
+            .view(np.uint8)
+            .reshape(lanes.warps, 32, width)[:, :rows]
+            for at, width in parts
+        ]
+        octets: Array = loaded[0] if len(loaded) == 1 else np.concatenate(loaded, axis=2)
         if bits:
             # In the low bits of its byte, although mma.sync reads it from bits 2 to 5 (e2m1).
-            octets = unpacked(np.ascontiguousarray(octets), bits)
+            octets = unpacked(np.pad(octets, ((0, 0), (0, 0), (0, _ROW - octets.shape[2]))), bits)
         if not in_order:
             elements = octets.reshape(lanes.warps, -1).view(storage)
             octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)

@@ -21,6 +21,12 @@ BYTES = only(
 )
 _POINTERS = {"shared": "!llvm.ptr<3>", "generic": "!llvm.ptr"}
 
+UNPACKED = {6: "b8x16.b6x16_p32", 4: "b8x16.b4x16_p64"}
+"""The types of ldmatrix that unpack elements to bytes, by their bits: 16 are packed in the low bytes of 16.
+"""
+UNPACKED_SHIFT = {4: 2}
+"""By how many bits `mma` reads elements further left than ldmatrix leaves them in bytes, by their bits."""
+
 _SHAPE = Field("shape", ("{}", r"m\d+n\d+"))
 _MODIFIERS = (
     *(modifiers.SYNC, modifiers.ALIGNED, _SHAPE, Field("num", ("x{}", NUMBER), number=True), Flag("trans")),
