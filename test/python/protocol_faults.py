@@ -26,6 +26,7 @@ _DROPPED = {
     "cp.async.bulk.commit_group": "no group of stores",
     "cp.async.bulk.wait_group": "no wait for stores",
     "clusterlaunchcontrol.try_cancel": "no request for a launch",
+    "griddepcontrol.wait": "no wait for the previous launch",
 }
 _CLUSTER = ("barrier.cluster.arrive", "barrier.cluster.wait")
 STEPS = (
