@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import emulator
 from weft.isa.tcgen05.tensor_layouts import accumulator, operand_a, scales
 
 TYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8}
@@ -158,3 +159,74 @@ def test_the_warps_of_a_pairs_upper_half_have_a_copy_of_a():
         operand_a(128, 32, 2), "S[(32,16):(1@laneid,1)]", 128, 32, 16, "f16", part_rows=32, held=64
     )
     assert moves == {"32x32b.x8"}
+
+
+OPERAND = """
+!A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!B = !tile.buffer<array<i64: 32, 64>, f16, #tile.layout<"S[(32,64):(64,1)] xor 128B">, "shared">
+!D = !tile.buffer<array<i64: 128, 32>, f32, #tile.layout<"S[(128,32):(1@TLane,1@TCol)]">, "tmem">
+!RowsA = !tile.fragment<array<i64: 128, 64>, f16, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
+!RowsD = !tile.fragment<array<i64: 128, 32>, f32, #tile.layout<"S[(4,32,32):(1@warpid,1@laneid,1)]">>
+!Ring = !tile.ring<1 : i64>
+#one = affine_map<(d0, d1, d2, d3, d4, d5) -> (1, 1, 1)>
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @scores(%a: memref<128x64xf16>, %b: memref<32x64xf16>, %d: memref<128x32xf32>) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>, weft.grid = #one, weft.writes = array<i32: 2>} {
+    %c0 = arith.constant 0 : i32
+    %no = arith.constant false
+    %shared = "tile.alloc"() : () -> !B
+    %there = "tile.make_ring"()
+        {filled_by = "warps", producers = 4 : i64, emptied_by = "mma", consumers = 1 : i64} : () -> !Ring
+    %done = "tile.make_ring"()
+        {filled_by = "mma", emptied_by = "warps", consumers = 4 : i64} : () -> !Ring
+    "tile.copy"(%b, %c0, %c0, %shared) : (memref<32x64xf16>, i32, i32, !B) -> ()
+    "tile.tensor_memory"() ({
+      %operand = "tile.alloc"() : () -> !A
+      %sums = "tile.alloc"() : () -> !D
+      %rows = "tile.load"(%a, %c0, %c0) : (memref<128x64xf16>, i32, i32) -> !RowsA
+      "tile.store"(%rows, %operand, %c0, %c0) : (!RowsA, !A, i32, i32) -> ()
+      "tile.commit"(%there, %c0) : (!Ring, i32) -> ()
+      "tile.role"() ({
+      ^bb0(%number: i32):
+        %one = nvvm.elect.sync -> i1
+        scf.if %one {
+          "tile.await"(%there, %c0, %c0) : (!Ring, i32, i32) -> ()
+          "tile.gemm_async"(%operand, %shared, %sums, %no) {transpose_b = true, use_a_tmem = true}
+              : (!A, !B, !D, i1) -> ()
+          "tile.commit"(%done, %c0) : (!Ring, i32) -> ()
+        }
+      }) {first = 0 : i64, warps = 1 : i64} : () -> ()
+      "tile.await"(%done, %c0, %c0) : (!Ring, i32, i32) -> ()
+      %result = "tile.load"(%sums, %c0, %c0) : (!D, i32, i32) -> !RowsD
+      "tile.store"(%result, %d, %c0, %c0) : (!RowsD, memref<128x32xf32>, i32, i32) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}
+"""
+
+
+def scores(change=None):
+    """A * B^T, what `OPERAND` computed, and the rules of findings. PTX that matches `change` is omitted."""
+    kernel = weft.compile(OPERAND, arch="sm_100a")
+    if change is not None:
+        text, count = re.subn(change, "", kernel.ptx)
+        assert count
+        kernel._module = emulator.Module(text)
+    chance = np.random.default_rng(2)
+    a, b = (chance.integers(-4, 5, (rows, 64)).astype(np.float16) for rows in (128, 32))
+    d = np.zeros((128, 32), np.float32)
+    findings = kernel.emulate(a, b, d).findings
+    return a.astype(np.float32) @ b.T.astype(np.float32), d, {finding.rule for finding in findings}
+
+
+def test_a_product_reads_what_warps_stored_in_tensor_memory():
+    wanted, d, rules = scores()
+    assert not rules
+    assert (d == wanted).all()
+
+
+@pytest.mark.parametrize("wait", ["st", "ld"])
+def test_a_move_without_its_wait_is_found(wait):
+    *_, rules = scores(rf"tcgen05\.wait::{wait}\.sync\.aligned;")
+    assert rules
