@@ -73,6 +73,20 @@ SHARED_BYTES = LaunchAttribute(
 TENSOR_MAPS = LaunchAttribute(
     "weft.tensor_maps", ir.ArrayAttr, "an array", "the maps that follow the arguments", "lower-tma"
 )
+TENSOR_COLUMNS = LaunchAttribute(
+    "weft.tensor_columns",
+    ir.IntegerAttr,
+    "an integer",
+    "columns of tensor memory that a CTA allocates",
+    "lower-tensor-memory",
+)
+STAGES = LaunchAttribute(
+    "weft.stages",
+    ir.IntegerAttr,
+    "an integer",
+    "stages of shared memory that TMA fills for products in tensor memory",
+    "expand-matmul",
+)
 PERSISTENT = LaunchAttribute(
     "weft.persistent",
     ir.IntegerAttr,
@@ -113,6 +127,6 @@ CONTRACT = {
     each.name: each
     for each in (
         *(GRID, REQUIRES, WRITES, ALIGNED, SHARED_BYTES, TENSOR_MAPS),
-        *(PERSISTENT, DEPENDENT, ARGUMENTS, WORKSPACE, CTA_WORKSPACE),
+        *(TENSOR_COLUMNS, STAGES, PERSISTENT, DEPENDENT, ARGUMENTS, WORKSPACE, CTA_WORKSPACE),
     )
 }

@@ -5,6 +5,7 @@ them. The buffers in it become addresses.
 from typing import Any
 
 from weft.dialects import tcgen05, tile
+from weft.dialects.launch_contract import TENSOR_COLUMNS
 from weft.dialects.op import refuse
 from weft.dialects.tile import (
     AddressOp,
@@ -47,12 +48,18 @@ def _check_single(kernel: Any) -> None:
         raise refuse(found[1], "expects to be the only one in its kernel: put all buffers in one region")
 
 
-def _check_pairs(op: TensorMemoryOp) -> None:
-    if op.attribute("cta_group") == 1:
-        return
+def _kernel(op: TensorMemoryOp) -> Any:
+    """The kernel around an op."""
     kernel = op.operation.parent
     while kernel.name != "gpu.func":
         kernel = kernel.parent.operation
+    return kernel
+
+
+def _check_pairs(op: TensorMemoryOp) -> None:
+    if op.attribute("cta_group") == 1:
+        return
+    kernel = _kernel(op)
     if "known_cluster_size" not in kernel.attributes:
         raise refuse(op, "expects a kernel with 'known_cluster_size', so that its CTAs form pairs")
     x = int(kernel.attributes["known_cluster_size"][0])
@@ -65,6 +72,7 @@ def _lower(op: TensorMemoryOp) -> None:
     if not starts:
         _move_body(op)
         return
+    TENSOR_COLUMNS.set(_kernel(op).opview, ir.IntegerAttr.get(emit.i32(), op.allocated))
     columns, group = emit.value(op.allocated), op.attribute("cta_group")
     word = tile.address(tile.alloc(BufferType.of((1,), emit.i32(), "S[(1):(1)]")))
     number = emit.uniform(emit.div(emit.thread(), LANES))

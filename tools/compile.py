@@ -5,7 +5,6 @@ launches need and take.
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from weft.tools import cli, pass_printing
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.compiler.launch_record import Launch
     from weft.compiler.stages import Compiled
 
 
@@ -57,7 +55,7 @@ def _run(options: Namespace) -> int:
         if options.emit == "mlir":
             return compiled.ir(options.after or compiled.stages()[-1])
         if options.emit == "launch":
-            return _described(compiled.launches.values())
+            return _described(compiled)
         if options.emit == "resources":
             return _resources(compiled)
         output: str | bytes = getattr(compiled, options.emit)
@@ -89,13 +87,16 @@ def _resources(compiled: "Compiled") -> str:
     return json.dumps({kernel.name: asdict(kernel.resources) for kernel in kernels}, indent=2)
 
 
-def _described(launches: "Iterable[Launch]") -> str:
-    """JSON with a line for each thing that a launch needs."""
+def _described(compiled: "Compiled") -> str:
+    """JSON with a line for each thing that a launch needs; with tensor memory, also the registers."""
+    from weft.launch.kernel import Kernel
+
     kernels = []
-    for launch in launches:
-        lines = (
-            f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in launch.description().items()
-        )
+    for launch in compiled.launches.values():
+        described = launch.description()
+        if launch.tensor_columns:
+            described["registers"] = Kernel(compiled, launch).resources.registers
+        lines = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in described.items())
         kernels.append(f"  {json.dumps(launch.name)}: {{\n" + ",\n".join(lines) + "\n  }")
     return "{\n" + ",\n".join(kernels) + "\n}"
 

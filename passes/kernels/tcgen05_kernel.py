@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.launch_contract import STAGES
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import WARPS
@@ -38,6 +39,7 @@ def expand(op: MatmulOp) -> None:
     # Without it, ptxas spills rather than use more registers than two CTAs of a multiprocessor could.
     kernel = op.operation.parent
     kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(emit.i32(), 1)
+    STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     # Memory first: buffers are laid out in this order.
     operands = staged_operands(op, schedule)
     writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)

@@ -2,9 +2,11 @@
 and epilogue, at sizes that nothing divides; and what ptxas makes of their kernels.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle
+from pathlib import Path
 
 import pytest
 from launches import complaint
@@ -13,6 +15,7 @@ from products import Case, Product
 import weft
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.target import Target
+from weft.tools import weft as tool
 
 CHIP = "sm_100a"
 
@@ -219,3 +222,19 @@ def test_rows_that_lie_anywhere_are_multiplied_by_mma_sync() -> None:
     made = Product("bf16", "bf16", "bf16", rows="shifted")
     kernel = weft.compile(made.module(), CHIP)
     assert complaint(made, Case((40, 35, 50), "integers"), kernel, "emulator") is None
+
+
+def test_a_launch_describes_what_the_kernel_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = "{block = array<i64: 256, 240, 64>, accumulators = 2, stages = 4, cta_group = 2}"
+    text = f"""
+      func.func @product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {{
+        "tile.matmul"(%a, %b, %d) {{transpose_b = true, schedule = {schedule}}}
+          : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+        return
+      }}
+    """
+    (tmp_path / "product.mlir").write_text(text)
+    assert tool.main(["compile", str(tmp_path / "product.mlir"), "--arch", CHIP, "--emit", "launch"]) == 0
+    said = json.loads(capsys.readouterr().out)["product"]
+    assert (said["tensor_columns"], said["stages"]) == (512, 4)
+    assert 0 < said["registers"] <= 255

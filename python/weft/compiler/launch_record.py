@@ -100,7 +100,8 @@ class Launch:
     With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
     each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
     argument `i` must begin at multiples of `aligned[i]` bytes. A `dependent` kernel waits itself for what was
-    queued before it. Each `workspace` is zero before the first launch, and what one leaves in it is the next
+    queued before it. A CTA has `tensor_columns` of tensor memory, and TMA fills `stages` (0 if the kernel
+    doesn't say). Each `workspace` is zero before the first launch, and what one leaves in it is the next
     one's on the same stream.
     """
 
@@ -116,6 +117,8 @@ class Launch:
     cluster: tuple[int, int, int] = (1, 1, 1)
     dependent: bool = False
     workspaces: tuple[WorkspaceParameter, ...] = ()
+    tensor_columns: int = 0
+    stages: int = 0
 
     @property
     def parameters(self) -> list[str]:
@@ -138,6 +141,8 @@ class Launch:
     def description(self) -> dict[str, Any]:
         """What a launch of the cubin needs, as JSON values. docs/launch.md explains them."""
         kept = {name: value for name, value in self.record().items() if name != "name"}
+        if not self.tensor_columns:
+            kept = {name: value for name, value in kept.items() if name not in ("tensor_columns", "stages")}
         maps = {
             name: sizes_map and sizes_map.texts
             for name, sizes_map in (("grid", self.grid), ("requires", self.requires))

@@ -60,6 +60,8 @@ def read_launch(kernel: Any) -> Launch:
         cluster_of(kernel) or (1, 1, 1),
         launch_contract.DEPENDENT.on(kernel),
         workspaces,
+        _count(kernel, launch_contract.TENSOR_COLUMNS) or 0,
+        _count(kernel, launch_contract.STAGES) or 0,
     )
 
 
