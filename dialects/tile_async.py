@@ -42,7 +42,8 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
 
     The optional operands, in this order, are the scales of A and B, buffers in tensor memory of a scale for
     each row (or column) and each 32 or 16 elements of K, and `n` (i32), the N of the instruction where it is
-    known only at run time. Then C is as wide as the largest N, and only its first `n` columns are written.
+    known only at run time. Then C is as wide as the largest N, and only its first `n` columns are written;
+    of a pair, each CTA has the first half of them in B.
     If these operands have different types, `tile.operand` makes their types equal.
     """
 

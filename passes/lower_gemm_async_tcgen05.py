@@ -169,10 +169,16 @@ def _mma_shape(op: GemmAsyncOp) -> str | None:
 
 
 def _run_time_n(op: GemmAsyncOp) -> str | None:
+    """The place of each column of D must not depend on N."""
     product = _product(op)
-    if op.n is None or any(each.n == product.shape[1] for each in product.shapes()):
+    if op.n is None:
         return None
-    return f"needs one instruction along N where N is known at run time, got N = {product.shape[1]}"
+    whole = [each for each in product.shapes() if each.n == product.shape[1]]
+    if not whole:
+        return f"needs one instruction along N where N is known at run time, got N = {product.shape[1]}"
+    if all(each.banks > 1 for each in whole):
+        return "needs all columns of D in the same lanes where N is known at run time"
+    return None
 
 
 def _accumulator_layout(op: GemmAsyncOp) -> str | None:
@@ -185,8 +191,11 @@ def _accumulator_layout(op: GemmAsyncOp) -> str | None:
 
 def _shaped(op: GemmAsyncOp) -> Product | None:
     """The product on the largest shape for which C has D's layout."""
-    product = next((each for each in _product(op).shapes() if each.has_layout_of_d()), None)
-    if product is None or op.scales is None:
+    shapes = _product(op).shapes()
+    if op.n is not None:
+        shapes = [each for each in shapes if each.blocks[1] == 1 and each.banks == 1]
+    product = next((each for each in shapes if each.has_layout_of_d()), None)
+    if product is None or op.scales is None or op.n is not None:
         return product
     longer = replace(product, long_rows=True)
     return longer if _fits(longer) else product

@@ -1,4 +1,5 @@
-// RUN: weft-opt %s --lower-gemm-async | FileCheck %s
+// RUN: weft-opt %s --lower-gemm-async --tile-explain-dispatch 2>%t | FileCheck %s
+// RUN: FileCheck %s --check-prefix=WHY --input-file=%t
 
 !Stages = !tile.buffer<array<i64: 3, 128, 64>, f16, #tile.layout<"S[(3,128,64):(8192,64,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
@@ -15,6 +16,10 @@
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   // One thread multiplies stages 1 and 2 of two rings into columns 256 to 383, in four steps of 16 elements, which
   // are two units of a descriptor. The first step adds to C if it is told to, the others always do.
+  // WHY: remark: 'tile.gemm_async' op is lowered by candidate tcgen05.mma (priority 10)
+  // WHY: note: candidate tcgen05.mma.block_scale (priority 10) refuses it: scaled: needs scales of A and B, got none
+  // WHY-NEXT: note: candidate tcgen05.mma.ws (priority 10) refuses it: weight_stationary: needs weight_stationary to be true, got false
+  // WHY-NEXT: note: candidate wgmma.mma_async (priority 0) refuses it: accumulator_in_registers: needs C in registers, got
   // CHECK-LABEL: gpu.func @stages_and_columns
   // CHECK-SAME: %[[MORE:[a-z0-9]+]]: i1)
   gpu.func @stages_and_columns(%more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
@@ -153,6 +158,8 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 
+  // WHY: remark: 'tile.gemm_async' op is lowered by candidate tcgen05.mma.ws (priority 10)
+  // WHY: note: candidate tcgen05.mma (priority 10) refuses it: not_weight_stationary: needs weight_stationary to be false, got true
   // CHECK-LABEL: gpu.func @weight_stationary
   gpu.func @weight_stationary(%a: !Stage, %b: !Stage, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
@@ -180,6 +187,8 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 // sm_103a has packed rows of 96 elements: three instructions for 256, where other chips have four. The six scales of the
 // second begin in the middle of column 1, the four of the third at column 3.
 gpu.module @long_rows [#nvvm.target<chip = "sm_103a">] {
+  // WHY: remark: 'tile.gemm_async' op is lowered by candidate tcgen05.mma.block_scale (priority 10)
+  // WHY: note: candidate tcgen05.mma (priority 10) refuses it: unscaled: needs no scales, got scales of A and B
   // CHECK-LABEL: gpu.func @rows_of_96
   gpu.func @rows_of_96(%a: !Packed, %b: !Packed, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({

@@ -540,6 +540,22 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
 // -----
 
+!A = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!C = !tile.buffer<array<i64: 64, 128>, f32, #tile.layout<"S[(64,2,64):(1@TLane,64@TLane,1@TCol)]">, "tmem">
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @n_at_run_time_in_two_parts(%a: !A, %b: !B, %more: i1, %n: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %c = "tile.alloc"() : () -> !C
+      // expected-error @below {{tcgen05.mma (run_time_n: needs all columns of D in the same lanes where N is known at run time)}}
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1, i32) -> ()
+    }) {cta_group = 2 : i64} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
 !A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,2@TCol)]">, "tmem">

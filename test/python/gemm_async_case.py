@@ -39,10 +39,12 @@ def bits_of(element):
     return BITS.get(element, 8 * np.dtype(DTYPES[element]).itemsize)
 
 
-def lines(count, length, element, swizzle="128B", *, padded=False):
-    """The layout of `count` lines of `length` contiguous elements, in panels as wide as the swizzle. Elements
-    of 4 bits take a byte each if `padded`.
+def lines(count, length, element, swizzle="", *, padded=False):
+    """The layout of `count` lines of `length` contiguous elements, in panels as wide as the swizzle, by
+    default the widest that fits. Elements of 4 bits take a byte each if `padded`.
     """
+    octets = length * max(bits_of(element), 8 if padded or bits_of(element) == 6 else 4) // 8
+    swizzle = swizzle or next(name for name in ("128B", "64B", "32B", "none") if octets % WIDTHS[name] == 0)
     spread = 2 if padded and element == "f4E2M1FN" else 1
     unit = 16 * 8 // max(bits_of(element), 8) if padded or bits_of(element) != 4 else 32
     wide = min(WIDTHS[swizzle] // 16, length // unit)
@@ -129,7 +131,7 @@ class Operand:
 @dataclass
 class Case:
     """A product of `m` x `n` x `k`, of both CTAs if `group` is 2, by one thread unless `scope` is "warp".
-    Layouts that are not given are K-major with the 128B swizzle.
+    Layouts that are not given are K-major with the widest swizzle that fits.
     """
 
     m: int = 128
@@ -186,7 +188,7 @@ class Case:
         groups = groups if groups in (1, 2) else -(-groups // 4) * 4
         rows, unit = -(-self.rows // 128) * 128, 64 if self.m == 128 and self.group == 2 else 128
         columns = -(-self.n // unit) * unit
-        of_b = tensor_layouts.scales_of_b(columns, groups, self.m, self.group)
+        of_b = tensor_layouts.scales_of_b(columns, groups, min(self.m, 128 * self.group), self.group)
         return [
             Operand((rows, groups), self.scale_type, tensor_layouts.scales(rows, groups), "tmem"),
             Operand((columns, groups), self.scale_type, of_b, "tmem"),
@@ -294,9 +296,10 @@ class Case:
         report = weft.compile(self.module(), arch=self.arch).emulate(*images)
         of_c = self.operands[-1]
         found = np.concatenate([of_c.read(part) for part in np.split(images[-1], self.group)])
-        wanted = a @ b.T + (c if self.accumulates else 0)
-        if self.run_time_n:
-            wanted[:, self.run_time_n :] = c[:, self.run_time_n :]
+        if self.run_time_n:  # each CTA has a part of the columns
+            b = np.concatenate([part[: self.run_time_n // self.group] for part in np.split(b, self.group)])
+        wanted = a @ b.T + (c[:, : len(b)] if self.accumulates else 0)
+        wanted = np.concatenate([wanted, c[:, len(b) :]], axis=1)
         return wanted, found.astype(np.float64), report.findings
 
     def _halves(self, matrix, flip):

@@ -103,10 +103,6 @@ def test_a_in_tensor_memory_multiplies(element, m, group, low_bit):
     check(Case(m=m, a_type=element, b_type=b_type, group=group, attributes={"use_a_tmem": True}, **options))
 
 
-def test_n_is_known_at_run_time():
-    check(Case(n=64, run_time_n=40))
-
-
 MX8 = {"a_type": "f8E4M3FN", "scale_type": "f8E8M0FNU"}
 FP4 = {"a_type": "f4E2M1FN", "k": 256}
 
@@ -143,3 +139,40 @@ def test_block_scales_multiply(case):
 @pytest.mark.parametrize(("scale", "size"), [("f8E8M0FNU", 32), ("f8E4M3FN", 16)])
 def test_packed_rows_of_96_multiply_on_sm_103a(scale, size):
     check(Case(**FP4, n=64, m=256, group=2, scale_type=scale, scale_size=size, arch="sm_103a"))
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(m=256, n=48, c_layout="S[(2,128,48):(48@TCol,1@TLane,1@TCol)]"),
+        Case(m=128, n=32, c_layout="S[(2,4,16,32):(16@TLane,32@TLane,1@TLane,1@TCol)]"),
+        Case(m=128, n=320, k=32, c_layout="S[(128,320):(1@TLane,1@TCol)]"),
+        Case(m=512, n=32, group=2, c_layout="S[(2,128,32):(32@TCol,1@TLane,1@TCol)]"),
+        # Each CTA has half of B's columns: those of one instruction are two runs of C's.
+        Case(m=256, n=512, k=16, group=2, c_layout="S[(128,2,2,128):(1@TLane,128@TCol,256@TCol,1@TCol)]"),
+        Case(**MX8, m=256, n=128, k=64, c_layout="S[(2,128,128):(128@TCol,1@TLane,1@TCol)]"),
+        Case(
+            n=64,
+            attributes={"mma_m": 64, "mma_n": 16},
+            c_layout="S[(2,4,16,64):(16@TLane,32@TLane,1@TLane,1@TCol)]",
+        ),
+    ],
+    ids=str,
+)
+def test_a_nest_of_instructions_multiplies(case):
+    check(case)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(n=64, run_time_n=40),
+        Case(m=256, n=64, group=2, run_time_n=48),
+        Case(**MX8, n=128, k=128, run_time_n=64),
+    ],
+    ids=str,
+)
+def test_n_is_known_at_run_time(case):
+    check(case)
