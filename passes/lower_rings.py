@@ -108,6 +108,8 @@ def _make(op: MakeRingOp) -> Barriers:
     kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
     base = tile.address(tile.alloc(kind))
     cluster = thread_ids.cluster_size_of(op)
+    if cluster % op.cta_group:
+        raise refuse(op, f"expects a kernel whose 'known_cluster_size' has whole pairs, got {cluster} CTAs")
     barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, _answers(op))
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)

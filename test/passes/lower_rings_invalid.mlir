@@ -175,3 +175,23 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @pair_without_a_cluster() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.make_ring' op expects a kernel whose 'known_cluster_size' has whole pairs, got 1 CTAs}}
+    %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<3>
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @pair_and_a_half() kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 3, 1, 1>} {
+    // expected-error @below {{whole pairs, got 3 CTAs}}
+    %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<3>
+    gpu.return
+  }
+}

@@ -9,7 +9,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   // CHECK: nvvm.mbarrier.init %{{.*}}, %[[FILLERS]]
   // CHECK: %[[EMPTIERS:.*]] = arith.constant 3 : i32
   // CHECK: nvvm.mbarrier.init %{{.*}}, %[[EMPTIERS]]
-  gpu.func @from_tma_to_mma(%stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @from_tma_to_mma(%stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     %r = "tile.make_ring"() {emptied_by = "mma", consumers = 3, cta_group = 2} : () -> !tile.ring<2>
     // CHECK: nvvm.fence.mbarrier.init
     // CHECK: %[[RANK:.*]] = nvvm.read.ptx.sreg.cluster.ctarank : i32
@@ -43,7 +43,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
   // Eight warps of two CTAs arrive at the leader's mbarrier.
   // CHECK-LABEL: gpu.func @from_mma_to_warps
-  gpu.func @from_mma_to_warps(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @from_mma_to_warps(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     // CHECK: arith.constant 1 : i32
     // CHECK: nvvm.mbarrier.init
     // CHECK: %[[EIGHT:.*]] = arith.constant 8 : i32
@@ -62,7 +62,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
   // What warps of both CTAs write for the leader's MMAs they commit to the leader.
   // CHECK-LABEL: gpu.func @from_threads_to_mma
-  gpu.func @from_threads_to_mma(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @from_threads_to_mma(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     // CHECK: %[[FILLERS:.*]] = arith.constant 64 : i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %[[FILLERS]]
     %r = "tile.make_ring"() {filled_by = "threads", producers = 32, emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<1>
@@ -77,7 +77,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   // In a wider cluster, MMAs free stages for all CTAs that copy into them.
   // CHECK-LABEL: gpu.func @release_to_a_cluster
   // CHECK-SAME: %[[MASK:[a-z0-9]+]]: i16
-  gpu.func @release_to_a_cluster(%stage: i32, %mask: i16) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @release_to_a_cluster(%stage: i32, %mask: i16) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     %r = "tile.make_ring"() {emptied_by = "mma", consumers = 2, cta_group = 2} : () -> !tile.ring<1>
     %alone = "tile.make_ring"() {emptied_by = "mma", consumers = 2} : () -> !tile.ring<1>
     %one = nvvm.elect.sync -> i1
@@ -92,7 +92,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
   // A thread that its warp elects arrives for it.
   // CHECK-LABEL: gpu.func @release_by_an_elected_thread
-  gpu.func @release_by_an_elected_thread(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @release_by_an_elected_thread(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4} : () -> !tile.ring<1>
     %lane = nvvm.read.ptx.sreg.laneid : i32
     %c0 = arith.constant 0 : i32
@@ -114,7 +114,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   // A producer that has ended waits for all stages, from the next one on.
   // CHECK-LABEL: gpu.func @drain
   // CHECK-SAME: (%[[STAGE:[a-z0-9]+]]: i32, %[[PHASE:[a-z0-9]+]]: i32)
-  gpu.func @drain(%stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @drain(%stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<3>
     // CHECK: nvvm.fence.mbarrier.init
     // CHECK: %[[FROM:.*]] = arith.constant 0 : i32

@@ -33,6 +33,7 @@ def add(source=KERNEL, arch="sm_100a", text=None, seed=None):
     return d, report, {finding.rule for finding in found}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize(("source", "arch"), [(KERNEL, "sm_100a"), (KERNEL, "sm_120f"), (ALONE, "sm_100")])
 def test_the_work_of_each_cta_is_done_once(source, arch, seed):
