@@ -1,4 +1,4 @@
-"""docs/pipeline-sm_90a.svg, and the timeline from which it is drawn."""
+"""The pictures of pipelines in docs/, and the timelines from which they are drawn."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,85 +7,113 @@ from xml.etree import ElementTree
 import pytest
 
 from weft.tools import pipeline_docs
-from weft.tools.pipeline_docs import BLOCKS, SCHEDULE, TILES
+from weft.tools.pipeline_docs import PICTURES
 
-PICTURE = Path(__file__).parents[2] / "docs" / "pipeline-sm_90a.svg"
-PAGE = PICTURE.with_name("walkthrough-sm_90a.md")
+DOCS = Path(__file__).parents[2] / "docs"
+WGMMA, TENSOR_MEMORY = PICTURES["sm_90a"], PICTURES["sm_100a"]
 
 
 @pytest.fixture(scope="module")
-def spans():
-    return pipeline_docs.timeline(pipeline_docs.traced(pipeline_docs.kernel()))
+def drawn():
+    return {name: picture.timeline(picture.traced()) for name, picture in PICTURES.items()}
 
 
 def of(spans, kind, lane=""):
     return sorted((s for s in spans if s.kind == kind and lane in s.lane), key=lambda s: s.first)
 
 
-def test_the_picture_is_what_the_emulator_does(spans):
-    assert PICTURE.read_text("utf-8") == pipeline_docs.draw(spans), "run python -m weft.tools.pipeline_docs"
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_picture_is_what_the_emulator_does(name, drawn):
+    text = pipeline_docs.draw(PICTURES[name], drawn[name])
+    file = DOCS / f"pipeline-{name}.svg"
+    assert file.read_text("utf-8") == text, "run python -m weft.tools.pipeline_docs"
 
 
-def test_the_picture_has_a_bar_for_every_span():
-    bars = [e.get("class") for e in ElementTree.parse(PICTURE).iter() if e.get("class")]
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_picture_has_a_bar_for_every_span(name):
+    picture = PICTURES[name]
+    bars = [e.get("class") for e in ElementTree.parse(DOCS / f"pipeline-{name}.svg").iter() if e.get("class")]
+    blocks, warpgroups = picture.tiles * picture.blocks, 2 if picture is WGMMA else 1
+    accumulators = 0 if picture is WGMMA else picture.tiles
     assert {kind: bars.count(kind) for kind in ("copy", "held", "read", "products", "epilogue")} == {
-        "copy": TILES * BLOCKS,
-        "held": TILES * BLOCKS,
-        "read": TILES * BLOCKS,
-        "products": TILES * BLOCKS * SCHEDULE.warpgroups,
-        "epilogue": TILES * SCHEDULE.warpgroups,
+        "copy": blocks,
+        "held": blocks + accumulators,
+        "read": blocks + accumulators,
+        "products": blocks * warpgroups,
+        "epilogue": picture.tiles * warpgroups,
     }
 
 
-def test_a_stage_holds_one_block_at_a_time_and_all_are_multiplied(spans):
-    for number in range(SCHEDULE.stages):
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_stage_holds_one_block_at_a_time_and_all_are_multiplied(name, drawn):
+    picture, spans = PICTURES[name], drawn[name]
+    blocks = picture.tiles * picture.blocks
+    for number in range(picture.schedule.stages):
         held, read = (of(spans, kind, f"stage {number}") for kind in ("held", "read"))
         assert [s.block for s in held] == [s.block for s in read]
-        assert [s.block for s in held] == list(range(number, TILES * BLOCKS, SCHEDULE.stages))
+        assert [s.block for s in held] == list(range(number, blocks, picture.schedule.stages))
         assert all(a.last == b.first for a, b in zip(held, read, strict=True))
         assert all(a.last <= b.first for a, b in zip(read, held[1:], strict=False))
-    for number in range(SCHEDULE.warpgroups):
-        products = of(spans, "products", f"warpgroup {number + 1}")
-        assert [s.block for s in products] == list(range(TILES * BLOCKS))
+    for lane in dict.fromkeys(s.lane for s in of(spans, "products")):
+        products = of(spans, "products", lane)
+        assert [s.block for s in products] == list(range(blocks))
         for each in products:
-            (read,) = (s for s in of(spans, "read") if s.block == each.block)
+            (read,) = (s for s in of(spans, "read", "stage") if s.block == each.block)
             assert read.first <= each.first <= each.last <= read.last
 
 
-def test_the_page_describes_the_picture(spans):
-    assert f"`emulate(…, seed={pipeline_docs._SEED})`" in PAGE.read_text("utf-8")
-    filled = [s.first for s in of(spans, "held") if s.block < SCHEDULE.stages]
-    assert max(filled) < min(s.first for s in of(spans, "products"))
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_page_describes_the_picture(name, drawn):
+    page = (DOCS / f"walkthrough-{name}.md").read_text("utf-8")
+    assert f"`emulate(…, seed={pipeline_docs._SEED})`" in page
+    assert "up to four K blocks ahead" in page
+    assert ahead(drawn[name]) == PICTURES[name].schedule.stages == 4
 
 
-def test_the_next_tile_is_copied_before_the_epilogue_of_this_one_is_done(spans):
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_next_tile_is_copied_before_the_epilogue_of_this_one_is_done(name, drawn):
+    picture, spans = PICTURES[name], drawn[name]
     end = max(s.last for s in of(spans, "epilogue") if s.tile == 0)
-    there = {s.block for s in of(spans, "held") if s.first < end} & {
-        s.block for s in of(spans, "read") if s.last > end
-    }
-    assert there == {BLOCKS + n for n in range(SCHEDULE.stages)}
+    copied = {s.block for s in of(spans, "held", "stage") if s.first < end}
+    assert {picture.blocks + n for n in range(picture.schedule.stages)} <= copied
+
+
+def test_the_next_tile_is_multiplied_during_the_epilogue_of_this_one(drawn):
+    spans = drawn["sm_100a"]
+    for number in range(TENSOR_MEMORY.tiles - 1):
+        (epilogue,) = (s for s in of(spans, "epilogue") if s.tile == number)
+        following = [s for s in of(spans, "products") if s.tile == number + 1]
+        assert any(epilogue.first < s.first < epilogue.last for s in following)
+
+
+def test_an_accumulator_holds_one_tile_at_a_time(drawn):
+    for number in range(TENSOR_MEMORY.schedule.accumulators):
+        held, read = (of(drawn["sm_100a"], kind, f"accumulator {number}") for kind in ("held", "read"))
+        assert [s.tile for s in held] == list(range(number, TENSOR_MEMORY.tiles, 2))
+        assert all(a.last <= b.first for a, b in zip(read, held[1:], strict=False))
 
 
 def ahead(spans):
     """How many blocks at most are copied and not read to the end."""
     return max(
         sum(s.first <= copy.first for s in of(spans, "copy"))
-        - sum(s.last <= copy.first for s in of(spans, "read"))
+        - sum(s.last <= copy.first for s in of(spans, "read", "stage"))
         for copy in of(spans, "copy")
     )
 
 
 @pytest.mark.slow
-def test_copies_run_as_far_ahead_as_there_are_stages(spans, monkeypatch):
-    assert ahead(spans) == SCHEDULE.stages
-    monkeypatch.setattr(pipeline_docs, "SCHEDULE", replace(SCHEDULE, stages=2))
-    assert ahead(pipeline_docs.timeline(pipeline_docs.traced(pipeline_docs.kernel()))) == 2
+@pytest.mark.parametrize("name", PICTURES)
+def test_copies_run_as_far_ahead_as_there_are_stages(name):
+    picture = PICTURES[name]
+    shorter = replace(picture, schedule=replace(picture.schedule, stages=2))
+    assert ahead(shorter.timeline(shorter.traced())) == 2
 
 
 @pytest.mark.slow
 def test_a_stage_that_is_never_given_back_is_noticed():
     """Planted: a trace without one of the phases that end when a stage is free."""
-    events = pipeline_docs.traced(pipeline_docs.kernel())
+    events = WGMMA.traced()
     lost = next(e for e in events if e["name"] == "mbarrier phase" and "arrive" in e["opcode"])
-    with pytest.raises(ValueError, match="shorter"):
-        pipeline_docs.timeline([e for e in events if e is not lost])
+    with pytest.raises(ValueError, match="phases"):
+        WGMMA.timeline([e for e in events if e is not lost])

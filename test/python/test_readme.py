@@ -107,7 +107,10 @@ def test_the_commands_of_the_readme_work(line, reader):
     assert shell(line, reader)
 
 
-@pytest.mark.parametrize("page", ["walkthrough.md", "walkthrough-sm_90a.md", "pairs.md"])
+WALKTHROUGHS = ("walkthrough.md", "walkthrough-sm_90a.md", "walkthrough-sm_100a.md", "pairs.md")
+
+
+@pytest.mark.parametrize("page", WALKTHROUGHS)
 def test_the_walkthrough_shows_what_its_commands_print(page, reader):
     for block in blocks(DOCS / page, "console"):
         for step in block.removeprefix("$ ").split("\n$ "):
