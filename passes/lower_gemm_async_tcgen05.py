@@ -1,7 +1,6 @@
 """The candidates that lower `tile.gemm_async` to `tcgen05.mma`, where C is in tensor memory."""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +11,9 @@ from weft.isa.tcgen05 import mma_rows as isa
 from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS
 from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaWs
 from weft.isa.wgmma.descriptors import one_of
-from weft.mlir import arith, nvvm
+from weft.mlir import arith
 from weft.passes.analysis import active_threads
-from weft.passes.builders import emit, matrix_descriptors, tensor_tiles
+from weft.passes.builders import emit, matrix_descriptors, tensor_tiles, thread_ids
 from weft.passes.builders.tcgen05_kinds import (
     BYTE,
     SIZES,
@@ -285,7 +284,7 @@ def _multiply(op: GemmAsyncOp) -> None:
     product = _shaped(op)
     assert product is not None
     issue, (m, n) = _Issue(product), product.blocks
-    with _elected(op):
+    with thread_ids.elected_if(active_threads.scope(op) == "warp"):
         for i in range(m):
             for j in range(n):
                 for step in range(len(product.steps)):
@@ -340,13 +339,6 @@ def _descriptor(product: Product, record: Any) -> Any:
     shift = _N.low - (_N.unit.bit_length() - 1)  # N is a multiple of the unit
     signed = rest - (rest >> 31 << 32)
     return arith.ori(emit.value(signed), arith.shli(product.op.n, emit.value(shift)))
-
-
-def _elected(op: GemmAsyncOp) -> AbstractContextManager[None]:
-    """In the block, ops are built for one thread."""
-    if active_threads.scope(op) == "thread":
-        return nullcontext()
-    return emit.when(nvvm.ElectSyncOp(results=[emit.i1()]).pred)
 
 
 def _operand_a(product: Product) -> Callable[[int, int], Any]:

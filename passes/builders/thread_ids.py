@@ -1,7 +1,7 @@
 """The numbers of threads, lanes, warps and CTAs, and the choice of one thread or one CTA."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from typing import Any
 
@@ -88,11 +88,8 @@ def leader() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def elected_if(whole_warp: bool) -> Iterator[None]:
-    """In the block, ops are built for one thread: an elected one where a whole warp is there."""
-    if not whole_warp:
-        yield
-        return
-    with emit.when(nvvm.ElectSyncOp(results=[emit.i1()]).pred):
-        yield
+def elected_if(whole_warp: bool) -> AbstractContextManager[None]:
+    """In the block, ops are built for one thread: an elected one where a whole warp is there. It is the same
+    one each time.
+    """
+    return elected() if whole_warp else nullcontext()
