@@ -8,9 +8,14 @@ from weft.tools import predict_docs
 PAGE = predict_docs.PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("section", ["published", "constants"])
+@pytest.mark.parametrize("section", ["published", "targets", "constants"])
 def test_the_page_is_up_to_date(section: str) -> None:
     assert predict_docs.page(PAGE, section) == PAGE
+
+
+def test_weft_is_predicted_to_reach_97_percent_of_cublas() -> None:
+    reached = {t.kind: t.predicted[1].tflops / t.tflops for t in predict_docs.TARGETS if t.predicted}
+    assert reached and min(reached.values()) >= 0.97
 
 
 @pytest.mark.slow

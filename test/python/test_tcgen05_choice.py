@@ -3,7 +3,8 @@
 import pytest
 
 from weft.dialects.schedule import TensorMemorySchedule, Types
-from weft.schedules import tcgen05
+from weft.schedules import choice, tcgen05
+from weft.schedules.database import Product
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import B200, gpu_of
 from weft.target import Target
@@ -24,7 +25,7 @@ def time(schedule: TensorMemorySchedule, shape: tuple[int, int, int], types: Typ
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a", "sm_100f"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("types", [BF16, TF32, E4M3, SCALED, S8, MN_MAJOR, GROUPED])
 def test_every_product_gets_a_legal_schedule(types: Types, shape: tuple[int, int, int], chip: str) -> None:
@@ -72,6 +73,15 @@ def test_a_small_chip_and_a_batch_need_fewer_columns_or_ctas() -> None:
     assert one.global_splits > 1 or one.block[0] * one.block[1] < many.block[0] * many.block[1]
     assert gpu_of("sm_110a").multiprocessors == 20
     assert tcgen05.choose(512, 512, 4096, BF16, "sm_110a") != tcgen05.choose(512, 512, 4096, BF16, "sm_100a")
+
+
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_103f", "sm_110a"])
+def test_it_is_chosen_where_chips_have_tensor_memory(chip: str) -> None:
+    for mnk in ((4096, 4096, 4096), (1, 4096, 4096), (None, None, None)):
+        chosen = choice.choose(*mnk, BF16, chip)
+        assert isinstance(chosen, TensorMemorySchedule) and chosen.complaint(BF16, Target.of(chip)) is None
+    candidates = choice.candidates(Product(64, 4096, 4096, BF16, chip))
+    assert isinstance(candidates[0], TensorMemorySchedule)
 
 
 def test_types_without_a_legal_schedule_get_none() -> None:

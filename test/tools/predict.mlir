@@ -8,6 +8,13 @@
 // CHECK-NEXT: parts      tensor cores {{[0-9.]+}}, TMA {{[0-9.]+}}, DRAM {{.*}} us
 // CHECK-NEXT: kernel     {{[0-9]+}} tiles in {{[0-9]+}} waves, {{[0-9]+}} K blocks each; {{[0-9,]+}} instructions; {{.*}} MB copied, {{.*}} MB of memory
 
+// The chosen schedule for tensor memory.
+// RUN: weft predict %examples/matmul.mlir --arch sm_100a --shape 4096x4096x4096 | FileCheck %s --check-prefix=B200
+// B200:      gpu        B200: 148 multiprocessors at 1.9 GHz
+// B200-NEXT: schedule   block 256x{{[0-9]+}}x64, 2 accumulators, {{[0-9]+}} stages, {{.*}}pairs
+// B200-NEXT: predicted  {{[0-9.]+}} us, {{[0-9]+}} TFLOP/s, bound by power
+// B200-NEXT: parts      tensor cores {{[0-9.]+}}, shared memory {{[0-9.]+}}, TMA {{.*}}, tail {{.*}}, launch {{[0-9.]+}} us
+
 // Two schedules, the faster one first.
 // RUN: weft predict %s --kernel fixed --arch sm_90a --schedule "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}" \
 // RUN:   --schedule "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}" | FileCheck %s --check-prefix=TWO

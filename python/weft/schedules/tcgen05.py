@@ -89,7 +89,7 @@ def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMem
     for cta_group, rows, columns, swap in product((1, 2), _CTA_ROWS, _COLUMNS, swaps):
         down, across = (n, m) if swap else (m, n)
         height = rows * cta_group
-        if height >= 2 * max(down, 64) or columns >= 2 * max(across, 8):
+        if height >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
             continue
         for epilogues in (1, 2):
             whole = TensorMemorySchedule(
