@@ -5,8 +5,10 @@ are in tensor memory.
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
+from weft.dialects.schedule import tcgen05_scales
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.schedule.tcgen05_scales import ScaleTiles
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map
@@ -165,7 +167,9 @@ class TensorMemorySchedule(AnySchedule):
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """16 bytes where TMA copies an operand; otherwise one element."""
-        if operand in ("a", "b") or (operand == "d" and self.staged(types)):
+        if operand in ("a", "b"):
+            return tcgen05_scales.row_bytes(types, operand)
+        if operand in ("scale_a", "scale_b") or (operand == "d" and self.staged(types)):
             return tensor_map.ROW_BYTES
         return 1
 
@@ -196,7 +200,21 @@ class TensorMemorySchedule(AnySchedule):
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage in each CTA."""
-        return (self.cta_rows + self.cta_columns) * self.block[2] * types.input_bytes
+        scales = self.scales(types)
+        tiles = (self.cta_rows + self.cta_columns) * self.block[2] * types.input_bits // 8
+        return tiles + (scales.bytes if scales else 0)
+
+    def copied_bytes(self, types: Types) -> int:
+        """Bytes that copies into a stage of one CTA count."""
+        scales, extents = self.scales(types), (self.cta_rows, self.cta_columns)
+        copied = tcgen05_scales.copied_bytes(extents, self.block[2], types, self.swap)
+        return copied + (scales.bytes if scales else 0)
+
+    def scales(self, types: Types) -> ScaleTiles | None:
+        """The block scales of a stage; None without such scales. Each CTA of a pair needs those of all
+        columns.
+        """
+        return ScaleTiles.of(self.cta_rows, self.block[1], self.block[2], types)
 
     def staged(self, types: Types) -> bool:
         """Whether TMA stores D from shared memory."""
@@ -224,9 +242,11 @@ class TensorMemorySchedule(AnySchedule):
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages and accumulators, their barriers and the staged D."""
         copied = sum(
-            _aligned(self.stages * extent * self.block[2] * types.input_bytes, _TILE_ALIGNMENT)
+            _aligned(self.stages * extent * self.block[2] * types.input_bits // 8, _TILE_ALIGNMENT)
             for extent in (self.cta_rows, self.cta_columns)
         )
+        scales = self.scales(types)
+        copied += self.stages * scales.bytes if scales else 0
         staged = _aligned(self.staging_bytes(types), _ALIGNMENT)
         barriers = sum(
             _aligned(_BARRIER_BYTES * each, _ALIGNMENT) for each in (self.stages, self.accumulators)
@@ -246,6 +266,8 @@ class TensorMemorySchedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
+        if types.scale:
+            return tcgen05_scales.chips(types)
         if (kind := cls.kind(types)) is None or types.d not in BYTES:
             return frozenset()
         rows = [MMA.table.get(Mma(kind, cta_group)) for cta_group in (1, 2)]
@@ -254,7 +276,9 @@ class TensorMemorySchedule(AnySchedule):
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:
         """Why `tcgen05.mma` can't read A and B as they are stored."""
-        if types.input_bytes < 4 or not any(types.transposed):
+        if wrong := tcgen05_scales.layout_complaint(types):
+            return wrong
+        if types.input_bits < 32 or not any(types.transposed):
             return None
         name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
         return f"{name} must be K-major ({legal}) for kernels of tcgen05 with {types.a}, got an MN-major one"
@@ -267,6 +291,7 @@ class TensorMemorySchedule(AnySchedule):
         complaints = (
             self._field_complaint,
             self._instruction_complaint,
+            self._scale_complaint,
             self._tensor_memory_complaint,
             self._epilogue_complaint,
             self._promoted_complaint,
@@ -299,20 +324,31 @@ class TensorMemorySchedule(AnySchedule):
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
         chip = target.chip.name if target else None
-        if self.kind(types) is None:
+        scaling, shape = types.block_scaling, (self.mma_m, self.block[1])
+        if scaling is not None:
+            verdict = tcgen05_scales.verdict(scaling, types, *shape, self.cta_group, self.swap, chip)
+        elif self.kind(types) is None:
             return f"has a schedule of tcgen05, which doesn't multiply {types.a} and {types.b}"
-        verdict = MMA.judge(self.form(types), chip) or self.descriptor(types).complaint(chip)
+        else:
+            verdict = MMA.judge(self.form(types), chip) or self.descriptor(types).complaint(chip)
         if verdict is None:
             return None
         return f"has a schedule whose instruction isn't legal: tcgen05.mma {verdict}"
 
+    def _scale_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why block scales don't fit the tiles."""
+        return tcgen05_scales.complaint(self.block, self.cta_rows, types)
+
     def _tensor_memory_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why tensor memory can't hold the accumulators."""
         most = control.COLUMNS[-1]
-        used = self.accumulators * self.parts * self.part_columns
+        scales = self.scales(types)
+        of_scales = scales.columns if scales else 0
+        used = self.accumulators * self.parts * self.part_columns + of_scales
         if used <= most:
             return None
         each = f"{self.accumulators} of {self.parts} x {self.part_columns}"
+        each += f", and {of_scales} of scales" if of_scales else ""
         return f"accumulators must take at most {most} columns of tensor memory, got {used} ({each})"
 
     def _epilogue_complaint(self, types: Types, _: Target | None) -> str | None:
@@ -360,7 +396,7 @@ class TensorMemorySchedule(AnySchedule):
         mn_major, extents = self.swapped(*types.transposed), (self.cta_rows, self.cta_columns)
         for name, extent, ctas, is_mn_major in zip("MN", extents, (across, down), mn_major, strict=True):
             # Each CTA copies whole groups of rows of a swizzle, or whole panels.
-            unit = 128 // types.input_bytes if is_mn_major else 8
+            unit = 8 * 128 // types.input_bits if is_mn_major else 8
             if ctas > 1 and extent % (ctas * unit):
                 what = f"a CTA's block {name} {extent}"
                 return f"cluster must divide {what} in multiples of {unit}, got {ctas} tiles"
@@ -380,11 +416,11 @@ class TensorMemorySchedule(AnySchedule):
 
     def _row_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why a tile can't be stored in rows as wide as a swizzle, or copied in one box."""
-        k_bytes, mn_major = self.block[2] * types.input_bytes, self.swapped(*types.transposed)
+        k_bytes, mn_major = self.block[2] * types.input_bits // 8, self.swapped(*types.transposed)
         if k_bytes % 128 and k_bytes not in SWIZZLES:
             k = f"{self.block[2]} of {types.a}"
             return f"block K must have 32, 64 or a multiple of 128 bytes, got {k_bytes} ({k})"
-        narrowest = min(SWIZZLES) // types.input_bytes
+        narrowest = 8 * min(SWIZZLES) // types.input_bits
         for name, extent, transposed in zip("MN", (self.cta_rows, self.cta_columns), mn_major, strict=True):
             if transposed and extent % narrowest:
                 what = f"a CTA's block {name} must be a multiple of {narrowest} for an MN-major operand"

@@ -234,7 +234,7 @@ class WarpgroupSchedule(AnySchedule):
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
         if types.scale:
-            return f"scales of {types.scale} need a schedule of another instruction, got one of wgmma"
+            return f"scales of {types.scale} need a schedule of tcgen05, got one of wgmma"
         verdict = wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None)
         if verdict is None:
             return None

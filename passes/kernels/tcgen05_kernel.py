@@ -23,6 +23,7 @@ from weft.passes.kernels.dynamic_order import DynamicOrder, make_answers
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
 from weft.passes.kernels.staged_operand import staged_operands
+from weft.passes.kernels.tcgen05_scales import TensorScales
 from weft.passes.kernels.tensor_epilogue import Epilogue
 from weft.passes.kernels.tensor_sums import TensorSums
 from weft.passes.kernels.tile_order import Tile
@@ -42,18 +43,23 @@ def expand(op: MatmulOp) -> None:
     STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     # Memory first: buffers are laid out in this order.
     operands = staged_operands(op, schedule)
+    scales = TensorScales(op, schedule) if types.scale else None
     writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)
     stages = _ring_of_stages(schedule)
     full = _ring_of_sums(schedule)
     answers = make_answers(_readers(schedule)) if schedule.dynamic else None
     # Then the parts that use it.
     tiles = Tiles(op, schedule, answers)
-    feed = Feed(stages, tiles, types, operands, None)
+    feed = Feed(stages, tiles, types, operands, scales)
+    if scales is not None:
+        scales.half = tiles.half
     if schedule.cluster != (1, 1) and schedule.cta_group == 1:
         meet_cluster()
     with tile.tensor_memory(warp=ALLOCATING, cta_group=schedule.cta_group):
         sums = TensorSums(schedule, ir.Type.parse(types.sums))
-        products = Products(feed, full, sums, types.promoted)
+        if scales is not None:
+            scales.allocate()
+        products = Products(feed, full, sums, types.promoted, scales)
         epilogue = Epilogue(op, tiles, full, sums, writer)
         # The epilogue comes first: ptxas gives the code of a later branch fewer registers.
         with tile.role(1, schedule.epilogues) as warpgroup:
@@ -112,7 +118,15 @@ class Products:
     accumulator of their own.
     """
 
-    def __init__(self, feed: Feed[TensorMemorySchedule], full: Any, sums: TensorSums, promoted: bool) -> None:
+    def __init__(
+        self,
+        feed: Feed[TensorMemorySchedule],
+        full: Any,
+        sums: TensorSums,
+        promoted: bool,
+        scales: TensorScales | None,
+    ) -> None:
+        self.scales = scales
         self.feed, self.full, self.sums, self.promoted = feed, full, sums, promoted
         self.schedule = sums.schedule
         down, across = self.schedule.cluster
@@ -128,7 +142,7 @@ class Products:
         def promoted(_: Any, carried: list[Any]) -> list[Any]:
             stages, accumulator = carried[:2], carried[2:]
             tile.acquire(self.full, *accumulator)
-            stages = self._block(accumulator[0], emit.constant(emit.i1(), 0), stages)
+            stages = self._block(at, accumulator[0], emit.constant(emit.i1(), 0), stages)
             tile.commit(self.full, accumulator[0])
             return [*stages, *tile.advance(self.full, *accumulator)]
 
@@ -138,17 +152,20 @@ class Products:
         tile.acquire(self.full, *accumulator)
         stages = emit.loop(
             *(begin, end, 1, stages),
-            lambda number, stages: self._block(accumulator[0], emit.less(begin, number), stages),
+            lambda number, stages: self._block(at, accumulator[0], emit.less(begin, number), stages),
         )
         tile.commit(self.full, accumulator[0])
         return [*stages, *tile.advance(self.full, *accumulator)]
 
-    def _block(self, slot: Any, accumulate: Any, position: list[Any]) -> list[Any]:
+    def _block(self, at: Tile, slot: Any, accumulate: Any, position: list[Any]) -> list[Any]:
         """Multiplies the K block at a position of the ring of stages; returns the next position."""
         stage, phase = position
         left, right, rows = self.feed.left, self.feed.right, min(self.schedule.cta_rows, LANES)
         tile.await_(self.feed.ring, stage, phase)
+        if self.scales is not None:
+            self.scales.load(stage)
         for part in range(self.schedule.parts):
+            scale_a, scale_b = (None, None) if self.scales is None else self.scales.of_part(part, at)
             tile.gemm_async(
                 left.part(stage, part * rows, rows),
                 right.part(stage, 0, right.extent),
@@ -157,6 +174,8 @@ class Products:
                 transpose_a=not left.k_major,
                 transpose_b=right.k_major,
                 cta_group=self.schedule.cta_group,
+                scale_a=scale_a,
+                scale_b=scale_b,
             )
         tile.release(self.feed.ring, stage, self._mask)
         return list(tile.advance(self.feed.ring, stage, phase))

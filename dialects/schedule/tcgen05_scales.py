@@ -1,0 +1,127 @@
+"""What block scales add to a schedule of `tcgen05`: the instruction that applies them, their tiles in shared
+memory and their columns of tensor memory.
+"""
+
+from dataclasses import dataclass
+
+from weft.dialects.schedule.product_types import BITS, BYTES, Types, ceil_div
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.isa import block_scales, tensor_map
+from weft.isa.block_scales import BlockScaling
+from weft.isa.chips import ChipSet
+from weft.isa.family import Verdict
+from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
+from weft.isa.tcgen05.mma_forms import MmaBlockScale
+from weft.isa.tcgen05.mma_rows import MMA_BLOCK_SCALE
+from weft.isa.tensor_map import EXPANDED_ROW
+
+COLUMNS = block_scales.ROWS * block_scales.GROUPS // (32 * 4)
+"""Columns of tensor memory of a tile of scales: 32 lanes of 32 bits, which each warp has a copy of."""
+
+LEAST_COLUMNS = block_scales.LANES
+"""The least block N."""
+_PARTS = (LEAST_COLUMNS, 2 * LEAST_COLUMNS)
+"""Rows of a tile of scales that begin in the first lane of tensor memory, wherever a tile of D begins."""
+
+
+@dataclass(frozen=True)
+class ScaleTiles:
+    """The scales of a K block that a CTA needs: tiles of 128 rows of the left operand (columns of the right
+    one) and of 4 groups of elements along K.
+    """
+
+    left: int
+    right: int
+    deep: int
+
+    @classmethod
+    def of(cls, rows: int, columns: int, depth: int, types: Types) -> "ScaleTiles | None":
+        """Those of a K block of `depth` elements and so many rows and columns; None without block scales."""
+        if (scaling := types.block_scaling) is None:
+            return None
+        left, right = (ceil_div(extent, block_scales.ROWS) for extent in (rows, columns))
+        return cls(left, right, ceil_div(depth, block_scales.GROUPS * scaling.group))
+
+    @property
+    def bytes(self) -> int:
+        """Shared memory of a stage's scales."""
+        return (self.left + self.right) * self.deep * block_scales.TILE_BYTES
+
+    @property
+    def columns(self) -> int:
+        """Columns of tensor memory, in which the scales of one K block are."""
+        return (self.left + self.right) * self.deep * COLUMNS
+
+
+def form(scaling: BlockScaling, cta_group: int) -> MmaBlockScale:
+    """The instruction that multiplies elements with such scales, as every chip spells it."""
+    return MmaBlockScale(scaling.kind, cta_group, f"block{scaling.group}")
+
+
+def chips(types: Types) -> ChipSet:
+    """The chips that multiply elements with block scales, alone and in pairs."""
+    if (scaling := types.block_scaling) is None or types.d not in BYTES:
+        return frozenset()
+    rows = [MMA_BLOCK_SCALE.table.get(form(scaling, cta_group)) for cta_group in (1, 2)]
+    return frozenset.intersection(*(row.chips if row else frozenset() for row in rows))
+
+
+def verdict(
+    scaling: BlockScaling, types: Types, m: int, n: int, cta_group: int, swap: bool, chip: str | None
+) -> Verdict | None:
+    """Why there is no such instruction of this shape."""
+    a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
+    mn_major = types.transposed
+    if swap:
+        a, b, mn_major = b, a, mn_major[::-1]
+    instruction = form(scaling, cta_group)
+    descriptor = BlockScaledDescriptor(
+        *(scaling.kind, m, n, a, b, scaling.scale, cta_group, instruction.scale_vec),
+        transpose_a=mn_major[0],
+        transpose_b=mn_major[1],
+    )
+    return MMA_BLOCK_SCALE.judge(instruction, chip) or descriptor.complaint(chip)
+
+
+def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str | None:
+    """Why tiles of the operands and of their scales can't be copied and used together."""
+    if (scaling := types.block_scaling) is None:
+        return None
+    _, n, k = block
+    rows, unit = block_scales.ROWS, block_scales.GROUPS * scaling.group
+    if cta_rows % rows:
+        return f"a CTA must have a multiple of {rows} rows of a tile with block scales, got {cta_rows}"
+    if n % rows and n not in _PARTS:
+        legal = ", ".join(map(str, _PARTS))
+        return f"block N must be {legal} or a multiple of {rows} with block scales, got {n}"
+    if k % unit:
+        return f"block K must be a multiple of {unit}, of which scales are one tile, got {k}"
+    if types.has_packed_inputs and not scaling.packed and k % EXPANDED_ROW:
+        return f"block K must be a multiple of {EXPANDED_ROW}, which TMA expands to bytes, got {k}"
+    return None
+
+
+def layout_complaint(types: Types) -> str | None:
+    """Why elements of 4 or 6 bits can't be read as they are stored."""
+    for name, element, mn_major in zip("AB", (types.a, types.b), types.transposed, strict=True):
+        if mn_major and BITS.get(element, 8) < 8:
+            legal = "transpose_a = false" if name == "A" else "transpose_b = true"
+            return f"{name} must be K-major ({legal}) with elements of {element}, got an MN-major one"
+    return None
+
+
+def row_bytes(types: Types, operand: str) -> int:
+    """Bytes at whose multiples the rows of A ("a") or B ("b") must begin: twice as many where TMA expands
+    their elements.
+    """
+    element = types.a if operand == "a" else types.b
+    expands = BITS.get(element, 8) < 8 and types.input_bits == 8
+    return tensor_map.ROW_BYTES * (2 if expands else 1)
+
+
+def copied_bytes(extents: tuple[int, int], depth: int, types: Types, swap: bool) -> int:
+    """Bytes that copies of a K block of the left and the right operand count: those of elements of 4 and 6
+    bits are packed, even where they are expanded.
+    """
+    elements = (types.b, types.a) if swap else (types.a, types.b)
+    return sum(extent * depth * BITS[e] // 8 for extent, e in zip(extents, elements, strict=True))

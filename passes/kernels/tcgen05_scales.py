@@ -1,0 +1,116 @@
+"""The block scales of a `tcgen05` kernel: each stage brings those of both operands, and the thread that
+issues the products copies them to tensor memory before the products of the stage.
+
+Scales lie in tiles of 128 rows and 4 groups, of 512 bytes (`weft.isa.block_scales`), in global and in shared
+memory. Tensor memory has one K block's scales: copies and products of one thread are in order.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import TensorMemorySchedule
+from weft.dialects.tile import BufferType, MatmulOp
+from weft.isa import block_scales
+from weft.isa.tcgen05 import tensor_layouts
+from weft.passes.builders import emit
+from weft.passes.kernels.matrices import map_of_member
+from weft.passes.kernels.tile_order import Tile
+
+_ROWS, _GROUPS, _BYTES = block_scales.ROWS, block_scales.GROUPS, block_scales.TILE_BYTES
+_LANES = block_scales.LANES
+
+
+@dataclass
+class _Scales:
+    """The scales of one operand: `blocks` tiles of 128 rows, and `deep` along K, in each of `stages`."""
+
+    matrix: Any
+    blocks: int
+    deep: int
+    stages: int
+    cta_group: int
+    _arrived: Any = field(init=False)
+    _tiles: Any = field(init=False)
+    _map: Any = field(init=False)
+    _in_tensor_memory: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Builds the stages and the tensor map at the insertion point."""
+        element, row = self.matrix.type.element_type, self.deep * _BYTES
+        shape = self.stages, self.blocks, row
+        layout = f"S[({self.stages},{self.blocks},{row}):({self.blocks * row},{row},1)]"
+        self._arrived = tile.alloc(BufferType.of(shape, element, layout))
+        # The same bytes as rows and groups.
+        digits = f"({self.stages},{self.blocks},{_ROWS // _LANES},{_LANES},{self.deep},{_GROUPS})"
+        strides = f"({self.blocks * row},{row},{_GROUPS},{_BYTES // _LANES},{_BYTES},1)"
+        of_tiles = BufferType.of((self.stages, *self._shape), element, f"S[{digits}:{strides}]")
+        self._tiles = tile.alloc(of_tiles, over=self._arrived)
+        self._map = tile.tensor_map(self.matrix, tile.stage_type(self._arrived.type), chunk=_BYTES)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Rows and groups of a K block."""
+        return self.blocks * _ROWS, self.deep * _GROUPS
+
+    def copy(self, row: Any, block: Any, member: Any, stage: Any, barrier: Any) -> None:
+        """Starts to copy the scales of a K block, from row `row` of the operand on, into a stage."""
+        source = map_of_member(self.matrix, self._map, member)
+        first, column = emit.value(emit.div(row, _ROWS)), emit.value(emit.mul(block, self.deep * _BYTES))
+        target = tile.stage(self._arrived, stage)
+        tile.copy_async(source, first, column, target, barrier=barrier, cta_group=self.cta_group)
+
+    def allocate(self) -> None:
+        """Builds their columns of tensor memory at the insertion point."""
+        layout = tensor_layouts.scales(*self._shape)
+        kind = BufferType.of(self._shape, self.matrix.type.element_type, layout, "tmem")
+        self._in_tensor_memory = tile.alloc(kind)
+
+    def load(self, stage: Any) -> None:
+        """Copies a stage's scales to tensor memory, of both CTAs of a pair."""
+        source = tile.stage(self._tiles, stage)
+        tile.copy_tmem(source, self._in_tensor_memory, cta_group=self.cta_group)
+
+    def rows(self, first: Any, count: int) -> Any:
+        """The scales of `count` rows in tensor memory, from row `first` of the K block's on."""
+        if count >= self._shape[0]:
+            return self._in_tensor_memory
+        shape = count, self._shape[1]
+        return tile.slice_(self._in_tensor_memory, emit.value(first), emit.value(0), shape)
+
+
+class TensorScales:
+    """The scales of the left and the right operand."""
+
+    def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
+        """Builds the stages and the tensor maps at the insertion point."""
+        tiles = schedule.scales(op.types)
+        assert tiles is not None
+        self.schedule, self.half = schedule, 0
+        left, right = schedule.swapped(op.role("scale_a"), op.role("scale_b"))
+        common = tiles.deep, schedule.stages, schedule.cta_group
+        self.left = _Scales(left, tiles.left, *common)
+        self.right = _Scales(right, tiles.right, *common)
+
+    def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
+        """Starts to copy the scales of a K block of this CTA's rows, and of all columns, into a stage."""
+        m, n, _ = self.schedule.block
+        row = emit.add(emit.mul(at.row, m), emit.mul(self.half, self.schedule.cta_rows))
+        self.left.copy(row, block, at.member, stage, barrier)
+        self.right.copy(emit.mul(at.column, n), block, at.member, stage, barrier)
+
+    def allocate(self) -> None:
+        """Builds the columns of tensor memory at the insertion point."""
+        self.left.allocate()
+        self.right.allocate()
+
+    def load(self, stage: Any) -> None:
+        """Copies a stage's scales to tensor memory; for the thread that issues the products."""
+        self.left.load(stage)
+        self.right.load(stage)
+
+    def of_part(self, part: int, at: Tile) -> tuple[Any, Any]:
+        """The scales of a part of a tile: of its rows and of its columns."""
+        n, rows = self.schedule.block[1], block_scales.ROWS
+        first = emit.rem(emit.mul(at.column, n), rows) if n < rows else 0
+        return self.left.rows(part * rows, rows), self.right.rows(first, n)
