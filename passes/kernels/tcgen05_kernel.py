@@ -74,6 +74,7 @@ def expand(op: MatmulOp) -> None:
                     tiles.walk([], lambda at, carried: carried)  # it must read all answers
         if isinstance(tiles.order, DynamicOrder):
             with tile.role(ASSIGNING, warps=1), emit.when(emit.equal(tiles.rank, 0)), thread_ids.elected():
+                await_previous_launch()  # CTAs that start before it ends would take over most tiles
                 tiles.order.ask()
     if schedule.cluster != (1, 1):
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end

@@ -224,6 +224,13 @@ def test_rows_that_lie_anywhere_are_multiplied_by_mma_sync() -> None:
     assert complaint(made, Case((40, 35, 50), "integers"), kernel, "emulator") is None
 
 
+def test_tiles_are_asked_for_after_the_previous_launch() -> None:
+    """Those of its CTAs that the launch starts while the previous one runs would take over all others'."""
+    ptx = weft.compile(product(TYPES[0], DYNAMIC[0]).module(), CHIP).ptx
+    before, _, _ = ptx.partition("clusterlaunchcontrol.try_cancel")
+    assert before.rindex("griddepcontrol.wait") > before.rindex("elect.sync")
+
+
 def test_a_launch_describes_what_the_kernel_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schedule = "{block = array<i64: 256, 240, 64>, accumulators = 2, stages = 4, cta_group = 2}"
     text = f"""
