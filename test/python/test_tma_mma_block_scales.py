@@ -91,6 +91,43 @@ def test_a_product_is_right_for_every_pair_of_formats(pair, tile_):
     assert error(kernel, a, b, GROUPS[types.scale]) < 1e-6
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "pair, depth", [((MXFP8, MXFP8), 208), ((MXFP4, MXFP4), 160), ((NVFP4, NVFP4), 288)], ids=str
+)
+def test_k_may_end_within_a_tile_of_scales(pair, depth):
+    types = types_of(*pair)
+    kernel = compiled(types, TmaMmaSchedule((64, 64, 128), (2, 2), 2))
+    a, b = quantized(pair[0], 40, depth), quantized(pair[1], 16, depth, 1)
+    assert error(kernel, a, b, GROUPS[types.scale]) < 1e-6
+
+
+def test_each_product_of_a_batch_has_scales_of_its_own():
+    types = types_of(MXFP8, MXFP8)
+    with weft.Module() as module:
+        kinds = [weft.memref("?x?x?", kind) for kind in (types.a, types.b, types.d, types.scale, types.scale)]
+        with module.func("product", kinds) as (a, b, d, scale_a, scale_b):
+            schedule = TmaMmaSchedule((64, 64, 128), (2, 2), 2)
+            tile.matmul(a, b, d, transpose_b=True, scale_a=scale_a, scale_b=scale_b, schedule=schedule)
+    rng = np.random.default_rng(0)
+    a, b = (reference.quantize(rng.standard_normal((3, rows, 160)), "mxfp8") for rows in (40, 24))
+    d = np.full((3, 40, 24), np.nan, np.float32)
+    kernel = weft.compile(module, arch="sm_120a")
+    assert not kernel.emulate(a.elements, b.elements, d, a.tiled_scales, b.tiled_scales).findings
+    wide = [reference.block_scales.dequantized(each.elements, each.scales, 32) for each in (a, b)]
+    np.testing.assert_allclose(d, wide[0] @ wide[1].transpose(0, 2, 1), rtol=0, atol=1e-5)
+
+
+def test_weft_matmul_multiplies_arrays_of_nvfp4():
+    a, b = quantized(NVFP4, 40, 128), quantized(NVFP4, 24, 128, 1)
+    given = a.packed.view(np.uint8), b.packed.view(np.uint8)
+    d = weft.matmul(*given, scales=(a.tiled_scales, b.tiled_scales), kind="nvfp4", transpose_b=True)
+    wide = [reference.block_scales.dequantized(each.elements, each.scales, 16) for each in (a, b)]
+    np.testing.assert_allclose(
+        d.astype(np.float64), wide[0] @ wide[1].T, rtol=2**-8, atol=1e-3 * abs(d).max()
+    )
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "pair",

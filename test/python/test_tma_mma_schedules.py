@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 import pytest
+from machine_code import loop_with
 
 import weft
 from weft.dialects import tile
@@ -23,6 +24,7 @@ ARRAYS = {
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
     "f8E5M2": ml_dtypes.float8_e5m2,
     "i8": np.int8,
+    "ui8": np.uint8,
     "i32": np.int32,
 }
 CHIPS = ("sm_120a", "sm_121a", "sm_120f", "sm_121f")
@@ -69,7 +71,10 @@ class Product:
         """How many elements of D aren't as NumPy has them; sums are exact in every type."""
         m, n, k = shape
         rng = np.random.default_rng(m * n + k)
-        a, b = (rng.integers(-1, 2, size).astype(np.float64) for size in ((m, k), (k, n)))
+        # Products of elements of either sign, as far as their types have any.
+        least = [0 if kind == "ui8" else -1 for kind in (self.a, self.b)]
+        sizes = zip(least, ((m, k), (k, n)), strict=True)
+        a, b = (rng.integers(low, 2, size).astype(np.float64) for low, size in sizes)
         c, bias = rng.integers(-4, 5, (m, n)), rng.integers(-4, 5, n)
         given = [np.ascontiguousarray(x.T if t else x) for x, t in zip((a, b), self.transposed, strict=True)]
         inputs = [x.astype(ARRAYS[kind]) for x, kind in zip(given, (self.a, self.b), strict=True)]
@@ -92,7 +97,7 @@ def of(
 BF16, F16_TO_F32 = Product(), Product("f16", "f16", "f32")
 TF32, INTEGERS = Product("f32", "f32", "f32"), Product("i8", "i8", "i32")
 E4M3, MIXED = Product("f8E4M3FN", "f8E4M3FN", "f8E4M3FN"), Product("f8E5M2", "f8E4M3FN", "f32")
-PLAIN = (BF16, F16_TO_F32, TF32, INTEGERS, E4M3, MIXED)
+PLAIN = (BF16, F16_TO_F32, TF32, INTEGERS, E4M3, MIXED, Product("ui8", "i8", "i32"))
 EPILOGUES = (
     Product(beta=2.0),
     Product(alpha=0.5, bias=True),
@@ -152,6 +157,27 @@ def test_large_tiles_neither_spill_nor_lose_their_registers(schedule, chip):
 def test_large_tiles_are_right(schedule):
     m, n, k = schedule.block
     assert BF16.wrong(BF16.compiled(schedule), (m + 8, n + 8, 2 * k + 8)) == 0
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("seed", range(6))
+def test_warps_may_run_in_any_order(seed):
+    kernel = BF16.compiled(of(64, 64, 64))
+    a, b = (np.random.default_rng(0).integers(-1, 2, (size, 320)) for size in (136, 72))
+    d = np.zeros((136, 72), ml_dtypes.bfloat16)
+    given = [x.astype(ml_dtypes.bfloat16) for x in (a, b)]
+    assert not kernel.emulate(*given, d, seed=seed).findings and (d == a @ b.T).all()
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("product, k", [(BF16, 64), (INTEGERS, 128), (E4M3, 128), (TF32, 32)], ids=_name)
+def test_the_loop_over_k_blocks_has_little_beside_products_and_loads(product, k):
+    """Of a tile of 128 x 128: 64 products and 24 ldmatrix for each warp."""
+    schedule = of(128, 128, k, (4, 2), 3, unit_scales=product is E4M3)
+    opcodes = loop_with(product.compiled(schedule).sass, "MMA")
+    products, loads = (sum(name in opcode for opcode in opcodes) for name in ("MMA", "LDSM"))
+    assert (products, loads) == (128 if product is TF32 else 64, 24)
+    assert len(opcodes) - products - loads <= 32
 
 
 def test_a_batch_is_right():

@@ -39,7 +39,7 @@ def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
     return Copied.of(compiled, operands.names, operands.views, keeps_out)
 
 
-_EMULATED = ("sm_90a", "sm_100a")
+_EMULATED = ("sm_90a", "sm_100a", "sm_120a")
 
 
 def _chip(ordinal: int | None, types: Types) -> str:
