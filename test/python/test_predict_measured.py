@@ -9,7 +9,13 @@ import pytest
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import Check, Problem
 from weft.bench.report import Report
-from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import (
+    Schedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+)
 from weft.errors import WeftError
 from weft.schedules import time_model
 from weft.schedules.chip_models import H200
@@ -70,10 +76,22 @@ def test_families_without_a_model_on_a_gpu_are_refused() -> None:
         (Schedule((128, 128, 64), (2, 2), 3), B200, "schedule must be of tcgen05 for a model of B200"),
         (Schedule((128, 128, 64), (2, 2), 3), GPUS["H200"], "schedule must be of wgmma for a model of H200"),
         (TensorMemorySchedule((128, 128, 64), 1, 3), GPUS["RTX 5090"], "schedule must be of mma.sync for a"),
-        (SCHEDULE, B200, "schedule must be of a family with a model, TensorMemorySchedule, Schedule"),
+        (SCHEDULE, B200, "schedule must be of a family with a model, TensorMemorySchedule, TmaMma"),
     ):
         with pytest.raises(WeftError, match=needed):
             predict_schedule(schedule, 64, 64, 64, BF16, gpu)
+
+
+def test_unit_scales_double_the_rate_of_fp8_on_geforce_alone() -> None:
+    types, plain = Types("f8E4M3FN", "f8E5M2", "bf16"), TmaMmaSchedule((128, 128, 128), (4, 2), 3)
+    for name, faster in (("RTX 5090", True), ("RTX PRO 6000", False)):
+        gpu = replace(GPUS[name], caps={})
+        times = [
+            predict_schedule(replace(plain, unit_scales=unit), 4096, 4096, 4096, types, gpu).parts
+            for unit in (False, True)
+        ]
+        assert (times[1]["tensor cores"] < 0.6 * times[0]["tensor cores"]) == faster
+        assert times[1]["L2"] == times[0]["L2"]
 
 
 def report(device: dict[str, object], *results: Result, command: tuple[str, ...] = ()) -> Report:

@@ -1,13 +1,14 @@
 """The predicted time of a schedule of any family, by `predict_model` or by the fitted model of `wgmma`."""
 
+from dataclasses import replace
 from math import ceil
 
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.isa.wgmma import M
 from weft.schedules import time_model
 from weft.schedules.chip_models import CHIP_MODELS
-from weft.schedules.predict_gpus import Gpu
+from weft.schedules.predict_gpus import KINDS, Gpu
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import Counts, Prediction, predict
 
@@ -30,8 +31,10 @@ def predict_schedule(
         return _of_wgmma(schedule, (m, n, k), types, gpu, members, burst)
     if gpu.instruction == "wgmma":
         raise WeftError(f"schedule must be of wgmma for a model of {gpu.name}, got {type(schedule).__name__}")
-    sizes = {"output_bytes": types.output_bytes, "members": members}
-    return predict(kernel_of(schedule, types), m, n, k, kind_of(types), gpu, **sizes, burst=burst)
+    kind, sizes = kind_of(types), {"output_bytes": types.output_bytes, "members": members}
+    if isinstance(schedule, TmaMmaSchedule) and schedule.unit_scales:
+        kind = replace(KINDS["mxfp8"], bits=kind.bits, group=0)  # at its rate, without scales to copy
+    return predict(kernel_of(schedule, types), m, n, k, kind, gpu, **sizes, burst=burst)
 
 
 def _of_wgmma(

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from weft.dialects.schedule import TmaMmaSchedule, Types
-from weft.dialects.schedule.tma_mma import UNIT_SCALE
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import gpu_of
 from weft.target import Target
@@ -43,8 +42,6 @@ def ranked(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) ->
 
 def estimated(s: TmaMmaSchedule, m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> float:
     """The microseconds that `members` products of M x N x K are predicted to take."""
-    if s.unit_scales:
-        types = replace(types, scale=UNIT_SCALE)
     return predict_schedule(s, m, n, k, types, gpu_of(chip), members=members).microseconds
 
 
