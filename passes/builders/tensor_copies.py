@@ -34,22 +34,24 @@ _FORMATS = {"f6E2M3FN": "b6x16_p32", "f6E3M2FN": "b6x16_p32", "f4E2M1FN": "b4x16
 
 @dataclass(frozen=True)
 class Copy:
-    """One instruction: its form without cta_group, its first column, and where its source begins, in units of
-    16 bytes.
+    """One instruction: its form without cta_group, its first column, where its source begins, in units of 16
+    bytes, and the bits from panel to panel and from group to group of rows there, 0 if there is only one.
     """
 
     shape: str
     multicast: str
     column: int
     units: int
+    strides: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The instructions of a copy, with the descriptor of the source's start, and why wider ones don't fit."""
+    """The instructions of a copy, each with the descriptor of the source's start, and why wider ones don't
+    fit.
+    """
 
-    copies: tuple[Copy, ...]
-    descriptor: SharedMemoryDescriptor
+    copies: tuple[tuple[Copy, SharedMemoryDescriptor], ...]
     source_format: str
     others: tuple[tuple[str, str], ...]
 
@@ -63,13 +65,16 @@ def copy(op: Any) -> None:
     if isinstance(found, str):
         raise refuse(op, f"expects {found}")
     remarks.explain(op, lambda: _path(found))
-    source = matrix_descriptors.start(op.source, tcgen05.shared_memory_descriptor, found.descriptor)
+    starts = {
+        record: matrix_descriptors.start(op.source, tcgen05.shared_memory_descriptor, record)
+        for record in dict.fromkeys(record for _, record in found.copies)
+    }
     target = tile.address(op.destination)
     with thread_ids.elected_if(scope == "warp"):
-        for each in found.copies:
+        for each, record in found.copies:
             tcgen05.cp(
                 address=tensor_tiles.advanced(target, each.column),
-                descriptor=matrix_descriptors.advance(source, each.units),
+                descriptor=matrix_descriptors.advance(starts[record], each.units),
                 shape=each.shape,
                 multicast=each.multicast,
                 source_format=found.source_format or None,
@@ -93,34 +98,40 @@ def _plan(source: Layout, destination: Layout, bits: int, packed_format: str) ->
     table, expanded = units
     mode = source.swizzle.name if source.swizzle else "none"
     canonical = CanonicalLayout(mode, False, _EXPANDED if expanded else _UNIT // bits, bits)
-    left, copies, strides = table >= 0, list[Copy](), set[tuple[int, int]]()
     refused = dict[str, str]()
-    while left.any():
-        unit = int(left.any(axis=0).argmax())
-        for name, multicast in _WIDEST_FIRST:
-            found = _strides(table, left, unit, name, multicast, canonical)
-            if not isinstance(found, str):
-                break
-            refused.setdefault(_name(name, multicast), found)
-        else:
-            reasons = "; ".join(f"{each} {reason}" for each, reason in refused.items())
-            return f"layouts between which an instruction copies: {reasons}"
-        lanes, width = np.array(isa.copied_lanes(name, multicast)), _width(name)
-        copies.append(Copy(name, multicast, unit * _UNIT_COLUMNS, int(table[lanes[0, 0], unit])))
-        left[lanes, unit : unit + width] = False
-        strides.add(found)
-    # An instruction that doesn't use a stride has 0.
-    across, down = ({each[i] for each in strides if each[i]} or {0} for i in range(2))
-    if len(across) > 1 or len(down) > 1:
-        return f"a source whose groups of rows are at one stride, got layout {source}"
+    copies = _copies(table, canonical, refused)
+    if copies is None:
+        reasons = "; ".join(f"{name} {reason}" for name, reason in refused.items())
+        return f"layouts between which an instruction copies: {reasons}"
+    # An instruction that doesn't use a stride takes another's, so that they share a descriptor.
+    across, down = (next((each.strides[i] for each in copies if each.strides[i]), 0) for i in range(2))
+    described = tuple(
+        (each, canonical.descriptor(each.strides[0] or across, each.strides[1] or down)) for each in copies
+    )
     taken = {_name(each.shape, each.multicast) for each in copies}
     wider = tuple((name, reason) for name, reason in refused.items() if name not in taken)
-    return Plan(
-        tuple(copies),
-        canonical.descriptor(across.pop(), down.pop()),
-        packed_format if expanded else "",
-        wider,
-    )
+    return Plan(described, packed_format if expanded else "", wider)
+
+
+def _copies(table: Table, canonical: CanonicalLayout, refused: dict[str, str]) -> list[Copy] | None:
+    """The instructions that copy all units, from the first column on the widest that fits; None where none
+    does. Why others don't is added to `refused`.
+    """
+    left, copies = table >= 0, list[Copy]()
+    while left.any():
+        unit = int(left.any(axis=0).argmax())
+        for shape, multicast in _WIDEST_FIRST:
+            found = _strides(table, left, unit, shape, multicast, canonical)
+            if not isinstance(found, str):
+                break
+            refused.setdefault(_name(shape, multicast), found)
+        else:
+            return None
+        lanes = np.array(isa.copied_lanes(shape, multicast))
+        begin = int(table[lanes[0, 0], unit])
+        copies.append(Copy(shape, multicast, unit * _UNIT_COLUMNS, begin, found))
+        left[lanes, unit : unit + _width(shape)] = False
+    return copies
 
 
 def _name(shape: str, multicast: str) -> str:
@@ -212,6 +223,6 @@ def _listed(lanes: Table) -> str:
 def _path(chosen: Plan) -> remarks.Path:
     """Which instructions copy a buffer, and why there are no wider ones."""
     suffix = f".b8x16.{chosen.source_format}" if chosen.source_format else ""
-    taken = Counter(f"tcgen05.cp.{_name(each.shape, each.multicast)}{suffix}" for each in chosen.copies)
+    taken = Counter(f"tcgen05.cp.{_name(each.shape, each.multicast)}{suffix}" for each, _ in chosen.copies)
     listed = " and ".join(f"{count} x {name}" for name, count in taken.items())
     return listed, [f"tcgen05.cp.{name} {reason}" for name, reason in chosen.others]

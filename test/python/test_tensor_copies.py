@@ -143,6 +143,7 @@ def test_the_parts_of_a_pairs_d_get_scales_of_their_own():
             "f16",
             {"128x256b": 1, "128x128b": 1},
         ),
+        ("S[(128,2,3,8):(8,8192,1024,1)]", operand_a(128, 48), 128, 48, "f16", {"128x256b": 3}),
         ("S[(64,64):(64,1)] xor 128B", operand_a(128, 64, 2), 64, 64, "f16", {"64x128b.warpx2::02_13": 8}),
         ("S[(32,8):(8,1)]", operand_a(32, 8, weight_stationary=True), 32, 8, "f16", {"32x128b.warpx4": 1}),
         ("S[(4,2,8):(8,64,1)]", "S[(4,16):(32@TLane,1@TCol)]", 4, 16, "f16", {"4x256b": 1}),
@@ -191,7 +192,7 @@ def test_packed_elements_are_copied_as_they_are():
     module = weft.Module()
     with module:
         found = plan(*(ir.Type.parse(kind(*each)) for each in ((source, "shared"), (target, "tmem"))))
-    assert [(each.shape, each.column) for each in found.copies] == [("128x256b", 0)]
+    assert [(each.shape, each.column) for each, _ in found.copies] == [("128x256b", 0)]
     assert not found.source_format
 
 
