@@ -1,0 +1,33 @@
+"""The products that `test_tcgen05_kernels.py` multiplies for sm_100a in the emulator, from the same source on
+a GPU of sm_90a: the chip's own schedule, and the same bounds.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gpu_marks import SM_90A
+from launches import complaint
+from products import Case, Product
+
+from weft.schedules import choice
+
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+from test_tcgen05_kernels import ALL
+
+pytestmark = SM_90A
+
+
+def without_schedule(made: Product) -> Product:
+    """The product as a user writes it for any chip."""
+    return replace(made, schedule=None)
+
+
+PRODUCTS = list(dict.fromkeys((without_schedule(made), case) for made, case in ALL))
+LEGAL = [each for each in PRODUCTS if choice.complaint(each[0].types, "sm_90a") is None]
+
+
+@pytest.mark.parametrize(("made", "case"), LEGAL, ids=str)
+def test_the_same_product_is_right_on_sm_90a(made: Product, case: Case) -> None:
+    assert complaint(made, case, made.compiled(), "gpu") is None
