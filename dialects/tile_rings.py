@@ -52,7 +52,6 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     - "threads", "warps": threads that write the stage. Each thread, or each warp, executes `tile.commit`.
     - "mma": `tcgen05.mma`. The thread that issues them executes `tile.commit`; the stage is full when they
       are done.
-
     - "clc": cluster launch control. The stages are those of all CTAs of the cluster, and threads may use them
       after the next barrier of the cluster. One thread executes `tile.try_cancel`. Threads or warps of all
       CTAs, `consumers` in each, read the answer with `tile.query_cancel` and release the stage to the CTA of

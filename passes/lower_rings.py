@@ -11,6 +11,7 @@ from weft.dialects.tile_launch_control import QueryCancelOp, TryCancelOp
 from weft.dialects.tile_rings import (
     CLC,
     MMA,
+    MOST_ARRIVALS,
     THREADS,
     TMA,
     WARPGROUPS,
@@ -113,6 +114,9 @@ def _make(op: MakeRingOp) -> Barriers:
     barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, _answers(op))
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
+    if emptiers > MOST_ARRIVALS:
+        most, got = MOST_ARRIVALS // cluster, op.consumers.value
+        raise refuse(op, f"consumers must be in 1..{most} in a cluster of {cluster} CTAs, got {got}")
     with emit.when(emit.equal(emit.thread(), 0)):
         for stage in range(stages):
             nvvm.MBarrierInitOp(barriers.full(stage), emit.value(fillers))

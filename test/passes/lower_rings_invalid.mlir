@@ -195,3 +195,13 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @too_many_readers() kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 4, 1, 1>} {
+    // expected-error @below {{'tile.make_ring' op consumers must be in 1..262143 in a cluster of 4 CTAs, got 262144}}
+    %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "threads", consumers = 262144} : () -> !tile.ring<3>
+    gpu.return
+  }
+}
