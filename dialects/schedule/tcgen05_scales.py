@@ -18,8 +18,8 @@ from weft.isa.tensor_map import EXPANDED_ROW
 COLUMNS = block_scales.ROWS * block_scales.GROUPS // (32 * 4)
 """Columns of tensor memory of a tile of scales: 32 lanes of 32 bits, which each warp has a copy of."""
 
-LEAST_COLUMNS = block_scales.LANES
-"""The least block N."""
+LEAST_ROWS, LEAST_COLUMNS = block_scales.ROWS, block_scales.LANES
+"""The least rows of a CTA, and the least block N."""
 _PARTS = (LEAST_COLUMNS, 2 * LEAST_COLUMNS)
 """Rows of a tile of scales that begin in the first lane of tensor memory, wherever a tile of D begins."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
-from weft.dialects.schedule.tcgen05_scales import LEAST_COLUMNS
+from weft.dialects.schedule.tcgen05_scales import LEAST_COLUMNS, LEAST_ROWS
 from weft.schedules.predict_gpus import Gpu, gpu_of, has_model
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import predict
@@ -86,12 +86,12 @@ def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMem
     """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
     depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
     room = Target.of(gpu.chip).chip.shared_bytes
-    narrowest = LEAST_COLUMNS if types.scale else 16
+    lowest, narrowest = (LEAST_ROWS, LEAST_COLUMNS) if types.scale else (_CTA_ROWS[0], 16)
     swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
     for cta_group, rows, columns, swap in product((1, 2), _CTA_ROWS, _COLUMNS, swaps):
         down, across = (n, m) if swap else (m, n)
         height = rows * cta_group
-        if height >= 2 * max(down, 64) or columns >= 2 * max(across, narrowest):
+        if height >= 2 * max(down, lowest) or columns >= 2 * max(across, narrowest):
             continue
         for epilogues in (1, 2):
             whole = TensorMemorySchedule(
