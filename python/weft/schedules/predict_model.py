@@ -94,11 +94,7 @@ def predict(
     `burst`: after a rest, where the GPU has such limits. `power`: a factor of the power limit, for a machine
     that is known to be faster or slower. Raises WeftError for a kind that the GPU doesn't multiply.
     """
-    if kind.name not in gpu.flops:
-        known = ", ".join(gpu.flops)
-        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {known}, got {kind.name}")
-    if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
-        raise WeftError(f"schedule must be of {gpu.instruction} for a model of {gpu.name}")
+    _check(kernel, kind, gpu)
     tile, cycles_a_us = _tile(kernel, k, kind, gpu, output_bytes), gpu.clock_ghz * 1e3
     down, across = kernel.tiles(m, n)
     tiles, units = down * across * kernel.splits * members, _units(kernel, gpu)
@@ -112,22 +108,29 @@ def predict(
     )
     share = tiles / units / cycles_a_us
     parts = {name: limit * tile.k_blocks * share for name, limit in tile.limits.items()}
-    busy = {
-        "epilogue": 0.0 if hidden else tile.epilogue * share,
-        "tail": (waves - tiles / units) * each / cycles_a_us,
-        "launch": launch,
-    }
+    exposed = 0.0 if hidden else tile.epilogue * share
+    parts["epilogue"] = parts.get("epilogue", 0.0) + exposed
+    parts |= {"tail": (waves - tiles / units) * each / cycles_a_us, "launch": launch}
     memory = {"L2": counts.l2_bytes / gpu.l2_gb_s / 1e3, "DRAM": counts.dram_bytes / gpu.dram_gb_s / 1e3}
     computed = waves * each / cycles_a_us
     times = {"": launch + computed} | {name: launch + value for name, value in memory.items()}
-    limit = gpu.cap(kind.name + ("_k96" if kernel.k_96 else ""), burst=burst)
-    if limit is not None:
+    if (limit := gpu.cap(kind.name + ("_k96" if kernel.k_96 else ""), burst=burst)) is not None:
         ideal = flops / (gpu.multiprocessors * _peak(kernel, kind, gpu)) / cycles_a_us
-        times["power"] = flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
-        memory["power"] = times["power"]
+        memory["power"] = flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
+        times["power"] = memory["power"]
     name = max(times, key=lambda each: times[each])
-    bound = name or max(parts | busy, key=lambda each: (parts | busy)[each])
-    return Prediction(times[name], bound, parts | memory | busy, counts, flops)
+    bound = name or max(parts, key=lambda each: parts[each])
+    ordered = {name: parts[name] for name in tile.limits} | memory | parts
+    return Prediction(times[name], bound, ordered, counts, flops)
+
+
+def _check(kernel: Kernel, kind: Kind, gpu: Gpu) -> None:
+    """Raises WeftError for a kernel that the GPU can't run."""
+    if kind.name not in gpu.flops:
+        known = ", ".join(gpu.flops)
+        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {known}, got {kind.name}")
+    if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
+        raise WeftError(f"schedule must be of {gpu.instruction} for a model of {gpu.name}")
 
 
 def _units(kernel: Kernel, gpu: Gpu) -> int:
