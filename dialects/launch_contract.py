@@ -84,7 +84,7 @@ STAGES = LaunchAttribute(
     "weft.stages",
     ir.IntegerAttr,
     "an integer",
-    "stages of shared memory that TMA fills for products in tensor memory",
+    "stages of shared memory that TMA fills, of kernels for Blackwell",
     "expand-matmul",
 )
 PERSISTENT = LaunchAttribute(

@@ -88,13 +88,13 @@ def _resources(compiled: "Compiled") -> str:
 
 
 def _described(compiled: "Compiled") -> str:
-    """JSON with a line for each thing that a launch needs; with tensor memory, also the registers."""
+    """JSON with a line for each thing that a launch needs, and the registers where it has the stages too."""
     from weft.launch.kernel import Kernel
 
     kernels = []
     for launch in compiled.launches.values():
         described = launch.description()
-        if launch.tensor_columns:
+        if launch.tensor_columns or launch.stages:
             described["registers"] = Kernel(compiled, launch).resources.registers
         lines = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in described.items())
         kernels.append(f"  {json.dumps(launch.name)}: {{\n" + ",\n".join(lines) + "\n  }")

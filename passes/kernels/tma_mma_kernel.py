@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.launch_contract import STAGES
 from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import LANES, WARPS
@@ -45,7 +46,9 @@ def expand(op: MatmulOp) -> None:
 
     gpu.barrier()
     # ptxas ignores the roles' registers unless it knows with how many a kernel starts.
-    op.operation.parent.attributes[_MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
+    kernel = op.operation.parent
+    kernel.attributes[_MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
+    STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
     Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed, scales)).emit()

@@ -2,7 +2,9 @@
 that don't divide. A finding of the sanitizer ends a run; ptxas must not spill.
 """
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +18,7 @@ from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
 from weft.schedules import choice, tma_mma
 from weft.target import Target
+from weft.tools import weft as tool
 
 ARRAYS = {
     "f16": np.float16,
@@ -27,6 +30,7 @@ ARRAYS = {
     "ui8": np.uint8,
     "i32": np.int32,
 }
+MATMUL = Path(__file__).parents[2] / "examples" / "matmul.mlir"
 CHIPS = ("sm_120a", "sm_121a", "sm_120f", "sm_121f")
 
 
@@ -157,6 +161,12 @@ def test_large_tiles_neither_spill_nor_lose_their_registers(schedule, chip):
 def test_large_tiles_are_right(schedule):
     m, n, k = schedule.block
     assert BF16.wrong(BF16.compiled(schedule), (m + 8, n + 8, 2 * k + 8)) == 0
+
+
+def test_a_launch_describes_stages_and_registers(capsys):
+    assert tool.main(["compile", str(MATMUL), "--arch", "sm_120a", "--emit", "launch"]) == 0
+    (said,) = json.loads(capsys.readouterr().out).values()
+    assert said["stages"] >= 3 and 0 < said["registers"] <= 255 and "tensor_columns" not in said
 
 
 @pytest.mark.sampled(6)

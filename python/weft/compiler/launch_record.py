@@ -140,9 +140,10 @@ class Launch:
 
     def description(self) -> dict[str, Any]:
         """What a launch of the cubin needs, as JSON values. docs/launch.md explains them."""
-        kept = {name: value for name, value in self.record().items() if name != "name"}
+        left_out = {"name"}
         if not self.tensor_columns:
-            kept = {name: value for name, value in kept.items() if name not in ("tensor_columns", "stages")}
+            left_out |= {"tensor_columns"} if self.stages else {"tensor_columns", "stages"}
+        kept = {name: value for name, value in self.record().items() if name not in left_out}
         maps = {
             name: sizes_map and sizes_map.texts
             for name, sizes_map in (("grid", self.grid), ("requires", self.requires))
