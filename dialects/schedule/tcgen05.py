@@ -21,7 +21,7 @@ from weft.target import Target
 TENSOR_LANES = 128
 """Lanes of tensor memory: rows of sums that a CTA can have side by side with its columns."""
 MOST_ACCUMULATORS = 2
-MOST_SUMS = {1: 128, 2: 112}
+MOST_SUMS = {1: 128, 2: 80}
 """Promoted sums that a thread of the epilogue can hold beside what it adds to them, by the number of
 warpgroups that share the registers.
 """

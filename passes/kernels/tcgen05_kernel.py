@@ -192,11 +192,8 @@ def _copy(tiles: Tiles[TensorMemorySchedule], feed: Feed[TensorMemorySchedule], 
     """
     if waits:
         await_previous_launch()
-    position = tiles.walk(_zeros(2), feed.fill)
     # Nothing may signal the memory of a CTA that has exited.
-    for _ in range(tiles.schedule.stages):
-        tile.acquire(feed.ring, *position)
-        position = list(tile.advance(feed.ring, *position))
+    tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill))
 
 
 def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: bool) -> None:

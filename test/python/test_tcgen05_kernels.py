@@ -245,3 +245,55 @@ def test_a_launch_describes_what_the_kernel_holds(tmp_path: Path, capsys: pytest
     said = json.loads(capsys.readouterr().out)["product"]
     assert (said["tensor_columns"], said["stages"]) == (512, 4)
     assert 0 < said["registers"] <= 255
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "schedule", [SINGLE[0], PAIRS[0], CLUSTERS[2], DYNAMIC[1], DYNAMIC[2], SPLIT[1]], ids=str
+)
+def test_warps_may_run_in_any_order(schedule: TensorMemorySchedule, seed: int) -> None:
+    made = product(TYPES[0], schedule)
+    case = Case(sized(schedule, (3, 5, 136), "f16"), "integers")
+    operands = made.operands(case)
+    report = weft.compile(made.module(), CHIP).emulate(
+        *(each.values for each in operands.values()), seed=seed
+    )
+    assert not report.findings
+    assert (operands["d"].values == made.wanted(case, operands).values).all()
+
+
+FULL = Epilogue(0.5, -2.0, ("c", "bias", "residual"), "gelu")
+LARGE = (
+    (of(256, 256, 2, 5, cta_group=2), TYPES[7], {}),
+    (of(256, 240, 2, 5, cta_group=2), TYPES[1], {}),
+    (of(512, 256, 1, 3, cta_group=2, epilogues=2), TYPES[7], {}),
+    (of(128, 256, 1, 3, epilogues=2), TYPES[5], {}),
+    (of(128, 256, 2, 3), TYPES[4], {}),
+    (of(64, 256, 2, 3), TYPES[0], {}),
+    (of(128, 64, 2, 4, swap=True), TYPES[7], {}),
+    (of(256, 256, 2, 4, cta_group=2, dynamic=True), TYPES[0], {}),
+    (of(128, 256, 2, 3, global_splits=4), TYPES[7], {}),
+    (of(128, 128, 2, 3), TYPES[2], {"scaled": True}),
+    (of(128, 160, 1, 2, epilogues=2), TYPES[2], {"scaled": True}),
+    (of(512, 80, 2, 3, cta_group=2, epilogues=2), TYPES[6], {"promote": True}),
+)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
+@pytest.mark.parametrize("epilogue", [EPILOGUES[0], FULL], ids=["plain", "full"])
+@pytest.mark.parametrize(("schedule", "types", "how"), LARGE, ids=str)
+def test_large_tiles_spill_nothing(
+    schedule: TensorMemorySchedule,
+    types: tuple[str, str, str],
+    how: dict[str, bool],
+    epilogue: Epilogue,
+    chip: str,
+) -> None:
+    made = product(types, schedule, epilogue=epilogue, **how)
+    if chip not in TensorMemorySchedule.chips(made.types):
+        return  # integers on sm_103a
+    kernel = weft.compile(made.module(), chip)
+    print(f"{kernel.resources.registers} registers")
+    assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
