@@ -230,3 +230,29 @@ def test_a_product_reads_what_warps_stored_in_tensor_memory():
 def test_a_move_without_its_wait_is_found(wait):
     *_, rules = scores(rf"tcgen05\.wait::{wait}\.sync\.aligned;")
     assert rules
+
+
+CONVERTED = """
+!B = !tile.buffer<array<i64: 128, 16>, f32, #tile.layout<"S[(128,16):(1@TLane,1@TCol)]">, "tmem">
+!F = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+!H = !tile.fragment<array<i64: 128, 16>, f16, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @converted(%d: memref<128x16xf16>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    "tile.tensor_memory"() ({
+      %b = "tile.alloc"() : () -> !B
+      %f = "tile.load"(%b, %c0, %c0) : (!B, i32, i32) -> !F
+      %lane = "tile.to_lane"(%f) : (!F) -> vector<16xf32>
+      %halves = arith.truncf %lane : vector<16xf32> to vector<16xf16>
+      %h = "tile.from_lane"(%halves) : (vector<16xf16>) -> !H
+      "tile.store"(%h, %d, %c0, %c0) {vector_bytes = 16 : i64} : (!H, memref<128x16xf16>, i32, i32) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}
+"""
+
+
+def test_no_instruction_reads_the_registers_of_a_load_before_its_wait():
+    ptx = weft.compile(CONVERTED, arch="sm_100a").ptx
+    assert re.search(r"tcgen05\.ld\.[^;]*;\s*(\.loc[^\n]*\s*)*tcgen05\.wait::ld", ptx)
