@@ -94,7 +94,8 @@ class _Evaluation:
     def _result(self, owner: Any) -> _Values | None:
         op = owner.operation
         if isinstance(number := constant(op.results[0]), int):
-            return _Values.of(np.full(len(self._thread), abs(number) if _is_bit(op.results[0]) else number))
+            bounded = abs(number) < _MOST
+            return _Values.of(np.full(len(self._thread), _as_bit(op, number))) if bounded else None
         if op.name in _IDS:
             return _Values.of(self._id(_IDS[op.name], op))
         if isinstance(op.opview, nvvm.ElectSyncOp):
@@ -107,6 +108,8 @@ class _Evaluation:
             return self._logical(op)
         if op.name in _CASTS:
             return self._value(op.operands[0])
+        if op.name == "arith.trunci":
+            return self._truncated(op)
         if op.name in _BINARY:
             return self._binary(op, _BINARY[op.name])
         return None
@@ -157,6 +160,10 @@ class _Evaluation:
         numbers = a.numbers | b.numbers if decides else a.numbers & b.numbers
         return _Values(np.where(decided, decides, numbers), decided | (a.known & b.known))
 
+    def _truncated(self, op: Any) -> _Values:
+        value, width = self._value(op.operands[0]), min(op.results[0].type.width, 31)
+        return _Values(value.numbers & (1 << width) - 1, value.known & (value.numbers >= 0))
+
     def _binary(self, op: Any, compute: Callable[[Any, Any], Any]) -> _Values:
         a, b = (self._value(operand) for operand in op.operands)
         known = a.known & b.known & (a.numbers >= 0) & (b.numbers >= 0)
@@ -166,7 +173,14 @@ class _Evaluation:
         if op.name in _SHIFTS:
             known &= b.numbers < _MOST_SHIFT
             b = _Values(np.minimum(b.numbers, _MOST_SHIFT), b.known)
-        return _Values(compute(a.numbers, b.numbers), known)
+        numbers = compute(np.where(known, a.numbers, 0), np.where(known, b.numbers, 1))
+        # Larger numbers may wrap around in fewer bits.
+        return _Values(numbers, known & (np.abs(numbers) < _MOST))
+
+
+def _as_bit(op: Any, number: int) -> int:
+    """A constant, of which MLIR may sign-extend a single bit."""
+    return abs(number) if _is_bit(op.results[0]) else number
 
 
 def _is_bit(value: Any) -> bool:
@@ -182,9 +196,10 @@ _IDS = {
     "nvvm.read.ptx.sreg.tid.z": "z",
     "nvvm.read.ptx.sreg.laneid": "lane",
 }
-_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci")
+_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extui")
 _DIVISIONS = ("arith.divui", "arith.divsi", "arith.floordivsi", "arith.remui", "arith.remsi")
 _SHIFTS = ("arith.shli", "arith.shrui", "arith.shrsi")
+_MOST = 1 << 31
 _MOST_SHIFT = 16  # thread numbers have fewer bits
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.addi": np.add,
