@@ -1,5 +1,6 @@
-"""Writes the tables of docs/predict.md: `python -m weft.tools.predict_docs [--measured]`. Those of our own
-measurements, which take ten seconds, are written with `--measured` only.
+"""Writes the tables of docs/predict.md and of benchmarks/published/README.md: `python -m
+weft.tools.predict_docs [--measured]`. That of our own measurements, which takes ten seconds, is written with
+`--measured` only.
 """
 
 import json
@@ -22,8 +23,9 @@ from weft.tools.predict_measured import comparisons
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RUNS = _ROOT / "benchmarks"
-PUBLISHED = _ROOT / "benchmarks" / "published" / "blackwell.json"
+PUBLISHED = _RUNS / "published" / "blackwell.json"
 PAGE = _ROOT / "docs" / "predict.md"
+PUBLISHED_PAGE = PUBLISHED.with_name("README.md")
 ALLOWED = 0.1
 """The error of a prediction that needs no explanation."""
 _TYPES = {"bf16": Types("bf16", "bf16", "bf16"), "f16": Types("f16", "f16", "f16")}
@@ -219,10 +221,16 @@ def page(text: str, *names: str) -> str:
     return text
 
 
+def pages(all_of_them: bool) -> dict[Path, list[str]]:
+    """The pages and their sections; without `all_of_them`, those that take a moment."""
+    names = [name for name in SECTIONS if name != "published" and (all_of_them or name != "measured")]
+    return {PUBLISHED_PAGE: ["published"], PAGE: names}
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Writes the page."""
-    names = [name for name in SECTIONS if name != "measured" or "--measured" in arguments]
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), *names), encoding="utf-8")
+    """Writes the pages."""
+    for path, names in pages("--measured" in arguments).items():
+        path.write_text(page(path.read_text(encoding="utf-8"), *names), encoding="utf-8")
     return 0
 
 
