@@ -11,7 +11,8 @@ import numpy.typing as npt
 from weft import reference
 from weft.compiler.launch_record import Launch, MemrefArgument
 from weft.dialects.op import refuse
-from weft.dialects.operand_roles import ROLES, title
+from weft.dialects.operand_roles import BLOCK_SCALES, ROLES, extents, role_of, title
+from weft.dialects.schedule import ceil_div
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
@@ -56,7 +57,8 @@ class Product:
         op = products[0]
         if len(products) > 1:
             raise refuse(products[1], "must be the only product with weft run")
-        if other := next((role for role in op.roles if not ROLES[role].is_added), None):
+        taken = BLOCK_SCALES if op.types.scale else {}
+        if other := next((role for role in op.roles if not ROLES[role].is_added and role not in taken), None):
             raise refuse(op, f"must not have an operand '{other}' with weft run")
         if op.d.type.rank != 2:
             raise refuse(op, "must not be a batch with weft run")
@@ -110,11 +112,20 @@ class Product:
         }
         return axes | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"}
 
+    @property
+    def _scale_sizes(self) -> dict[str, tuple[int, ...]]:
+        """The sizes of the block scales."""
+        sizes = extents(self.m, self.n, self.k, None, ceil_div)
+        scales = BLOCK_SCALES if self.op.types.scale else {}
+        return {
+            role: tuple(sizes[name] for name in role_of(role, self.op.types.scale).sizes) for role in scales
+        }
+
     def sized_by(self, shapes: Mapping[int, tuple[int, ...]]) -> "Product":
         """The product of arrays of these shapes, by argument, where its types leave its sizes open."""
         sizes: dict[str, int] = {}
         for role, number in self.argument_numbers.items():
-            letters = self._extents[role]
+            letters = self._extents.get(role, "")
             if len(shapes.get(number, ())) == len(letters):
                 sizes |= dict(zip(letters, shapes[number], strict=True))
         fixed = dict(zip("mnk", self.op.static_mnk, strict=True))
@@ -126,7 +137,9 @@ class Product:
         not read.
         """
         sizes = {role: tuple(getattr(self, axis) for axis in axes) for role, axes in self._extents.items()}
-        read = {"A", "B", "bias", "residual"} | ({self._added} if self._attributes["beta"] else set())
+        sizes |= self._scale_sizes
+        read = {"A", "B", "bias", "residual", *BLOCK_SCALES}
+        read |= {self._added} if self._attributes["beta"] else set()
         generator = np.random.default_rng(seed)
         wanted = []
         for number, argument in enumerate(launch.arguments):
@@ -136,8 +149,9 @@ class Product:
             if len({sizes[role] for role in roles}) > 1:
                 shapes = " and ".join(f"{r} ({'x'.join(map(str, sizes[r]))})" for r in roles)
                 raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
-            wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None))
-        self._check_memory(sum(s[0] * (_pitch(a, s[1]) - s[1]) for a, s, _ in wanted if len(s) == 2))
+            scales = roles[0] in BLOCK_SCALES
+            wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None, scales))
+        self._check_memory(sum(s[0] * (_pitch(a, s[1]) - s[1]) for a, s, *_ in wanted if len(s) == 2))
         for number, array in (passed or {}).items():
             if array.shape != wanted[number][1]:
                 shape, got = ("x".join(map(str, s)) for s in (wanted[number][1], array.shape))
@@ -155,6 +169,8 @@ class Product:
             added,
             bias=by_role.get("bias"),
             residual=by_role.get("residual"),
+            scale_a=by_role.get("scale_a"),
+            scale_b=by_role.get("scale_b"),
             **self._attributes,
             dtype=by_role["D"].dtype,
         )
@@ -184,13 +200,22 @@ def _pitch(argument: MemrefArgument, columns: int) -> int:
     return max(argument.strides[0] or columns, columns)
 
 
-def _array(argument: MemrefArgument, shape: tuple[int, ...], generator: np.random.Generator | None) -> Array:
-    """An array of the argument's type: of integers from all of 8 bits, or of normal numbers."""
+def _array(
+    argument: MemrefArgument,
+    shape: tuple[int, ...],
+    generator: np.random.Generator | None,
+    scales: bool = False,
+) -> Array:
+    """An array of the argument's type: of integers from all of 8 bits, of normal numbers, or of powers of two
+    for block scales.
+    """
     columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
     whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
     integers = np.issubdtype(dtype, np.integer)
     if generator is None:
         return np.full(whole, np.iinfo(dtype).min if integers else np.nan, dtype)[..., :columns]
+    if scales:
+        return np.exp2(generator.integers(-3, 4, whole)).astype(dtype)[..., :columns]
     if integers:
         least = max(np.iinfo(dtype).min, -128)
         return generator.integers(least, least + 256, whole).astype(dtype)[..., :columns]

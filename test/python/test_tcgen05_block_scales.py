@@ -273,3 +273,53 @@ def test_weft_matmul_needs_no_schedule():
     found = weft.matmul(a.packed, b.packed, **given)
     wanted = a.values @ b.values.T
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+def scaled(kind, *shape):
+    chance = np.random.default_rng(len(shape))
+    return reference.quantize(chance.standard_normal(shape), kind, factor=1.0)
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_groups_have_scales_of_their_own():
+    a, b = scaled("mxfp8", 256, 128), scaled("mxfp8", 3, 32, 128)
+    given = {"transpose_b": True, "scales": (a.tiled_scales, b.tiled_scales), "out_dtype": "f32"}
+    groups = np.repeat([2, 0], 128).astype(np.int32)
+    found = weft.matmul(a.elements, b.elements, groups=groups, **given)
+    for row, group in ((0, 2), (128, 0)):
+        close(found[row : row + 128], a.values[row : row + 128] @ b.values[group].T)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, True), (True, False)])
+def test_mxfp8_may_be_contiguous_along_m_or_n(transposed):
+    a, b = scaled("mxfp8", 144, 128), scaled("mxfp8", 64, 128)
+    given = (
+        np.ascontiguousarray(a.elements.T) if transposed[0] else a.elements,
+        b.elements if transposed[1] else np.ascontiguousarray(b.elements.T),
+    )
+    found = weft.matmul(
+        *given,
+        transpose_a=transposed[0],
+        transpose_b=transposed[1],
+        scales=(a.tiled_scales, b.tiled_scales),
+        out_dtype="f32",
+    )
+    close(found, a.values @ b.values.T)
+
+
+def test_packed_elements_must_be_k_major():
+    a = scaled("mxfp4", 64, 64)
+    with pytest.raises(
+        WeftError, match=r"b must be N x K with contiguous rows .* read f4E2M1FN K-major only"
+    ):
+        weft.matmul(a.elements, a.elements, scales=(a.tiled_scales, a.tiled_scales))
+
+
+def test_a_long_k_is_used_where_a_chip_has_it(monkeypatch):
+    monkeypatch.setattr(__import__(__name__), "CHIP", "sm_103a")
+    case = Case(PAIRS[0], "f32", of(256, 128, cta_group=2), (130, 144, 512))
+    assert case.kernel(*case.operands()).ptx.count("tcgen05.mma.") == 3  # of 96, 96 and 64
+    assert case.complaint() is None
