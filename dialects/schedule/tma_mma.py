@@ -23,7 +23,6 @@ UNIT_SCALE = "f8E8M0FNU"
 """The type of the scales of 1."""
 _OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
-_MOST_WARPGROUPS = 2
 _FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
 
 
@@ -237,6 +236,10 @@ class TmaMmaSchedule(AnySchedule):
             deep = scaling.group * block_scales.GROUPS
             if self.block[2] % deep:
                 return f"block K must be a multiple of {deep}, which a tile of scales is for, got {k}"
+            for name, extent in zip("MN", self.block, strict=False):
+                if extent % block_scales.ROWS and block_scales.ROWS % extent:
+                    rows = f"{block_scales.ROWS} or be a multiple of it, as tiles of scales have so many rows"
+                    return f"block {name} must divide {rows}, got {extent}"
         for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
             if mn_major and extent * types.input_bytes % min(SWIZZLES):
                 unit = min(SWIZZLES) // types.input_bytes

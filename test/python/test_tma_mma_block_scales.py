@@ -199,6 +199,8 @@ def test_it_is_chosen_for_every_pair_of_formats(pair, chip):
             (64, 64, 64),
             "block K must be a multiple of 128, which TMA expands at once",
         ),
+        (types_of(MXFP8, MXFP8), (192, 64, 128), "block M must divide 128 or be a multiple of it"),
+        (types_of(MXFP8, MXFP8), (64, 192, 128), "block N must divide 128 or be a multiple of it"),
         (types_of(MXFP4, MXFP4), (64, 64, 128), None),
         (types_of(NVFP4, NVFP4), (64, 64, 64), None),
         (types_of(NVFP4, NVFP4), (16, 64, 64), "consumers must divide block M 16 in multiples of 16"),
