@@ -276,12 +276,7 @@ class TensorMemorySchedule(AnySchedule):
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:
         """Why `tcgen05.mma` can't read A and B as they are stored."""
-        if wrong := tcgen05_scales.layout_complaint(types):
-            return wrong
-        if types.input_bits < 32 or not any(types.transposed):
-            return None
-        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
-        return f"{name} must be K-major ({legal}) for kernels of tcgen05 with {types.a}, got an MN-major one"
+        return tcgen05_scales.layout_complaint(types)
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
@@ -420,7 +415,8 @@ class TensorMemorySchedule(AnySchedule):
         if k_bytes % 128 and k_bytes not in SWIZZLES:
             k = f"{self.block[2]} of {types.a}"
             return f"block K must have 32, 64 or a multiple of 128 bytes, got {k_bytes} ({k})"
-        narrowest = 8 * min(SWIZZLES) // types.input_bits
+        # MN-major elements of 32 bits have one swizzle only.
+        narrowest = 8 * (max if types.input_bits == 32 else min)(SWIZZLES) // types.input_bits
         for name, extent, transposed in zip("MN", (self.cta_rows, self.cta_columns), mn_major, strict=True):
             if transposed and extent % narrowest:
                 what = f"a CTA's block {name} must be a multiple of {narrowest} for an MN-major operand"

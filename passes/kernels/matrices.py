@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
+from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS
 from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_UNIT
 from weft.mlir import arith, ir, memref
 from weft.passes.builders import emit
@@ -13,13 +14,13 @@ VECTOR_BYTES = 16
 """The most bytes that a thread accesses at once."""
 
 
-def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
+def panels(rows: int, columns: int, element_bytes: int, outer: int, *, wide_atoms: bool = False) -> str:
     """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: 128 bytes where
-    that divides the columns, otherwise 64 or 32.
+    that divides the columns, otherwise 64 or 32. With `wide_atoms` the swizzle moves 32 bytes at a time.
     """
     width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
     strides = f"{rows * columns},{width},{rows * width},1"
-    swizzle = SWIZZLES[width * element_bytes]
+    swizzle = WIDE_ATOMS if wide_atoms else SWIZZLES[width * element_bytes]
     return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
 
 

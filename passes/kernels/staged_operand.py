@@ -42,7 +42,9 @@ class StagedOperand:
         if bits < 8:
             layout = narrow_panels(rows, columns, bits, self.stages, expanded=self.expanded)
         else:
-            layout = panels(rows, columns, bits // 8, self.stages)
+            # tcgen05 reads MN-major elements of 32 bits in atoms of 32 bytes; nothing else reads them.
+            wide_atoms = bits == 32 and not self.k_major
+            layout = panels(rows, columns, bits // 8, self.stages, wide_atoms=wide_atoms)
         return BufferType.of((self.stages, rows, columns), element, layout)
 
     @property

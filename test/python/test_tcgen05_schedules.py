@@ -6,6 +6,7 @@ from weft.dialects.schedule import TensorMemorySchedule, Types
 from weft.target import Target
 
 BYTES_OUT = Types("bf16", "bf16", "f8E5M2")
+MN_MAJOR = Types("f32", "f32", "f32", (True, True))
 GROUPED = Types("f16", "f16", "f16", grouped=True)
 BF16 = Types("bf16", "bf16", "bf16")
 FP8 = Types("f8E4M3FN", "f8E5M2", "bf16", promoted=True, scaled=True)
@@ -40,7 +41,8 @@ def of(
         (of(128, 128, 64), FP8, "block K must be 128, after which sums are promoted, got 64"),
         (of(256, 128, 64, cluster=(3, 1)), BF16, "cluster must have 1, 2, 4 or 8 CTAs, got 3"),
         (of(256, 256, 64, cta_group=2), GROUPED, "must divide 128 with groups"),
-        (of(128, 128, 32), Types("f32", "f32", "f32", (True, False)), "A must be K-major"),
+        (of(128, 128, 32), MN_MAJOR, None),
+        (of(128, 48, 32), MN_MAJOR, "block N must be a multiple of 32 for an MN-major operand, got 48"),
     ],
 )  # fmt: skip
 def test_legal_schedules(schedule: TensorMemorySchedule, types: Types, complaint: str | None) -> None:
