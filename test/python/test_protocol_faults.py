@@ -45,8 +45,9 @@ class Case:
 # The loads of the sums and their wait already need the whole warp. Of the waits for an accumulator and for a
 # stage, one fence is enough; dealloc needs none. Of two fences of inits, the later one is enough.
 OF_SUMS = {"no barrier of a warp": 1, "no fence after": 3, "no fence before": 1, "no fence of inits": 1}
-# A producer waits at its end until its stages are empty; the barrier before dealloc follows.
-OF_ENDS = {"a wait that always passes": 2}
+# A producer waits at its end until its stages are empty; the barrier before dealloc follows. The epilogue
+# runs after a warp that has waited for the previous launch.
+OF_PRODUCTS = {**OF_SUMS, "a wait that always passes": 2, "no wait for the previous launch": 1}
 CASES = [
     # The second accumulator is used once, so nothing waits until it is empty.
     Case("tcgen05_gemm", (384, 64, 128), {**OF_SUMS, "another count": 2}),
@@ -56,16 +57,24 @@ CASES = [
     Case(
         "single CTAs",
         (256, 64, 192),
-        {**OF_SUMS, **OF_ENDS},
+        OF_PRODUCTS,
         "block = array<i64: 128, 32, 64>, accumulators = 2, stages = 2",
         grid=1,
     ),
     Case(
         "pairs",
         (512, 64, 192),
-        {**OF_SUMS, **OF_ENDS},
+        OF_PRODUCTS,
         "block = array<i64: 256, 32, 64>, accumulators = 2, stages = 2, cta_group = 2",
         grid=2,
+    ),
+    Case(
+        "clusters of pairs",
+        (1024, 64, 192),
+        {**OF_PRODUCTS, "no barrier of a cluster": 1},  # of two at the end
+        "block = array<i64: 256, 32, 64>, accumulators = 2, stages = 2, cta_group = 2, "
+        "cluster = array<i64: 2, 1>",
+        grid=4,
     ),
 ]
 
@@ -119,6 +128,13 @@ def test_faults_are_found(case, step):
             # Nothing but the result shows that a store is missing.
             assert verdict[0] or step == "no copy", f"only the result shows {fault}"
     assert len(missed) == case.redundant.get(step, 0), missed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_random_interleavings_have_no_finding(case):
+    for seed in range(8):
+        assert rules(case, compiled(case).ptx, seed) == (set(), True), seed
 
 
 def test_there_are_faults_of_each_step():
