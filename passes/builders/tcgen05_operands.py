@@ -75,6 +75,8 @@ def _operand(
     mn_major = len(row_bits) > 1 and bool(row_bits[1] == bits)
     if verdict := swizzle_complaint(kind, mode, transposed=mn_major):
         return f"{'MN' if mn_major else 'K'}-major order with another swizzle: {verdict}"
+    if mode == WIDE_ATOMS and not mn_major:  # the ISA doesn't say how many rows are in a group
+        return f"MN-major order with swizzle {mode}, got {layout}"
     canonical = CanonicalLayout(mode, mn_major, unit, bits)
     strides = None
     for row in range(0, len(row_bits), rows):

@@ -177,6 +177,7 @@ def test_a_k_major_stage_of_64_halves_has_offsets_of_eight_rows():
         (Case("f16", "128B_32B", True, 128, 64, 128), "swizzle must be one of none, 32B, 64B, 128B"),
         (Case("f16", "128B", False, 128, 64, 128, apart=16), "stride_byte_offset must be a multiple of 1024"),
         (Case("f16", "128B", False, 128, 64, 4), "groups of 8 rows"),
+        (Case("tf32", "128B_32B", False, 128, 32, 128), "MN-major order with swizzle 128B_32B"),
     ],
 )
 def test_other_layouts_are_refused(case, reason):
