@@ -176,7 +176,7 @@ class TensorMemorySchedule(AnySchedule):
     @staticmethod
     def kind(types: Types) -> str | None:
         """The kind of `tcgen05.mma` that multiplies elements of these types."""
-        if not {types.a, types.b} <= set(PTX_INPUTS) or types.scale or types.has_packed_inputs:
+        if not {types.a, types.b} <= set(PTX_INPUTS) or types.scale:
             return None
         elements = {PTX_INPUTS[types.a], PTX_INPUTS[types.b]}
         plain = (kind for kind in descriptors.KINDS.values() if kind.scales is None)

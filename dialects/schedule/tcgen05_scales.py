@@ -85,9 +85,11 @@ def verdict(
 
 def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str | None:
     """Why tiles of the operands and of their scales can't be copied and used together."""
-    if (scaling := types.block_scaling) is None:
+    scaling, (_, n, k) = types.block_scaling, block
+    if types.has_packed_inputs and types.input_bits == 8 and k % EXPANDED_ROW:
+        return f"block K must be a multiple of {EXPANDED_ROW}, which TMA expands to bytes, got {k}"
+    if scaling is None:
         return None
-    _, n, k = block
     rows, unit = block_scales.ROWS, block_scales.GROUPS * scaling.group
     if cta_rows % rows:
         return f"a CTA must have a multiple of {rows} rows of a tile with block scales, got {cta_rows}"
@@ -96,8 +98,6 @@ def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str |
         return f"block N must be {legal} or a multiple of {rows} with block scales, got {n}"
     if k % unit:
         return f"block K must be a multiple of {unit}, of which scales are one tile, got {k}"
-    if types.has_packed_inputs and not scaling.packed and k % EXPANDED_ROW:
-        return f"block K must be a multiple of {EXPANDED_ROW}, which TMA expands to bytes, got {k}"
     return None
 
 

@@ -323,3 +323,17 @@ def test_a_long_k_is_used_where_a_chip_has_it(monkeypatch):
     case = Case(PAIRS[0], "f32", of(256, 128, cta_group=2), (130, 144, 512))
     assert case.kernel(*case.operands()).ptx.count("tcgen05.mma.") == 3  # of 96, 96 and 64
     assert case.complaint() is None
+
+
+@pytest.mark.parametrize("elements", [("e2m1", "e4m3"), ("e3m2", "e2m3")])
+def test_narrow_elements_need_no_scales(elements):
+    chance = np.random.default_rng(6)
+    kinds = {each: kind for kind, format_ in FORMATS.items() for each in format_.elements}
+    a, b = (
+        reference.quantize(
+            chance.standard_normal((rows, 256)), kinds[each], element=each, factor=1.0
+        ).elements
+        for rows, each in zip((136, 72), elements, strict=True)
+    )
+    found = weft.matmul(a, b, transpose_b=True, out_dtype="f32")
+    close(found, a.astype(np.float64) @ b.astype(np.float64).T)
