@@ -26,12 +26,20 @@ CUTE = (
     "dense.sm_100a",
     "dense.sm_120a",
     "dynamic.sm_100a",
+    "dynamic_pair_fp8.sm_100a",
     "tutorial_0.sm_100a",
     "tutorial_1_pair.sm_100a",
     "tutorial_2_roles.sm_100a",
     "tutorial_3_persistent.sm_100a",
     "tutorial_5_multicast.sm_100a",
 )
+SCALES = {"f8E8M0FNU": "float8_e8m0fnu", "f8E4M3FN": "float8_e4m3fn"}
+SCALED = {
+    "mxf8.sm_100a": ("f8E4M3FN", "f8E8M0FNU"),
+    "nvf4.sm_100a": ("f4E2M1FN", "f8E4M3FN"),
+    "mxf4_pair.sm_100a": ("f4E2M1FN", "f8E8M0FNU"),
+    "nvf4_pair.sm_100a": ("f4E2M1FN", "f8E4M3FN"),
+}
 TRITON = [
     (name, chip)
     for name in ("descriptor_matmul", "descriptor_matmul_ws", "persistent_matmul", "persistent_matmul_ws")
@@ -54,6 +62,35 @@ def weft_product(a, b, d, chip):
     return out
 
 
+def scaled_product(a, b, d, scales, kinds, chip):
+    """As `weft_product`, with block scales in tiles of 512 bytes; elements and scales have these types."""
+    element, scale = kinds
+    codes = getattr(ml_dtypes, SCALES[scale])
+    of_a, of_b = (
+        each.view(codes).reshape(-(-len(x) // 128), -1) for each, x in zip(scales, (a, b), strict=True)
+    )
+    types = [
+        *(f"memref<?x?x{name}>" for name in (element, element, NAMES[d.dtype.type])),
+        *2 * [f"memref<?x?x{scale}>"],
+    ]
+    names = ("%a", "%b", "%d", "%of_a", "%of_b")
+    arguments = ", ".join(map(": ".join, zip(names, types, strict=True)))
+    text = f"""func.func @product({arguments}) {{
+      "tile.matmul"({", ".join(names)}) {{transpose_b = true, roles = ["scale_a", "scale_b"]}}
+        : ({", ".join(types)}) -> ()
+      return
+    }}"""
+    if element == "f4E2M1FN":
+        # An array of ml_dtypes has a byte for each element.
+        a, b = (
+            np.stack([x & 15, x >> 4], -1).reshape(len(x), -1).view(ml_dtypes.float4_e2m1fn) for x in (a, b)
+        )
+    out = np.zeros_like(d)
+    report = weft.compile(text, arch=chip).emulate(a, b, out, of_a, of_b)
+    assert not report.findings, report.findings
+    return out
+
+
 def random(shape, kind):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(kind)
 
@@ -70,6 +107,19 @@ def test_products_of_cute(name):
     emulator.Module(record["ptx"]).launch("k", args=arguments, **sizes)
     a, b, d = arrays
     np.testing.assert_array_equal(d, weft_product(a, b, d, name.partition(".")[2]))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", SCALED)
+def test_block_scaled_products_of_cute(name):
+    record = cute.record(name)
+    arrays = [cute.filled(array) for array in record["arrays"]]
+    arguments = [cute.parameter(given, arrays) for given in record["parameters"]]
+    sizes = {size: record[size] for size in ("grid", "block", "cluster", "shared_bytes")}
+    emulator.Module(record["ptx"]).launch("k", args=arguments, **sizes)
+    a, b, of_a, of_b, d = arrays
+    wanted = scaled_product(a, b, d, (of_a, of_b), SCALED[name], name.partition(".")[2])
+    np.testing.assert_array_equal(d, wanted)
 
 
 @pytest.mark.sampled(4)
