@@ -17,6 +17,10 @@ S8 = Types("i8", "i8", "i32")
 MN_MAJOR = Types("f16", "f16", "f32", transposed=(True, True))
 GROUPED = Types("bf16", "bf16", "bf16", grouped=True)
 
+MXFP8 = Types("f8E4M3FN", "f8E5M2", "bf16", scale="f8E8M0FNU")
+MXFP6 = Types("f6E2M3FN", "f8E4M3FN", "bf16", scale="f8E8M0FNU")
+NVFP4 = Types("f4E2M1FN", "f4E2M1FN", "bf16", scale="f8E4M3FN")
+
 SHAPES = ((1, 64, 64), (16, 8192, 512), (300, 200, 100), (4096, 4096, 4096), (70000, 8, 8), (256, 256, 65536))
 
 
@@ -27,9 +31,10 @@ def time(schedule: TensorMemorySchedule, shape: tuple[int, int, int], types: Typ
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a", "sm_100f"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("types", [BF16, TF32, E4M3, SCALED, S8, MN_MAJOR, GROUPED])
+@pytest.mark.parametrize("types", [BF16, TF32, E4M3, SCALED, S8, MN_MAJOR, GROUPED, MXFP8, MXFP6, NVFP4])
 def test_every_product_gets_a_legal_schedule(types: Types, shape: tuple[int, int, int], chip: str) -> None:
     if chip not in TensorMemorySchedule.chips(types):
+        assert types == S8 and chip not in ("sm_100a", "sm_110a")
         return
     chosen = tcgen05.choose(*shape, types, chip)
     assert chosen is not None and chosen.complaint(types, Target.of(chip)) is None
