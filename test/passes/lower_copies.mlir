@@ -70,6 +70,19 @@ gpu.module @m {
     gpu.return
   }
 
+  // Where other threads may write the first element, nothing is read for elements outside.
+  // CHECK-LABEL: gpu.func @load_only_inside
+  // CHECK: %[[INSIDE:.*]] = arith.andi %{{.*}}, %{{.*}} : i1
+  // CHECK: scf.if %[[INSIDE]] -> (f32) {
+  // CHECK-NEXT: llvm.load
+  // CHECK-NEXT: scf.yield
+  // CHECK-NEXT: } else {
+  // CHECK-NEXT: scf.yield
+  gpu.func @load_only_inside(%m: memref<?x?xf32>, %i: i32) -> !D attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load"(%m, %i, %i) {only_inside = true} : (memref<?x?xf32>, i32, i32) -> !D
+    gpu.return %0 : !D
+  }
+
   // From a matrix: an element at a time, or two where they lie wholly inside of it or outside.
   // CHECK-LABEL: gpu.func @load_global
   // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<1> -> f32

@@ -14,6 +14,7 @@ from products import Case, Product
 
 import weft
 from weft.dialects.schedule import TensorMemorySchedule
+from weft.schedules import choice
 from weft.target import Target
 from weft.tools import weft as tool
 
@@ -212,6 +213,27 @@ def test_products_get_such_a_kernel(chip: str) -> None:
     assert "mma.sync" in kernel.for_any_rows.ptx
 
 
+CHOSEN = (
+    Product("bf16", "bf16", "bf16"),
+    Product("f8E4M3FN", "f8E5M2", "f16", transposed=(True, False)),
+    Product("f32", "f32", "f32", transposed=(True, False)),
+    Product("f8E4M3FN", "f8E4M3FN", "bf16", scaled=True),
+    Product("f8E4M3FN", "f8E4M3FN", "bf16", scaled=True, many="rows"),
+    Product("f8E4M3FN", "f8E4M3FN", "f32", promote=True, many="masked"),
+)
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("shape", [(8, 300, 136), (100, 90, 140), (260, 40, 72)], ids=str)
+@pytest.mark.parametrize("made", CHOSEN, ids=str)
+def test_schedules_that_are_chosen(made: Product, shape: tuple[int, int, int]) -> None:
+    schedule = choice.choose(*shape, made.types, CHIP)
+    assert isinstance(schedule, TensorMemorySchedule)
+    chosen = replace(made, schedule=schedule)
+    kernel = weft.compile(chosen.module(), CHIP)
+    assert complaint(chosen, Case(shape, "integers"), kernel, "emulator") is None
+
+
 def test_integers_get_one_where_the_chip_multiplies_them() -> None:
     bytes_ = Product("i8", "ui8", "i32").module()
     assert "tcgen05.mma" in weft.compile(bytes_, "sm_100a").ptx
@@ -280,7 +302,7 @@ LARGE = (
 )
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
 @pytest.mark.parametrize("epilogue", [EPILOGUES[0], FULL], ids=["plain", "full"])
 @pytest.mark.parametrize(("schedule", "types", "how"), LARGE, ids=str)
