@@ -3,9 +3,6 @@
 from math import prod
 from typing import Any
 
-import ml_dtypes
-
-from weft import reference
 from weft.errors import WeftError
 from weft.isa import block_scales as layout
 from weft.isa.block_scales import FORMATS
@@ -14,11 +11,8 @@ from weft.isa.types import ELEMENT_TYPES
 # PyTorch's names of the types; bytes hold elements that it has no type for.
 _ELEMENTS = {"e4m3": "float8_e4m3fn", "e2m3": "uint8", "e2m1": "float4_e2m1fn_x2"}
 _SCALES = {"ue8m0": "float8_e8m0fnu", "ue4m3": "float8_e4m3fn"}
-_DTYPES = {
-    "e4m3": ml_dtypes.float8_e4m3fn,
-    "ue4m3": ml_dtypes.float8_e4m3fn,
-    "ue8m0": ml_dtypes.float8_e8m0fnu,
-}
+_DTYPES = {"e4m3": "float8_e4m3fn", "ue4m3": "float8_e4m3fn", "ue8m0": "float8_e8m0fnu"}
+"""ml_dtypes' names of types of 8 bits."""
 _ONE = 127  # ue8m0's exponent of 1
 
 
@@ -56,14 +50,19 @@ def operand(name: str, rows: int, k: int, generator: Any) -> tuple[Any, Any]:
 
 def values(name: str, elements: Any, scales: Any, rows: Any) -> Any:
     """Some rows of a matrix times their scales, in float64, as `weft.reference` computes them."""
+    # Not with the module: the tools' help needs neither.
+    import ml_dtypes
     import torch
+
+    from weft import reference
 
     format_ = FORMATS[name]
     element = format_.elements[0]
+    dtypes = {each: getattr(ml_dtypes, dtype) for each, dtype in _DTYPES.items()}
     picked = elements.view(torch.uint8)[rows].cpu().numpy()
-    plain = picked.view(_DTYPES[element]) if element in _DTYPES else reference.unpack(picked, element)
+    plain = picked.view(dtypes[element]) if element in dtypes else reference.unpack(picked, element)
     groups = -(-plain.shape[-1] // format_.group)
     tiled = scales.view(torch.uint8).cpu().numpy()
     of_rows = reference.plain_scales(tiled, elements.shape[0], groups)[rows.cpu().numpy()]
-    scaled = reference.dequantized(plain, of_rows.view(_DTYPES[format_.scale]), format_.group)
+    scaled = reference.dequantized(plain, of_rows.view(dtypes[format_.scale]), format_.group)
     return torch.from_numpy(scaled).to(elements.device)
