@@ -133,7 +133,7 @@ def _check_schedule(text: str) -> None:
     try:
         read_schedule(text)
     except WeftError as error:
-        raise WeftError(f"--schedule: {error.diagnostics[0].message}, got '{text}'") from None
+        raise WeftError(f"--schedule '{text}': {error.diagnostics[0].message}") from None
 
 
 def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:

@@ -157,8 +157,22 @@ The kind of instruction follows from the types of A, B and the scales:
 - The instruction completes later: `tile.commit` of a ring that "mma" fills, or `tcgen05.commit`, in the same
   thread, signals when C may be read and the operands overwritten.
 
-`weft-opt --tile-explain-dispatch` prints which candidate lowers a product and, for each other candidate, the
-predicate that refuses it.
+`weft compile FILE --arch sm_100a --tile-explain-dispatch` prints which candidate lowers a product and, for
+each other candidate, the predicate that refuses it. For copies and loads it prints the instructions. With
+`weft-opt`, it explains only what the named passes lower.
+
+## Kernels in Python
+
+`examples/tcgen05_gemm.py` and `examples/warp_gemm.py` are complete kernels.
+
+- `with module.kernel(name, types, block=(128, 1, 1), grid=(1, 1, 1), writes=[2]) as (a, b, d):` begins a
+  kernel. `block` is the number of threads, `grid` the number of CTAs, and `writes` are the numbers of the
+  arguments that it writes. `cluster=(2, 1, 1)` makes clusters of two CTAs.
+- `weft.dialects.tile` has `BufferType.of(shape, element, layout, space)` and `FragmentType.of(shape, element,
+  layout)`. The space of a buffer is `"shared"` by default.
+- Indices, stages, phases and coordinates are i32 values. `weft.mlir` has the upstream dialects, such as
+  `arith`, `scf` and `gpu`, and `ir` for their types.
+- The regions of `tile.role` and `tile.tensor_memory` are `with` statements.
 
 ## Launch attributes
 

@@ -9,7 +9,7 @@ from weft.tools import cli
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.dialects.schedule import AnySchedule, Types
+    from weft.dialects.schedule import AnySchedule
     from weft.dialects.tile import MatmulOp
     from weft.schedules.predict_gpus import Gpu
     from weft.schedules.predict_model import Prediction
@@ -62,7 +62,7 @@ def _run(options: Namespace) -> int:
     if options.json:
         cli.say_json(report)
     else:
-        _print(gpu, shape, op.types, found)
+        _print(gpu, shape, op, found)
     return 0
 
 
@@ -105,7 +105,7 @@ def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: Any) 
         try:
             named.append(read_schedule(text))
         except WeftError as error:
-            raise WeftError(f"--schedule: {error.diagnostics[0].message}, got '{text}'") from None
+            raise WeftError(f"--schedule '{text}': {error.diagnostics[0].message}") from None
     if not named and op.schedule is not None:
         named = [op.schedule]
     if not named:
@@ -131,20 +131,31 @@ def _json(found: "list[tuple[AnySchedule, Prediction]]") -> list[dict[str, Any]]
     return [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in found]
 
 
-def _print(gpu: "Gpu", shape: "Shape", types: "Types", found: "list[tuple[AnySchedule, Prediction]]") -> None:
-    m, n, k = shape
-    cli.say(f"product    D[{m},{n}] {types.d} = A[{m},{k}] {types.a} * B[{k},{n}] {types.b}")
+def _print(gpu: "Gpu", shape: "Shape", op: "MatmulOp", found: "list[tuple[AnySchedule, Prediction]]") -> None:
+    (m, n, k), types = shape, op.types
+    a = f"A[{k},{m}]ᵀ" if op.attribute("transpose_a") else f"A[{m},{k}]"
+    b = f"B[{n},{k}]ᵀ" if op.attribute("transpose_b") else f"B[{k},{n}]"
+    cli.say(f"product    D[{m},{n}] {types.d} = {a} {types.a} * {b} {types.b}")
     cli.say(f"gpu        {gpu.name}: {gpu.multiprocessors} multiprocessors at {gpu.clock_ghz:g} GHz")
     for schedule, p in sorted(found, key=lambda each: each[1].microseconds):
         parts = ", ".join(f"{name} {time:.4g}" for name, time in p.parts.items())
         c = p.counts
         cli.say(f"schedule   {schedule}")
-        cli.say(f"predicted  {p.microseconds:.2f} us, {p.tflops:.0f} TFLOP/s, bound by {p.bound}")
+        cli.say(f"predicted  {p.microseconds:.2f} us, {_rounded(p.tflops)} TFLOP/s, bound by {p.bound}")
         cli.say(f"parts      {parts} us")
         cli.say(
-            f"kernel     {c.tiles} tiles in {c.waves} waves, {c.k_blocks} K blocks each; {c.instructions:,} "
+            f"kernel     {_counted(c.tiles, 'tile')} in {_counted(c.waves, 'wave')}, "
+            f"{_counted(c.k_blocks, 'K block')} each; {c.instructions:,} "
             f"instructions; {c.l2_bytes / 1e6:.4g} MB copied, {c.dram_bytes / 1e6:.4g} MB of memory"
         )
+
+
+def _rounded(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _compare(options: Namespace) -> int:

@@ -226,7 +226,7 @@ def _resources(kernel: "Kernel") -> dict[str, Any]:
 def _rows(report: dict[str, Any]) -> dict[str, str]:
     """The report as lines with a name each."""
     where = f"{report['chip']} on the GPU" if report["on"] == "gpu" else f"{report['chip']} in the emulator"
-    where += ", for rows that begin anywhere" if report["rows"] == "any" else ""
+    where += ", for rows of any alignment" if report["rows"] == "any" else ""
     rows = {
         "product": report["product"],
         "kernel": f"{report['kernel']} for {where}",

@@ -46,7 +46,7 @@ class Target:
 
 def with_default_note(error: WeftError, target: Target) -> WeftError:
     """The error of a compilation for the default chip, with a note on how to select another."""
-    default = f"{target} is the default chip: select another with --arch, for example --arch sm_90a"
+    default = f"{target} is the default chip: select another with --arch, such as sm_90a or sm_100a"
     note = Diagnostic(f"{default} (in Python, arch='sm_90a')", severity="note")
     diagnostics = (
         replace(d, notes=(*d.notes, note)) if str(target) in d.message else d for d in error.diagnostics

@@ -73,7 +73,11 @@ def test_bursts_have_limits_of_their_own() -> None:
 
 def test_families_without_a_model_on_a_gpu_are_refused() -> None:
     for schedule, gpu, needed in (
-        (Schedule((128, 128, 64), (2, 2), 3), B200, "schedule must be of tcgen05 for a model of B200"),
+        (
+            Schedule((128, 128, 64), (2, 2), 3),
+            B200,
+            "for a model of B200, got one of mma.sync: compile for sm_100a",
+        ),
         (Schedule((128, 128, 64), (2, 2), 3), GPUS["H200"], "schedule must be of wgmma for a model of H200"),
         (TensorMemorySchedule((128, 128, 64), 1, 3), GPUS["RTX 5090"], "schedule must be of mma.sync for a"),
         (SCHEDULE, B200, "schedule must be of a family with a model, TensorMemorySchedule, TmaMma"),
@@ -112,7 +116,7 @@ def test_the_gpu_of_a_run_is_found_by_name_and_by_chip() -> None:
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "sm_120a", "RTX PRO 6000"),
     ):
         assert predict_measured.gpu_of_report(report({"name": name, "chip": chip})).name == gpu
-    with pytest.raises(WeftError, match="arch must be one with a model of its time"):
+    with pytest.raises(WeftError, match="arch must be a chip with a model of its GPUs"):
         predict_measured.gpu_of_report(report({"name": "NVIDIA A100", "chip": "sm_80"}))
 
 

@@ -112,9 +112,11 @@ def test_gpus_are_found_by_chip_and_name() -> None:
     assert gpu_of("sm_100a") is gpu_of("sm_100f") is B200
     assert gpu_of("sm_103a", "gb300").name == "GB300"
     assert gpu_of("sm_120a") is RTX_5090
-    with pytest.raises(WeftError, match="gpu must be one with sm_100a, B200, GB200, got 'B20'; did you mean"):
+    with pytest.raises(WeftError, match="gpu must be B200 or GB200 for sm_100a, got 'B20'; did you mean"):
         gpu_of("sm_100a", "B20")
-    with pytest.raises(WeftError, match=r"arch must be one with a model of its time, sm_100a, .*, got sm_80"):
+    with pytest.raises(
+        WeftError, match=r"arch must be a chip with a model of its GPUs \(sm_100a, .*\), got sm_80"
+    ):
         gpu_of("sm_80")
 
 

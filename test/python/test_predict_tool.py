@@ -65,7 +65,7 @@ def test_the_schedule_in_the_file_is_predicted(file: Path, capsys: pytest.Captur
         "product    D[512,512] f32 = A[512,512] bf16 * B[512,512] bf16\ngpu        H200: 132"
     )
     assert "\nschedule   block 64x64x64, 1 warpgroups, 4 stages, group 8\n" in out
-    assert "\nkernel     64 tiles in 1 waves, 8 K blocks each; 2,048 instructions; " in out
+    assert "\nkernel     64 tiles in 1 wave, 8 K blocks each; 2,048 instructions; " in out
 
 
 def test_a_batch_is_predicted_as_a_whole(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,8 +116,8 @@ def test_mistakes_are_named(file: Path, capsys: pytest.CaptureFixture[str]) -> N
         ((file,), "weft predict needs --arch, or --measured with files of weft bench --json"),
         ((file, *arch), "'tile.matmul' op leaves M open: set it with --shape MxNxK"),
         ((file, *arch, "--shape", "4x4"), "--shape expects MxNxK, three sizes"),
-        ((file, *sized, "--gpu", "B200"), "gpu must be one with sm_90a, H200, got 'B200'"),
-        ((file, *sized, "--schedule", "{}"), "--schedule: schedule must have the field"),
+        ((file, *sized, "--gpu", "B200"), "gpu must be H200 for sm_90a, got 'B200'"),
+        ((file, *sized, "--schedule", "{}"), "--schedule '{}': schedule must have the field"),
         ((file, *sized, "--schedule", DEEP), "shared memory must be at most 232448"),
         ((file, "--measured", "x.json"), "--measured can't be used with FILE.mlir"),
     ):  # fmt: skip

@@ -38,6 +38,17 @@ def test_the_example_multiplies(name, ctas, arch):
     assert f"cta_group::{ctas}" in ptx or arch == "sm_90a"
 
 
+@pytest.mark.slow  # only the message of a finding
+def test_an_early_end_is_blamed_on_the_unit_that_signals_later():
+    text = (EXAMPLES / "tcgen05_gemm.mlir").read_text()
+    wait = '"tile.await"(%multiplied, %c0, %c0) : (!Ring, i32, i32) -> ()'
+    assert wait in text
+    a, d = np.ones((128, 64), np.float16), np.zeros((128, 128), np.float32)
+    findings = weft.compile(text.replace(wait, "")).emulate(a, a, d).findings
+    (message,) = (f.message for f in findings if f.rule == "cluster-exit")
+    assert "is signalled by an asynchronous unit, and nothing orders the end of its own CTA" in message
+
+
 def test_its_file_multiplies_the_same():
     rng = np.random.default_rng(1)
     a, b = rng.integers(-4, 5, (2, 128, 64)).astype(np.float16)

@@ -1,7 +1,7 @@
 // weft predict states the time of a product on a GPU that need not be there, its bound and its parts.
 
 // RUN: weft predict %examples/matmul.mlir --arch sm_90a --shape 4096x4096x4096 | FileCheck %s
-// CHECK:      product    D[4096,4096] f32 = A[4096,4096] bf16 * B[4096,4096] bf16
+// CHECK:      product    D[4096,4096] f32 = A[4096,4096] bf16 * B[4096,4096]ᵀ bf16
 // CHECK-NEXT: gpu        H200: 132 multiprocessors at 1.98 GHz
 // CHECK-NEXT: schedule   block {{.*}} warpgroups
 // CHECK-NEXT: predicted  {{[0-9.]+}} us, {{[0-9]+}} TFLOP/s, bound by power
@@ -26,7 +26,7 @@
 // RUN: not weft predict %s --arch sm_90a --kernel open 2>&1 | FileCheck %s --check-prefix=OPEN
 // OPEN: error: 'tile.matmul' op leaves M open: set it with --shape MxNxK
 // RUN: not weft predict %s --arch sm_80 --kernel fixed 2>&1 | FileCheck %s --check-prefix=CHIP
-// CHIP: error: arch must be one with a model of its time, sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_90a, got sm_80
+// CHIP: error: arch must be a chip with a model of its GPUs (sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_90a), got sm_80
 // RUN: not weft predict --arch sm_90a 2>&1 | FileCheck %s --check-prefix=FILE
 // FILE: error: weft predict needs FILE.mlir, or --measured with files of weft bench --json
 

@@ -91,7 +91,7 @@ def matmul(
     Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8; fp6, fp4 and block scales from sm_100a
     on. All except f16 and bf16 need sm_90a or a later chip with its features, with `a` as M x K and `b` as
     N x K (or transposes of such matrices) where tensor cores read them K-major only: all of them, except
-    elements of 8 bits on sm_100a, sm_103a and sm_110a. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must
+    fp8, i8 and f32 on sm_100a, sm_103a and sm_110a. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must
     be in 1..2**31 - 1, and strides must not be negative. Fast kernels need rows at multiples of 16 bytes. A
     slower kernel takes other rows of f16 and bf16; other types, groups and `transpose_a` have arrays with
     such rows copied in each call.

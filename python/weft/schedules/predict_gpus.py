@@ -317,7 +317,7 @@ def gpus_of(chip: str) -> list[Gpu]:
     if found := [gpu for gpu in GPUS.values() if CHIPS[gpu.chip].number == number]:
         return found
     known = ", ".join(dict.fromkeys(gpu.chip for gpu in GPUS.values()))
-    raise WeftError(f"arch must be one with a model of its time, {known}, got {chip}")
+    raise WeftError(f"arch must be a chip with a model of its GPUs ({known}), got {chip}")
 
 
 def gpu_of(chip: str, name: str | None = None) -> Gpu:
@@ -328,5 +328,5 @@ def gpu_of(chip: str, name: str | None = None) -> Gpu:
     if (gpu := able.get(name.lower())) is None:
         names = [gpu.name for gpu in able.values()]
         meant = did_you_mean(name, names)
-        raise WeftError(f"gpu must be one with {chip}, {', '.join(names)}, got '{name}'{meant}")
+        raise WeftError(f"gpu must be {' or '.join(names)} for {chip}, got '{name}'{meant}")
     return gpu

@@ -130,7 +130,11 @@ def _check(kernel: Kernel, kind: Kind, gpu: Gpu) -> None:
         known = ", ".join(gpu.flops)
         raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {known}, got {kind.name}")
     if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
-        raise WeftError(f"schedule must be of {gpu.instruction} for a model of {gpu.name}")
+        got = "tcgen05" if gpu.instruction == "mma.sync" else "mma.sync"
+        raise WeftError(
+            f"schedule must be of {gpu.instruction} for a model of {gpu.name}, got one of {got}: "
+            f"compile for {gpu.chip}"
+        )
 
 
 def _units(kernel: Kernel, gpu: Gpu) -> int:

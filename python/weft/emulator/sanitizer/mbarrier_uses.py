@@ -120,8 +120,10 @@ class MbarrierUses:
             for column, (time, line) in life.uses.items():
                 inside = rows.start <= column < rows.stop
                 if not inside and time > known[0, column]:
-                    what = "is used by another CTA, and nothing orders the end of its own CTA after that"
-                    row = column if column < self.wave.warps else rows.start
+                    by_warp = column < self.wave.warps
+                    user = "used by another CTA" if by_warp else "signalled by an asynchronous unit"
+                    what = f"is {user}, and nothing orders the end of its own CTA after that"
+                    row = column if by_warp else rows.start
                     self._report("cluster-exit", key, what, row, line)
 
     def _report(self, rule: str, key: Key, what: str, row: int, line: int) -> None:
