@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
     from weft.multiply.matmul import Epilogue, matmul
+    from weft.multiply.scale_tiles import tiled_scales
     from weft.passes import register_candidate, register_pass, register_schedule
 
 __version__ = VERSION
@@ -31,6 +32,7 @@ __all__ = [
     "register_dialect",
     "register_pass",
     "register_schedule",
+    "tiled_scales",
 ]
 
 # Imported at first use: MLIR and LLVM take 0.3 s, which a tool that only prints its help doesn't need.
@@ -45,6 +47,7 @@ _LAZY = {
     "register_dialect": "dialects",
     "register_pass": "passes",
     "register_schedule": "passes",
+    "tiled_scales": "multiply.scale_tiles",
 }
 
 

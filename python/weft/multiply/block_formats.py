@@ -123,6 +123,11 @@ def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> s
     """The type of block scales in an array; empty for scales of another type. Raises WeftError for an array
     that can't have the scales of a kind.
     """
+    if view.dtype == "i32":
+        raise WeftError(
+            f"weft.matmul: {name} must have a scale in each element, got i32: weft.tiled_scales unpacks "
+            "DeepGEMM's"
+        )
     if kinds is None:
         if view.dtype == _BYTES:
             raise WeftError(f"weft.matmul: kind must be given with {name} of uint8, such as kind='nvfp4'")
@@ -147,7 +152,7 @@ def tiles(name: str, view: ArrayView, scale: str, shape: tuple[int, ...]) -> Arr
         wanted, got = (" x ".join(map(str, each)) for each in (shape, view.shape))
         raise WeftError(
             f"weft.matmul: {name} must have the {prod(shape)} scales of {wanted} in the 128x4 layout, got "
-            f"{got}: weft.reference.tiled_scales makes them of a scale for each group"
+            f"{got}: weft.tiled_scales makes them of a scale for each group"
         )
     if not _is_contiguous(view):
         raise WeftError(f"weft.matmul: {name} must be contiguous, got strides {view.strides}")

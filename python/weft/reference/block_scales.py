@@ -139,6 +139,20 @@ def tiled_scales(scales: Array) -> Array:
     return np.ascontiguousarray(ordered).reshape(*batch, *layout.tiles(rows, groups))
 
 
+def packed_scales(scales: Array) -> npt.NDArray[np.int32]:
+    """Scales of float8_e8m0fnu, M x groups, as DeepGEMM has them for Blackwell: four in an int32, the first
+    in the lowest bits, M x ceil(groups / 4). The words are contiguous along M, and each column begins at a
+    multiple of 16 bytes. A byte after the last scale of a row is 0.
+    """
+    *batch, rows, groups = scales.shape
+    words = -(-groups // 4)
+    in_bytes = np.zeros((*batch, rows, words, 4), np.uint8)
+    in_bytes.reshape(*batch, rows, -1)[..., :groups] = scales.view(np.uint8)
+    columns = np.zeros((*batch, words, -(-rows // 4) * 4), np.int32)
+    columns[..., :rows] = in_bytes.view("<i4")[..., 0].swapaxes(-1, -2)
+    return columns[..., :rows].swapaxes(-1, -2)
+
+
 def plain_scales(tiled: Array, rows: int, groups: int) -> Array:
     """The scales, `rows` x `groups`, of a matrix in the layout of `tiled_scales`, whatever its shape (PyTorch
     has a vector, FlashInfer a row for each row of the matrix). Raises WeftError for another number of scales.
