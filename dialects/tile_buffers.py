@@ -94,7 +94,7 @@ class StageOp(Op, dialect=Tile, name="stage"):
 class SliceOp(Op, dialect=Tile, name="slice"):
     """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape.
 
-    In tensor memory, slices must begin at whole columns.
+    In tensor memory, slices must begin at whole columns. The verifier doesn't check the coordinates.
     """
 
     buffer: ext.Operand[Any]
