@@ -1,7 +1,7 @@
 """The base class of all schedules: what the passes, `weft.matmul` and the tuner ask of any family."""
 
 from abc import abstractmethod
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from weft.dialects.schedule.attribute import Written
@@ -137,6 +137,16 @@ class AnySchedule(Written):
     def copied_bytes(self, types: Types) -> int:
         """Bytes that copies bring into a stage."""
         return self.stage_bytes(types)
+
+    def least_complaint(self) -> str | None:
+        """Which of the schedule's numbers is less than 1."""
+        for name in (field.name for field in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and min(value) < 1:
+                return f"{name} must have numbers of at least 1, got {' x '.join(map(str, value))}"
+            if not isinstance(value, tuple | bool) and value < 1:
+                return f"{name} must be at least 1, got {value}"
+        return None
 
     def count_complaint(self) -> str | None:
         """Why there can't be as many stages, or rows of tiles in a group."""

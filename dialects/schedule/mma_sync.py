@@ -78,9 +78,7 @@ class Schedule(AnySchedule):
             return "transpose_a must be false with a schedule of mma.sync"
         if types.grouped:
             return "groups need a schedule of wgmma, got one of mma.sync"
-        if min(*self.block, *self.warps, self.stages, self.group) < 1:
-            return f"schedule fields must be at least 1, got {self}"
-        if complaint := self.count_complaint():
+        if complaint := self.least_complaint() or self.count_complaint():
             return complaint
         if self.threads > 1024:
             return f"warps must be at most 32 in all, got {self.warps[0]} x {self.warps[1]}"

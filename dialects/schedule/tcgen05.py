@@ -280,9 +280,8 @@ class TensorMemorySchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        counts = *self.block, self.accumulators, self.stages, self.cta_group, self.group, *self.cluster
-        if min(*counts, self.global_splits, self.epilogues) < 1:
-            return f"schedule fields must be at least 1, got {self}"
+        if complaint := self.least_complaint():
+            return complaint
         complaints = (
             self._field_complaint,
             self._instruction_complaint,

@@ -168,8 +168,8 @@ class TmaMmaSchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        if min(*self.block, *self.consumers, self.stages, self.group) < 1:
-            return f"schedule fields must be at least 1, got {self}"
+        if complaint := self.least_complaint():
+            return complaint
         return (
             self._types_complaint(types, target)
             or self.count_complaint()

@@ -215,8 +215,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        if min(*self.block, self.warpgroups, self.stages, self.group, self.splits, self.global_splits) < 1:
-            return f"schedule fields must be at least 1, got {self}"
+        if complaint := self.least_complaint():
+            return complaint
         return (
             self._instruction_complaint(types, target)
             or self.count_complaint()
