@@ -61,6 +61,25 @@ def test_an_nvfp4_scale_uses_all_of_e4m3():
     assert reference.quantize(np.zeros((2, 16)), "nvfp4").factor == 1
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_lists_and_matrices_without_rows_are_quantised(kind):
+    of_list, empty = (reference.quantize(x, kind) for x in ([[1.0] * 40], np.zeros((0, 40))))
+    assert np.array_equal(of_list.values, np.ones((1, 40)))
+    assert empty.elements.shape == (0, 40) and empty.scales.shape == (0, -(-40 // FORMATS[kind].group))
+
+
+def test_a_group_of_nvfp4_with_infinity_has_a_scale_of_nan():
+    x = normal(2, 32)
+    x[1, 3] = -np.inf
+    scales = reference.quantize(x, "nvfp4").scales.astype(np.float32)
+    assert np.array_equal(np.isnan(scales), [[False, False], [True, False]])
+
+
+def test_the_least_numbers_are_quantised_to_nvfp4():
+    q = reference.quantize(np.full((1, 16), 5e-324), "nvfp4")
+    assert np.isfinite(q.values).all() and q.factor > 0
+
+
 @pytest.mark.parametrize("element", ["e2m1", "e2m3", "e3m2"])
 def test_packed_elements_follow_each_other_from_the_lowest_bit(element):
     dtype = DTYPES[element]
@@ -132,6 +151,14 @@ def test_a_product_of_quantised_matrices_is_that_of_their_values(kind, element):
         ),
         (lambda: reference.pack(np.zeros((2, 6))), "elements must be of float8_e4m3fn, .*, got float64"),
         (lambda: reference.plain_scales(np.zeros(500), 100, 4), r"must be 1 x 512 in the 128x4 layout"),
+        (lambda: reference.plain_scales(np.zeros(512), 0, 4), "rows and groups must be at least 1, got 0 and 4"),
+        (lambda: reference.tiled_scales(np.zeros(4)), r"scales must be a matrix or a batch .* shape \(4,\)"),
+        (lambda: reference.quantize(1.0, "mxfp8"), "matrix must be an array of real numbers .*, got 1.0"),
+        (lambda: reference.quantize([["a"]], "mxfp8"), "matrix must be an array of real numbers"),
+        (lambda: reference.quantize(normal(1, 32) + 1j, "mxfp8"), "real numbers .* an array of complex64"),
+        (lambda: reference.quantize(normal(1, 32), "nvfp4", factor=0), "factor must be a positive, finite"),
+        (lambda: reference.quantize(normal(1, 32), "nvfp4", factor=np.nan), "factor must be a positive, finite"),
+        (lambda: reference.quantize(normal(1, 32), "mxfp8", factor="x"), "finite number, got 'x'"),
     ],
 )
 def test_what_no_format_has_is_refused(call, said):

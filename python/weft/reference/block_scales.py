@@ -85,7 +85,8 @@ def quantize(
     group's largest magnitude divided by 6 and by `factor`, which is by default the least with which no scale
     saturates. A group of zeros has a scale of 1. A group with NaN or infinity has a scale of NaN.
 
-    Raises WeftError for another kind, element or rounding.
+    Raises WeftError for another kind, element or rounding, for what isn't a matrix of real numbers, and for
+    a factor that isn't positive and finite.
     """
     format_ = _format(kind)
     name = format_.elements[0] if element is None else element
@@ -93,18 +94,19 @@ def quantize(
         raise WeftError(f"element must be {' or '.join(format_.elements)} for {kind}, got {shown(name)}")
     if rounding not in ("down", "up"):
         raise WeftError(f"rounding must be 'down' or 'up', got {shown(rounding)}")
-    groups = _groups(np.asarray(matrix, np.float64), format_.group)
+    values = _numbers(matrix)
+    groups, factor = _groups(values, format_.group), _given_factor(factor)
     largest = np.abs(groups).max(axis=-1)
     if format_.scale == "ue8m0":
-        factor = 1.0 if factor is None else float(factor)
+        factor = 1.0 if factor is None else factor
         scales = _powers(largest / factor, name, rounding)
     else:
-        factor = _factor(largest, name) if factor is None else float(factor)
-        scales = _saturated(largest / _most(name) / factor, "ue4m3")
+        factor = _factor(largest, name) if factor is None else factor
+        scales = _saturated(np.where(np.isfinite(largest), largest / _most(name) / factor, np.nan), "ue4m3")
         scales = np.where(scales.astype(np.float64) == 0, _DTYPES["ue4m3"].type(1), scales)
     scaled = groups / (factor * scales.astype(np.float64)[..., None])
     elements = _saturated(np.nan_to_num(scaled), name)
-    whole = elements.reshape(*elements.shape[:-2], -1)[..., : matrix.shape[-1]]
+    whole = elements.reshape(*values.shape[:-1], groups.shape[-2] * format_.group)[..., : values.shape[-1]]
     return Quantized(kind, np.ascontiguousarray(whole), scales, factor)
 
 
@@ -129,8 +131,10 @@ def unpack(packed: npt.NDArray[np.uint8], element: str) -> Array:
 
 def tiled_scales(scales: Array) -> Array:
     """Scales, M x groups, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer: ceil(M / 128) x ceil(groups
-    / 4) tiles of 512. A scale that pads a tile is 1.
+    / 4) tiles of 512. A scale that pads a tile is 1. Raises WeftError for what isn't a matrix or a batch.
     """
+    if scales.ndim < 2:
+        raise WeftError(f"scales must be a matrix or a batch of them, got an array of shape {scales.shape}")
     *batch, rows, groups = scales.shape
     padded = np.ones((*batch, -(-rows // ROWS) * ROWS, -(-groups // GROUPS) * GROUPS), scales.dtype)
     padded[..., :rows, :groups] = scales
@@ -157,6 +161,8 @@ def plain_scales(tiled: Array, rows: int, groups: int) -> Array:
     """The scales, `rows` x `groups`, of a matrix in the layout of `tiled_scales`, whatever its shape (PyTorch
     has a vector, FlashInfer a row for each row of the matrix). Raises WeftError for another number of scales.
     """
+    if min(rows, groups) < 1:
+        raise WeftError(f"rows and groups must be at least 1, got {rows} and {groups}")
     down, across = layout.tiles(rows, groups)
     if tiled.size % (down * across):
         raise WeftError(
@@ -193,13 +199,38 @@ def _bits(elements: Array) -> int:
     return ELEMENT_TYPES[name].bits
 
 
+def _numbers(matrix: object) -> Doubles:
+    """A matrix in float64. Raises WeftError for what isn't a matrix of real numbers."""
+    try:
+        values = np.asarray(matrix)
+        if values.ndim and values.dtype.kind != "c":
+            return values.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    got = f"an array of {matrix.dtype}" if isinstance(matrix, np.ndarray) else shown(matrix)
+    raise WeftError(f"matrix must be an array of real numbers with at least one dimension, got {got}")
+
+
+def _given_factor(factor: object) -> float | None:
+    """A factor as a float. Raises WeftError for one that isn't positive and finite."""
+    if factor is None:
+        return None
+    try:
+        number = float(factor)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = np.nan
+    if not 0 < number < np.inf:
+        raise WeftError(f"factor must be a positive, finite number, got {shown(factor)}")
+    return number
+
+
 def _groups(values: Doubles, group: int) -> Doubles:
     """Groups of elements along K, the last filled with zeros."""
     depth = values.shape[-1]
     width = -(-depth // group) * group
     padded = np.zeros((*values.shape[:-1], width))
     padded[..., :depth] = values
-    return padded.reshape(*values.shape[:-1], -1, group)
+    return padded.reshape(*values.shape[:-1], width // group, group)
 
 
 def _most(name: str) -> float:
@@ -224,7 +255,8 @@ def _factor(largest: Doubles, element: str) -> float:
     """The least factor with which no scale saturates; 1 for zeros."""
     finite = largest[np.isfinite(largest)]
     most = float(finite.max()) if finite.size else 0.0
-    return most / (_most(element) * _most("ue4m3")) if most > 0 else 1.0
+    factor = most / (_most(element) * _most("ue4m3"))
+    return max(factor, float(np.finfo(np.float64).smallest_subnormal)) if most > 0 else 1.0
 
 
 def _saturated(values: Doubles, name: str) -> Array:
