@@ -151,13 +151,16 @@ def test_a_product_of_quantised_matrices_is_that_of_their_values(kind, element):
         ),
         (lambda: reference.pack(np.zeros((2, 6))), "elements must be of float8_e4m3fn, .*, got float64"),
         (lambda: reference.plain_scales(np.zeros(500), 100, 4), r"must be 1 x 512 in the 128x4 layout"),
-        (lambda: reference.plain_scales(np.zeros(512), 0, 4), "rows and groups must be at least 1, got 0 and 4"),
+        (
+            lambda: reference.plain_scales(np.zeros(512), 0, 4),
+            "rows and groups must be at least 1, got 0 and 4",
+        ),
         (lambda: reference.tiled_scales(np.zeros(4)), r"scales must be a matrix or a batch .* shape \(4,\)"),
         (lambda: reference.quantize(1.0, "mxfp8"), "matrix must be an array of real numbers .*, got 1.0"),
         (lambda: reference.quantize([["a"]], "mxfp8"), "matrix must be an array of real numbers"),
         (lambda: reference.quantize(normal(1, 32) + 1j, "mxfp8"), "real numbers .* an array of complex64"),
         (lambda: reference.quantize(normal(1, 32), "nvfp4", factor=0), "factor must be a positive, finite"),
-        (lambda: reference.quantize(normal(1, 32), "nvfp4", factor=np.nan), "factor must be a positive, finite"),
+        (lambda: reference.quantize(normal(1, 32), "nvfp4", factor=np.nan), "factor must be a positive"),
         (lambda: reference.quantize(normal(1, 32), "mxfp8", factor="x"), "finite number, got 'x'"),
     ],
 )

@@ -282,7 +282,11 @@ _TYPES, _FP8 = Types("bf16", "bf16", "bf16"), Types("f8E4M3FN", "f8E5M2", "f32")
             "block K must have 32, 64 or a multiple of 128 bytes",
         ),
         (of(64, 64, 64, stages=1), Types("bf16", "bf16", "bf16"), "stages must be at least 2, got 1"),
-        (of(0, 64, 64), Types("bf16", "bf16", "bf16"), "block must have numbers of at least 1, got 0 x 64 x 64"),
+        (
+            of(0, 64, 64),
+            Types("bf16", "bf16", "bf16"),
+            "block must have numbers of at least 1, got 0 x 64 x 64",
+        ),
         (of(128, 128, 64, (4, 2), 4), Types("bf16", "bf16", "bf16"), "shared memory must be at most 101376"),
         (of(256, 256, 32, (4, 2)), Types("bf16", "bf16", "bf16"), "a thread must need at most 232 registers"),
         (of(64, 64, 64), Types("i8", "i8", "i32", (True, False)), "A must be K-major (transpose_a = false)"),
