@@ -31,6 +31,7 @@ ANSWERS = 2
 """Tiles that `dynamic` asks for ahead of the slowest warp."""
 _ANSWER_BYTES = 16
 _BARRIER_BYTES = 16  # of a stage or an accumulator: one barrier says that it is full, one that it is empty
+_SHARED_UNIT = 16  # columns, so that an accumulator begins where published kernels let it
 _SLICE_COLUMNS = 64  # that a warpgroup takes at a time, at most
 _TILE_ALIGNMENT = 1024  # of tiles in the widest swizzle
 _ALIGNMENT = 128  # of everything else
@@ -48,8 +49,10 @@ class TensorMemorySchedule(AnySchedule):
     A CTA, or with `cta_group` 2 a pair of CTAs, computes one tile of `block` (M, N, K) after the other. One
     warp copies K blocks by TMA into a ring of `stages`, one issues the products, and `epilogues` warpgroups
     finish the sums. These are in tensor memory, in `accumulators` buffers: with two, the epilogue of a tile
-    overlaps with the products of the next. A CTA has 64, 128 or 256 rows of a tile; 256 are two products of
-    128 rows side by side. With two `epilogues`, each warpgroup finishes one of these, or half of the columns.
+    overlaps with the products of the next. Where columns of block scales leave no room for two whole ones,
+    the two share columns, which the epilogue reads first. A CTA has 64, 128 or 256 rows of a tile; 256 are
+    two products of 128 rows side by side. With two `epilogues`, each warpgroup finishes one of these, or half
+    of the columns.
 
     Tiles are computed in groups of `group` rows of tiles. With `swap`, the rows of a tile are columns of D,
     for products of few rows. A `cluster` of tiles along rows and columns of tiles shares its copies by
@@ -108,6 +111,17 @@ class TensorMemorySchedule(AnySchedule):
     def part_columns(self) -> int:
         """Columns of tensor memory that hold the sums of one product of a tile."""
         return self.block[1] // 2 if self.halves else self.block[1]
+
+    def shared_columns(self, types: Types) -> int:
+        """Columns of tensor memory that two accumulators share, so that they fit beside block scales: the
+        last ones of the first and the first ones of the second. The products of a tile may begin when the
+        epilogue has read those of the tile before.
+        """
+        if (scales := self.scales(types)) is None or self.accumulators == 1 or self.parts > 1:
+            return 0
+        wanted = self.accumulators * self.part_columns + scales.columns - control.COLUMNS[-1]
+        shared = _aligned(max(wanted, 0), _SHARED_UNIT)
+        return shared if shared <= self.part_columns // 2 else 0
 
     @property
     def tensor_columns(self) -> int:
@@ -234,6 +248,13 @@ class TensorMemorySchedule(AnySchedule):
         most = _SLICE_COLUMNS // 2 if self.swap else _SLICE_COLUMNS
         return next((width for width in widths if width <= most and columns % width == 0), 8)
 
+    def kept_slices(self, types: Types) -> int:
+        """Slices that a warpgroup takes before it releases an accumulator: all, or those with the columns
+        that two accumulators share.
+        """
+        columns = self.slice_columns(types)
+        return ceil_div(self.shared_columns(types) or self.epilogue_columns, columns)
+
     def staging_bytes(self, types: Types) -> int:
         """Shared memory in addition to the stages, in which slices of D are staged."""
         each = self.slice_rows * self.slice_columns(types) * types.output_bytes
@@ -338,7 +359,7 @@ class TensorMemorySchedule(AnySchedule):
         most = control.COLUMNS[-1]
         scales = self.scales(types)
         of_scales = scales.columns if scales else 0
-        used = self.accumulators * self.parts * self.part_columns + of_scales
+        used = self.accumulators * self.parts * self.part_columns + of_scales - self.shared_columns(types)
         if used <= most:
             return None
         each = f"{self.accumulators} of {self.parts} x {self.part_columns}"

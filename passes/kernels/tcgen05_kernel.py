@@ -46,7 +46,8 @@ def expand(op: MatmulOp) -> None:
     scales = TensorScales(op, schedule) if types.scale else None
     writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)
     stages = _ring_of_stages(schedule)
-    full = _ring_of_sums(schedule)
+    shared = schedule.shared_columns(types)
+    full = _ring_of_sums(schedule, whole=shared == 0)
     answers = make_answers(_readers(schedule)) if schedule.dynamic else None
     # Then the parts that use it.
     tiles = Tiles(op, schedule, answers)
@@ -56,7 +57,7 @@ def expand(op: MatmulOp) -> None:
     if schedule.cluster != (1, 1) and schedule.cta_group == 1:
         meet_cluster()
     with tile.tensor_memory(warp=ALLOCATING, cta_group=schedule.cta_group):
-        sums = TensorSums(schedule, ir.Type.parse(types.sums))
+        sums = TensorSums(schedule, ir.Type.parse(types.sums), shared)
         if scales is not None:
             scales.allocate()
         products = Products(feed, full, sums, types.promoted, scales)
@@ -93,10 +94,13 @@ def _readers(schedule: TensorMemorySchedule) -> int:
     return 2 + WARPS * schedule.epilogues
 
 
-def _ring_of_sums(schedule: TensorMemorySchedule) -> Any:
-    """The ring of accumulators: every warp of the epilogue empties one."""
+def _ring_of_sums(schedule: TensorMemorySchedule, whole: bool) -> Any:
+    """The ring of accumulators: every warp of the epilogue empties one. Those that share columns (not
+    `whole`) take turns as its only stage: it's empty when the shared columns have been read, and with them
+    all columns of the accumulator before.
+    """
     return tile.make_ring(
-        schedule.accumulators,
+        schedule.accumulators if whole else 1,
         consumers=schedule.epilogues * WARPS,
         filled_by="mma",
         emptied_by="warps",
@@ -151,9 +155,10 @@ class Products:
             return emit.loop(begin, end, 1, carried, promoted)
         stages, accumulator = carried[:2], carried[2:]
         tile.acquire(self.full, *accumulator)
+        slot = self.sums.slot(*accumulator)
         stages = emit.loop(
             *(begin, end, 1, stages),
-            lambda number, stages: self._block(at, accumulator[0], emit.less(begin, number), stages),
+            lambda number, stages: self._block(at, slot, emit.less(begin, number), stages),
         )
         tile.commit(self.full, accumulator[0])
         return [*stages, *tile.advance(self.full, *accumulator)]

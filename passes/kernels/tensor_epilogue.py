@@ -123,6 +123,7 @@ class Epilogue:
         self.tiles, self.full, self.sums = tiles, full, sums
         self.columns = schedule.slice_columns(op.types)
         self.count = schedule.epilogue_columns // self.columns
+        self.kept = schedule.kept_slices(op.types)
         self.promotion = Promotion(op, full, sums) if op.types.promoted else None
         self._read_columns = self.promotion.columns if self.promotion else min(self.columns, _READ_COLUMNS)
         if schedule.global_splits > 1:
@@ -141,28 +142,40 @@ class Epilogue:
         return [*position, turn]
 
     def _read(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:
-        """Takes slices out of tensor memory, and releases the accumulator after the last."""
-        slot, phase = position
-        tile.await_(self.full, slot, phase)
+        """Takes slices out of tensor memory, and releases the accumulator after the last that the products
+        of the next tiles overwrite.
+        """
+        stage, phase = position
+        tile.await_(self.full, stage, phase)
+        slot = self.sums.slot(stage, phase)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
-            of = self.sums.slice(where.warpgroup, number, self.columns)
-            last = emit.equal(number, self.count - 1)
-            return [self.taker.take(self._loaded(slot, of, last), of, where, carried[0])]
+            of = self.sums.slice(where.warpgroup, self._in_order(number, slot), self.columns)
+            last = emit.equal(number, self.kept - 1)
+            parts = self._loaded(stage, slot, of, last)
+            return [self.taker.take(parts, of, where, carried[0])]
 
         (turn,) = emit.loop(0, self.count, 1, [turn], one)
-        return list(tile.advance(self.full, slot, phase)), turn
+        return list(tile.advance(self.full, stage, phase)), turn
 
-    def _loaded(self, slot: Any, of: Slice, last: Any) -> Parts:
-        """The parts of a slice from tensor memory. After the `last` slice (an i1), the accumulator is
-        released.
+    def _in_order(self, number: Any, slot: Any) -> Any:
+        """The slice that is taken as number `number`: columns that accumulators share come first, which are
+        the last ones of the first accumulator.
+        """
+        if not self.sums.shared:
+            return number
+        return emit.select(emit.equal(slot, 0), emit.sub(self.count - 1, number), number)
+
+    def _loaded(self, stage: Any, slot: Any, of: Slice, last: Any) -> Parts:
+        """The parts of a slice from tensor memory. After the `last` slice (an i1), the stage of the ring of
+        accumulators is released.
         """
         for column in range(0, self.columns, self._read_columns):
             part = Slice(of.part, emit.add(of.column, column))
             lane = tile.to_lane(self.sums.load(slot, part, self._read_columns))
             if column + self._read_columns == self.columns:
                 with emit.when(last):
-                    tile.release(self.full, slot)
+                    tile.release(self.full, stage)
             yield lane, column
 
     def _promoted(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:

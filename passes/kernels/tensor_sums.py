@@ -37,16 +37,18 @@ class Place:
 
 
 class TensorSums:
-    """The accumulators of a CTA, each with a buffer for every part of a tile."""
+    """The accumulators of a CTA, each with a buffer for every part of a tile. Two of them may have `shared`
+    columns: the last ones of the first and the first ones of the second.
+    """
 
-    def __init__(self, schedule: TensorMemorySchedule, element: Any) -> None:
+    def __init__(self, schedule: TensorMemorySchedule, element: Any, shared: int) -> None:
         """Builds the buffers at the insertion point, in the region of `tile.tensor_memory`."""
-        self.schedule, self.element = schedule, element
+        self.schedule, self.element, self.shared = schedule, element, shared
         count, rows = schedule.accumulators * schedule.parts, min(schedule.cta_rows, tensor_layouts.LANES)
         layout = Layout.parse(
             tensor_layouts.accumulator(schedule.mma_m, schedule.block[1], schedule.cta_group)
         )
-        slots = Iter(count, schedule.part_columns, "TCol")
+        slots = Iter(count, schedule.part_columns - shared, "TCol")
         kind = BufferType.of(
             (count, rows, schedule.block[1]), element, replace(layout, shard=(slots, *layout.shard)), "tmem"
         )
@@ -57,6 +59,12 @@ class TensorSums:
             whole = tensor_layouts.accumulator(tensor_layouts.LANES, schedule.part_columns)
             every = replace(Layout.parse(whole), shard=(slots, *Layout.parse(whole).shard))
             self.read = tile.alloc(BufferType.of(shape, element, every, "tmem"), over=self.products)
+
+    def slot(self, stage: Any, phase: Any) -> Any:
+        """The accumulator at a position of the ring. Those that share columns alternate with the phase of
+        its only stage.
+        """
+        return phase if self.shared else stage
 
     def part(self, slot: Any, part: Any) -> Any:
         """The buffer of a part of a tile, for products."""

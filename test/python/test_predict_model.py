@@ -90,6 +90,19 @@ def test_scales_take_bytes_and_cycles() -> None:
     assert nv.parts["tensor cores"] > mx.parts["tensor cores"]
 
 
+def test_epilogues_are_hidden_except_for_columns_that_accumulators_share() -> None:
+    kernel = Kernel((256, 256), 128, 4, cta_group=2)
+    one, shared, two = (
+        of(each, 8192, 8192, 8192, "mxfp8", ENDLESS)
+        for each in (kernel, replace(kernel, accumulators=2, shared=64), replace(kernel, accumulators=2))
+    )
+    assert two.microseconds < shared.microseconds < one.microseconds
+    tiles = 32 * 32 / (ENDLESS.multiprocessors // 2) / (ENDLESS.clock_ghz * 1e3)
+    assert two.parts["epilogue"] == 0
+    assert shared.parts["epilogue"] == pytest.approx(tiles * (256 + 6 * 64))
+    assert one.parts["epilogue"] == pytest.approx(tiles * (256 + 6 * 256))
+
+
 def test_promoted_sums_are_added_after_each_k_block() -> None:
     plain = Kernel((256, 128), 128, 6, cta_group=2)
     kernel = replace(plain, promoted=True)
@@ -151,5 +164,9 @@ def test_schedules_are_described_as_kernels() -> None:
     schedule = TensorMemorySchedule((512, 256, 64), 1, 3, cta_group=2, epilogues=2, swap=True)
     kernel = kernel_of(schedule, BF16)
     assert (kernel.tile, kernel.parts, kernel.part, kernel.swap) == ((512, 256), 2, (256, 256), True)
+    scaled = Types("f4E2M1FN", "f4E2M1FN", "bf16", scale="f8E4M3FN")
+    pair = TensorMemorySchedule((256, 256, 256), 2, 4, cta_group=2)
+    assert kernel_of(pair, scaled).shared == 64  # 48 columns, in a slice of 64
+    assert kernel_of(pair, BF16).shared == 0
     warps = kernel_of(Schedule((128, 128, 64), (2, 2), 3), BF16)
     assert (warps.warps, warps.persistent) == ((2, 2), False)

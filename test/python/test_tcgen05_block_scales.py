@@ -39,6 +39,7 @@ SCHEDULES = (
     of(256, 128, 1, epilogues=2),
     of(256, 128, cta_group=2),
     of(256, 256, 1, cta_group=2),
+    of(256, 256, 2, cta_group=2),
     of(512, 64, 1, cta_group=2, epilogues=2),
     of(128, 32, swap=True),
     of(256, 64, cta_group=2, swap=True),
@@ -188,7 +189,7 @@ def test_bias_and_activation_follow_block_scales():
 @pytest.mark.parametrize(
     ("case", "chip"),
     [
-        (Case(PAIRS[0], "bf16", of(256, 256, 1, 3, cta_group=2), SHAPES[0]), "sm_100a"),
+        (Case(PAIRS[0], "bf16", of(256, 256, 2, 3, cta_group=2), SHAPES[0]), "sm_100a"),
         (Case(PAIRS[1], "bf16", of(256, 128, 2, 3, cta_group=2), SHAPES[0]), "sm_103a"),
         (Case(PAIRS[3], "f32", of(128, 128, 2, 3), SHAPES[0]), "sm_110a"),
     ],
@@ -235,7 +236,7 @@ def test_faults_in_what_brings_scales_are_found(fault):
     [
         (of(64, 64), "mxfp8", "m must be 128 for kind mxf8f6f4"),
         (of(128, 96), "mxfp8", "block N must be 32, 64 or a multiple of 128 with block scales, got 96"),
-        (of(256, 256, 2, cta_group=2), "mxfp8", "columns of tensor memory, got 524 .*12 of scales"),
+        (of(256, 128, 2), "mxfp8", "columns of tensor memory, got 524 .*12 of scales"),
         (replace(of(128, 64), block=(128, 64, 64)), "mxfp8", "block K must be a multiple of 128"),
         (replace(of(128, 64), block=(128, 64, 32)), "nvfp4", "block K must be a multiple of 64"),
     ],

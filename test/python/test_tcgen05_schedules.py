@@ -9,6 +9,8 @@ BYTES_OUT = Types("bf16", "bf16", "f8E5M2")
 MN_MAJOR = Types("f32", "f32", "f32", (True, True))
 GROUPED = Types("f16", "f16", "f16", grouped=True)
 BF16 = Types("bf16", "bf16", "bf16")
+MXFP8 = Types("f8E4M3FN", "f8E4M3FN", "bf16", scale="f8E8M0FNU")
+NVFP4 = Types("f4E2M1FN", "f4E2M1FN", "f32", scale="f8E4M3FN")
 FP8 = Types("f8E4M3FN", "f8E5M2", "bf16", promoted=True, scaled=True)
 CHIP = Target.of("sm_100a")
 
@@ -27,6 +29,10 @@ def of(
         (of(256, 256, 64, 1, 2), BF16, None),
         (of(512, 256, 64, 1, 3, cta_group=2, epilogues=2), BF16, None),
         (of(128, 128, 128), FP8, None),
+        (of(128, 256, 128, 2), MXFP8, None),
+        (of(256, 256, 256, 2, cta_group=2), NVFP4, None),
+        (of(256, 128, 128, 2), MXFP8, "got 524 (2 of 2 x 128, and 12 of scales)"),
+        (of(128, 256, 1536, 2), MXFP8, "got 656 (2 of 1 x 256, and 144 of scales)"),
         (of(96, 128, 64), BF16, "block M must be 64, 128 or 256 with cta_group 1, got 96"),
         (of(256, 256, 64, 2), BF16, "accumulators must take at most 512 columns of tensor memory, got 1024"),
         (of(128, 260, 64), BF16, "tcgen05.mma n must be"),
@@ -72,6 +78,25 @@ def test_what_a_cta_holds(schedule: TensorMemorySchedule, columns: int, stage: i
     most = schedule.most_stages(BF16, CHIP.chip.shared_bytes)
     fullest = TensorMemorySchedule(schedule.block, 1, most, schedule.cta_group, epilogues=schedule.epilogues)
     assert fullest.complaint(BF16, CHIP) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "types", "shared", "slices"),
+    [
+        (of(128, 256, 128, 2), MXFP8, 16, 1),
+        (of(128, 256, 256, 2), NVFP4, 48, 2),
+        (of(256, 256, 256, 2, cta_group=2, epilogues=2), NVFP4, 48, 2),
+        (of(128, 256, 128, 1), MXFP8, 0, 4),
+        (of(128, 128, 128, 2), MXFP8, 0, 2),
+        (of(128, 256, 64, 2), BF16, 0, 4),
+    ],
+)
+def test_accumulators_share_columns_where_scales_need_some(
+    schedule: TensorMemorySchedule, types: Types, shared: int, slices: int
+) -> None:
+    assert schedule.complaint(types) is None
+    assert schedule.shared_columns(types) == shared
+    assert schedule.kept_slices(types) == slices
 
 
 def test_chips_of_the_kinds() -> None:

@@ -16,7 +16,8 @@ class Kernel:
 
     `tile`: rows and columns of D that a CTA, or a pair, computes at a time. `k_block`: elements along K of a
     stage. `parts`: products side by side that compute a tile. `accumulators`: tiles whose sums are kept; with
-    two, the epilogue overlaps with the next tile's products. `epilogues`: warpgroups that finish a tile.
+    two, the epilogue overlaps with the next tile's products; if these share columns, except for the `shared`
+    columns that a warpgroup reads first. `epilogues`: warpgroups that finish a tile.
     `early`: the epilogue reads all sums before it stores any. `persistent`: False with a CTA for each tile.
     `resident`: CTAs of a multiprocessor. `warps`: along rows and columns of a tile, with mma.sync. `group`:
     rows of tiles that are computed together. `k_96`: instructions multiply 96 elements along K. `promoted`:
@@ -29,6 +30,7 @@ class Kernel:
     cta_group: int = 1
     parts: int = 1
     accumulators: int = 1
+    shared: int = 0
     epilogues: int = 1
     early: bool = False
     persistent: bool = True
@@ -106,6 +108,7 @@ def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types) -> Kernel:
         cta_group=schedule.cta_group,
         parts=schedule.parts,
         accumulators=schedule.accumulators,
+        shared=_shared(schedule, types),
         epilogues=schedule.epilogues,
         cluster=schedule.cluster,
         splits=schedule.global_splits,
@@ -113,6 +116,13 @@ def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types) -> Kernel:
         swap=schedule.swap,
         promoted=types.promoted,
     )
+
+
+def _shared(schedule: TensorMemorySchedule, types: Types) -> int:
+    """Columns in the slices that must be read before the next tile's products; 0 if there are none."""
+    if not schedule.shared_columns(types):
+        return 0
+    return schedule.kept_slices(types) * schedule.slice_columns(types)
 
 
 def _of_mma_sync(schedule: Schedule, types: Types) -> Kernel:

@@ -60,11 +60,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Cycles of one tile. `limits` are those of a K block by resource."""
+    """Cycles of one tile. `limits` are those of a K block by resource. `exposed`: those of the epilogue in
+    which the next tile's products wait.
+    """
 
     limits: dict[str, float]
     k_blocks: int
     epilogue: float
+    exposed: float
     other: float
 
     @property
@@ -99,17 +102,15 @@ def predict(
     down, across = kernel.tiles(m, n)
     tiles, units = down * across * kernel.splits * members, _units(kernel, gpu)
     waves = ceil_div(tiles, units)
-    hidden = kernel.accumulators > 1 and not kernel.promoted
-    each = max(tile.main, tile.epilogue) if hidden else tile.main + tile.epilogue
-    launch = gpu.launch_us + gpu.latency_us + (tile.epilogue / cycles_a_us if hidden else 0.0)
+    each = max(tile.main + tile.exposed, tile.epilogue)
+    launch = gpu.launch_us + gpu.latency_us + (tile.epilogue - tile.exposed) / cycles_a_us
     flops = 2 * m * n * k * members
     counts = _counts(
         kernel, (m, n, k), kind, gpu, (down, across, waves, tile.k_blocks), output_bytes, members
     )
     share = tiles / units / cycles_a_us
     parts = {name: limit * tile.k_blocks * share for name, limit in tile.limits.items()}
-    exposed = 0.0 if hidden else tile.epilogue * share
-    parts["epilogue"] = parts.get("epilogue", 0.0) + exposed
+    parts["epilogue"] = parts.get("epilogue", 0.0) + tile.exposed * share
     parts |= {"tail": (waves - tiles / units) * each / cycles_a_us, "launch": launch}
     memory = {"L2": counts.l2_bytes / gpu.l2_gb_s / 1e3, "DRAM": counts.dram_bytes / gpu.dram_gb_s / 1e3}
     computed = waves * each / cycles_a_us
@@ -172,11 +173,14 @@ def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _T
         epilogue = _EPILOGUE[0] + _EPILOGUE[1] * on_each * (_EARLY if kernel.early else 1.0)
     else:
         epilogue = _EPILOGUE[0] + rows * columns * output_bytes / _STORE
+    exposed = epilogue
+    if kernel.accumulators > 1 and not kernel.promoted:
+        exposed = _EPILOGUE[0] + _EPILOGUE[1] * kernel.shared if kernel.shared else 0.0
     other = _COMMIT + (0.0 if kernel.persistent else _SET_UP + latency)
     if kernel.splits > 1:
         sums = 4 * rows * kernel.tile[1]
         other += (_SPLIT_US + 2 * sums / gpu.copy_gb_s / 1e3) * gpu.clock_ghz * 1e3
-    return _Tile(limits, ceil_div(ceil_div(k, kernel.k_block), kernel.splits), epilogue, other)
+    return _Tile(limits, ceil_div(ceil_div(k, kernel.k_block), kernel.splits), epilogue, exposed, other)
 
 
 def _tcgen05_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]:
