@@ -30,8 +30,8 @@ def tiled_scales(scales: Any, k: int, *, block: int = 32) -> Any:
     float8_e8m0fnu in each element, the first in the lowest bits, as DeepGEMM has them for Blackwell; bytes
     after the last scale are ignored.
 
-    The library's operations make the new array, in the order of its current stream; a CUDA graph captures
-    them. Raises WeftError for other arrays, and for a number of columns that doesn't fit K.
+    The library's operations make the new array, in the order of its current stream. Raises WeftError for
+    other arrays, and for a number of columns that doesn't fit K.
     """
     name = arrays.library(type(scales))
     if name not in ("torch", "cupy", "jax", "numpy"):
