@@ -1,7 +1,8 @@
 """The rings of the `tile` dialect: stages of memory that threads, TMA, an MMA or the launch control fill and
 others empty, with a full and an empty mbarrier for each stage.
 
-`tile.make_ring` says who fills a stage and who empties it. How each of them arrives at the barriers follows.
+`tile.make_ring` specifies what fills a stage and what empties it. This determines how each arrives at the
+barriers.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
 from weft.errors import shown
+from weft.isa import mbarriers
 from weft.isa.cluster_features import CANCEL
 from weft.isa.tcgen05 import control
 from weft.isa.tcgen05.family import CTA_GROUPS
@@ -17,8 +19,8 @@ from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import ext, ir
 
 MOST_STAGES = 64
-MOST_ARRIVALS = (1 << 20) - 1  # of a phase of an mbarrier (PTX ISA, "mbarrier.init")
-MOST_BYTES = (1 << 20) - 1  # of a phase's expect-tx
+STAGE_BARRIER_BYTES = 2 * mbarriers.BYTES
+"""Shared memory of a stage's mbarriers: one for full, one for empty."""
 
 TMA, THREADS, WARPS, WARPGROUPS, MMA, CLC = "tma", "threads", "warps", "warpgroups", "mma", "clc"
 FILLERS = (TMA, THREADS, WARPS, MMA, CLC)
@@ -111,8 +113,8 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
             return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {self.cta_group}"
         for name in ("producers", "consumers"):
             count = self.consumers.value if name == "consumers" else self.attribute(name)
-            if not 1 <= count <= MOST_ARRIVALS // self.cta_group:
-                return f"{name} must be in 1..{MOST_ARRIVALS // self.cta_group}, got {count}"
+            if not 1 <= count <= mbarriers.MOST_ARRIVALS // self.cta_group:
+                return f"{name} must be in 1..{mbarriers.MOST_ARRIVALS // self.cta_group}, got {count}"
         return self._agents()
 
     def _agents(self) -> str | None:
@@ -207,7 +209,7 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
         if wrong := use_complaint(self, self.stage):
             return wrong
         maker = ring_of(self.ring)
-        most = MOST_BYTES // (maker.cta_group if maker is not None else 1)
+        most = mbarriers.MOST_TRANSACTION_BYTES // (maker.cta_group if maker is not None else 1)
         if not 0 < self.bytes.value <= most:
             return f"bytes must be in 1..{most}, got {self.bytes.value}"
         if maker is not None and maker.filler != TMA:

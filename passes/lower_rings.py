@@ -11,7 +11,6 @@ from weft.dialects.tile_launch_control import QueryCancelOp, TryCancelOp
 from weft.dialects.tile_rings import (
     CLC,
     MMA,
-    MOST_ARRIVALS,
     THREADS,
     TMA,
     WARPGROUPS,
@@ -27,17 +26,15 @@ from weft.dialects.tile_rings import (
     ReleaseOp,
     ReleasePeerOp,
 )
+from weft.isa import mbarriers
 from weft.isa.chips import LANES, WARPGROUP
+from weft.isa.cluster_features import ANSWER_BYTES
 from weft.isa.tcgen05.pairs import BOTH, PAIR
 from weft.mlir import arith, ir, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, launch_control, thread_ids
-from weft.passes.builders.launch_control import ANSWER_BYTES
 from weft.passes.registry.pass_ import Pass, rewrite
-
-BARRIER_BYTES = 8
-
 
 _SCOPES = {WARPS: (Scope.WARP, LANES), WARPGROUPS: (Scope.WARPGROUP, WARPGROUP)}
 """The agents for which one of several threads arrives: who must reach the op together, and their number."""
@@ -58,11 +55,11 @@ class Barriers:
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
-        return addresses.offset(self.base, emit.mul(stage, BARRIER_BYTES))
+        return addresses.offset(self.base, emit.mul(stage, mbarriers.BYTES))
 
     def empty(self, stage: Any) -> Any:
         """The address of a stage's barrier for empty."""
-        return addresses.offset(self.base, emit.mul(emit.add(stage, self.stages), BARRIER_BYTES))
+        return addresses.offset(self.base, emit.mul(emit.add(stage, self.stages), mbarriers.BYTES))
 
     @property
     def orders_tcgen05(self) -> bool:
@@ -114,8 +111,8 @@ def _make(op: MakeRingOp) -> Barriers:
     barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, _answers(op))
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
-    if emptiers > MOST_ARRIVALS:
-        most, got = MOST_ARRIVALS // cluster, op.consumers.value
+    if emptiers > mbarriers.MOST_ARRIVALS:
+        most, got = mbarriers.MOST_ARRIVALS // cluster, op.consumers.value
         raise refuse(op, f"consumers must be in 1..{most} in a cluster of {cluster} CTAs, got {got}")
     with emit.when(emit.equal(emit.thread(), 0)):
         for stage in range(stages):

@@ -10,16 +10,17 @@ from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.tcgen05_scales import ScaleTiles
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
+from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet
+from weft.isa.cluster_features import ANSWER_BYTES
 from weft.isa.tcgen05 import control, descriptors
 from weft.isa.tcgen05.mma_forms import Mma
 from weft.isa.tcgen05.mma_rows import MMA
+from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.target import Target
 
-TENSOR_LANES = 128
-"""Lanes of tensor memory: rows of sums that a CTA can have side by side with its columns."""
 MOST_ACCUMULATORS = 2
 MOST_SUMS = {1: 128, 2: 80}
 """Promoted sums that a thread of the epilogue can hold beside what it adds to them, by the number of
@@ -29,8 +30,6 @@ STAGING_SLOTS = 2
 """Slots of shared memory of an epilogue warpgroup: TMA stores one while the other is filled."""
 ANSWERS = 2
 """Tiles that `dynamic` asks for ahead of the slowest warp."""
-_ANSWER_BYTES = 16
-_BARRIER_BYTES = 16  # of a stage or an accumulator: one barrier says that it is full, one that it is empty
 _SHARED_UNIT = 16  # columns, so that an accumulator begins where published kernels let it
 _SLICE_COLUMNS = 64  # that a warpgroup takes at a time, at most
 _TILE_ALIGNMENT = 1024  # of tiles in the widest swizzle
@@ -85,7 +84,7 @@ class TensorMemorySchedule(AnySchedule):
     @property
     def halves(self) -> bool:
         """Whether each CTA of a pair has 64 rows: its upper lanes then hold the upper half of the columns."""
-        return self.cta_group == 2 and self.cta_rows < TENSOR_LANES
+        return self.cta_group == 2 and self.cta_rows < LANES
 
     @property
     def cta_rows(self) -> int:
@@ -100,7 +99,7 @@ class TensorMemorySchedule(AnySchedule):
     @property
     def parts(self) -> int:
         """Products side by side that compute a tile."""
-        return max(self.cta_rows // TENSOR_LANES, 1)
+        return max(self.cta_rows // LANES, 1)
 
     @property
     def mma_m(self) -> int:
@@ -172,7 +171,7 @@ class TensorMemorySchedule(AnySchedule):
     @property
     def vector_columns(self) -> int:
         """Columns of a tile for each of these vectors: with 64 rows, two rows share one."""
-        return 4 * TENSOR_LANES // self.slice_rows
+        return 4 * LANES // self.slice_rows
 
     @property
     def epilogue_columns(self) -> int:
@@ -237,7 +236,7 @@ class TensorMemorySchedule(AnySchedule):
     @property
     def slice_rows(self) -> int:
         """Rows of sums, by lanes of tensor memory, that a warpgroup finishes at a time."""
-        return TENSOR_LANES if self.halves else min(self.cta_rows, TENSOR_LANES)
+        return LANES if self.halves else min(self.cta_rows, LANES)
 
     def slice_columns(self, types: Types) -> int:
         """Columns of sums that a warpgroup takes at a time: as wide as a swizzle of D, if it divides the
@@ -270,9 +269,9 @@ class TensorMemorySchedule(AnySchedule):
         copied += self.stages * scales.bytes if scales else 0
         staged = _aligned(self.staging_bytes(types), _ALIGNMENT)
         barriers = sum(
-            _aligned(_BARRIER_BYTES * each, _ALIGNMENT) for each in (self.stages, self.accumulators)
+            _aligned(STAGE_BARRIER_BYTES * each, _ALIGNMENT) for each in (self.stages, self.accumulators)
         )
-        answers = sum(_aligned(ANSWERS * each, _ALIGNMENT) for each in (_ANSWER_BYTES, _BARRIER_BYTES))
+        answers = sum(_aligned(ANSWERS * each, _ALIGNMENT) for each in (ANSWER_BYTES, STAGE_BARRIER_BYTES))
         return copied + staged + barriers + (answers if self.dynamic else 0) + _ADDRESS_BYTES
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
@@ -394,7 +393,7 @@ class TensorMemorySchedule(AnySchedule):
         if self.global_splits > MOST_PARTIES:
             return f"global_splits must be in 1..{MOST_PARTIES}, got {self.global_splits}"
         if self.global_splits > 1 and self.parts > 1:
-            most = TENSOR_LANES * self.cta_group
+            most = LANES * self.cta_group
             return f"block M must be at most {most} with global_splits, got {self.block[0]}"
         if self.global_splits > 1 and self.epilogues > 1:
             return f"epilogues must be 1 with global_splits, got {self.epilogues}"

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.product_types import BITS, BYTES, GROUP_ROWS, Types, ceil_div
+from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
 from weft.isa import block_scales, mma, tensor_map
 from weft.isa.block_scales import BlockScaling
@@ -22,7 +23,6 @@ SCALED_ROWS = 32
 UNIT_SCALE = "f8E8M0FNU"
 """The type of the scales of 1."""
 _OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
-_BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 _FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
 
 
@@ -138,11 +138,11 @@ class TmaMmaSchedule(AnySchedule):
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages and their barriers."""
-        return self.stages * (self.stage_bytes(types) + _BARRIER_BYTES)
+        return self.stages * (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
         """The most stages in that much shared memory."""
-        return shared_bytes // (self.stage_bytes(types) + _BARRIER_BYTES)
+        return shared_bytes // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeVar
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
+from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
@@ -23,7 +24,6 @@ _MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
 _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
-_BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 
 _T = TypeVar("_T")
 
@@ -190,12 +190,12 @@ class WarpgroupSchedule(AnySchedule):
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and the staged D."""
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
-        return taken + self.stages * _BARRIER_BYTES + self.staging_bytes(types)
+        return taken + self.stages * STAGE_BARRIER_BYTES + self.staging_bytes(types)
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
         """The most stages in that much shared memory, in addition to the staged D."""
         rest = shared_bytes - self.staging_bytes(types)
-        return rest // (self.stage_bytes(types) + _BARRIER_BYTES)
+        return rest // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

@@ -5,11 +5,10 @@
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.isa.cluster_features import CANCEL_FOR_CLUSTER
+from weft.isa.cluster_features import ANSWER_BYTES, CANCEL_FOR_CLUSTER
 from weft.mlir import ir, llvm, nvvm
 from weft.passes.builders import addresses, emit
 
-ANSWER_BYTES = 16
 _AXES = "xyz"
 
 

@@ -6,11 +6,11 @@ from weft.dialects.tile_async import GemmAsyncOp
 from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, TMEM
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, Kind
 from weft.isa.tcgen05.mma_rows import scale_vecs
+from weft.isa.tcgen05.tensor_layouts import SCALES_OF_COLUMN
 from weft.isa.types import ELEMENT_TYPES
 
 BYTE = 8
 _UNIT = 16  # elements of 4 or 6 bits that have 16 bytes where each takes a byte
-_WORD = 4  # scales in a column of tensor memory
 SIZES = (32, 16)
 """How many elements along K may share a scale."""
 
@@ -68,7 +68,7 @@ def scale_size(op: GemmAsyncOp) -> int | None:
 def scale_columns(k: int, size: int) -> int:
     """The columns of a buffer of scales for K elements, of which `size` share one."""
     groups = -(-k // size)
-    return groups if groups in (1, 2) else -(-groups // _WORD) * _WORD
+    return groups if groups in (1, 2) else -(-groups // SCALES_OF_COLUMN) * SCALES_OF_COLUMN
 
 
 def scale_vec(kind: str, scale: str, size: int | None) -> str | None:

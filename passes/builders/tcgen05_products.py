@@ -24,7 +24,6 @@ from weft.passes.builders.tcgen05_operands import SharedOperand, Steps
 
 ACCUMULATORS = {"f32": "f32", "f16": "f16", "i32": "s32"}
 """The element types of D, and what PTX calls them."""
-_SCALES_OF_WORD = 4
 _ROW = 256  # elements of 4 bits in 128 bytes
 
 
@@ -259,7 +258,7 @@ class Product:
             d_type = ACCUMULATORS[str(self.op.c.type.element_type)]
             return InstructionDescriptor(**common, d_type=d_type, ws=self.weight_stationary)
         # The id selects a byte of the first scale's column.
-        number = self.scales_of(step)[0] % _SCALES_OF_WORD
+        number = self.scales_of(step)[0] % tensor_layouts.SCALES_OF_COLUMN
         return BlockScaledDescriptor(
             **common,
             scale_type=self.scale_type,

@@ -16,7 +16,7 @@ from weft.dialects.op import refuse
 from weft.isa.chips import LANES
 from weft.isa.tcgen05 import copy as isa
 from weft.isa.tcgen05.copy import COUNTS
-from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, PART
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, LANE_SHIFT, PART
 from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table
 from weft.mlir import arith, ir, vector
@@ -338,14 +338,14 @@ def _addressed(op: Any, buffer: Any, chosen: Plan, fragment: Any) -> Iterator[tu
         tile.address(buffer),
         tensor_tiles.offset(buffer.type, tuple(zip((op.row, op.column), groups, strict=True))),
     )
-    part = PART << tensor_tiles.LANE_SHIFT
+    part = PART << LANE_SHIFT
     if fragment.warps > 1:
         base = tensor_tiles.advanced(base, emit.mul(thread_ids.warp(), part))
     for it in buffer.type.layout.canonical().replica:
         copy = emit.rem(emit.div(thread_ids.warp(), it.stride // PART), it.extent)
         base = tensor_tiles.advanced(base, emit.mul(copy, it.stride // PART * part))
     for move in chosen.moves:
-        yield move, tensor_tiles.advanced(base, (move.lane << tensor_tiles.LANE_SHIFT) + move.column)
+        yield move, tensor_tiles.advanced(base, (move.lane << LANE_SHIFT) + move.column)
 
 
 def _attributes(move: Move) -> dict[str, Any]:

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import AXES, Iter, Layout
 from weft.layout.iterators import point_table
-from weft.passes.builders import tensor_tiles
 
 Indices = tuple[int, ...]
 _AXES = [AXES.index(axis) for axis in ("TLane", "TCol")]
-_WORD = 4  # scales in a column
+_WORD = tensor_layouts.SCALES_OF_COLUMN
 _PAIR_M = 128  # of the pair whose D is divided into two parts
 
 
@@ -27,7 +26,7 @@ def part(buffer: Any, rows: Indices, columns: Indices, wanted: Layout) -> int | 
     if begin is None or begin[1] * buffer.element_bits % tensor_layouts.COLUMN_BITS:
         return None
     lane, column = begin
-    return lane << tensor_tiles.LANE_SHIFT | column * int(buffer.element_bits) // tensor_layouts.COLUMN_BITS
+    return lane << tensor_layouts.LANE_SHIFT | column * int(buffer.element_bits) // tensor_layouts.COLUMN_BITS
 
 
 @lru_cache(maxsize=4096)

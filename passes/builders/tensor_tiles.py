@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects.tile_buffers import SliceOp, StageOp
-from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, LANE_SHIFT
 from weft.layout import Iter
 from weft.mlir import llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import index_offset
 
-LANE_SHIFT = 16
 POINTER = 6
 """LLVM's address space of tensor memory."""
 

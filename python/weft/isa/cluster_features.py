@@ -33,4 +33,6 @@ GATHER_TO_CLUSTER = Feature(
 )
 CANCEL = Feature("clusterlaunchcontrol.try_cancel", since("sm_100"))
 CANCEL_FOR_CLUSTER = Feature("clusterlaunchcontrol.try_cancel with .multicast::cluster::all", _OF_A_FAMILY)
+ANSWER_BYTES = 16
+"""Shared memory that `clusterlaunchcontrol.try_cancel` writes."""
 FEATURES = (COPY_OF_PAIR, GATHER, GATHER_TO_CLUSTER, CANCEL, CANCEL_FOR_CLUSTER)

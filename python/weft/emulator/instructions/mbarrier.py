@@ -9,13 +9,14 @@ from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import End, Step, Table
 from weft.emulator.memory.access import GPU
-from weft.emulator.memory.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
+from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
 from weft.emulator.memory.segments import Addresses
 from weft.emulator.reading.syntax import Address, Sink
 from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
+from weft.isa.mbarriers import BYTES, MOST_ARRIVALS
 
 table = Table()
 _SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "": "generic"}
@@ -181,7 +182,7 @@ def pending_count(op: Op) -> Step:
     op.count(2)
 
     def function(state: Array) -> Array:
-        return (state >> np.uint64(PENDING_SHIFT) & np.uint64(MAX_COUNT)).astype(np.uint32)
+        return (state >> np.uint64(PENDING_SHIFT) & np.uint64(MOST_ARRIVALS)).astype(np.uint32)
 
     return compute(op.destination(0, U32), function, op.source(1, U64))
 

@@ -9,11 +9,12 @@ from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, notify_tensor, pair_of
-from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES, Numbers, check
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.reading.types import U64
 from weft.emulator.running.lanes import Lanes
 from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05.pipelining import SOURCE, TARGET, Use
+from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT, LANES
 
 table = Table()
 _PART = 32

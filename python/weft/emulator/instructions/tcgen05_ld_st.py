@@ -12,7 +12,7 @@ from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.fragments import fragment_index
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import TYPES, Array
@@ -20,6 +20,7 @@ from weft.emulator.running.lanes import Lanes
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Registers
 from weft.isa.tcgen05 import copy as tcgen05_copy
+from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 
 table = Table()
 _WARP_LANES = 32

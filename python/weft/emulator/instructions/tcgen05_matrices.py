@@ -12,7 +12,7 @@ from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_copy import shifted
 from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, metadata_cells, scale_cells
 from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, notify_tensor
-from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
@@ -20,6 +20,7 @@ from weft.emulator.running.lanes import Lanes
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
+from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 from weft.isa.types import ELEMENT_TYPES
 
 _HALF_LANES = 16

@@ -1,10 +1,11 @@
 """Shared by the asynchronous `tcgen05` instructions: the CTAs that they use, descriptors, notifications."""
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory.tensor_memory import LANE_SHIFT, Numbers
+from weft.emulator.memory.tensor_memory import Numbers
 from weft.emulator.running.lanes import Lanes
 from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
+from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 
 PROXY = "tcgen05"
 

@@ -16,7 +16,7 @@ from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory.mbarrier import COMMIT
-from weft.emulator.memory.tensor_memory import COLUMNS, Request
+from weft.emulator.memory.tensor_memory import Request
 from weft.emulator.reading.syntax import Integer
 from weft.emulator.reading.types import TYPES, U32, Bools
 from weft.emulator.running.groups import Group
@@ -24,6 +24,7 @@ from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
 from weft.emulator.watch import Watch
 from weft.isa.tcgen05 import control as tcgen05_control
+from weft.isa.tcgen05.tensor_layouts import COLUMNS
 
 table = Table()
 _SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}

@@ -15,13 +15,12 @@ from weft.emulator.errors import Fault
 from weft.emulator.memory.access import Waiter
 from weft.emulator.memory.spaces import Memory
 from weft.emulator.reading.types import Bools
+from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
-MAX_COUNT = (1 << 20) - 1
 PENDING_SHIFT = 20
 _TX_SHIFT = 40
 _MARK = 1 << 61
 _TX_BITS = (1 << 21) - 1
-BYTES = 8
 TEST_TICKS = 100
 WAIT_TICKS = 20_000
 """The most ticks for which test_wait and try_wait let others run while the phase isn't complete."""
@@ -38,8 +37,8 @@ class State(NamedTuple):
     @classmethod
     def of(cls, word: int) -> "State":
         tx = word >> _TX_SHIFT & _TX_BITS
-        pending = word >> PENDING_SHIFT & MAX_COUNT
-        return cls(word & MAX_COUNT, pending, tx - (tx >> 20 << 21), word >> 63)
+        pending = word >> PENDING_SHIFT & MOST_ARRIVALS
+        return cls(word & MOST_ARRIVALS, pending, tx - (tx >> 20 << 21), word >> 63)
 
     def word(self) -> int:
         tx = (self.tx & _TX_BITS) << _TX_SHIFT
@@ -78,9 +77,9 @@ class Mbarriers:
 
     def init(self, cta: int, offset: int, count: int, line: int, threads: Bools | None = None) -> None:
         """Initialises an mbarrier whose phases expect `count` arrivals."""
-        if not 1 <= count <= MAX_COUNT:
+        if not 1 <= count <= MOST_ARRIVALS:
             raise Fault(
-                f"an mbarrier's count must be in 1..{MAX_COUNT}, got {count}",
+                f"an mbarrier's count must be in 1..{MOST_ARRIVALS}, got {count}",
                 line,
                 None,
                 offset,
@@ -131,8 +130,8 @@ class Mbarriers:
     def expect_arrivals(self, cta: int, offset: int, count: int, line: int) -> None:
         """This phase alone completes only after `count` more arrivals."""
         state = self.state(cta, offset, line)
-        if state.pending + count > MAX_COUNT:
-            expected = f"must expect at most {MAX_COUNT} arrivals, got {state.pending + count}"
+        if state.pending + count > MOST_ARRIVALS:
+            expected = f"must expect at most {MOST_ARRIVALS} arrivals, got {state.pending + count}"
             what = f"the mbarrier at 0x{offset:x} {expected}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         self._put(cta, offset, state._replace(pending=state.pending + count))
@@ -178,8 +177,8 @@ class Mbarriers:
         self.memory.host.changes += 1
 
     def _counted(self, state: State, more: int, offset: int, line: int) -> State:
-        if abs(state.tx + more) > MAX_COUNT:
-            legal = f"must be in -{MAX_COUNT}..{MAX_COUNT}, got {state.tx + more}"
+        if abs(state.tx + more) > MOST_TRANSACTION_BYTES:
+            legal = f"must be in -{MOST_TRANSACTION_BYTES}..{MOST_TRANSACTION_BYTES}, got {state.tx + more}"
             what = f"the transaction count of the mbarrier at 0x{offset:x} {legal}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         return state._replace(tx=state.tx + more)

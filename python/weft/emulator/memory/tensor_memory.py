@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from weft.emulator.errors import Fault
 from weft.emulator.memory.access import Waiter
+from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 
-LANES = 128
-COLUMNS = 512
 _LEAST = 32
 """The fewest columns of an allocation."""
-LANE_SHIFT = 16
 COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 Cells = npt.NDArray[np.uint32]

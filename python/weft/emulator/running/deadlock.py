@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.emulator.errors import Deadlock
-from weft.emulator.memory.mbarrier import BYTES, State
+from weft.emulator.memory.mbarrier import State
 from weft.emulator.running.lanes import Lanes
+from weft.isa.mbarriers import BYTES
 
 Block = tuple[int, int, int]
 _MOST_LINES = 24

@@ -3,12 +3,13 @@
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.tensor_memory import COLUMN_MASK, COLUMNS, LANE_SHIFT, LANES
+from weft.emulator.memory.tensor_memory import COLUMN_MASK
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.isa.tcgen05.pipelining import Use, in_order
+from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 
 _UNIT = "tcgen05"
 """The proxy of mma, cp and shift, of which one thread issues many without a wait."""

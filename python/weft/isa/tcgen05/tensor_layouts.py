@@ -9,13 +9,15 @@ are those of one CTA: each CTA of a pair has half of the rows.
 LANES = 128
 COLUMNS = 512
 COLUMN_BITS = 32
+LANE_SHIFT = 16
+"""An address is `lane << 16 | column`."""
 PART = 32
 """The lanes that one warp can access: those of warp w of a warpgroup begin at 32 * w."""
 SHAPE_LANES = 16
 """The lanes from which on an operand with M = 64 may begin as well, because it uses half of each part."""
+SCALES_OF_COLUMN = 4
 
 _ROWS_OF_SCALES = 128  # of the tile whose scales take four columns
-_SCALES_OF_WORD = 4
 
 
 def rows_of(m: int, cta_group: int = 1, *, weight_stationary: bool = False) -> int:
@@ -99,16 +101,16 @@ def scales_of_b(n: int, groups: int, m: int, cta_group: int = 1) -> str:
 def _scales(rows: int, groups: int, banks: int) -> str:
     if rows < 1 or rows % (PART * banks):
         raise ValueError(f"rows must be a positive multiple of {PART * banks}, got {rows}")
-    if groups not in (1, 2) and (groups < 1 or groups % _SCALES_OF_WORD):
-        raise ValueError(f"groups must be 1, 2 or a multiple of {_SCALES_OF_WORD}, got {groups}")
+    if groups not in (1, 2) and (groups < 1 or groups % SCALES_OF_COLUMN):
+        raise ValueError(f"groups must be 1, 2 or a multiple of {SCALES_OF_COLUMN}, got {groups}")
     each = rows // banks
     tiles = -(-each // _ROWS_OF_SCALES)
-    of_word = min(groups, _SCALES_OF_WORD)
+    of_word = min(groups, SCALES_OF_COLUMN)
     bank = [(banks, LANES // banks, "TLane")] if banks > 1 else []
-    column = _ROWS_OF_SCALES // PART * _SCALES_OF_WORD * tiles
+    column = _ROWS_OF_SCALES // PART * SCALES_OF_COLUMN * tiles
     digits = [
         *bank,
-        (each // PART, _SCALES_OF_WORD, "TCol"),
+        (each // PART, SCALES_OF_COLUMN, "TCol"),
         (PART, 1, "TLane"),
         (groups // of_word, column, "TCol"),
         (of_word, 1, "TCol"),

@@ -1,0 +1,9 @@
+"""The sizes and limits of mbarriers in shared memory (PTX ISA, "mbarrier", "mbarrier.init",
+"mbarrier.expect_tx").
+"""
+
+BYTES = 8
+MOST_ARRIVALS = (1 << 20) - 1
+"""Arrivals that a phase can wait for."""
+MOST_TRANSACTION_BYTES = (1 << 20) - 1
+"""Bytes that a phase can wait for."""
