@@ -154,17 +154,16 @@ def _uniform(values: Iterable[Any], scope: Scope) -> bool:
             continue
         seen.add(value)
         is_argument = isinstance(value.owner, ir.Block)
-        sources = _argument_sources(value, scope) if is_argument else _sources(value.owner.operation, scope)
+        sources = _argument_sources(value, scope) if is_argument else _sources(value, scope)
         if sources is None:
             return False
         pending += sources
     return True
 
 
-def _sources(op: Any, scope: Scope) -> list[Any] | None:
-    """The values that determine an operation's results; None if threads may get different results from
-    them.
-    """
+def _sources(value: Any, scope: Scope) -> list[Any] | None:
+    """The values that determine an operation's result; None if threads may get different ones from them."""
+    op = value.owner.operation
     if scope is not Scope.CTA and _drops_threads(op, LANES if scope is Scope.WARP else WARPGROUP):
         return []
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
@@ -179,10 +178,21 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     if op.name in ("scf.for", "scf.while", "scf.if"):
-        # All values that their blocks yield, and the operands, which determine the iterations.
-        ends = [list(block.operations)[-1] for region in op.regions for block in region.blocks]
-        return [*op.operands, *(value for end in ends for value in end.operands)]
+        return _loop_sources(op, ir.OpResult(value).result_number)
     return None
+
+
+def _loop_sources(op: Any, index: int) -> list[Any]:
+    """The values that determine one result of a loop or branch: what decides which blocks are executed and
+    how often, and what they yield for this result.
+    """
+    first, *others = (list(region.blocks[0].operations)[-1] for region in op.regions)
+    if op.name == "scf.while":
+        return [first.operands[0], first.operands[1 + index]]
+    yielded = [end.operands[index] for end in (first, *others)]
+    if op.name == "scf.if":
+        return [op.operands[0], *yielded]
+    return [*list(op.operands)[:3], op.operands[3 + index], *yielded]
 
 
 def _is_load(value: Any) -> bool:
@@ -211,8 +221,11 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
         return [] if scope in _whole_in_role(parent) else None
     if parent.name == "scf.while":
         # The arguments of each block come from the other block's end, initially from the loop's operands.
-        ends = [list(region.blocks[0].operations)[-1] for region in parent.regions]
-        return [*parent.operands, *(each for end in ends for each in end.operands)]
+        before, after = (list(region.blocks[0].operations)[-1] for region in parent.regions)
+        condition, number = before.operands[0], argument.arg_number
+        if argument.owner == parent.regions[0].blocks[0]:
+            return [condition, parent.operands[number], after.operands[number]]
+        return [condition, before.operands[1 + number]]
     if parent.name != "scf.for":
         return None
     bounds = list(parent.operands)[:3]

@@ -173,7 +173,7 @@ def cases() -> Iterator[tuple[Product, Case]]:
         ):
             made = product(types, schedule, many=form, scaled=scaled, members=2)
             yield made, Case((160, schedule.swapped(*schedule.block[:2])[1] + 5, 200), "integers")
-    for schedule in (*SINGLE[:5], *PAIRS[:3], *SWAPPED):
+    for schedule in (*SINGLE[:5], *PAIRS[:3], *SWAPPED, *DYNAMIC[::2]):
         for how in ({"scaled": True}, {"promote": True}):
             both = ("f8E4M3FN", "f8E4M3FN", "f32"), ("f8E4M3FN", "f8E5M2", "bf16")
             for types, epilogue in zip(both, EPILOGUES[::3], strict=False):
