@@ -1,4 +1,4 @@
-"""Operands of the `tile` dialect whose number varies: MLIR wants them to have one type."""
+"""Operands of the `tile` dialect whose number varies: MLIR requires that they have one type."""
 
 from collections.abc import Sequence
 from typing import Any

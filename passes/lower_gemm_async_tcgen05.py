@@ -123,7 +123,7 @@ def _product(op: GemmAsyncOp) -> Product:
 
 
 def _form_is_legal(op: GemmAsyncOp) -> str | None:
-    """What the tables say about the instruction on this chip."""
+    """Why the instruction isn't legal on this chip."""
     product = _product(op)
     family = _family(product)
     verdict = family.judge(_form(product), _chip(op))
@@ -168,7 +168,7 @@ def _mma_shape(op: GemmAsyncOp) -> str | None:
 
 
 def _run_time_n(op: GemmAsyncOp) -> str | None:
-    """The place of each column of D must not depend on N."""
+    """The lane and column of each element of D must not depend on N."""
     product = _product(op)
     if op.n is None:
         return None
@@ -247,7 +247,7 @@ def _scale_layouts(op: GemmAsyncOp) -> str | None:
 
 
 def _descriptor_is_legal(op: GemmAsyncOp) -> str | None:
-    """What the tables say about the instruction descriptors."""
+    """Why an instruction descriptor isn't legal."""
     product = _shaped(op)
     assert product is not None
     verdicts = (product.descriptor(step).complaint(_chip(op)) for step in range(len(product.steps)))

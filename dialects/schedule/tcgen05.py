@@ -342,7 +342,7 @@ class TensorMemorySchedule(AnySchedule):
         if scaling is not None:
             verdict = tcgen05_scales.verdict(scaling, types, *shape, self.cta_group, self.swap, chip)
         elif self.kind(types) is None:
-            return f"has a schedule of tcgen05, which doesn't multiply {types.a} and {types.b}"
+            return f"A and B must be of types of one kind of tcgen05.mma, got {types.a} and {types.b}"
         else:
             verdict = MMA.judge(self.form(types), chip) or self.descriptor(types).complaint(chip)
         if verdict is None:

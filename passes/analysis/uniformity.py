@@ -128,7 +128,7 @@ def _function(inner: Any) -> Any | None:
 
 
 def block_size(inner: Any) -> tuple[int, int, int] | None:
-    """The threads along x, y and z of the CTA that executes an operation; None if its kernel doesn't say."""
+    """The threads along x, y and z of an operation's CTA; None if its kernel doesn't specify them."""
     function = _function(inner)
     if function is None or "known_block_size" not in function.attributes:
         return None

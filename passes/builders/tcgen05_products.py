@@ -62,7 +62,7 @@ class Product:
 
     @cached_property
     def scale_vec(self) -> str:
-        """The modifier that says how many elements share a scale."""
+        """The modifier that selects how many elements share a scale."""
         spelled = scale_vec(self.kind, self.scale_type or "", scale_size(self.op))
         assert spelled is not None
         return spelled
@@ -223,17 +223,17 @@ class Product:
         return k // size, depth // size
 
     def has_layout_of_d(self) -> bool:
-        """Whether every instruction's D has its place in C."""
+        """Whether C has the layout that every instruction needs for D."""
         m, n = self.blocks
         return all(self.part_of_d(i, j) is not None for i in range(m) for j in range(n))
 
     def has_layout_of_a(self) -> bool:
-        """Whether what every instruction reads of A, in tensor memory, has its place there."""
+        """Whether A, in tensor memory, has the layout that every instruction reads."""
         steps = range(len(self.steps))
         return all(self.part_of_a(i, step) is not None for i in range(self.blocks[0]) for step in steps)
 
     def has_layout_of_scales(self, name: str) -> bool:
-        """Whether every instruction's scales of A (or B) have their place in their buffer."""
+        """Whether the scales of A (or B) have the layout that every instruction reads."""
         count, steps = self.blocks["AB".index(name)], range(len(self.steps))
         return all(self.part_of_scales(name, i, step) is not None for i in range(count) for step in steps)
 

@@ -304,7 +304,7 @@ def store(op: Any) -> None:
 
 
 def _chosen(op: Any, buffer: Any, fragment: Any, instruction: str) -> Plan:
-    """The plan of a copy. Raises WeftError if there is none; otherwise says which it is to who wants it."""
+    """The plan of a copy, which a remark names. Raises WeftError if there is none."""
     thread_ids.threads_of(op)
     uniformity.require(op, Scope.WARP)
     found = plan(fragment, buffer)

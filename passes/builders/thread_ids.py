@@ -51,10 +51,8 @@ def one_thread() -> Iterator[None]:
     0, so that ptxas knows that it is one.
     """
     number = emit.rem(emit.uniform(emit.div(emit.thread(), LANES)), WARPS)
-    with emit.when(emit.equal(number, 0)):
-        elected = nvvm.ElectSyncOp(results=[emit.i1()]).pred
-        with emit.when(elected):
-            yield
+    with emit.when(emit.equal(number, 0)), elected():
+        yield
 
 
 @contextmanager

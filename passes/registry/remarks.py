@@ -12,7 +12,7 @@ Path = tuple[str, Sequence[str]]
 
 
 def explain(op: Any, path: Callable[[], Path]) -> None:
-    """Says how `op` is lowered where somebody wants it; `path` is called only then."""
+    """Reports how `op` is lowered if remarks are enabled; `path` is called only then."""
 
     def remark() -> Diagnostic:
         taken, others = path()

@@ -1,4 +1,4 @@
-"""Kernels of `mma.sync` with TMA, which are for sm_120a and its like, on a GPU of sm_90a: it runs those that
+"""Kernels of `mma.sync` with TMA, which are for sm_120a and sm_121a, on a GPU of sm_90a: it runs those that
 name such a schedule, and has all plain types.
 """
 
