@@ -62,7 +62,7 @@ def test_the_schedule_in_the_file_is_predicted(file: Path, capsys: pytest.Captur
     file.write_text(PRODUCT.format(type="bf16", out="f32", more=f", schedule = {SMALL}"))
     out = said(capsys, file, "--arch", "sm_90a", "--shape", "512x512x512")
     assert out.startswith(
-        "product    D[512,512] f32 = A[512,512] bf16 * B[512,512] bf16\ngpu        H200: 132"
+        "product    D[512,512] f32 = A[512,512] bf16 * B[512,512]ᵀ bf16\ngpu        H200: 132"
     )
     assert "\nschedule   block 64x64x64, 1 warpgroups, 4 stages, group 8\n" in out
     assert "\nkernel     64 tiles in 1 wave, 8 K blocks each; 2,048 instructions; " in out

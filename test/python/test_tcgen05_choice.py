@@ -90,5 +90,5 @@ def test_it_is_chosen_where_chips_have_tensor_memory(chip: str) -> None:
 
 
 def test_types_without_a_legal_schedule_get_none() -> None:
-    grouped = Types("f32", "f32", "f32", transposed=(True, False), grouped=True)
-    assert tcgen05.choose(4096, 4096, 4096, grouped, "sm_100a") is None
+    mn_major = Types("f4E2M1FN", "f4E2M1FN", "f32", transposed=(True, False), scale="f8E4M3FN")
+    assert tcgen05.choose(4096, 4096, 4096, mn_major, "sm_100a") is None
