@@ -28,6 +28,15 @@ from weft.passes.kernels.writer import DirectWriter, Writer
 _AT_ONCE = 8, 32  # sums that a thread loads of a slice: at least, and at most
 
 
+def columns_at_once(schedule: WarpgroupSchedule, held: ThreadSums) -> int:
+    """The columns of vectors that are added up at once: two slices of them must fit in registers beside all
+    sums of the first slice.
+    """
+    registers = schedule.registers[1] or register_share(schedule.threads)
+    free = (registers - OTHER_REGISTERS - VECTOR * schedule.vectors) // 2
+    return held.widest(held.across, min(max(free, _AT_ONCE[0]), _AT_ONCE[1]))
+
+
 class StreamSums(Slots):
     """The sums of the tiles that CTAs share."""
 
@@ -38,16 +47,8 @@ class StreamSums(Slots):
         schedule = op.schedule
         assert isinstance(schedule, WarpgroupSchedule)
         super().__init__(op, element, ThreadSums.of_warpgroups(schedule, op.types))
-        self.at_once = self._columns_at_once(schedule)
+        self.at_once = columns_at_once(schedule, self.held)
         self._pieces = self.across // self.at_once
-
-    def _columns_at_once(self, schedule: WarpgroupSchedule) -> int:
-        """The columns of vectors that are added up at once: two slices of them must fit in registers beside
-        all sums of the first slice.
-        """
-        registers = schedule.registers[1] or register_share(schedule.threads)
-        free = (registers - OTHER_REGISTERS - VECTOR * schedule.vectors) // 2
-        return self.held.widest(self.across, min(max(free, _AT_ONCE[0]), _AT_ONCE[1]))
 
     def put(self, lane: Any, slices: Slices, number: Any) -> Any:
         """Writes a thread's sums of a slice, unless it is the first slice and all others arrive in time.

@@ -111,7 +111,9 @@ def test_a_watcher_sees_every_access(monkeypatch):
         def access(self, access):
             seen.append(access)
 
-    monkeypatch.setattr(launch_module, "_run", lambda *args: run_waves(*args[:-1], lambda wave: Watching()))
+    monkeypatch.setattr(
+        launch_module, "_run", lambda *args, **how: run_waves(*args[:-1], lambda wave: Watching(), **how)
+    )
     copied("cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_all;")
     kinds = [(access.kind, access.space, access.width) for access in seen]
     assert ("async", "shared", 16) in kinds

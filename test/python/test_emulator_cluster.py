@@ -254,7 +254,9 @@ def test_asynchronous_stores_are_told(monkeypatch):
         def async_access(self, kind, proxy, cta, space, offsets, threads, line, mbarrier=None):
             told.append((kind, proxy, cta, space, offsets.tolist(), int(threads.sum()), mbarrier))
 
-    monkeypatch.setattr(launch_module, "_run", lambda *args: run_waves(*args[:-1], lambda wave: Watching()))
+    monkeypatch.setattr(
+        launch_module, "_run", lambda *args, **how: run_waves(*args[:-1], lambda wave: Watching(), **how)
+    )
     body = f"""
       setp.eq.u32 %p1, %r0, 0;
       @%p1 mbarrier.init.shared.b64 [bar], 1;

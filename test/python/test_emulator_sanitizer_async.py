@@ -13,6 +13,7 @@ from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.slots import Slots
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, Sanitizer
+from weft.isa.tcgen05.pipelining import Use
 
 TILE = np.arange(256)
 BARRIER = 1024
@@ -245,8 +246,9 @@ def test_tensor_memory():
     tell, cells = events.checker.tensor_memory, np.arange(32)[:, None] << 16 | np.arange(64, 72)
     reach = events.checker.async_access
     tell("alloc", 0, 64, 32, 10)
-    reach("store", "tcgen05", 0, "tensor", cells, events.threads(0), 11)
-    reach("load", "tcgen05", 0, "tensor", cells, events.threads(0), 12)
+    accumulator = Use("mma", (128, 8, 64))
+    reach("store", "tcgen05", 0, "tensor", cells, events.threads(0), 11, use=accumulator)
+    reach("load", "tcgen05", 0, "tensor", cells, events.threads(0), 12, use=accumulator)
     assert events.rules() == []
     reach("load", "tcgen05", 0, "tensor", cells + 8, events.threads(0), 13)
     assert events.rules() == [("uninitialised-tensor", 13)]

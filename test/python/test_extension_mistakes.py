@@ -72,7 +72,8 @@ PASSES = {
 }
 CANDIDATES = {
     "tile.gemm": "candidate 'mma.sync m16n8k16 of tile.gemm' is registered already, by Weft",
-    "tile.alloc": "op_name must be one of tile.gemm, tile.gemm_async or of another package; got tile.alloc",
+    "tile.alloc": "op_name must be one of tile.gemm, tile.gemm_scaled, tile.gemm_async or of another "
+    "package; got tile.alloc",
     "gemm": "op_name must be an operation's name, such as tile.gemm; got 'gemm'",
 }
 OTHERS = {

@@ -13,6 +13,7 @@ from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import register_share
 from weft.passes import lower_claims
 from weft.passes.kernels import stream_order, stream_sums
+from weft.passes.kernels.global_sums import ThreadSums
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -255,13 +256,17 @@ def test_d_goes_out_by_tma_as_without():
     assert "cp.async.bulk.tensor.2d.global.shared" in Product().compiled(with_).ptx
 
 
+def at_once(schedule):
+    return stream_sums.columns_at_once(schedule, ThreadSums.of_warpgroups(schedule, BF16))
+
+
 @pytest.mark.parametrize("m", [64, 128, 256])
 @pytest.mark.parametrize("n", [8, 48, 128, 200, 256])
 def test_pieces_are_whole_columns_of_fragments(m, n):
     for warpgroups in (1, 2, 3):
         schedule = of(m * 3 // 4 if warpgroups == 3 else m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:
-            assert n // 8 % stream_sums._columns_at_once(schedule) == 0
+            assert n // 8 % at_once(schedule) == 0
 
 
 @pytest.mark.parametrize("m", [64, 128, 192, 256])
@@ -271,6 +276,6 @@ def test_two_pieces_fit_in_registers_with_the_sums(m, n):
         schedule = of(m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:
             sums, registers = 4 * schedule.vectors, schedule.registers[1] or register_share(schedule.threads)
-            piece = sums // (n // 8) * stream_sums._columns_at_once(schedule)
+            piece = sums // (n // 8) * at_once(schedule)
             assert piece <= max(8, sums // (n // 8)) or sums + 2 * piece + OTHER_REGISTERS <= registers
             assert piece <= 32
