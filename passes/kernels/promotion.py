@@ -13,7 +13,7 @@ from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, memref, vector
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels.matrices import member, size
-from weft.passes.kernels.tensor_sums import Place, Slice, TensorSums
+from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
 from weft.passes.kernels.tile_order import Tile
 
 _AT_ONCE = 16  # columns that a warpgroup reads at a time, beside the sums that it holds
@@ -36,13 +36,13 @@ class Promotion:
         `columns` columns; and the next position of the ring of accumulators.
         """
         slices = [self.sums.slice(warpgroup, number, self.columns) for number in range(self.count)]
-        places = [self.sums.place(row, column, of) for of in slices]
+        origins = [self.sums.origin(row, column, of) for of in slices]
         zeros = emit.constant(self.sums.fragment(self.columns).lane_type, 0.0)
 
         def block(number: Any, carried: list[Any]) -> list[Any]:
             *totals, slot, phase = carried
             # Read before the products are awaited, which hides the loads.
-            factors = self.scales.of_block(at, number, places) if self.scales else [None] * self.count
+            factors = self.scales.of_block(at, number, origins) if self.scales else [None] * self.count
             tile.await_(self.full, slot, phase)
             totals = [self._add(*each, slot) for each in zip(totals, slices, factors, strict=True)]
             tile.release(self.full, slot)
@@ -66,13 +66,13 @@ class _Scales:
     schedule: TensorMemorySchedule
     kind: Any  # the fragment of a slice
 
-    def of_block(self, at: Tile, number: Any, places: list[Place]) -> list[Any]:
+    def of_block(self, at: Tile, number: Any, origins: list[SliceOrigin]) -> list[Any]:
         """The factors of a lane's sums of the tile's K block `number`, for each slice."""
         block = at.k_block(number)
         of_a, of_b = (member(self.op.role(f"scale_{name}"), at.member) for name in "ab")
-        return [self._factors(of_a, of_b, block, place) for place in places]
+        return [self._factors(of_a, of_b, block, origin) for origin in origins]
 
-    def _factors(self, of_a: Any, of_b: Any, block: Any, place: Place) -> Any:
+    def _factors(self, of_a: Any, of_b: Any, block: Any, origin: SliceOrigin) -> Any:
         """The factors of a lane's sums of one slice. Beyond the last row, column or K block, where there are
         no scales, those of the last.
         """
@@ -80,7 +80,7 @@ class _Scales:
         assert digits is not None
         lane = [fragment_coordinates.lane_coordinate(each) for each in digits]
         row, column = self.schedule.swapped(
-            emit.add(place.own_row, lane[0]), emit.add(place.own_column, lane[1])
+            emit.add(origin.own_row, lane[0]), emit.add(origin.own_column, lane[1])
         )
         elements = fragment_coordinates.lane_elements(self.kind.layout, self.kind.shape)[0]
         inside = [self.schedule.swapped(*each) for each in elements]

@@ -17,15 +17,14 @@ from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import element_bytes, map_of_member, member, panels, run_bytes, size
-from weft.passes.kernels.tensor_sums import Place
+from weft.passes.kernels.tensor_sums import SliceOrigin
 from weft.passes.kernels.writer import store
 
-_RUN = (
-    16  # elements of a lane that follow each other in a row of D, as far as a thread can access them at once
-)
+_RUN = 16
+"""Elements of a lane that follow each other in a row of D, as far as a thread can access them at once."""
 
 
-Parts = Iterable[tuple[Any, int]]
+FragmentParts = Iterable[tuple[Any, int]]
 """The fragments of a slice, each with its first column in the slice; made on demand."""
 
 
@@ -34,7 +33,7 @@ class SliceWriter(Protocol):
 
     op: MatmulOp
 
-    def write(self, parts: Parts, at: Place, index: Any, warpgroup: Any, turn: Any) -> Any:
+    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, turn: Any) -> Any:
         """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's. `turn`
         numbers the slots of staging memory; returns the next one.
         """
@@ -49,7 +48,7 @@ class DirectSlices:
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
         self.op, self.schedule = op, schedule
 
-    def write(self, parts: Parts, at: Place, index: Any, warpgroup: Any, turn: Any) -> Any:
+    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, turn: Any) -> Any:
         for sums, inside in parts:
             start = at.own_row, emit.add(at.own_column, inside)
             row, column = (emit.value(each) for each in self.schedule.swapped(*start))
@@ -85,7 +84,7 @@ class StagedSlices:
         """The parts of a slot that are stored at different columns."""
         return 2 if self.schedule.halves else 1
 
-    def write(self, parts: Parts, at: Place, index: Any, warpgroup: Any, turn: Any) -> Any:
+    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, turn: Any) -> Any:
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), turn)))
         run, pieces = run_of(self.schedule), self._finished(parts, at, index)
         first = next(pieces)  # computed while an earlier slice's store may still read the slot
@@ -102,7 +101,7 @@ class StagedSlices:
         self._store(slot, emit.value(at.row), emit.value(at.column), index)
         return emit.rem(emit.add(turn, 1), STAGING_SLOTS)
 
-    def _finished(self, parts: Parts, at: Place, index: Any) -> Iterator[tuple[Any, Any, Any]]:
+    def _finished(self, parts: FragmentParts, at: SliceOrigin, index: Any) -> Iterator[tuple[Any, Any, Any]]:
         """The fragments of D from the sums of a slice, each with its row and column in the slice."""
         row, run = emit.value(at.own_row), run_of(self.schedule)
         for sums, inside in parts:

@@ -213,4 +213,4 @@ def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: A
     await_previous_launch()
     nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
     tiles.walk(_zeros(3), lambda at, carried: epilogue.run(at, carried, warpgroup))
-    epilogue.taker.finish()
+    epilogue.consumer.finish()

@@ -21,7 +21,7 @@ _READ_COLUMNS = 32  # of tensor memory, whose sums a thread finishes before it r
 _AT_ONCE = 32  # sums of K slices that a thread loads before it adds
 
 
-Parts = Iterable[tuple[Any, int]]
+LaneParts = Iterable[tuple[Any, int]]
 """A lane's sums of the parts of a slice, each a vector with its first column in the slice; made on demand."""
 
 
@@ -37,16 +37,16 @@ class TileOfWarpgroup:
         self.row = emit.add(emit.mul(at.row, m), emit.mul(tiles.half, schedule.cta_rows))
         self.column = emit.mul(at.column, n)
 
-    def place(self, of: Slice) -> Any:
+    def origin(self, of: Slice) -> Any:
         """Where a slice is."""
-        return self.sums.place(self.row, self.column, of)
+        return self.sums.origin(self.row, self.column, of)
 
 
-class Taker(ABC):
+class SliceConsumer(ABC):
     """What happens to the slices of a warpgroup's sums."""
 
     @abstractmethod
-    def take(self, parts: Parts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
         """Takes the sums of a slice. `turn` is a number that the loop over slices carries; returns the next
         one.
         """
@@ -60,21 +60,21 @@ class Taker(ABC):
         return
 
 
-class Written(Taker):
+class StoredSlices(SliceConsumer):
     """One CTA, or pair, computes all of a tile, and writes it."""
 
     def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
         self.writer, self.kind = writer, sums.fragment(columns)
 
-    def take(self, parts: Parts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
         fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
-        return self.writer.write(fragments, where.place(of), where.at.member, where.warpgroup, turn)
+        return self.writer.write(fragments, where.origin(of), where.at.member, where.warpgroup, turn)
 
     def finish(self) -> None:
         self.writer.finish()
 
 
-class AddedUp(Taker):
+class AddedSlices(SliceConsumer):
     """Several CTAs compute a K slice of a tile each; each warp adds up a share of its columns."""
 
     def __init__(self, op: MatmulOp, tiles: Tiles[TensorMemorySchedule], sums: TensorSums) -> None:
@@ -86,7 +86,7 @@ class AddedUp(Taker):
         self.slots = GlobalSums(op, sums.element, held, schedule.global_splits, most=_AT_ONCE)
         self.writer = DirectSlices(op, schedule)
 
-    def take(self, parts: Parts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
         slices, unit = self._slices(where.at), self.schedule.vector_columns
         slot = emit.add(slices.slot, slices.number)
         for lane, column in parts:
@@ -99,7 +99,7 @@ class AddedUp(Taker):
         with self.slots.shares(slices, warpgroup) as piece:
             total = self.slots.total(slices, piece, warpgroup)
             fragment, column = self.slots.fragment(total, piece)
-            self.writer.write([(fragment, 0)], where.place(Slice(0, column)), where.at.member, warpgroup, 0)
+            self.writer.write([(fragment, 0)], where.origin(Slice(0, column)), where.at.member, warpgroup, 0)
 
     def _slices(self, at: Tile) -> Slices:
         """The K slices of the tile that this CTA computes one of."""
@@ -127,9 +127,9 @@ class Epilogue:
         self.promotion = Promotion(op, full, sums) if op.types.promoted else None
         self._read_columns = self.promotion.columns if self.promotion else min(self.columns, _READ_COLUMNS)
         if schedule.global_splits > 1:
-            self.taker: Taker = AddedUp(op, tiles, sums)
+            self.consumer: SliceConsumer = AddedSlices(op, tiles, sums)
         else:
-            self.taker = Written(writer, sums, self._read_columns)
+            self.consumer = StoredSlices(writer, sums, self._read_columns)
 
     def run(self, at: Tile, carried: list[Any], warpgroup: Any) -> list[Any]:
         """Takes the sums of a tile. `carried` are the position of the ring of accumulators and a number for
@@ -138,7 +138,7 @@ class Epilogue:
         *position, turn = carried
         where = TileOfWarpgroup(self.sums, self.tiles, at, warpgroup)
         position, turn = (self._promoted if self.promotion else self._read)(where, position, turn)
-        self.taker.complete(where)
+        self.consumer.complete(where)
         return [*position, turn]
 
     def _read(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:
@@ -153,7 +153,7 @@ class Epilogue:
             of = self.sums.slice(where.warpgroup, self._in_order(number, slot), self.columns)
             last = emit.equal(number, self.kept - 1)
             parts = self._loaded(stage, slot, of, last)
-            return [self.taker.take(parts, of, where, carried[0])]
+            return [self.consumer.consume(parts, of, where, carried[0])]
 
         (turn,) = emit.loop(0, self.count, 1, [turn], one)
         return list(tile.advance(self.full, stage, phase)), turn
@@ -166,7 +166,7 @@ class Epilogue:
             return number
         return emit.select(emit.equal(slot, 0), emit.sub(self.count - 1, number), number)
 
-    def _loaded(self, stage: Any, slot: Any, of: Slice, last: Any) -> Parts:
+    def _loaded(self, stage: Any, slot: Any, of: Slice, last: Any) -> LaneParts:
         """The parts of a slice from tensor memory. After the `last` slice (an i1), the stage of the ring of
         accumulators is released.
         """
@@ -187,5 +187,5 @@ class Epilogue:
             lanes = totals[number * each : (number + 1) * each]
             of = self.sums.slice(where.warpgroup, number, self.columns)
             parts = [(lane, part * self._read_columns) for part, lane in enumerate(lanes)]
-            turn = self.taker.take(parts, of, where, turn)
+            turn = self.consumer.consume(parts, of, where, turn)
         return position, turn

@@ -23,7 +23,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Place:
+class SliceOrigin:
     """The row and the column of the left and the right operand at which a slice begins.
 
     `own_row` and `own_column` are those at which it would begin if it were contiguous, for the warp that
@@ -85,15 +85,15 @@ class TensorSums:
             layout = f"S[{digits}]"
         return FragmentType.of((rows, columns), self.element, layout)
 
-    def place(self, row: Any, column: Any, of: Slice) -> "Place":
+    def origin(self, row: Any, column: Any, of: Slice) -> "SliceOrigin":
         """Where a slice of the tile that begins at (`row`, `column`) in this CTA is."""
         row, column = emit.add(row, emit.mul(of.part, tensor_layouts.LANES)), emit.add(column, of.column)
         if not self.schedule.halves:
-            return Place(row, column, row, column)
+            return SliceOrigin(row, column, row, column)
         upper = emit.div(thread_ids.warp(), WARPS // 2)
         own_row = emit.sub(row, emit.mul(upper, tensor_layouts.LANES // 2))
         own_column = emit.add(column, emit.mul(upper, self.schedule.part_columns))
-        return Place(row, column, own_row, own_column)
+        return SliceOrigin(row, column, own_row, own_column)
 
     def slice(self, warpgroup: Any, number: Any, columns: int) -> Slice:
         """Slice `number` of a warpgroup of the epilogue."""
