@@ -13,10 +13,8 @@ from weft.isa.family import Verdict
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 from weft.isa.tcgen05.mma_forms import MmaBlockScale
 from weft.isa.tcgen05.mma_rows import MMA_BLOCK_SCALE
+from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS
 from weft.isa.tensor_map import EXPANDED_ROW
-
-COLUMNS = block_scales.ROWS * block_scales.GROUPS // (32 * 4)
-"""Columns of tensor memory of a tile of scales: 32 lanes of 32 bits, which each warp has a copy of."""
 
 LEAST_ROWS, LEAST_COLUMNS = block_scales.ROWS, block_scales.LANES
 """The least rows of a CTA, and the least block N."""
@@ -50,7 +48,7 @@ class ScaleTiles:
     @property
     def columns(self) -> int:
         """Columns of tensor memory, in which the scales of one K block are."""
-        return (self.left + self.right) * self.deep * COLUMNS
+        return (self.left + self.right) * self.deep * SCALE_COLUMNS
 
 
 def form(scaling: BlockScaling, cta_group: int) -> MmaBlockScale:

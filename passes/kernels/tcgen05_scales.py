@@ -18,7 +18,6 @@ from weft.passes.kernels.matrices import map_of_member
 from weft.passes.kernels.tile_order import Tile
 
 _ROWS, _GROUPS, _BYTES = block_scales.ROWS, block_scales.GROUPS, block_scales.TILE_BYTES
-_LANES = block_scales.LANES
 
 
 @dataclass
@@ -37,14 +36,10 @@ class _Scales:
 
     def __post_init__(self) -> None:
         """Builds the stages and the tensor map at the insertion point."""
-        element, row = self.matrix.type.element_type, self.deep * _BYTES
-        shape = self.stages, self.blocks, row
-        layout = f"S[({self.stages},{self.blocks},{row}):({self.blocks * row},{row},1)]"
-        self._arrived = tile.alloc(BufferType.of(shape, element, layout))
-        # The same bytes as rows and groups.
-        digits = f"({self.stages},{self.blocks},{_ROWS // _LANES},{_LANES},{self.deep},{_GROUPS})"
-        strides = f"({self.blocks * row},{row},{_GROUPS},{_BYTES // _LANES},{_BYTES},1)"
-        of_tiles = BufferType.of((self.stages, *self._shape), element, f"S[{digits}:{strides}]")
+        element = self.matrix.type.element_type
+        stages = block_scales.Stages(self.stages, self.blocks, self.deep, self.deep * _BYTES)
+        self._arrived = tile.alloc(BufferType.of(stages.shape, element, stages.bytes_layout))
+        of_tiles = BufferType.of((self.stages, *self._shape), element, stages.rows_layout)
         self._tiles = tile.alloc(of_tiles, over=self._arrived)
         self._map = tile.tensor_map(self.matrix, tile.stage_type(self._arrived.type), chunk=_BYTES)
 

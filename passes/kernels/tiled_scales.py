@@ -6,16 +6,11 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.tile import BufferType, MatmulOp
-from weft.isa.block_scales import GROUPS, LANES, ROWS, TILE_BYTES
+from weft.isa.block_scales import GROUPS, ROWS, TILE_BYTES, Stages
 from weft.isa.tensor_map import MOST_BOX
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import map_of_member
 from weft.passes.kernels.tile_order import Tile
-
-_QUARTERS = ROWS // LANES
-_LANE_BYTES = TILE_BYTES // LANES
-_PANELS = TILE_BYTES // MOST_BOX  # of a tile: TMA copies this many bytes of a row at most
-_LANES_OF_PANEL = LANES // _PANELS
 
 
 @dataclass(frozen=True)
@@ -39,10 +34,11 @@ class TiledScales:
         for role, extent in zip(("scale_a", "scale_b"), schedule.block, strict=False):
             down, deep = schedule.scale_tiles(op.types, extent)
             matrix: Any = op.role(role)
-            tiles, rows = _layouts(schedule.stages, down, deep)
+            stages = Stages(schedule.stages, down, deep, MOST_BOX)
             element = matrix.type.element_type
-            raw = tile.alloc(BufferType.of((schedule.stages, down, deep * TILE_BYTES), element, tiles))
-            view_type = BufferType.of((schedule.stages, down * ROWS, deep * GROUPS), element, rows)
+            raw = tile.alloc(BufferType.of(stages.shape, element, stages.bytes_layout))
+            shape = schedule.stages, down * ROWS, deep * GROUPS
+            view_type = BufferType.of(shape, element, stages.rows_layout)
             view = tile.alloc(view_type, over=raw)
             map_ = tile.tensor_map(matrix, tile.stage_type(raw.type))
             sides.append(_Side(matrix, map_, raw, view, extent, deep))
@@ -63,14 +59,3 @@ class TiledScales:
             column = emit.mul(block, side.deep * TILE_BYTES)
             buffer = tile.stage(side.tiles, stage)
             tile.copy_async(source, emit.value(row), emit.value(column), buffer, barrier=barrier)
-
-
-def _layouts(stages: int, down: int, deep: int) -> tuple[str, str]:
-    """The layouts of stages of `down` x `deep` tiles of scales: as rows of bytes that TMA copies, and as rows
-    x groups.
-    """
-    size, panel = down * deep * TILE_BYTES, down * MOST_BOX
-    tiles = f"S[({stages},{down},{deep * _PANELS},{MOST_BOX}):({size},{MOST_BOX},{panel},1)]"
-    digits = f"{stages},{down},{_QUARTERS},{_PANELS},{_LANES_OF_PANEL},{deep},{GROUPS}"
-    strides = f"{size},{MOST_BOX},{GROUPS},{panel},{_LANE_BYTES},{_PANELS * panel},1"
-    return tiles, f"S[({digits}):({strides})]"

@@ -11,6 +11,8 @@ from weft.dialects.schedule import FAMILIES, Types, ceil_div
 from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS, PTX_SCALES
 from weft.isa import block_scales, mma
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor
+from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS, SCALES_OF_COLUMN, scales
+from weft.layout import Layout
 
 PAIRS = list(product(NARROW_TYPES, NARROW_TYPES, PTX_SCALES))
 
@@ -87,3 +89,21 @@ def test_scales_are_whole_tiles(scale, k, columns):
     assert [sizes[name] for name in of_b] == [1, columns]
     groups = ceil_div(k, block_scales.group_of(PTX_SCALES[scale]))
     assert block_scales.tiles(300, groups) == (3, columns)
+
+
+@pytest.mark.parametrize("panel", [128, 256, 512, None], ids=str)
+@pytest.mark.parametrize(("down", "deep"), [(1, 1), (2, 1), (1, 2), (3, 2)])
+def test_stages_have_scales_where_copies_bring_them(down, deep, panel):
+    stages = block_scales.Stages(2, down, deep, panel or deep * block_scales.TILE_BYTES)
+    as_bytes, as_rows = (Layout.parse(text) for text in (stages.bytes_layout, stages.rows_layout))
+    rows, groups = down * block_scales.ROWS, deep * block_scales.GROUPS
+    for row, group in product(range(0, rows, 5), range(groups)):
+        of_row, byte = divmod(block_scales.offset(row, group, groups), deep * block_scales.TILE_BYTES)
+        found = as_rows.apply((1, row, group), (2, rows, groups))
+        assert found == as_bytes.apply((1, of_row, byte), stages.shape)
+
+
+def test_a_tile_of_scales_takes_four_columns_of_32_lanes():
+    assert SCALE_COLUMNS == 4
+    tile = Layout.parse(scales(block_scales.ROWS, block_scales.GROUPS))
+    assert tile.span("TCol") == SCALE_COLUMNS * SCALES_OF_COLUMN

@@ -5,6 +5,7 @@ Scaling Factors Layout").
 A group of elements along K in a row of A, or in a column of B, shares a scale.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.isa.tensor_map import EXPANDED_ROW
@@ -17,6 +18,10 @@ GROUPS = 4
 TILE_BYTES = ROWS * GROUPS
 LANES = 32
 """Rows of 16 bytes in a tile: row r has the scales of rows r, r + 32, r + 64 and r + 96 of the matrix."""
+QUARTERS = ROWS // LANES
+"""Rows of the matrix that have their scales in one row of a tile."""
+LANE_BYTES = QUARTERS * GROUPS
+"""Bytes of a row of a tile."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,64 @@ def offset(row: int, group: int, groups: int) -> int:
     """
     tile = row // ROWS * -(-groups // GROUPS) + group // GROUPS
     lane, quarter = row % LANES, row % ROWS // LANES
-    return tile * TILE_BYTES + lane * (TILE_BYTES // LANES) + quarter * GROUPS + group % GROUPS
+    return tile * TILE_BYTES + lane * LANE_BYTES + quarter * GROUPS + group % GROUPS
 
 
 def tiles(rows: int, groups: int) -> tuple[int, int]:
     """The shape of a matrix of scales, in bytes: a row for each 128 rows, with the tiles along K."""
     return -(-rows // ROWS), -(-groups // GROUPS) * TILE_BYTES
+
+
+def by_rows(down: int, deep: int) -> tuple[int, int, int, int, int]:
+    """The shape of `down` x `deep` tiles as rows (the first three extents) x groups (the last two). In the
+    order of the bytes, the second and the fourth extent change places.
+    """
+    return down, QUARTERS, LANES, deep, GROUPS
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Shared memory for `stages` times `down` x `deep` tiles. TMA copies `panel` bytes of each row of tiles
+    at once, for all rows: these lie after each other. A panel is the whole row, or divides a tile.
+    """
+
+    stages: int
+    down: int
+    deep: int
+    panel: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the bytes as they are copied: stages, rows of tiles, and the bytes of one."""
+        return self.stages, self.down, self.deep * TILE_BYTES
+
+    @property
+    def bytes_layout(self) -> str:
+        """The layout of `shape`, in the notation of `weft.layout`."""
+        panels = self.deep * TILE_BYTES // self.panel
+        digits = (self.stages, self._size), (self.down, self.panel), (panels, self._step), (self.panel, 1)
+        return _notation(digits)
+
+    @property
+    def rows_layout(self) -> str:
+        """The layout of the same bytes as stages x rows x groups."""
+        down, quarters, lanes, deep, groups = by_rows(self.down, self.deep)
+        panels = max(TILE_BYTES // self.panel, 1)  # of a tile
+        tile = TILE_BYTES if self.panel > TILE_BYTES else panels * self._step
+        rows = (down, self.panel), (quarters, GROUPS), (panels, self._step), (lanes // panels, LANE_BYTES)
+        return _notation(((self.stages, self._size), *rows, (deep, tile), (groups, 1)))
+
+    @property
+    def _size(self) -> int:
+        """Bytes of a stage."""
+        return self.down * self.deep * TILE_BYTES
+
+    @property
+    def _step(self) -> int:
+        """Bytes from one panel of a row to the next."""
+        return self.down * self.panel
+
+
+def _notation(digits: Sequence[tuple[int, int]]) -> str:
+    extents, strides = (",".join(map(str, each)) for each in zip(*digits, strict=True))
+    return f"S[({extents}):({strides})]"

@@ -52,8 +52,7 @@ def tiled_scales(scales: Any, k: int, *, block: int = 32) -> Any:
     groups = ceil_div(k, group)
     padded = _padded(name, library, plain[..., :groups], _ONES[group])
     batch, (down, across) = padded.shape[:-2], layout.tiles(rows, groups)
-    quarters, tiles = layout.ROWS // layout.LANES, padded.shape[-1] // layout.GROUPS
-    parts = padded.reshape(*batch, down, quarters, layout.LANES, tiles, layout.GROUPS)
+    parts = padded.reshape(*batch, *layout.by_rows(down, across // layout.TILE_BYTES))
     return parts.swapaxes(-4, -2).reshape(*batch, down, across)
 
 

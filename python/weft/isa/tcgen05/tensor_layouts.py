@@ -6,6 +6,9 @@ element: it is a column of 32 bits for elements of 32 bits, half a column for el
 are those of one CTA: each CTA of a pair has half of the rows.
 """
 
+from weft.isa.block_scales import ROWS as ROWS_OF_SCALES
+from weft.isa.block_scales import TILE_BYTES
+
 LANES = 128
 COLUMNS = 512
 COLUMN_BITS = 32
@@ -15,9 +18,9 @@ PART = 32
 """The lanes that one warp can access: those of warp w of a warpgroup begin at 32 * w."""
 SHAPE_LANES = 16
 """The lanes from which on an operand with M = 64 may begin as well, because it uses half of each part."""
-SCALES_OF_COLUMN = 4
-
-_ROWS_OF_SCALES = 128  # of the tile whose scales take four columns
+SCALES_OF_COLUMN = COLUMN_BITS // 8
+SCALE_COLUMNS = TILE_BYTES * 8 // (PART * COLUMN_BITS)
+"""Columns of a tile of scales, of which each warp's lanes have a copy."""
 
 
 def rows_of(m: int, cta_group: int = 1, *, weight_stationary: bool = False) -> int:
@@ -104,10 +107,10 @@ def _scales(rows: int, groups: int, banks: int) -> str:
     if groups not in (1, 2) and (groups < 1 or groups % SCALES_OF_COLUMN):
         raise ValueError(f"groups must be 1, 2 or a multiple of {SCALES_OF_COLUMN}, got {groups}")
     each = rows // banks
-    tiles = -(-each // _ROWS_OF_SCALES)
+    tiles = -(-each // ROWS_OF_SCALES)
     of_word = min(groups, SCALES_OF_COLUMN)
     bank = [(banks, LANES // banks, "TLane")] if banks > 1 else []
-    column = _ROWS_OF_SCALES // PART * SCALES_OF_COLUMN * tiles
+    column = SCALE_COLUMNS * SCALES_OF_COLUMN * tiles
     digits = [
         *bank,
         (each // PART, SCALES_OF_COLUMN, "TCol"),
