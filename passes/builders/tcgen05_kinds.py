@@ -73,10 +73,11 @@ def scale_columns(k: int, size: int) -> int:
 
 def scale_vec(kind: str, scale: str, size: int | None) -> str | None:
     """The modifier of an instruction whose scales, of this PTX type, are shared by `size` elements; None
-    where the kind has none. It is one that every chip has.
+    where the kind has none. It is one that every chip has, and not the kind's own, which has no modifier: the
+    ptxas of CUDA 13.0 refuses that before PTX 8.8, that of CUDA 13.5 doesn't.
     """
     element = next(iter(KINDS[kind].elements))
-    for spelled in scale_vecs(kind):
+    for spelled in filter(None, scale_vecs(kind)):
         record = BlockScaledDescriptor(kind, 128, 128, element, element, scale, scale_vec=spelled)
         every_chip = not spelled.endswith("X")
         if every_chip and record.depth // record.scales == size and record.complaint() is None:

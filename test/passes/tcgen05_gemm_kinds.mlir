@@ -12,8 +12,8 @@
 // CHECK: "tcgen05.cp"{{.*}} {cta_group = 1 : i64, multicast = "warpx4", shape = "32x128b"}
 // CHECK: "tcgen05.cp"{{.*}} {cta_group = 1 : i64, multicast = "warpx4", shape = "32x128b"}
 // CHECK-DAG: %[[SCALE_A:.*]] = "tile.address"(%{{.*}}f8E8M0FNU, {{.*}}"tmem">) -> !llvm.ptr<6>
-// CHECK-DAG: %[[I0:.*]] = "tcgen05.block_scaled_descriptor"() {a_type = "e4m3", b_type = "e4m3", kind = "mxf8f6f4", m = 128 : i64, n = 128 : i64}
-// CHECK-DAG: %[[I1:.*]] = "tcgen05.block_scaled_descriptor"() {a_scale_id = 1 : i64, a_type = "e4m3", b_scale_id = 1 : i64, b_type = "e4m3", kind = "mxf8f6f4", m = 128 : i64, n = 128 : i64}
+// CHECK-DAG: %[[I0:.*]] = "tcgen05.block_scaled_descriptor"() {a_type = "e4m3", b_type = "e4m3", kind = "mxf8f6f4", m = 128 : i64, n = 128 : i64, scale_vec = "block32"}
+// CHECK-DAG: %[[I1:.*]] = "tcgen05.block_scaled_descriptor"() {a_scale_id = 1 : i64, a_type = "e4m3", b_scale_id = 1 : i64, b_type = "e4m3", kind = "mxf8f6f4", m = 128 : i64, n = 128 : i64, scale_vec = "block32"}
 // CHECK-DAG: %[[I2:.*]] = "tcgen05.block_scaled_descriptor"() {a_scale_id = 2 : i64,
 // CHECK-DAG: %[[I3:.*]] = "tcgen05.block_scaled_descriptor"() {a_scale_id = 3 : i64,
 // CHECK: "tcgen05.mma_block_scale"(%[[D:.*]], %{{.*}}, %{{.*}}, %[[I0]], %[[A:.*]], %[[B:.*]], %false
