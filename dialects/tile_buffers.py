@@ -93,6 +93,7 @@ class StageOp(Op, dialect=Tile, name="stage"):
 
 class SliceOp(Op, dialect=Tile, name="slice"):
     """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape.
+    With a `row_step`, slices begin at multiples of that many rows instead, and may overlap.
 
     In tensor memory, slices must begin at whole columns. The verifier doesn't check the coordinates.
     """
@@ -101,6 +102,7 @@ class SliceOp(Op, dialect=Tile, name="slice"):
     row: ext.Operand[Any]
     column: ext.Operand[Any]
     tile: ext.Result[Any]
+    optional = {"row_step": 0}  # noqa: RUF012
 
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
@@ -111,16 +113,20 @@ class SliceOp(Op, dialect=Tile, name="slice"):
         whole, part = self.buffer.type, self.tile.type
         if len(whole.shape) != 2 or len(part.shape) != 2:
             return f"expects buffers of rank 2, got shapes {list(whole.shape)} and {list(part.shape)}"
-        if any(big % small for big, small in zip(whole.shape, part.shape, strict=True)):
-            return (
-                f"expects a buffer whose shape is a multiple of {list(part.shape)}, got {list(whole.shape)}"
-            )
+        steps = (self.attribute("row_step") or part.shape[0], part.shape[1])
+        if wrong := _steps_complaint(whole.shape, part.shape, steps):
+            return wrong
         if (want := slice_type(whole, part.shape)) != part:
             return f"expects to return {want}, got {part}"
+        return self._layout_complaint(steps)
+
+    def _layout_complaint(self, steps: tuple[int, int]) -> str | None:
+        """Why slices that begin at multiples of `steps` don't have one layout."""
+        whole, part = self.buffer.type, self.tile.type
         plain = replace(whole.layout, swizzle=None)
         first = plain.slice(whole.shape, (0, 0), part.shape)
         unit = whole.layout.swizzle.period if whole.layout.swizzle else STAGE_BYTES
-        rows, columns = (range(0, whole.shape[i], part.shape[i]) for i in range(2))
+        rows, columns = (range(0, whole.shape[i] - part.shape[i] + 1, steps[i]) for i in range(2))
         for start in (*((row, 0) for row in rows), *((0, column) for column in columns)):
             other = plain.slice(whole.shape, start, part.shape)
             if other.shard != first.shard:
@@ -134,6 +140,20 @@ class SliceOp(Op, dialect=Tile, name="slice"):
             if apart % unit:
                 return f"slices must be a multiple of {unit} bytes apart, got {apart}"
         return None
+
+
+def _steps_complaint(whole: Sequence[int], part: Sequence[int], steps: tuple[int, int]) -> str | None:
+    """Why slices of shape `part` at multiples of `steps` don't cover a buffer of shape `whole`."""
+    if steps[0] < 1:
+        return f"row_step must be positive, got {steps[0]}"
+    if steps[0] == part[0]:
+        covered = all(big % small == 0 for big, small in zip(whole, part, strict=True))
+        expected = f"whose shape is a multiple of {list(part)}"
+    else:
+        rest = whole[0] - part[0]
+        covered = rest >= 0 and rest % steps[0] == 0 and whole[1] % part[1] == 0
+        expected = f"of {part[0]} rows and a multiple of {steps[0]} more, and a multiple of {part[1]} columns"
+    return None if covered else f"expects a buffer {expected}, got {list(whole)}"
 
 
 def _columns_complaint(what: str, buffer: Any, distance: Mapping[str, int]) -> str | None:
@@ -234,10 +254,11 @@ def stage(buffer: Any, index: Any) -> Any:
     return build(StageOp, operands=[buffer, index], results=_typed(buffer, stage_type)).tile
 
 
-def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
+def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int], *, row_step: int = 0) -> Any:
     """Builds `tile.slice` and returns the slice, of this shape."""
     results = _typed(buffer, lambda whole: slice_type(whole, shape))
-    return build(SliceOp, operands=[buffer, row, column], results=results).tile
+    attributes = {"row_step": row_step}
+    return build(SliceOp, operands=[buffer, row, column], results=results, attributes=attributes).tile
 
 
 def peer(buffer: Any, rank: Any) -> Any:

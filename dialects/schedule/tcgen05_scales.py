@@ -17,9 +17,9 @@ from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS
 from weft.isa.tensor_map import EXPANDED_ROW
 
 LEAST_ROWS, LEAST_COLUMNS = block_scales.ROWS, block_scales.LANES
-"""The least rows of a CTA, and the least block N."""
-_PARTS = (LEAST_COLUMNS, 2 * LEAST_COLUMNS)
-"""Rows of a tile of scales that begin in the first lane of tensor memory, wherever a tile of D begins."""
+"""The least rows of a CTA, and the least block N: tensor memory has scales of 32 rows in each column, and an
+instruction reads them from the first lane on.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ScaleTiles:
         """Those of a K block of `depth` elements and so many rows and columns; None without block scales."""
         if (scaling := types.block_scaling) is None:
             return None
-        left, right = (ceil_div(extent, block_scales.ROWS) for extent in (rows, columns))
+        left, right = block_scales.spanned(rows), block_scales.spanned(columns)
         return cls(left, right, ceil_div(depth, block_scales.GROUPS * scaling.group))
 
     @property
@@ -91,9 +91,11 @@ def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str |
     rows, unit = block_scales.ROWS, block_scales.GROUPS * scaling.group
     if cta_rows % rows:
         return f"a CTA must have a multiple of {rows} rows of a tile with block scales, got {cta_rows}"
-    if n % rows and n not in _PARTS:
-        legal = ", ".join(map(str, _PARTS))
-        return f"block N must be {legal} or a multiple of {rows} with block scales, got {n}"
+    if n % LEAST_COLUMNS:
+        nearest = max(LEAST_COLUMNS, n - n % LEAST_COLUMNS), ceil_div(n, LEAST_COLUMNS) * LEAST_COLUMNS
+        legal = " or ".join(map(str, dict.fromkeys(nearest)))
+        whose = f"{LEAST_COLUMNS}, whose scales are a column of tensor memory"
+        return f"block N must be a multiple of {whose}, with block scales, such as {legal}, got {n}"
     if k % unit:
         return f"block K must be a multiple of {unit}, of which scales are one tile, got {k}"
     return None

@@ -6,6 +6,7 @@ memory. Tensor memory has one K block's scales: copies and products of one threa
 """
 
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -71,7 +72,8 @@ class _Scales:
         if count >= self._shape[0]:
             return self._in_tensor_memory
         shape = count, self._shape[1]
-        return tile.slice_(self._in_tensor_memory, emit.value(first), emit.value(0), shape)
+        step = gcd(count, _ROWS)
+        return tile.slice_(self._in_tensor_memory, emit.value(first), emit.value(0), shape, row_step=step)
 
 
 class TensorScales:
@@ -107,5 +109,5 @@ class TensorScales:
     def of_part(self, part: int, at: Tile) -> tuple[Any, Any]:
         """The scales of a part of a tile: of its rows and of its columns."""
         n, rows = self.schedule.block[1], block_scales.ROWS
-        first = emit.rem(emit.mul(at.column, n), rows) if n < rows else 0
+        first = emit.rem(emit.mul(at.column, n), rows) if n % rows else 0
         return self.left.rows(part * rows, rows), self.right.rows(first, n)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle
+from math import gcd
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +16,7 @@ import weft
 from weft import emulator, reference
 from weft.dialects.schedule import TensorMemorySchedule, Types
 from weft.errors import WeftError
-from weft.isa.block_scales import FORMATS
+from weft.isa.block_scales import FORMATS, ROWS
 from weft.launch import arrays, kernel
 from weft.multiply import product_kernel
 from weft.reference import Quantized
@@ -47,6 +48,9 @@ SCHEDULES = (
     of(128, 64, cluster=(2, 1)),
     of(128, 64, cluster=(1, 2)),
     of(256, 64, cta_group=2, cluster=(1, 2)),
+    of(128, 96, swap=True),
+    of(128, 192, cluster=(2, 1)),
+    of(256, 160, 1, cta_group=2, epilogues=2),
 )
 # The formats of A and B, by their names and elements.
 PAIRS = (
@@ -142,6 +146,26 @@ def test_products(case):
     assert case.complaint() is None
 
 
+@pytest.mark.parametrize("formats", PAIRS[:2], ids=["nvfp4", "mxfp8"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        of(128, 96),
+        of(256, 160, 1, epilogues=2),
+        of(256, 192, cta_group=2),
+        of(256, 224, cta_group=2),
+    ],
+    ids=str,
+)
+def test_tiles_may_begin_in_the_middle_of_a_tile_of_scales(schedule, formats):
+    # Four tiles have every distance from the start of a tile of 128 scales.
+    shape = (schedule.block[0] - 3, 4 * schedule.block[1] - 16, 160)
+    case = Case(formats, "f32", schedule, shape)
+    starts = {tile * schedule.block[1] % ROWS for tile in range(4)}
+    assert starts == set(range(0, ROWS, gcd(schedule.block[1], ROWS)))
+    assert case.complaint() is None
+
+
 SMALL = Case(PAIRS[0], "f32", of(128, 128), (130, 136, 512))
 PAIR = Case(PAIRS[1], "f32", of(256, 64, cta_group=2), (260, 72, 256))
 
@@ -190,10 +214,11 @@ def test_bias_and_activation_follow_block_scales():
     ("case", "chip"),
     [
         (Case(PAIRS[0], "bf16", of(256, 256, 2, 3, cta_group=2), SHAPES[0]), "sm_100a"),
+        (Case(PAIRS[4], "bf16", of(256, 192, 2, 3, cta_group=2), SHAPES[0]), "sm_100a"),
         (Case(PAIRS[1], "bf16", of(256, 128, 2, 3, cta_group=2), SHAPES[0]), "sm_103a"),
         (Case(PAIRS[3], "f32", of(128, 128, 2, 3), SHAPES[0]), "sm_110a"),
     ],
-    ids=["nvfp4", "mxfp8", "mxfp6"],
+    ids=["nvfp4", "mxfp8 x mxfp4", "mxfp8", "mxfp6"],
 )
 def test_ptxas_takes_the_kernels_without_spills(case, chip, monkeypatch):
     monkeypatch.setattr(__import__(__name__), "CHIP", chip)
@@ -235,7 +260,8 @@ def test_faults_in_what_brings_scales_are_found(fault):
     ("schedule", "kind", "said"),
     [
         (of(64, 64), "mxfp8", "m must be 128 for kind mxf8f6f4"),
-        (of(128, 96), "mxfp8", "block N must be 32, 64 or a multiple of 128 with block scales, got 96"),
+        (of(128, 80), "mxfp8", "block N must be a multiple of 32, .* such as 64 or 96, got 80"),
+        (of(128, 16), "mxfp8", "block N must be a multiple of 32, .* such as 32, got 16"),
         (of(256, 128, 2), "mxfp8", "columns of tensor memory, got 524 .*12 of scales"),
         (replace(of(128, 64), block=(128, 64, 64)), "mxfp8", "block K must be a multiple of 128"),
         (replace(of(128, 64), block=(128, 64, 32)), "nvfp4", "block K must be a multiple of 64"),

@@ -7,6 +7,7 @@ A group of elements along K in a row of A, or in a column of B, shares a scale.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from weft.isa.tensor_map import EXPANDED_ROW
 from weft.isa.types import ELEMENT_TYPES
@@ -113,6 +114,12 @@ def offset(row: int, group: int, groups: int) -> int:
     tile = row // ROWS * -(-groups // GROUPS) + group // GROUPS
     lane, quarter = row % LANES, row % ROWS // LANES
     return tile * TILE_BYTES + lane * LANE_BYTES + quarter * GROUPS + group % GROUPS
+
+
+def spanned(rows: int) -> int:
+    """The most tiles of scales that have so many rows, where these begin at a multiple of their number."""
+    first = ROWS - gcd(rows, ROWS)  # the last row of a tile at which they may begin
+    return -(-(first + rows) // ROWS)
 
 
 def tiles(rows: int, groups: int) -> tuple[int, int]:

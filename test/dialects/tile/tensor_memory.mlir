@@ -5,6 +5,7 @@
 !Halves = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,2@TCol)]">, "tmem">
 !Scales = !tile.buffer<array<i64: 256, 8>, i8, #tile.layout<"S[(8,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 !Scale = !tile.buffer<array<i64: 256, 4>, i8, #tile.layout<"S[(8,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+!Columns = !tile.buffer<array<i64: 96, 8>, i8, #tile.layout<"S[(3,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 !M64 = !tile.buffer<array<i64: 2, 64, 32>, f32, #tile.layout<"S[(2,4,16,32):(16@TLane,32@TLane,1@TLane,1@TCol)]">, "tmem">
 !Upper = !tile.buffer<array<i64: 64, 32>, f32, #tile.layout<"S[(4,16,32):(32@TLane,1@TLane,1@TCol)]">, "tmem">
 !Overlapping = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(48@TCol,1@TLane,1@TCol)]">, "tmem">
@@ -37,6 +38,11 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       // CHECK: "tile.slice"
       // CHECK-SAME: -> !tile.buffer<array<i64: 256, 4>, i8, #tile.layout<"S[(8,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
       %scale = "tile.slice"(%scales, %i, %i) : (!Scales, i32, i32) -> !Scale
+      // Slices may begin at any multiple of a step, here in the middle of a tile of scales.
+      // CHECK: "tile.slice"
+      // CHECK-SAME: {row_step = 32 : i64}
+      // CHECK-SAME: -> !tile.buffer<array<i64: 96, 8>, i8, #tile.layout<"S[(3,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+      %columns = "tile.slice"(%scales, %i, %i) {row_step = 32 : i64} : (!Scales, i32, i32) -> !Columns
       // Stages may overlap: the second begins 16 columns before the end of the first.
       // CHECK: "tile.stage"
       // CHECK-SAME: -> !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">

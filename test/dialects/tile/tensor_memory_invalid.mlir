@@ -129,6 +129,36 @@ func.func @slices(%b: !Whole, %i: i32) {
 
 // -----
 
+!Scales = !tile.buffer<array<i64: 256, 8>, i8, #tile.layout<"S[(8,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+!Part = !tile.buffer<array<i64: 96, 8>, i8, #tile.layout<"S[(3,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+func.func @slices_at_no_steps(%b: !Scales, %i: i32) {
+  // expected-error @below {{row_step must be positive, got -32}}
+  %0 = "tile.slice"(%b, %i, %i) {row_step = -32 : i64} : (!Scales, i32, i32) -> !Part
+  return
+}
+
+// -----
+
+!Scales = !tile.buffer<array<i64: 256, 8>, i8, #tile.layout<"S[(8,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+!Part = !tile.buffer<array<i64: 96, 8>, i8, #tile.layout<"S[(3,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+func.func @slices_that_steps_do_not_reach(%b: !Scales, %i: i32) {
+  // expected-error @below {{expects a buffer of 96 rows and a multiple of 64 more, and a multiple of 8 columns, got [256, 8]}}
+  %0 = "tile.slice"(%b, %i, %i) {row_step = 64 : i64} : (!Scales, i32, i32) -> !Part
+  return
+}
+
+// -----
+
+!Scales = !tile.buffer<array<i64: 256, 8>, i8, #tile.layout<"S[(8,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+!Part = !tile.buffer<array<i64: 96, 8>, i8, #tile.layout<"S[(3,32,2,4):(4@TCol,1@TLane,32@TCol,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+func.func @slices_within_lanes(%b: !Scales, %i: i32) {
+  // expected-error @below {{elements 16 to 111 of S[(8,32):(4@TCol,1@TLane)]: the positions have no common stride}}
+  %0 = "tile.slice"(%b, %i, %i) {row_step = 16 : i64} : (!Scales, i32, i32) -> !Part
+  return
+}
+
+// -----
+
 !Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
 func.func @copies(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
   // expected-error @below {{'tile.copy' op expects the destination in shared memory}}
