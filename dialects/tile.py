@@ -62,6 +62,7 @@ from weft.dialects.tile_types import (
     MapType,
     RingType,
     Tile,
+    element_complaint,
     index_complaint,
     is_buffer,
     is_fragment,
@@ -195,8 +196,8 @@ class LoadOp(Op, dialect=Tile, name="load"):
         wrong = wrong or _access_complaint(self, self.fragment)
         if wrong:
             return wrong
-        if self.source.type.element_type != self.fragment.type.element_type and not self._unpacks:
-            return f"expects equal element types, got {self.source.type} and {self.fragment.type}"
+        if not self._unpacks and (wrong := element_complaint(self.source, self.fragment)):
+            return wrong
         if wrong := _tensor_access_complaint(self, self.source):
             return wrong
         if is_buffer(self.source):
@@ -245,11 +246,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
         wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
-        if wrong:
-            return wrong
-        if self.source.type.element_type != self.fragment.type.element_type:
-            return f"expects equal element types, got {self.source.type} and {self.fragment.type}"
-        return None
+        return wrong or element_complaint(self.source, self.fragment)
 
 
 def _parts_complaint(buffer: Any, fragment: Any, transpose: bool) -> str | None:
@@ -289,10 +286,8 @@ class StoreOp(Op, dialect=Tile, name="store"):
             wrong = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
         wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
-        if wrong:
+        if wrong := wrong or element_complaint(self.fragment, self.destination):
             return wrong
-        if self.destination.type.element_type != self.fragment.type.element_type:
-            return f"expects equal element types, got {self.fragment.type} and {self.destination.type}"
         if wrong := _tensor_access_complaint(self, self.destination):
             return wrong
         if not is_buffer(self.destination):

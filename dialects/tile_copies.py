@@ -9,6 +9,7 @@ from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     MapType,
     Tile,
+    element_complaint,
     index_complaint,
     is_buffer,
     is_map,
@@ -37,19 +38,28 @@ def vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
     return None
 
 
-def _copy_complaint(op: Any) -> str | None:
-    if wrong := matrix_complaint("the source", op.source, ELEMENT_TYPES):
+def _copy_complaint(op: Any, name: str, matrix: Any) -> str | None:
+    """Why threads can't copy between the op's tile and its `matrix`, which is its `name`."""
+    if wrong := matrix_complaint(f"the {name}", matrix, ELEMENT_TYPES):
         return wrong
     if not is_buffer(op.tile):
-        return f"expects the destination to be a tile.buffer, got {op.tile.type}"
+        return f"expects the tile to be a tile.buffer, got {op.tile.type}"
     if is_tensor_buffer(op.tile):
-        return f"expects the destination in shared memory, got {op.tile.type}"
+        return f"expects the tile in shared memory, got {op.tile.type}"
     if wrong := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
         return wrong
-    if len(op.tile.type.shape) != 2:
-        return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
-    if op.tile.type.element_type != op.source.type.element_type:
-        return f"expects equal element types, got {op.source.type} and {op.tile.type}"
+    return _rank_complaint("a tile", op.tile.type) or element_complaint(matrix, op.tile)
+
+
+def _rank_complaint(name: str, kind: Any) -> str | None:
+    """Why a type isn't that of a tile of rows and columns."""
+    return None if len(kind.shape) == 2 else f"expects {name} of rank 2, got shape {list(kind.shape)}"
+
+
+def _barrier_complaint(barrier: Any) -> str | None:
+    """Why a value isn't the address of an mbarrier in shared memory."""
+    if str(barrier.type) != "!llvm.ptr<3>":
+        return f"expects a barrier of type !llvm.ptr<3>, got {barrier.type}"
     return None
 
 
@@ -86,13 +96,15 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
             return f"expects a barrier only where the source is a tile.map, got {self.source.type}"
         if "cta_group" in self.attributes:
             return "expects cta_group only where the source is a tile.map, got a memref"
-        widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
-        wrong = _copy_complaint(self) or vector_complaint(self, tuple(dict.fromkeys(widths)))
+        widths = tuple(dict.fromkeys(form.bytes for form in async_copy.CP_ASYNC.forms()))
+        wrong = _copy_complaint(self, "source", self.source) or vector_complaint(self, widths)
         return wrong or judge(async_copy.CP_ASYNC, self)
 
     def _tensor_complaint(self) -> str | None:
-        if [str(value.type) for value in self.barrier] != ["!llvm.ptr<3>"]:
+        if len(self.barrier) != 1:
             return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
+        if wrong := _barrier_complaint(self.barrier[0]):
+            return wrong
         if "vector_bytes" in self.attributes:
             return "expects vector_bytes only where the source is a memref, got a tile.map"
         if wrong := cta_group_complaint(self):
@@ -113,7 +125,7 @@ class CopyOp(Op, dialect=Tile, name="copy"):
     tile: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return _copy_complaint(self)
+        return _copy_complaint(self, "source", self.source)
 
 
 class CopyOutOp(Op, dialect=Tile, name="copy_out"):
@@ -127,19 +139,7 @@ class CopyOutOp(Op, dialect=Tile, name="copy_out"):
     column: ext.Operand[Any]
 
     def check(self) -> str | None:
-        if wrong := matrix_complaint("the destination", self.destination, ELEMENT_TYPES):
-            return wrong
-        if not is_buffer(self.tile):
-            return f"expects a tile.buffer, got {self.tile.type}"
-        if is_tensor_buffer(self.tile):
-            return f"expects a buffer in shared memory, got {self.tile.type}"
-        if wrong := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
-            return wrong
-        if len(self.tile.type.shape) != 2:
-            return f"expects a buffer of rank 2, got shape {list(self.tile.type.shape)}"
-        if self.tile.type.element_type != self.destination.type.element_type:
-            return f"expects equal element types, got {self.tile.type} and {self.destination.type}"
-        return None
+        return _copy_complaint(self, "destination", self.destination)
 
 
 def cta_group_complaint(op: Any) -> str | None:
@@ -186,11 +186,8 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         wrong = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
         if wrong:
             return wrong
-        if len(self.map.type.shape) != 2:
-            return f"expects tiles of rank 2, got shape {list(self.map.type.shape)}"
-        if self.matrix.type.element_type != self.map.type.element_type:
-            return f"expects equal element types, got {self.matrix.type} and {self.map.type}"
-        return self._chunk_complaint() or self._index_complaint()
+        wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
+        return wrong or self._chunk_complaint() or self._index_complaint()
 
     def _chunk_complaint(self) -> str | None:
         """Why rows can't be divided into chunks."""
@@ -250,10 +247,8 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
-        if wrong := cta_group_complaint(self):
+        if wrong := cta_group_complaint(self) or _barrier_complaint(self.barrier):
             return wrong
-        if str(self.barrier.type) != "!llvm.ptr<3>":
-            return f"expects a barrier of type !llvm.ptr<3>, got {self.barrier.type}"
         if str(self.mask.type) != "i16":
             return f"expects mask to be i16, got {self.mask.type}"
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
@@ -277,9 +272,8 @@ class GatherAsyncOp(Op, dialect=Tile, name="gather_async"):
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
-        if str(self.barrier.type) != "!llvm.ptr<3>":
-            return f"expects a barrier of type !llvm.ptr<3>, got {self.barrier.type}"
-        wrong = cta_group_complaint(self) or tensor_complaint(self.source, self.tile)
+        wrong = _barrier_complaint(self.barrier) or cta_group_complaint(self)
+        wrong = wrong or tensor_complaint(self.source, self.tile)
         wrong = wrong or matrix_complaint("the indices", self.indices, ("i32",), 1)
         return wrong or index_complaint([self.first, self.column])
 

@@ -7,7 +7,14 @@ from typing import Any
 from weft.dialects.op import Op, build, check_in_a_module, refuse
 from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
 from weft.dialects.tile_roles import MOST_WARPS
-from weft.dialects.tile_types import TMEM, Tile, is_buffer, is_tensor_buffer, tile_complaint
+from weft.dialects.tile_types import (
+    TMEM,
+    Tile,
+    element_complaint,
+    is_buffer,
+    is_tensor_buffer,
+    tile_complaint,
+)
 from weft.errors import WeftError, shown
 from weft.isa.tcgen05.control import ALLOC, COLUMNS
 from weft.isa.tcgen05.family import CTA_GROUPS
@@ -123,8 +130,8 @@ class CopyTmemOp(Op, dialect=Tile, name="copy_tmem"):
         if source.shape != destination.shape:
             shapes = f"{list(source.shape)} and {list(destination.shape)}"
             return f"expects a source and a destination of the same shape, got {shapes}"
-        if source.element_type != destination.element_type:
-            return f"expects equal element types, got {source.element_type} and {destination.element_type}"
+        if wrong := element_complaint(self.source, self.destination):
+            return wrong
         if self.attribute("cta_group") not in CTA_GROUPS:
             return f"cta_group must be 1 or 2, got {self.attribute('cta_group')}"
         return None

@@ -385,6 +385,13 @@ def index_complaint(values: Sequence[Any]) -> str | None:
     return None
 
 
+def element_complaint(one: Any, other: Any) -> str | None:
+    """Why two values aren't tiles or matrices of the same elements."""
+    if one.type.element_type == other.type.element_type:
+        return None
+    return f"expects equal element types, got {one.type} and {other.type}"
+
+
 def tensor_complaint(matrix: Any, tile: Any) -> str | None:
     """Why TMA can't copy between a matrix and a buffer."""
     if not is_map(matrix):

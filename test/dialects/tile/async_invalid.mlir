@@ -148,7 +148,7 @@ func.func @copy_with_two_barriers(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 func.func @copy_with_a_barrier_elsewhere(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr) {
-  // expected-error @below {{expects one barrier (!llvm.ptr<3>) after the tile}}
+  // expected-error @below {{expects a barrier of type !llvm.ptr<3>, got !llvm.ptr}}
   "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, !T, !llvm.ptr) -> ()
   return
 }

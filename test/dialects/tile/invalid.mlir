@@ -713,7 +713,7 @@ func.func @copy_from_shared(%m: memref<4x4xf16, 3>, %i: i32, %t: !T) {
 
 !T = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @copy_to_no_buffer(%m: memref<?x?xf16>, %i: i32, %t: !T) {
-  // expected-error @below {{expects the destination to be a tile.buffer, got !tile.fragment<}}
+  // expected-error @below {{expects the tile to be a tile.buffer, got !tile.fragment<}}
   "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
   return
 }
@@ -731,7 +731,7 @@ func.func @copy_coordinates(%m: memref<?x?xf16>, %i: index, %t: !T) {
 
 !T = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 func.func @copy_rank(%m: memref<?x?xf16>, %i: i32, %t: !T) {
-  // expected-error @below {{expects a destination of rank 2, got shape [3, 64, 64]}}
+  // expected-error @below {{expects a tile of rank 2, got shape [3, 64, 64]}}
   "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
   return
 }
@@ -742,6 +742,33 @@ func.func @copy_rank(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 func.func @copy_types(%m: memref<?x?xbf16>, %i: i32, %t: !T) {
   // expected-error @below {{expects equal element types, got memref<?x?xbf16> and !tile.buffer<}}
   "tile.copy"(%m, %i, %i, %t) : (memref<?x?xbf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_out_to_no_matrix(%m: f16, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.copy_out' op expects the destination to be a memref, got f16}}
+  "tile.copy_out"(%t, %m, %i, %i) : (!T, f16, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
+func.func @copy_out_rank(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.copy_out' op expects a tile of rank 2, got shape [3, 64, 64]}}
+  "tile.copy_out"(%t, %m, %i, %i) : (!T, memref<?x?xf16>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_out_types(%m: memref<?x?xbf16>, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.copy_out' op expects equal element types, got memref<?x?xbf16> and !tile.buffer<}}
+  "tile.copy_out"(%t, %m, %i, %i) : (!T, memref<?x?xbf16>, i32, i32) -> ()
   return
 }
 

@@ -161,7 +161,7 @@ func.func @slices_within_lanes(%b: !Scales, %i: i32) {
 
 !Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
 func.func @copies(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
-  // expected-error @below {{'tile.copy' op expects the destination in shared memory}}
+  // expected-error @below {{'tile.copy' op expects the tile in shared memory}}
   "tile.copy"(%m, %i, %i, %b) : (memref<?x?xf32>, i32, i32, !Buffer) -> ()
   return
 }
@@ -170,7 +170,7 @@ func.func @copies(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
 
 !Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
 func.func @copies_out(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
-  // expected-error @below {{'tile.copy_out' op expects a buffer in shared memory}}
+  // expected-error @below {{'tile.copy_out' op expects the tile in shared memory}}
   "tile.copy_out"(%b, %m, %i, %i) : (!Buffer, memref<?x?xf32>, i32, i32) -> ()
   return
 }
@@ -318,7 +318,7 @@ func.func @copy_of_another_shape(%b: !Shared, %t: !Tensor) {
 !Shared = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
 !Tensor = !tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
 func.func @copy_of_other_elements(%b: !Shared, %t: !Tensor) {
-  // expected-error @below {{expects equal element types, got f16 and bf16}}
+  // expected-error @below {{expects equal element types, got !tile.buffer<}}
   "tile.copy_tmem"(%b, %t) : (!Shared, !Tensor) -> ()
   return
 }
