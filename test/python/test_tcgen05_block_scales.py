@@ -137,7 +137,7 @@ def cases() -> Iterator[Case]:
             yield Case(formats, next(results), schedule, next(shapes))
     for schedule in SCHEDULES[::3]:
         for formats in PAIRS[:3]:
-            yield Case(formats, next(results), schedule, (130, 72, 128), (2,))
+            yield Case(formats, next(results), schedule, (130, 80, 128), (2,))
 
 
 @pytest.mark.sampled(19)
