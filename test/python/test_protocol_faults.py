@@ -45,9 +45,10 @@ class Case:
 # The loads of the sums and their wait already need the whole warp. Of the waits for an accumulator and for a
 # stage, one fence is enough; dealloc needs none. Of two fences of inits, the later one is enough.
 OF_SUMS = {"no barrier of a warp": 1, "no fence after": 3, "no fence before": 1, "no fence of inits": 1}
-# A producer waits at its end until its stages are empty; the barrier before dealloc follows. The epilogue
-# runs after a warp that has waited for the previous launch.
-OF_PRODUCTS = {**OF_SUMS, "a wait that always passes": 2, "no wait for the previous launch": 1}
+# A producer waits at its end until its stages are empty: the last commit for an accumulator, which the
+# epilogue waits for before the barrier at the end, completes after those for stages. The epilogue runs after
+# a warp that has waited for the previous launch.
+OF_PRODUCTS = {**OF_SUMS, "a wait that always passes": 1, "no wait for the previous launch": 1}
 CASES = [
     # The second accumulator is used once, so nothing waits until it is empty.
     Case("tcgen05_gemm", (384, 64, 128), {**OF_SUMS, "another count": 2}),
