@@ -15,7 +15,11 @@ from weft.dialects.tile_types import (
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ext, ir
 
-_MOST_OPTIONAL = 3  # operands of tile.gemm_async: two scales and n
+_MOST_OPTIONAL = 3  # operands of tile.gemm_async: two scales, and n or the number of a scale
+SCALE_BLOCKS = (0, 4 * 32)
+"""What `scale_block` of `tile.gemm_async` may be: an instruction multiplies 32 elements with a scale, and a
+scale for more of them is for whole rows of shared memory.
+"""
 
 
 class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
@@ -45,6 +49,10 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     known only at run time. Then C is as wide as the largest N, and only its first `n` columns are written;
     of a pair, each CTA has the first half of them in B.
     If these operands have different types, `tile.operand` makes their types equal.
+
+    With `scale_block` 128, each 128 elements along K share a scale. The buffers of scales are of shape rows x
+    4, those of four such blocks, and the third optional operand is not `n` but `number` (i32), which of the
+    four is that of the first 128 elements; the next ones are those of the next elements.
     """
 
     a: ext.Operand[Any]
@@ -62,6 +70,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         "use_a_tmem": None,
         "weight_stationary": False,
         "collector": "",
+        "scale_block": 0,
     }
 
     @property
@@ -80,7 +89,14 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     @property
     def n(self) -> Any | None:
         """N where it is known only at run time."""
-        return unwrapped(self.scales_and_n[-1]) if len(self.scales_and_n) % 2 else None
+        if self.attribute("scale_block") or len(self.scales_and_n) % 2 == 0:
+            return None
+        return unwrapped(self.scales_and_n[-1])
+
+    @property
+    def number(self) -> Any | None:
+        """The number of the first scale, with `scale_block`."""
+        return unwrapped(self.scales_and_n[-1]) if self.attribute("scale_block") else None
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -149,8 +165,16 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         if len(self.scales_and_n) > _MOST_OPTIONAL:
             got = len(self.scales_and_n)
             return f"expects at most scale_a, scale_b and n after accumulate, got {got} operands"
-        if self.n is not None and str(self.n.type) != "i32":
-            return f"expects n to be i32, got {self.n.type}"
+        block, got = self.attribute("scale_block"), len(self.scales_and_n)
+        if block not in SCALE_BLOCKS:
+            return f"scale_block must be {' or '.join(map(str, SCALE_BLOCKS))}, got {block}"
+        if block and got != _MOST_OPTIONAL:
+            return (
+                f"expects scale_a, scale_b and number after accumulate with scale_block, got {got} operands"
+            )
+        for name, value in (("n", self.n), ("number", self.number)):
+            if value is not None and str(value.type) != "i32":
+                return f"expects {name} to be i32, got {value.type}"
         for name, value in zip(("scale_a", "scale_b"), self.scales or (), strict=False):
             if wrong := tile_complaint([value]):
                 return wrong
@@ -214,6 +238,8 @@ def gemm_async(
     scale_a: Any = None,
     scale_b: Any = None,
     n: Any = None,
+    number: Any = None,
+    scale_block: int = 0,
     cta_group: int = 1,
     mma_m: int = 0,
     mma_n: int = 0,
@@ -222,7 +248,7 @@ def gemm_async(
     collector: str = "",
 ) -> Any:
     """Builds `tile.gemm_async` and returns D, of C's type; None where C is in tensor memory."""
-    more = [each for each in (scale_a, scale_b, n) if each is not None]
+    more = [each for each in (scale_a, scale_b, n, number) if each is not None]
     op = build(
         GemmAsyncOp,
         operands=[a, b, c, accumulate, *of_one_type(more)],
@@ -236,6 +262,7 @@ def gemm_async(
             "use_a_tmem": use_a_tmem,
             "weight_stationary": weight_stationary,
             "collector": collector,
+            "scale_block": scale_block,
         },
     )
     return None if is_tensor_buffer(c) else op.d

@@ -8,8 +8,9 @@ from weft.dialects import tcgen05, tile
 from weft.dialects.tile_async import GemmAsyncOp
 from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, TMEM, is_buffer, is_tensor_buffer
 from weft.isa.tcgen05 import mma_rows as isa
-from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS
+from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS, SCALED_FIELDS
 from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaWs
+from weft.isa.tcgen05.tensor_layouts import SCALES_OF_COLUMN
 from weft.isa.wgmma.descriptors import one_of
 from weft.mlir import arith
 from weft.passes.analysis import active_threads
@@ -90,11 +91,18 @@ def _scaled_types(op: GemmAsyncOp) -> str | None:
     scale_a, scale_b = (str(each.type.element_type) for each in op.scales)
     if scale_a != scale_b or scale_a not in PTX_SCALES:
         return f"needs scales of one type of {', '.join(PTX_SCALES)}, got {scale_a} and {scale_b}"
+    block, kind = op.attribute("scale_block"), kind_of(op)
+    if block and kind is not None and KINDS[kind].k != SIZES[0]:
+        return f"needs one scale for the K of an instruction with scale_block, got kind {kind}, which has two"
     if (size := scale_size(op)) is None:
         k, columns = op.mnk[2], op.scales[0].type.shape[1]
+        if block:
+            most = SCALES_OF_COLUMN * block
+            what = f"{SCALES_OF_COLUMN} scales in each row, and K a multiple of {block} up to {most}"
+            return f"needs {what}, with scale_block, got {columns} and {k}"
         legal = sorted({scale_columns(k, size) for size in SIZES})
         return f"needs {' or '.join(map(str, legal))} scales in each row for K = {k}, got {columns}"
-    if kind_of(op) is not None:
+    if kind is not None:
         return None
     types = (str(each.type.element_type) for each in (op.a, op.b))
     packed = ("packed" if container_bits(each.type) < BYTE else "a byte each" for each in (op.a, op.b))
@@ -301,8 +309,10 @@ class _Issue:
         self._scales = [tile.address(each) for each in op.scales or ()]
         steps = range(len(product.steps))
         records = [product.descriptor(step) for step in steps]
-        built = {record: _descriptor(product, record) for record in dict.fromkeys(records)}
-        self._descriptors = [built[record] for record in records]
+        blocks = [product.block_of(step) if op.attribute("scale_block") else 0 for step in steps]
+        keys = list(zip(records, blocks, strict=True))
+        built = {key: _descriptor(product, *key) for key in dict.fromkeys(keys)}
+        self._descriptors = [built[key] for key in keys]
         axes = vars(_form(product))
         self._axes = {name: axes[name] for name in _ATTRIBUTES if name in axes}
 
@@ -329,8 +339,16 @@ _ATTRIBUTES = ("kind", "cta_group", "scale_vec", "collector_a", "collector_buffe
 _N = next(field for field in PLAIN_FIELDS if field.name == "n")
 
 
-def _descriptor(product: Product, record: Any) -> Any:
-    """The instruction descriptor: a constant, unless N is known only at run time."""
+_ONE_ID = sum(field.put(1) for field in SCALED_FIELDS if field.name in ("a_scale_id", "b_scale_id"))
+"""What scale ids of 1 are in an instruction descriptor."""
+
+
+def _descriptor(product: Product, record: Any, block: int) -> Any:
+    """The instruction descriptor: a constant, unless N or the scale ids are known only at run time."""
+    if product.op.number is not None:
+        constant = tcgen05.block_scaled_descriptor(**vars(record))
+        number = emit.add(product.op.number, block)
+        return arith.ori(constant, arith.muli(number, emit.value(_ONE_ID)))
     if product.op.n is None:
         scaled = product.scale_type is not None
         build = tcgen05.block_scaled_descriptor if scaled else tcgen05.instruction_descriptor

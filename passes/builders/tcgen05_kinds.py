@@ -58,10 +58,14 @@ def container_bits(buffer: Any) -> int:
 
 def scale_size(op: GemmAsyncOp) -> int | None:
     """How many elements along K share a scale; None where the scales of A have another number of columns:
-    one for each group of elements, padded to a multiple of 4 unless they are 1 or 2.
+    one for each group of elements, padded to a multiple of 4 unless they are 1 or 2. With `scale_block`, how
+    many an instruction multiplies with one.
     """
     assert op.scales is not None
     k, columns = op.mnk[2], op.scales[0].type.shape[1]
+    if block := op.attribute("scale_block"):
+        fits = columns == SCALES_OF_COLUMN and k % block == 0 and k <= columns * block
+        return SIZES[0] if fits else None
     return next((size for size in SIZES if columns == scale_columns(k, size)), None)
 
 

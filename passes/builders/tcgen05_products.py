@@ -217,10 +217,18 @@ class Product:
         return tensor_parts.scale_part(buffer, rows, *self.scales_of(step), banks)
 
     def scales_of(self, step: int) -> tuple[int, int]:
-        """The first scale of a step along K, and how many it has."""
+        """The first scale of a step along K, and how many it has. With `scale_block`, the first is found at
+        run time (`block_of`).
+        """
         (k, depth), size = self.steps[step], scale_size(self.op)
         assert size is not None
+        if self.op.attribute("scale_block"):
+            return 0, depth // size
         return k // size, depth // size
+
+    def block_of(self, step: int) -> int:
+        """With `scale_block`, the number of the block of K in which a step along K is."""
+        return self.steps[step][0] // int(self.op.attribute("scale_block"))
 
     def has_layout_of_d(self) -> bool:
         """Whether C has the layout that every instruction needs for D."""

@@ -743,3 +743,47 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 }
+
+// -----
+
+!A = !tile.buffer<array<i64: 128, 64>, f8E4M3FN, #tile.layout<"S[(128,64):(64,1)] xor 64B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f8E4M3FN, #tile.layout<"S[(64,64):(64,1)] xor 64B">, "shared">
+!C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!S = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @half_a_block(%a: !A, %b: !B, %more: i1, %number: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %o2 = "tile.operand"(%number) : (i32) -> !tile.any
+    "tile.tensor_memory"() ({
+      %s0 = "tile.alloc"() : () -> !S
+      %o0 = "tile.operand"(%s0) : (!S) -> !tile.any
+      %s1 = "tile.alloc"() : () -> !S
+      %o1 = "tile.operand"(%s1) : (!S) -> !tile.any
+      %c = "tile.alloc"() : () -> !C
+      // expected-error @below {{scaled_types: needs 4 scales in each row, and K a multiple of 128 up to 512, with scale_block, got 4 and 64}}
+      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1, %o2) {transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, !tile.any, !tile.any, !tile.any) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 128, 256>, f4E2M1FN, #tile.layout<"S[(128,256):(256,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 256>, f4E2M1FN, #tile.layout<"S[(64,256):(256,1)] xor 128B">, "shared">
+!C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+!S = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @two_scales_of_an_instruction(%a: !A, %b: !B, %more: i1, %number: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %o2 = "tile.operand"(%number) : (i32) -> !tile.any
+    "tile.tensor_memory"() ({
+      %s0 = "tile.alloc"() : () -> !S
+      %o0 = "tile.operand"(%s0) : (!S) -> !tile.any
+      %s1 = "tile.alloc"() : () -> !S
+      %o1 = "tile.operand"(%s1) : (!S) -> !tile.any
+      %c = "tile.alloc"() : () -> !C
+      // expected-error @below {{scaled_types: needs one scale for the K of an instruction with scale_block, got kind mxf4, which has two}}
+      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1, %o2) {transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, !tile.any, !tile.any, !tile.any) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}

@@ -153,6 +153,7 @@ class Case:
     run_time_n: int = 0
     scale_type: str = ""
     scale_size: int = 32
+    number: int | None = None  # of the first scale, of which 128 elements share one
     arch: str = "sm_100a"
     attributes: dict = field(default_factory=dict)
 
@@ -184,7 +185,7 @@ class Case:
     def _scales(self):
         if not self.scale_type:
             return []
-        groups = self.k // self.scale_size
+        groups = 4 if self.number is not None else self.k // self.scale_size
         groups = groups if groups in (1, 2) else -(-groups // 4) * 4
         rows, unit = -(-self.rows // 128) * 128, 64 if self.m == 128 and self.group == 2 else 128
         columns = -(-self.n // unit) * unit
@@ -256,6 +257,8 @@ class Case:
             transpose_a=self.transpose_a,
             transpose_b=self.transpose_b,
             n=emit.value(self.run_time_n) if self.run_time_n else None,
+            number=None if self.number is None else emit.value(self.number),
+            scale_block=0 if self.number is None else 128,
             scale_a=scale_a,
             scale_b=scale_b,
             **self.attributes,
@@ -286,9 +289,9 @@ class Case:
         c = self.values((self.m, self.n), self.sums, 3)
         parts = [self._halves(a, self.transpose_a), self._halves(b, not self.transpose_b)]
         if self.scale_type:
-            groups = self.k // self.scale_size
+            groups = self.k // self.scale_size if self.number is None else 4
             scales = [self.values((rows, groups), self.scale_type, 4) for rows in (self.m, self.n)]
-            of_a, of_b = (np.repeat(each, self.scale_size, 1) for each in scales)
+            of_a, of_b = (self._repeated(each) for each in scales)
             parts += [self._halves(scales[0], False), [scales[1]] * self.group]
             a, b = a * of_a, b * of_b
         parts.append(self._halves(c, False))
@@ -301,6 +304,12 @@ class Case:
         wanted = a @ b.T + (c[:, : len(b)] if self.accumulates else 0)
         wanted = np.concatenate([wanted, c[:, len(b) :]], axis=1)
         return wanted, found.astype(np.float64), report.findings
+
+    def _repeated(self, scales):
+        """The scale of each element along K."""
+        if self.number is None:
+            return np.repeat(scales, self.scale_size, 1)
+        return np.repeat(scales, 128, 1)[:, self.number * 128 :][:, : self.k]
 
     def _halves(self, matrix, flip):
         return [part.T if flip else part for part in np.split(matrix, self.group)]

@@ -135,6 +135,22 @@ def test_block_scales_multiply(case):
     check(case)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(Case(**MX8, n=64, k=128, number=number) for number in range(4)),
+        Case(**MX8, n=128, k=256, number=2),
+        Case(**MX8, b_type="f6E2M3FN", n=64, k=512, number=0),
+        Case(**MX8, b_type="f8E5M2", n=96, k=128, number=3),
+        Case(**MX8, n=256, k=128, group=2, m=256, number=1),
+        Case(**MX8, n=128, k=128, group=2, m=128, number=3),
+    ],
+    ids=str,
+)
+def test_128_elements_may_share_a_scale_whose_number_is_known_at_run_time(case):
+    check(case)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("scale", "size"), [("f8E8M0FNU", 32), ("f8E4M3FN", 16)])
 def test_packed_rows_of_96_multiply_on_sm_103a(scale, size):

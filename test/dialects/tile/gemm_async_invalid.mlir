@@ -129,3 +129,36 @@ func.func @four_numbers(%a: !A, %b: !B, %c: !C, %more: i1, %n: i32) {
   "tile.gemm_async"(%a, %b, %c, %more, %n, %n, %n, %n) {transpose_b = true} : (!A, !B, !C, i1, i32, i32, i32, i32) -> ()
   return
 }
+
+// -----
+
+!A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+func.func @blocks_of_64(%a: !A, %b: !B, %c: !C, %more: i1, %n: i32) {
+  // expected-error @below {{scale_block must be 0 or 128, got 64}}
+  "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true, scale_block = 64 : i64} : (!A, !B, !C, i1, i32) -> ()
+  return
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+func.func @blocks_without_scales(%a: !A, %b: !B, %c: !C, %more: i1, %n: i32) {
+  // expected-error @below {{expects scale_a, scale_b and number after accumulate with scale_block, got 1 operands}}
+  "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, i32) -> ()
+  return
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+func.func @wide_number(%a: !A, %b: !B, %c: !C, %more: i1, %n: i64) {
+  // expected-error @below {{expects number to be i32, got i64}}
+  "tile.gemm_async"(%a, %b, %c, %more, %n, %n, %n) {transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, i64, i64, i64) -> ()
+  return
+}
