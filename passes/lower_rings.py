@@ -31,7 +31,7 @@ from weft.isa.chips import LANES, WARPGROUP
 from weft.isa.cluster_features import ANSWER_BYTES
 from weft.isa.tcgen05.pairs import BOTH, PAIR
 from weft.mlir import arith, ir, nvvm, operations
-from weft.passes.analysis import uniformity
+from weft.passes.analysis import active_threads, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, launch_control, thread_ids
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -206,9 +206,9 @@ def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> 
     have read or written.
     """
     if agent == MMA:
-        if uniformity.complaint(op, Scope.WARP) is None:
-            where = "put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync"
-            raise refuse(op, f"expects one thread, got {Scope.WARP.value}: {where}")
+        _require_one_thread(
+            op, "put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync"
+        )
         mask = _mask(op, ring)
         tcgen05.commit(mbarrier=barrier(), mask=mask, cta_group=ring.cta_group)
         return
@@ -227,7 +227,7 @@ def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> 
             address = addresses.in_cta(address, thread_ids.leader_rank())
         nvvm.MBarrierArriveOp(address)
 
-    if agent == THREADS or (agent == WARPS and uniformity.is_elected(op)):
+    if agent == THREADS or (agent == WARPS and active_threads.is_elected(op)):
         arrive()
         return
     scope, threads = _SCOPES[agent]
@@ -236,6 +236,14 @@ def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> 
         nvvm.SyncWarpOp(emit.value(-1))
     with emit.when(emit.equal(emit.rem(emit.thread(), threads), 0)):
         arrive()
+
+
+def _require_one_thread(op: Any, put_it: str) -> None:
+    """Raises WeftError where several lanes of a warp may reach an op that one thread executes."""
+    if not active_threads.one_of_each_warp(op):
+        scope = active_threads.scope(op)
+        where = f"{put_it} a branch on nvvm.elect.sync"
+        raise refuse(op, f"expects one thread, got unsupported exec_scope {scope}: {where}")
 
 
 def _mask(op: Any, ring: Barriers) -> list[Any]:
@@ -251,8 +259,7 @@ def _mask(op: Any, ring: Barriers) -> list[Any]:
 
 
 def _try_cancel(op: TryCancelOp, ring: Barriers) -> list[Any]:
-    if uniformity.complaint(op, Scope.WARP) is None:
-        raise refuse(op, f"expects one thread, got {Scope.WARP.value}: put it in a branch on nvvm.elect.sync")
+    _require_one_thread(op, "put it in")
     launch_control.request(op, ring.answer(op.stage), ring.full(op.stage), ring.cluster)
     return []
 

@@ -1,6 +1,6 @@
 """Which threads of a CTA may reach an operation, computed thread by thread from the conditions around it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,12 +49,41 @@ def scope(op: Any) -> str:
     return f"{len(numbers)} threads"
 
 
+def one_of_each_warp(op: Any) -> bool:
+    """Whether at most one thread of each warp of the CTA may reach an operation. False outside of a kernel of
+    known size.
+    """
+    threads = may_reach(op)
+    if threads is None:
+        return False
+    warps = np.flatnonzero(threads) // LANES
+    return len(np.unique(warps)) == len(warps)
+
+
+def is_elected(op: Any) -> bool:
+    """Whether only the thread that an `nvvm.elect.sync` of its whole warp chose reaches an operation."""
+    for outer, region in _around(op.operation):
+        chooser = outer.operands[0].owner if outer.name == "scf.if" and region == 0 else None
+        elects = not isinstance(chooser, ir.Block | None) and isinstance(chooser.opview, nvvm.ElectSyncOp)
+        if elects and uniformity.complaint(chooser) is None:
+            return True
+    return False
+
+
 def may_reach(op: Any) -> Threads | None:
     """The threads of the CTA that may reach an operation, by their numbers: those for which no condition
     around it is known to be false. None outside of a kernel of known size.
     """
     size = uniformity.block_size(op.operation)
     return None if size is None else _Evaluation(size).reaching(op.operation)
+
+
+def _around(inner: Any) -> Iterator[tuple[Any, int]]:
+    """The operations around one in its function, from the inside out, each with the number of its region."""
+    while inner.parent is not None and inner.parent.name not in FUNCTIONS:
+        outer = inner.parent.operation
+        yield outer, list(outer.regions).index(inner.block.region)
+        inner = outer
 
 
 class _Evaluation:
@@ -66,16 +95,13 @@ class _Evaluation:
 
     def reaching(self, inner: Any) -> Threads:
         reach = np.ones(len(self._thread), np.bool_)
-        while inner.parent is not None and inner.parent.name not in FUNCTIONS:
-            outer = inner.parent
+        for outer, region in _around(inner):
             if outer.name == "scf.if":
                 condition = self._value(outer.operands[0])
-                wanted = int(inner.block.region == outer.regions[0])
-                reach &= ~condition.known | (condition.numbers == wanted)
+                reach &= ~condition.known | (condition.numbers == int(region == 0))
             elif outer.name == "tile.role":
                 agent = self._agent(outer.opview)
                 reach &= (agent >= 0) & (agent < outer.opview.count)
-            inner = outer.operation
         return reach
 
     def _agent(self, role: Any) -> npt.NDArray[np.int64]:

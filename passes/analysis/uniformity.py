@@ -91,20 +91,6 @@ def narrowing(op: Any, scope: Scope) -> Any | None:
     return None
 
 
-def is_elected(op: Any) -> bool:
-    """Whether only a thread that `nvvm.elect.sync` chose in its warp reaches `op`."""
-    inner = op.operation
-    while inner is not None and inner.name not in FUNCTIONS:
-        parent = inner.parent and inner.parent.operation
-        if parent is not None and parent.name == "scf.if" and inner.block.region == parent.regions[0]:
-            chooser = parent.operands[0].owner
-            is_election = not isinstance(chooser, ir.Block) and chooser.operation.name == "nvvm.elect.sync"
-            if is_election and complaint(chooser) is None:
-                return True
-        inner = parent
-    return False
-
-
 def _whole_in_role(role: Any) -> tuple[Scope, ...]:
     """Of which scopes either all threads or none are in a `tile.role`."""
     return (Scope.WARP,) if "warps" in role.attributes else (Scope.WARP, Scope.WARPGROUP)

@@ -66,6 +66,21 @@ def reached(conditions):
         return np.flatnonzero(active_threads.may_reach(op)).tolist()
 
 
+def test_one_thread_of_each_warp_is_told_apart_from_more():
+    with weft.Module() as module, module.kernel("k", [], block=(128, 1, 1)):
+        with emit.when(elect()):
+            elected = gpu.barrier()
+        with emit.when(emit.equal(emit.rem(emit.thread(), 32), 7)):
+            chosen = gpu.barrier()
+        with emit.when(emit.less(emit.rem(emit.thread(), 64), 2)):
+            several = gpu.barrier()
+        found = [
+            (active_threads.one_of_each_warp(op), active_threads.is_elected(op))
+            for op in (elected, chosen, several)
+        ]
+    assert found == [(True, True), (True, False), (False, False)]
+
+
 @pytest.mark.parametrize(("conditions", "threads"), CONDITIONS.values(), ids=CONDITIONS)
 def test_threads_are_those_for_which_no_condition_is_false(conditions, threads):
     assert reached(conditions) == threads
