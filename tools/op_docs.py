@@ -4,7 +4,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
@@ -15,7 +15,7 @@ from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.launch_contract import CONTRACT
 from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
-from weft.isa.tcgen05.descriptors import KINDS, Kind
+from weft.isa.tcgen05.descriptors import KINDS, Kind, legal_m, legal_n
 from weft.mlir import ext
 from weft.passes.builders.tcgen05_products import ACCUMULATORS
 
@@ -119,12 +119,18 @@ A layout maps each element of a tile to an address in memory, or to a lane and a
 `xor` swizzles byte addresses in the same way as TMA and `wgmma`. For example, the sums of `wgmma` are 64 x N
 in `S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
 
-In tensor memory, `@TLane` counts lanes and `@TCol` counts columns in units of an element: of two f16 elements
-in a column of 32 bits, the second is at 1. The sums of `tcgen05` with M = 128 are in
-`S[(128,N):(1@TLane,1@TCol)]`, in f16 they are in `S[(128,N):(1@TLane,2@TCol)]`. A replica, as in
-`S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]`, adds copies. The stages of a buffer of rank 3 may overlap,
-as in `S[(2,128,256):(240@TCol,1@TLane,1@TCol)]`. `weft.isa.tcgen05.tensor_layouts` has the layouts of all
-operands of `tcgen05.mma`.
+In tensor memory, `@TLane` counts lanes, and `@TCol` counts columns in units of the buffer's elements. A
+column has 32 bits, so two f16 elements in one column are at `0@TCol` and `1@TCol`.
+`weft.isa.tcgen05.tensor_layouts` has the layouts of all operands of `tcgen05.mma`, such as these:
+
+| buffer | layout |
+|---|---|
+| 128 x N sums in f32 | `S[(128,N):(1@TLane,1@TCol)]` |
+| 128 x N sums in f16, one in each column | `S[(128,N):(1@TLane,2@TCol)]` |
+| 32 x 4 scales, with a copy for each of four warps | `S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]` |
+
+`R` (a replica) adds copies. The stages of a buffer of rank 3 may overlap. Those of
+`S[(2,128,256):(240@TCol,1@TLane,1@TCol)]` share 16 columns.
 
 ## Products in tensor memory
 
@@ -138,24 +144,31 @@ The kind of instruction follows from the types of A, B and the scales:
 |---|---|---|---|---|
 {kinds}
 
-- A and B may have different types of one kind. Elements of 4 and 6 bits take a byte each: 16 elements have
-  16 bytes of shared memory, and their bits are in the first of these. A layout counts elements of 4 bits as
-  half a byte, as in `S[(128,8,16):(256,32,1)]`. In the kinds mxf4 and mxf4nvf4 two elements share a byte.
-- One instruction has an M of 64 or 128 (of a pair: 128 or 256), and an N of up to 256 in steps of 8 (of a
-  pair: 16). Integers need an N in steps of 16 from 32 on (of a pair: 32), and scales an M of 128 (of a pair:
-  128 or 256). Larger tiles take several instructions along M and N, and K as many steps as it needs. The
-  first step reads C if `accumulate` is true; the others always do. On sm_103a, 256 packed elements take three
-  steps of 96, 96 and 64.
-- In shared memory, A and B are in lines as wide as the swizzle (16 bytes without one) along K, or along M (or
-  N). Eight lines follow each other; the distances from eight lines to the next and from panel to panel are
-  constant. Stages and slices of larger buffers keep that. Along M (or N), f32 needs the swizzle `128B_32B`,
-  in which four lines follow each other; packed elements can only be along K.
-- The scales of a row are bytes in one or more columns of tensor memory, those of four groups of elements in a
-  column, with a copy for the lanes of each warp. `tile.copy_tmem` copies them from the 128x4 layout. With
-  more than two, the number of groups is padded to a multiple of 4. A pair has the scales of its own rows of
-  A in each CTA, and those of all columns of B in both.
-- The instruction completes later: `tile.commit` of a ring that "mma" fills, or `tcgen05.commit`, in the same
-  thread, signals when C may be read and the operands overwritten.
+A and B may have different types of one kind. One instruction multiplies M x N:
+
+| kind | M | N | M of a pair | N of a pair |
+|---|---|---|---|---|
+{shapes}
+
+- An MN-major B with elements of 8 bits or fewer needs an N in steps of 16, in a pair in steps of 32.
+- Larger tiles take several instructions along M and N. Along K, each instruction is one step. The first step
+  adds C only if `accumulate` is true; the other steps always add it. On sm_103a, 256 packed elements take
+  three steps: 96, 96 and 64.
+- In the kinds f8f6f4 and mxf8f6f4, 16 elements of 4 or 6 bits take 16 bytes of shared memory. They are packed
+  in the first 8 or 12 of these bytes. A layout counts elements of 4 bits in units of half a byte, as in
+  `S[(128,8,16):(256,32,1)]`. In the kinds mxf4 and mxf4nvf4, two elements share a byte.
+- In shared memory, A and B consist of panels as wide as the swizzle (16 bytes without one). A panel has
+  groups of eight rows, which are contiguous. Groups are a constant distance apart, and so are panels. A row
+  of a panel runs along K if the operand is K-major, otherwise along M (or N). An operand may be a stage or a
+  slice of a larger buffer.
+- MN-major operands of f32 need the swizzle `128B_32B`, which has groups of four rows. Packed elements must be
+  K-major.
+- A column of tensor memory has the scales of four groups of elements along K, a byte each. Each warp of a
+  warpgroup has a copy of all scales in its lanes. `tile.copy_tmem` copies scales from the 128x4 layout. The
+  number of groups is padded to a multiple of 4 if it is greater than 2. In a pair, each CTA has the scales of
+  its own rows of A, and of all columns of B.
+- `tile.gemm_async` doesn't wait. The same thread then executes `tile.commit` of a ring that "mma" fills, or
+  `tcgen05.commit`. These signal when C may be read and the operands may be overwritten.
 
 `weft compile FILE --arch sm_100a --tile-explain-dispatch` prints which candidate lowers a product and, for
 each other candidate, the predicate that refuses it. For copies and loads it prints the instructions. With
@@ -202,6 +215,7 @@ def pages() -> dict[str, str]:
     attributes = [f"| `{a.name}` | {a.meaning}; `--{a.written_by}` writes it |" for a in CONTRACT.values()]
     about = _ABOUT_TILES.replace("{attributes}", "\n".join(attributes))
     about = about.replace("{kinds}", "\n".join(map(_kind, KINDS.values())))
+    about = about.replace("{shapes}", "\n".join([*map(_shapes, KINDS), _weight_stationary()]))
     return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([about, *tiles])}
 
 
@@ -214,6 +228,29 @@ def _kind(kind: Kind) -> str:
     types, sums = named(PTX_INPUTS, kind.elements), named(ACCUMULATORS, kind.accumulators)
     of_scales = named(PTX_SCALES, kind.scales or ())
     return f"| {kind.name} | {types} | {of_scales or 'none'} | {sums} | {kind.k} |"
+
+
+def _shapes(kind: str) -> str:
+    """The row of a kind of `tcgen05.mma` in the table of shapes."""
+    extents = ((legal_m(kind, group), legal_n(kind, group)) for group in (1, 2))
+    return f"| {kind} | {' | '.join(_ranges(each) for both in extents for each in both)} |"
+
+
+def _weight_stationary() -> str:
+    """The row of the instructions that keep B, which is the same for all kinds."""
+    m, n = legal_m("f16", 1, ws=True), legal_n("f16", 1, ws=True)
+    return f"| any without scales, `weight_stationary` | {_ranges(m)} | {_ranges(n)} | – | – |"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`8, 16, 24, 32 to 256 by 16`: the last numbers as a range where they have one step."""
+    step = numbers[-1] - numbers[-2] if len(numbers) > 1 else 0
+    first = len(numbers) - 1
+    while first and numbers[first] - numbers[first - 1] == step:
+        first -= 1
+    if len(numbers) - first <= 2:
+        return ", ".join(map(str, numbers))
+    return ", ".join([*map(str, numbers[:first]), f"{numbers[first]} to {numbers[-1]} by {step}"])
 
 
 def _operations(dialect: Any) -> Iterator[Any]:
