@@ -42,6 +42,8 @@ REDUCE = BULK.replace("cp.async.bulk.global", "cp.reduce.async.bulk.global").rep
         ({}, []),
         ({"release": "fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%l1], 1;"}, []),
         ({"acquire": "ld.relaxed.gpu.global.u32 %r3, [%l1]; fence.acq_rel.gpu;"}, []),
+        # One of many addresses that a warp reads at once.
+        ({"acquire": "ld.acquire.gpu.global.u32 %r3, [%l2]; shfl.sync.idx.b32 %r3, %r3, 0, 31, -1;"}, []),
         ({"release": "st.global.u32 [%l1], 1;"}, ["global-race"]),
         ({"acquire": "ld.global.u32 %r3, [%l1];"}, ["global-race"]),
         ({"before": PLAIN["release"], "release": ""}, ["global-race"]),

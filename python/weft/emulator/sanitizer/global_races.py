@@ -95,6 +95,10 @@ class GlobalRaces:
             joined[0, column] = len(taken)
         return joined
 
+    def released_at(self) -> list[Hashable]:
+        """The addresses at which any wave has released something."""
+        return list(self.memory.locations)
+
     def publish(self, key: Hashable, clock: Clocks) -> None:
         """Warps of this wave have released a clock at an address, with what it knows of other waves."""
         here = self.memory.locations.setdefault(key, {})

@@ -88,7 +88,8 @@ class Orders:
                     for clock in self._seen(names, part, scope):
                         self._take(part, level, order, clock)
                     if scope == GPU and access.space == "global":
-                        for name in names:
+                        # Other waves may have released at addresses that this one hasn't accessed.
+                        for name in names if key != _MANY else self.globals.released_at():
                             if (foreign := self.globals.published(name)) is not None:
                                 self._take(part, level, order, foreign)
             if access.kind == "atomic" and len(rows) > 1:
