@@ -6,10 +6,12 @@ from typing import Any
 
 from weft.dialects.op import Op, check_in_a_module
 from weft.dialects.tile_types import Tile
-from weft.isa.chips import WARPS
+from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.launch_limits import MOST_THREADS
+from weft.isa.register_counts import COUNTS
 from weft.mlir import ext, ir
 
-MOST_WARPGROUPS = 8  # of a CTA
+MOST_WARPGROUPS = MOST_THREADS // WARPGROUP
 MOST_WARPS = MOST_WARPGROUPS * WARPS
 
 
@@ -49,8 +51,9 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
         if registers and self.by_warps:
             why = "setmaxnreg changes the registers of a whole warpgroup"
             return f"registers must be 0 in a role of warps, got {registers}: {why}"
-        if registers and (registers % 8 or not 24 <= registers <= 256):
-            return f"registers must be 0 or a multiple of 8 in 24..256, got {registers}"
+        if registers and registers not in COUNTS:
+            counts = f"a multiple of {COUNTS.step} in {COUNTS[0]}..{COUNTS[-1]}"
+            return f"registers must be 0 or {counts}, got {registers}"
         if len(self.body.blocks) != 1 or [str(a.type) for a in self.body.blocks[0].arguments] != ["i32"]:
             return "expects a region of one block with one argument of type i32"
         return None

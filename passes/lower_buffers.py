@@ -9,12 +9,12 @@ from weft.dialects.launch_contract import SHARED_BYTES
 from weft.dialects.op import refuse
 from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp
 from weft.dialects.wgmma import MmaAsyncOp, SpMmaAsyncOp
+from weft.isa.tensor_map import BOX_ALIGNMENT
+from weft.isa.wgmma.descriptors import WIDEST
 from weft.mlir import gpu, ir, llvm, nvvm, operations
 from weft.passes.builders import addresses, emit, shared_tiles
 from weft.passes.registry.pass_ import Pass
 
-ALIGNMENT = 1024  # the period of the widest swizzle
-UNSWIZZLED = 128  # the alignment of buffers without a swizzle
 SYMBOL = "weft_shared"
 
 
@@ -36,7 +36,7 @@ def _lower_buffers(kernel: Any) -> None:
     base = _base(kernel) if allocs else None
     for op in allocs:
         kind = op.buffer.type
-        unit = kind.layout.swizzle.period if kind.layout.swizzle else UNSWIZZLED
+        unit = kind.layout.swizzle.period if kind.layout.swizzle else BOX_ALIGNMENT
         start = starts[op.buffer] = _start(op, starts, emit.ceil_div(total, unit) * unit)
         if start % unit:
             raise refuse(op, f"expects to overlap a buffer at a multiple of {unit} bytes, got {start}")
@@ -77,7 +77,7 @@ def _symbol(kernel: Any) -> str:
     with kernel.location:
         symbol = ir.Operation.parse(
             f"llvm.mlir.global external @{SYMBOL}() "
-            f"{{addr_space = 3 : i32, alignment = {ALIGNMENT} : i64}} : !llvm.array<0 x i8>"
+            f"{{addr_space = 3 : i32, alignment = {WIDEST.period} : i64}} : !llvm.array<0 x i8>"
         )
     ir.InsertionPoint.at_block_begin(block).insert(symbol)
     return SYMBOL

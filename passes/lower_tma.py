@@ -27,15 +27,21 @@ from weft.isa.async_copy import CLUSTER_COPY_BY_CALL
 from weft.isa.chips import LANES
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_SWIZZLES, EXPANDED_UNIT, GATHERED_ROWS, MOST_BOX
+from weft.isa.tensor_map import (
+    BOX_ALIGNMENT,
+    EXPANDED_ROW,
+    EXPANDED_SWIZZLES,
+    EXPANDED_UNIT,
+    GATHERED_ROWS,
+    MOST_BOX,
+    ROW_BYTES,
+)
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.instructions import assembly
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
-
-BOX_ALIGNMENT = 128  # bytes
 
 _SWIZZLE_NAMES = {"128B_32B": "128B_ATOM_32B"}
 """The driver's names of swizzles, where layouts have another."""
@@ -165,9 +171,10 @@ def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> st
     """Why TMA can't copy boxes with rows of this many elements and bytes."""
     size = row_bytes / width
     widest = swizzle.width if swizzle else int(MOST_BOX * size)
-    if row_bytes > widest or width > MOST_BOX or row_bytes % 16:
+    if row_bytes > widest or width > MOST_BOX or row_bytes % ROW_BYTES:
         most = min(widest, int(MOST_BOX * size))
-        return f"expects contiguous rows of a multiple of 16 bytes in 16..{most}, got {row_bytes}"
+        legal = f"a multiple of {ROW_BYTES} bytes in {ROW_BYTES}..{most}"
+        return f"expects contiguous rows of {legal}, got {row_bytes}"
     if swizzle and row_bytes < widest:
         return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {row_bytes}"
     if padded and width != EXPANDED_ROW:

@@ -7,11 +7,9 @@ pointers. Without `nvvm.grid_constant` LLVM would copy each map to local memory,
 from typing import Any
 
 from weft.dialects.launch_contract import TENSOR_MAPS
-from weft.isa.tensor_map import BYTES
+from weft.isa.tensor_map import ALIGNMENT, BYTES
 from weft.mlir import ir, llvm, operations
 from weft.passes.registry.pass_ import Pass
-
-_ALIGNMENT = 64  # of a tensor map
 
 
 def run(module: Any) -> None:
@@ -26,7 +24,7 @@ def run(module: Any) -> None:
             list(attributes["arg_attrs"]) if "arg_attrs" in attributes else [ir.DictAttr.get({})] * parameters
         )
         by_value = ir.Attribute.parse(
-            f"{{llvm.byval = !llvm.array<{BYTES} x i8>, llvm.align = {_ALIGNMENT} : i64, nvvm.grid_constant}}"
+            f"{{llvm.byval = !llvm.array<{BYTES} x i8>, llvm.align = {ALIGNMENT} : i64, nvvm.grid_constant}}"
         )
         attributes["arg_attrs"] = ir.ArrayAttr.get([*marks[: parameters - count], *[by_value] * count])
 

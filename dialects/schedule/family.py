@@ -7,9 +7,10 @@ from typing import Any, ClassVar, TypeVar
 from weft.dialects.schedule.attribute import Written
 from weft.dialects.schedule.product_types import Types
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
+from weft.isa.wgmma import descriptors
 from weft.target import Target
 
-SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}
+SWIZZLES = {mode.width: mode.name for mode in reversed(descriptors.SWIZZLES.values()) if mode.name != "none"}
 """The swizzle of a tile in shared memory, by the bytes of its rows."""
 _MOST_GROUP = 1024  # rows of tiles: far more than a chip computes at a time
 
@@ -155,6 +156,15 @@ class AnySchedule(Written):
         if self.group > _MOST_GROUP:
             return f"group must be at most {_MOST_GROUP}, got {self.group}"
         return None
+
+    def k_complaint(self, types: Types) -> str | None:
+        """Why a K block can't be stored in rows as wide as a swizzle."""
+        (widest, *narrow), k = SWIZZLES, self.block[2]
+        row = k * types.input_bits // 8
+        if row % widest == 0 or row in narrow:
+            return None
+        fewer = ", ".join(map(str, sorted(narrow)))
+        return f"block K must have {fewer} or a multiple of {widest} bytes, got {row} ({k} of {types.a})"
 
     def shared_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why the schedule's shared memory doesn't fit a CTA."""

@@ -10,6 +10,7 @@ from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES, ChipSet, describe
 from weft.isa.conversion import FP8_ROUNDING
+from weft.isa.launch_limits import MOST_THREADS
 from weft.target import Target
 
 COPY = async_copy.copy_of(16)
@@ -80,8 +81,9 @@ class Schedule(AnySchedule):
             return "groups need a schedule of wgmma, got one of mma.sync"
         if complaint := self.least_complaint() or self.count_complaint():
             return complaint
-        if self.threads > 1024:
-            return f"warps must be at most 32 in all, got {self.warps[0]} x {self.warps[1]}"
+        if self.threads > MOST_THREADS:
+            most = MOST_THREADS // LANES
+            return f"warps must be at most {most} in all, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * _ATOM[0]) or n % (self.warps[1] * 2 * _ATOM[1]):
             return (
                 f"warps must divide block M {m} in multiples of {_ATOM[0]} and block N {n} in multiples of "

@@ -15,12 +15,17 @@ from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet
 from weft.isa.cluster_features import ANSWER_BYTES
+from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.isa.tcgen05 import control, descriptors
 from weft.isa.tcgen05.mma_forms import Mma
 from weft.isa.tcgen05.mma_rows import MMA
-from weft.isa.tcgen05.tensor_layouts import LANES
+from weft.isa.tcgen05.tensor_layouts import LANES, ROWS
+from weft.isa.tensor_map import BOX_ALIGNMENT
+from weft.isa.wgmma.descriptors import GROUP, WIDEST
 from weft.target import Target
 
+CTA_ROWS = (*ROWS, 2 * LANES)
+"""Rows of a tile that one CTA can have: those of one product, or of two side by side."""
 MOST_ACCUMULATORS = 2
 MOST_SUMS = {1: 128, 2: 80}
 """Promoted sums that a thread of the epilogue can hold beside what it adds to them, by the number of
@@ -32,10 +37,7 @@ ANSWERS = 2
 """Tiles that `dynamic` asks for ahead of the slowest warp."""
 _SHARED_UNIT = 16  # columns, so that an accumulator begins where published kernels let it
 _SLICE_COLUMNS = 64  # that a warpgroup takes at a time, at most
-_TILE_ALIGNMENT = 1024  # of tiles in the widest swizzle
-_ALIGNMENT = 128  # of everything else
 _ADDRESS_BYTES = 4  # through which threads learn the address of the columns
-_MOST_CTAS = 8  # of a cluster on any chip
 
 _T = TypeVar("_T")
 
@@ -262,16 +264,16 @@ class TensorMemorySchedule(AnySchedule):
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages and accumulators, their barriers and the staged D."""
         copied = sum(
-            _aligned(self.stages * extent * self.block[2] * types.input_bits // 8, _TILE_ALIGNMENT)
+            _aligned(self.stages * extent * self.block[2] * types.input_bits // 8, WIDEST.period)
             for extent in (self.cta_rows, self.cta_columns)
         )
         scales = self.scales(types)
         copied += self.stages * scales.bytes if scales else 0
-        staged = _aligned(self.staging_bytes(types), _ALIGNMENT)
+        staged = _aligned(self.staging_bytes(types), BOX_ALIGNMENT)
         barriers = sum(
-            _aligned(STAGE_BARRIER_BYTES * each, _ALIGNMENT) for each in (self.stages, self.accumulators)
+            _aligned(STAGE_BARRIER_BYTES * each, BOX_ALIGNMENT) for each in (self.stages, self.accumulators)
         )
-        answers = sum(_aligned(ANSWERS * each, _ALIGNMENT) for each in (ANSWER_BYTES, STAGE_BARRIER_BYTES))
+        answers = sum(_aligned(ANSWERS * each, BOX_ALIGNMENT) for each in (ANSWER_BYTES, STAGE_BARRIER_BYTES))
         return copied + staged + barriers + (answers if self.dynamic else 0) + _ADDRESS_BYTES
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
@@ -324,7 +326,7 @@ class TensorMemorySchedule(AnySchedule):
 
     def _field_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why the fields alone aren't legal."""
-        m, legal = self.block[0], [rows * self.cta_group for rows in (64, 128, 256)]
+        m, legal = self.block[0], [rows * self.cta_group for rows in CTA_ROWS]
         if self.cta_group not in (1, 2):
             return f"cta_group must be 1 or 2, got {self.cta_group}"
         if m not in legal:
@@ -403,14 +405,14 @@ class TensorMemorySchedule(AnySchedule):
 
     def _cluster_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why the CTAs of a cluster can't share their copies."""
-        if self.ctas not in (1, 2, 4, 8):
+        if self.ctas not in (1, 2, 4, PORTABLE_CLUSTER):
             each = f"{self.cluster[0]} x {self.cluster[1]} of cta_group {self.cta_group}"
-            return f"cluster must have 1, 2, 4 or {_MOST_CTAS} CTAs, got {self.ctas} ({each})"
+            return f"cluster must have 1, 2, 4 or {PORTABLE_CLUSTER} CTAs, got {self.ctas} ({each})"
         down, across = self.cluster
         mn_major, extents = self.swapped(*types.transposed), (self.cta_rows, self.cta_columns)
         for name, extent, ctas, is_mn_major in zip("MN", extents, (across, down), mn_major, strict=True):
             # Each CTA copies whole groups of rows of a swizzle, or whole panels.
-            unit = 8 * 128 // types.input_bits if is_mn_major else 8
+            unit = 8 * WIDEST.width // types.input_bits if is_mn_major else GROUP
             if ctas > 1 and extent % (ctas * unit):
                 what = f"a CTA's block {name} {extent}"
                 return f"cluster must divide {what} in multiples of {unit}, got {ctas} tiles"
@@ -430,10 +432,9 @@ class TensorMemorySchedule(AnySchedule):
 
     def _row_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why a tile can't be stored in rows as wide as a swizzle, or copied in one box."""
-        k_bytes, mn_major = self.block[2] * types.input_bits // 8, self.swapped(*types.transposed)
-        if k_bytes % 128 and k_bytes not in SWIZZLES:
-            k = f"{self.block[2]} of {types.a}"
-            return f"block K must have 32, 64 or a multiple of 128 bytes, got {k_bytes} ({k})"
+        if wrong := self.k_complaint(types):
+            return wrong
+        mn_major = self.swapped(*types.transposed)
         # MN-major elements of 32 bits have one swizzle only.
         narrowest = 8 * (max if types.input_bits == 32 else min)(SWIZZLES) // types.input_bits
         for name, extent, transposed in zip("MN", (self.cta_rows, self.cta_columns), mn_major, strict=True):

@@ -227,9 +227,9 @@ class TmaMmaSchedule(AnySchedule):
 
     def _row_complaint(self, types: Types) -> str | None:
         """Why tiles can't be stored in rows as wide as a swizzle."""
-        row, k = self.block[2] * types.input_bits // 8, f"{self.block[2]} of {types.a}"
-        if row % 128 and row not in SWIZZLES:
-            return f"block K must have 32, 64 or a multiple of 128 bytes, got {row} ({k})"
+        if wrong := self.k_complaint(types):
+            return wrong
+        k = f"{self.block[2]} of {types.a}"
         if types.has_packed_inputs and types.input_bits == 8 and self.block[2] % EXPANDED_ROW:
             return f"block K must be a multiple of {EXPANDED_ROW}, which TMA expands at once, got {k}"
         if scaling := types.block_scaling:

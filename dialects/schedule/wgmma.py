@@ -13,6 +13,7 @@ from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
+from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.isa.types import ELEMENT_TYPES
 from weft.target import Target
 
@@ -20,7 +21,6 @@ MOST_RUNS = MOST_PARTIES - 1
 """CTAs for each tile that stream_k divides: one more may have a part of it."""
 OTHER_REGISTERS = 32
 """Registers of a thread in addition to its sums, as ptxas counts."""
-_MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
 _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
@@ -227,7 +227,7 @@ class WarpgroupSchedule(AnySchedule):
             or self._group_complaint(types)
             or self.layout_complaint(types)
             or self._panel_complaint(types)
-            or self._row_complaint(types)
+            or self.k_complaint(types)
             or self.shared_complaint(types, target)
         )
 
@@ -280,8 +280,9 @@ class WarpgroupSchedule(AnySchedule):
     def _split_complaint(self) -> str | None:
         """Why CTAs can't share the K blocks of a tile."""
         n = self.block[1]
-        if self.splits > _MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
-            return f"splits must be 1, 2, 4 or 8 and divide block N {n} in multiples of 8, got {self.splits}"
+        if self.splits > PORTABLE_CLUSTER or self.splits & (self.splits - 1) or n % (8 * self.splits):
+            legal = f"1, 2, 4 or {PORTABLE_CLUSTER} and divide block N {n} in multiples of 8"
+            return f"splits must be {legal}, got {self.splits}"
         if self.global_splits > MOST_PARTIES or (self.splits > 1 and self.global_splits > 1):
             return (
                 f"global_splits must be in 1..{MOST_PARTIES}, and splits must be 1 where global_splits > 1, "
@@ -289,14 +290,6 @@ class WarpgroupSchedule(AnySchedule):
             )
         if self.stream_k and (self.ctas > 1 or self.global_splits > 1):
             return f"splits, global_splits and cluster must be 1 with stream_k, got {self}"
-        return None
-
-    def _row_complaint(self, types: Types) -> str | None:
-        """Why a K block can't be stored in rows as wide as a swizzle."""
-        row = self.block[2] * types.input_bytes
-        if row % 128 and row not in SWIZZLES:
-            k = f"{self.block[2]} of {types.a}"
-            return f"block K must have 32, 64 or a multiple of 128 bytes, got {row} ({k})"
         return None
 
     @property

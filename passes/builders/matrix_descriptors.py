@@ -5,11 +5,9 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import SliceOp, StageOp
+from weft.isa.wgmma.descriptors import UNIT
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit, shared_tiles
-
-UNIT = 16
-"""The bytes that a descriptor's addresses and offsets count."""
 
 
 def start(buffer: Any, build: Callable[..., Any], record: Any) -> Any:

@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor, swizzle_complaint
-from weft.isa.wgmma.descriptors import GROUP, SWIZZLES
+from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, UNIT, WIDEST
 from weft.layout import Iter, Layout
 from weft.layout.iterators import point_table
-from weft.passes.builders.matrix_descriptors import UNIT
 
 _UNIT_BITS = 8 * UNIT
 _WIDE_GROUP = 4  # rows of K in an atom of swizzle WIDE_ATOMS
-_WIDE_BITS = 8 * 128
+_WIDE_BITS = 8 * WIDEST.width
 Distances = npt.NDArray[np.int64]
 Steps = tuple[tuple[int, int], ...]
 """Where along K each instruction begins, and its K."""

@@ -13,6 +13,7 @@ from weft.dialects.op import refuse
 from weft.isa.tcgen05 import copy as isa
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES
+from weft.isa.wgmma.descriptors import UNIT as DESCRIPTOR_UNIT
 from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table
 from weft.passes.analysis import active_threads
@@ -23,7 +24,7 @@ from weft.passes.registry import remarks
 Table = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_UNIT = 8 * matrix_descriptors.UNIT
+_UNIT = 8 * DESCRIPTOR_UNIT
 """The bits that a copy moves at once: 16 bytes of shared memory, which become four columns."""
 _UNIT_COLUMNS = _UNIT // COLUMN_BITS
 _UNITS = COLUMNS // _UNIT_COLUMNS

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor
+from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, UNIT, MatrixDescriptor
 from weft.layout import Layout
-from weft.passes.builders.matrix_descriptors import UNIT
 
 
 @dataclass(frozen=True)

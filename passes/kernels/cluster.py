@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import BARRIERS, WARPGROUP
 from weft.mlir import nvvm
 from weft.passes.builders import emit
 
-_CONSUMERS = 15  # the barrier of all consumers; 0 is the CTA's, and a warpgroup has its own, from 1 on
+_CONSUMERS = BARRIERS - 1  # of all consumers; barrier 0 is the CTA's, and a warpgroup has its own, from 1 on
 
 
 def meet_cluster() -> None:

@@ -14,6 +14,7 @@ WARPS = 4  # of a warpgroup
 WARPGROUP = WARPS * LANES  # threads
 REGISTERS = 64 * KIB  # of 32 bits, of a multiprocessor
 THREAD_REGISTERS = 255  # of a thread at most
+BARRIERS = 16  # of a CTA, for bar.sync
 
 _OLDEST_OF_CUDA_13 = 75
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 MOST_THREADS = 1024  # of a CTA
 BLOCK_LIMITS = (1024, 1024, 64)
-MOST_CLUSTER = 16  # CTAs, where a kernel allows more than the 8 of every chip
+PORTABLE_CLUSTER = 8  # CTAs, on every chip with clusters
+MOST_CLUSTER = 16  # CTAs, where a kernel allows more and the chip has them
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 MOST_SIZE = 2**31 - 1  # of an array along one dimension: kernels and tensor maps count in 32 bits
 

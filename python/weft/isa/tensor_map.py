@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from weft.isa.chips import MOST_SHARED_BYTES
 from weft.isa.family import Verdict, must_be
 
 _WORDS = "<16Q"
 BYTES = struct.calcsize(_WORDS)
+ALIGNMENT = 64
+"""Tensor maps begin at multiples of this, in bytes."""
 MAX_RANK = 5
 ROW_BYTES = 16
 """Rows begin at multiples of this; an H200 also writes rows up to a multiple of it, beyond their end."""
 MOST_BOX = 256
 """Elements of a box along each dimension."""
+BOX_ALIGNMENT = 128
+"""Boxes begin at multiples of this in shared memory, in bytes; swizzled ones at multiples of their period."""
 GATHERED_ROWS = 4
 """Rows that one copy in the mode `.tile::gather4` takes, each of any number."""
 EXPANDED_UNIT = 16
@@ -26,8 +31,8 @@ EXPANDED_UNIT = 16
 EXPANDED_ROW = 128
 """Elements of a box's row where elements of 4 or 6 bits are expanded to bytes, 16 of them to 16 bytes."""
 EXPANDED_SWIZZLES = ("none", "128B")
-# Of a box; the driver accepts 204,800 bytes and refuses 262,144. This is the most that a CTA can have.
-_MAX_BOX_BYTES = 232448
+# Of a box; the driver accepts 204,800 bytes and refuses 262,144.
+_MAX_BOX_BYTES = MOST_SHARED_BYTES
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft import locks
+from weft.isa.tensor_map import ALIGNMENT
 from weft.launch import host_code
 from weft.launch.cuda_driver import entry
 
@@ -19,7 +20,6 @@ from weft.launch.cuda_driver import entry
 NO_WORKSPACE = -1  # the stream has no workspaces yet
 MISCOUNTED = -2  # wrong number of addresses
 OVERLAP = -3  # the written array overlaps one that is read
-_ALIGNMENT = 64  # of each parameter, as tensor maps require
 _DRIVER = (
     "cuCtxGetCurrent",
     "cuCtxPushCurrent",
@@ -201,7 +201,7 @@ def _block(parameters: Sequence[Parameter]) -> tuple[Any, list[int]]:
     offsets, data = [], b""
     for parameter in parameters:
         offsets.append(len(data))
-        data += parameter.data + bytes(-len(parameter.data) % _ALIGNMENT)
+        data += parameter.data + bytes(-len(parameter.data) % ALIGNMENT)
     return (ctypes.c_char * len(data)).from_buffer_copy(data), offsets
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from weft.errors import WeftError, shown
 from weft.isa.chips import of_capability
+from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.launch import arrays, cuda_driver, launcher
 from weft.launch.config import Dim as Dim
 from weft.launch.config import launch_config
@@ -24,8 +25,6 @@ from weft.launch.launcher import Parameter
 # A `struct` format character ("P" for an address) and a number; the bytes of a struct, such as a tensor map;
 # or a parameter whose address each launch sets.
 Argument = tuple[str, float] | bytes | Parameter
-
-_PORTABLE_CLUSTER = 8
 
 
 @dataclass(frozen=True)
@@ -431,8 +430,8 @@ class _Kernel:
             dynamic = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             call(action, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
             self._allowed = shared_bytes
-        if cluster_blocks > _PORTABLE_CLUSTER:
-            larger = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        if cluster_blocks > PORTABLE_CLUSTER:
+            larger = attributes.CU_FUNC_ATTRIBUTE_NONPORTABLE_CLUSTER_SIZE_ALLOWED
             call(action, driver.cuFuncSetAttribute, self.handle, larger, 1)
 
 

@@ -5,14 +5,15 @@ from dataclasses import replace
 from itertools import product
 
 from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
+from weft.dialects.schedule.tcgen05 import CTA_ROWS
 from weft.dialects.schedule.tcgen05_scales import LEAST_COLUMNS, LEAST_ROWS
+from weft.isa.wgmma.descriptors import WIDEST
 from weft.schedules.predict_gpus import Gpu, gpu_of, has_model
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import predict
 from weft.target import Target
 
-_ROW_BITS = 128 * 8  # of a row of an operand in one stage: as wide as the widest swizzle
-_CTA_ROWS = (64, 128, 256)
+_ROW_BITS = 8 * WIDEST.width  # of a row of an operand in one stage: as wide as the widest swizzle
 _COLUMNS = (8, *range(16, 257, 16))
 _CLUSTERS = ((2, 1), (1, 2), (2, 2))
 _SPLITS = (2, 3, 4, 6, 8, 12, 16)
@@ -86,9 +87,9 @@ def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMem
     """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
     depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
     room = Target.of(gpu.chip).chip.shared_bytes
-    lowest, narrowest = (LEAST_ROWS, LEAST_COLUMNS) if types.scale else (_CTA_ROWS[0], 16)
+    lowest, narrowest = (LEAST_ROWS, LEAST_COLUMNS) if types.scale else (CTA_ROWS[0], 16)
     swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
-    for cta_group, rows, columns, swap in product((1, 2), _CTA_ROWS, _COLUMNS, swaps):
+    for cta_group, rows, columns, swap in product((1, 2), CTA_ROWS, _COLUMNS, swaps):
         down, across = (n, m) if swap else (m, n)
         height = rows * cta_group
         if height >= 2 * max(down, lowest) or columns >= 2 * max(across, narrowest):

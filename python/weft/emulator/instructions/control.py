@@ -12,6 +12,7 @@ from weft.emulator.reading.types import U32, U64
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
+from weft.isa.register_counts import COUNTS
 
 table = Table()
 
@@ -99,8 +100,9 @@ def setmaxnreg(op: Op) -> Collective:
     op.type("u32")
     op.count(1)
     count = op.immediate(0)
-    if count % 8 or not 24 <= count <= 256:
-        op.fail(f"the register count must be a multiple of 8 in 24..256, got {count}")
+    if count not in COUNTS:
+        legal = f"a multiple of {COUNTS.step} in {COUNTS[0]}..{COUNTS[-1]}"
+        op.fail(f"the register count must be {legal}, got {count}")
     return Collective(notify(lambda watch, threads: watch.registers_changed(grows, count, threads, op.line)))
 
 

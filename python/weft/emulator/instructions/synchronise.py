@@ -9,10 +9,11 @@ from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.memory.access import LEVELS
 from weft.emulator.reading.types import U32, Array
-from weft.emulator.running.barriers import BARRIERS, Reduction
+from weft.emulator.running.barriers import Reduction
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
+from weft.isa.chips import BARRIERS
 
 table = Table()
 

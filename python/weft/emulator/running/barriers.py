@@ -13,8 +13,6 @@ from weft.emulator.running.groups import Frame, Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 
-BARRIERS = 16
-
 
 @dataclass(eq=False)
 class Reduction:

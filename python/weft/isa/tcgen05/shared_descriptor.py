@@ -9,7 +9,16 @@ from typing import Any
 
 from weft.isa.family import Verdict
 from weft.isa.tcgen05.family import on_chip, takes_long_rows
-from weft.isa.wgmma.descriptors import SWIZZLES, BitField, first, legal_only, name_of, one_of, unknown_bits
+from weft.isa.wgmma.descriptors import (
+    SWIZZLES,
+    UNIT,
+    BitField,
+    first,
+    legal_only,
+    name_of,
+    one_of,
+    unknown_bits,
+)
 
 WIDE_ATOMS = "128B_32B"
 """The swizzle over 128 bytes that moves 32 bytes at a time, which the descriptor of wgmma doesn't have."""
@@ -21,9 +30,9 @@ _VERSION = BitField("version", 46, 3)
 _ABSOLUTE = BitField("absolute", 52, 1)
 _SWIZZLE = BitField("swizzle", 61, 3)
 SHARED_FIELDS = (
-    BitField("address", 0, 14, 16),
-    BitField("leading_byte_offset", 16, 14, 16),
-    BitField("stride_byte_offset", 32, 14, 16),
+    BitField("address", 0, 14, UNIT),
+    BitField("leading_byte_offset", 16, 14, UNIT),
+    BitField("stride_byte_offset", 32, 14, UNIT),
     BitField("base_offset", 49, 3),
     _VERSION,
     _ABSOLUTE,

@@ -10,6 +10,8 @@ from weft.isa.block_scales import ROWS as ROWS_OF_SCALES
 from weft.isa.block_scales import TILE_BYTES
 
 LANES = 128
+ROWS = (64, 128)
+"""The rows that each CTA has of an instruction; weight-stationary ones may have 32 as well."""
 COLUMNS = 512
 COLUMN_BITS = 32
 LANE_SHIFT = 16
@@ -27,7 +29,7 @@ def rows_of(m: int, cta_group: int = 1, *, weight_stationary: bool = False) -> i
     """The rows that each CTA has of an instruction with this M. Raises ValueError for an M that no
     instruction has.
     """
-    legal = {1: (64, 128), 2: (128, 256)}
+    legal = {group: tuple(rows * group for rows in ROWS) for group in (1, 2)}
     if cta_group not in legal:
         raise ValueError(f"cta_group must be 1 or 2, got {cta_group}")
     if weight_stationary and cta_group == 2:

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from weft.isa.family import Verdict, must_be
 
+UNIT = 16
+"""The bytes that a descriptor's addresses and offsets count."""
 GROUP = 8
 """Rows of a core matrix, which lie together: strides lead from one such group to the next."""
 
@@ -117,10 +119,11 @@ SWIZZLES = {
 }
 """By name, in the order of the tile level's numbers; tcgen05 has one more, 1, which swizzles 32-byte atoms.
 """
+WIDEST = max(SWIZZLES.values(), key=lambda mode: mode.width)
 
-_ADDRESS = BitField("address", 0, 14, 16)
-_LEADING = BitField("leading_byte_offset", 16, 14, 16)
-_STRIDE = BitField("stride_byte_offset", 32, 14, 16)
+_ADDRESS = BitField("address", 0, 14, UNIT)
+_LEADING = BitField("leading_byte_offset", 16, 14, UNIT)
+_STRIDE = BitField("stride_byte_offset", 32, 14, UNIT)
 _BASE = BitField("base_offset", 49, 3)
 _SWIZZLE = BitField("swizzle", 62, 2)
 
