@@ -1,12 +1,41 @@
-"""Marks for tests that need a GPU, or one with wgmma."""
+"""Marks for tests that need a GPU, or one of some chips."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types
 from weft.launch import runtime
 
 _reason = runtime.available()
-_chip = "" if _reason is not None else runtime.current().chip
+CHIP = "" if _reason is not None else runtime.current().chip
+"""The chip of the GPU at hand, empty without one."""
+_BF16 = Types("bf16", "bf16", "bf16")
 
-WGMMA = pytest.mark.skipif(_reason is None and _chip != "sm_90a", reason=f"wgmma is sm_90a's, not {_chip}'s")
+
+def _needs(what: str, chips: frozenset[str]) -> pytest.MarkDecorator:
+    reason = f"{what} needs one of {', '.join(sorted(chips))}, got {CHIP}"
+    return pytest.mark.skipif(_reason is None and CHIP not in chips, reason=reason)
+
+
+WGMMA = _needs("wgmma", frozenset({"sm_90a"}))
 GPU = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
 SM_90A = [*GPU, WGMMA]
+TENSOR_MEMORY = [*GPU, _needs("tensor memory", TensorMemorySchedule.chips(_BF16))]
+TMA_MMA = [*GPU, _needs("mma.sync with TMA", TmaMmaSchedule.chips(_BF16) | {"sm_90a"})]
+BLACKWELL = [
+    *GPU,
+    _needs("a block-scaled product", TensorMemorySchedule.chips(_BF16) | TmaMmaSchedule.chips(_BF16)),
+]
+
+
+def with_marks(marks: Sequence[pytest.MarkDecorator]) -> Callable[[Any], Any]:
+    """Decorates one test with several marks."""
+
+    def marked(test: Any) -> Any:
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return marked

@@ -1,5 +1,5 @@
-"""Kernels of `mma.sync` with TMA, which are for sm_120a and sm_121a, on a GPU of sm_90a: it runs those that
-name such a schedule, and has all plain types.
+"""Kernels of `mma.sync` with TMA on a GPU of sm_120a or sm_121a, or of sm_90a: it runs those that name such a
+schedule, and has all plain types.
 """
 
 import sys
@@ -7,16 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpu_marks import SM_90A
+from gpu_marks import CHIP, TMA_MMA
 from launches import complaint
 from products import Case, Product
 
+import weft
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 
 sys.path.append(str(Path(__file__).parents[1] / "python"))
 from test_tcgen05_kernels import EPILOGUES, LAYOUTS, SINGLE, TYPES, product
 
-pytestmark = SM_90A
+pytestmark = TMA_MMA
 
 SCHEDULES = (
     TmaMmaSchedule((64, 64, 64), (2, 2), 3),
@@ -53,4 +54,4 @@ def _deep(schedule: TmaMmaSchedule, element: str) -> TmaMmaSchedule:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 @pytest.mark.parametrize("made", products(), ids=str)
 def test_products(made: Product, shape: tuple[int, int, int]) -> None:
-    assert complaint(made, Case(shape, "integers"), made.compiled(), "gpu") is None
+    assert complaint(made, Case(shape, "integers"), weft.compile(made.module(), CHIP), "gpu") is None

@@ -1,0 +1,69 @@
+"""The products that tests multiply for chips of Blackwell in the emulator, on a GPU of such a chip: the same
+schedules and bounds.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpu_marks import BLACKWELL, CHIP, TENSOR_MEMORY, with_marks
+from launches import complaint
+from products import Case, Product
+
+import weft
+from weft import reference
+from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
+from weft.launch import arrays
+from weft.target import Target
+
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+import test_shared_accumulators
+import test_tcgen05_block_scales as block_scaled
+from test_tcgen05_kernels import ALL
+
+SCALED = [*block_scaled.cases(), *(case for case, _ in test_shared_accumulators.cases())]
+FORMATS = [case for case in block_scaled.cases() if case.schedule == block_scaled.SCHEDULES[0]]
+
+
+@with_marks(TENSOR_MEMORY)
+@pytest.mark.parametrize(("made", "case"), ALL, ids=str)
+def test_products(made: Product, case: Case) -> None:
+    assert isinstance(made.schedule, TensorMemorySchedule)
+    if (reason := made.schedule.complaint(made.types, Target.of(CHIP))) is not None:
+        pytest.skip(f"{CHIP}: {reason}")
+    assert complaint(made, case, weft.compile(made.module(), CHIP), "gpu") is None
+
+
+@with_marks(TENSOR_MEMORY)
+@pytest.mark.parametrize("case", SCALED, ids=str)
+def test_block_scaled_products(case: block_scaled.Case) -> None:
+    assert wrong(case, case.fitted) is None
+
+
+@with_marks(BLACKWELL)
+@pytest.mark.parametrize("case", FORMATS, ids=str)
+def test_block_scaled_products_with_the_schedule_that_is_chosen(case: block_scaled.Case) -> None:
+    assert wrong(case, None) is None
+
+
+@pytest.mark.skipif(bool(CHIP), reason="weft.matmul uses the emulator only without a GPU")
+@pytest.mark.parametrize("case", FORMATS[:2], ids=str)
+def test_the_emulator_multiplies_the_same_operands(case: block_scaled.Case) -> None:
+    assert wrong(case, case.fitted) is None
+
+
+def wrong(case: block_scaled.Case, schedule: AnySchedule | None) -> str | None:
+    """What is wrong with a block-scaled product of `weft.matmul`."""
+    a, b = case.operands()
+    out = np.full((*case.batch, *case.shape[:2]), np.nan, arrays.numpy_dtype(case.d))
+    scales = a.tiled_scales, b.tiled_scales
+    weft.matmul(a.elements, b.elements, out=out, transpose_b=True, scales=scales, schedule=schedule)
+    for at in np.ndindex(*case.batch):
+        given = {"scale_a": scales[0][at], "scale_b": scales[1][at]}
+        expected = reference.product(
+            a.elements[at], b.elements[at], transpose_b=True, dtype=out.dtype, **given
+        )
+        if not (compared := expected.compare(out[at])).passed:
+            return str(compared)
+    return None
