@@ -38,9 +38,10 @@ def cases(kind):
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
-    """A folder with the examples, and an environment with the tools of `warm_tools.py` and no GPU."""
+    """A folder with examples and benchmarks, and an environment with the tools of `warm_tools.py`; no GPU."""
     folder = tmp_path_factory.mktemp("reader")
-    (folder / "examples").symlink_to(ROOT / "examples")
+    for name in ("examples", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
     tools, beside = warm_tools.install(folder / "tools"), Path(sys.executable).parent
     path = os.pathsep.join([str(tools), str(beside), os.environ["PATH"]])
     place = {"PATH": path, "WEFT_CACHE_DIR": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
@@ -83,27 +84,28 @@ def test_python_examples_run(code, reader):
     run(["warm-python", "-c", code], reader)
 
 
-PROGRAMS = [case for case in cases("mlir") if case.values[0].startswith("func.func")]
+PROGRAMS = [case for case in cases("mlir") if "\nfunc.func" in f"\n{case.values[0]}"]
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs_compile(text):
-    assert "wgmma.mma_async" in weft.compile(text, arch="sm_90a").ptx
+    arch, instruction = ("sm_100a", "tcgen05.mma") if "f4E2M1FN" in text else ("sm_90a", "wgmma.mma_async")
+    assert instruction in weft.compile(text, arch=arch).ptx
 
 
 # test_packaging.py checks the commands that install Weft.
 COMMANDS = [
     line
-    for page in (PAGES[0], DOCS / "tools.md")
+    for page in (PAGES[0], DOCS / "tools.md", DOCS / "predict.md")
     for block in blocks(page, "sh")
-    for line in block.splitlines()
+    for line in block.replace("\\\n", "").splitlines()
     if not line.startswith(("scripts/", ". .venv/"))
 ]
 
 
 @pytest.mark.parametrize("line", dict.fromkeys(COMMANDS))
-def test_the_commands_of_the_readme_work(line, reader):
+def test_commands_that_need_no_gpu_work(line, reader):
     assert shell(line, reader)
 
 
