@@ -16,8 +16,8 @@ OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
 @dataclass(frozen=True)
 class Role:
     """What an operand must be: its element types, and the name of each dimension's size (a size of the
-    product, the number of blocks of 128 in one, or the bytes of a row of tiles of scales). Matrices may come
-    in batches.
+    product, the number of blocks of 128 in one, the bytes of a row of tiles of scales, or the number of
+    products). Matrices may come in batches.
     """
 
     elements: Sequence[str]
@@ -41,6 +41,7 @@ ROLES = {
     "scale_a": Role(("f32",), ("K/128", "M")),  # scales each row of A, for each block of K
     "scale_b": Role(("f32",), ("N/128", "K/128")),  # scales each block of B
     "groups": Role(("i32",), ("groups",)),  # selects the B of each row of A, or limits the rows of products
+    "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
 }
 _TILES = {
     scale: f"{block_scales.TILE_BYTES}*K/{block_scales.GROUPS * block_scales.group_of(ptx)}"
@@ -94,7 +95,9 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
     return None
 
 
-def extents(m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], Any]) -> dict[str, Any]:
+def extents(
+    m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], Any], products: Any = 1
+) -> dict[str, Any]:
     """The sizes by the names in `ROLES` and `BLOCK_SCALES`. `blocks(size, b)` is the number of blocks of `b`
     in a size; it and the sizes may be None, for an unknown size.
     """
@@ -103,7 +106,7 @@ def extents(m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], An
     for scale, name in _TILES.items():
         tiles = blocks(k, block_scales.GROUPS * block_scales.group_of(PTX_SCALES[scale]))
         of_tiles[name] = None if tiles is None else tiles * block_scales.TILE_BYTES
-    return {"M": m, "N": n, "groups": groups, **of_128, **of_tiles}
+    return {"M": m, "N": n, "groups": groups, "products": products, **of_128, **of_tiles}
 
 
 def title(role: str) -> str:

@@ -57,6 +57,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a batch
       of B; a negative number skips the row. Within each block of 128 rows (0 to 127, 128 to 255, ...) all
       numbers must be equal. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
+    - "alpha" of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
+      where `groups` selects one). The kernel reads it, and multiplies it by the attribute `alpha`. Products
+      of integers have none.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32), and f32 is multiplied as tf32. The
@@ -88,6 +91,20 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return None
         c = self.role("c")
         return self.d if c is None else c
+
+    @property
+    def batch(self) -> Any | None:
+        """The operand with a matrix for each product: D, or B where groups select one; None for a single
+        product.
+        """
+        several = self.d if self.role("groups") is None or self.d.type.rank == 3 else self.b
+        return several if several.type.rank == 3 else None
+
+    @property
+    def factors(self) -> Any | None:
+        """The operand alpha with one element for each product; None if all share one, or there is none."""
+        alpha = self.role("alpha")
+        return None if alpha is None or list(alpha.type.shape) == [1] else alpha
 
     @property
     def extra(self) -> list[Any]:
@@ -166,6 +183,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return (
                 f"expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got {got}"
             )
+        if integers[0] and self.role("alpha") is not None:
+            return (
+                f"expects alpha 1 where A and B are integers, got an operand 'alpha' and A of {self.a.type}"
+            )
         if integers[0] and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
             factors = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
@@ -243,11 +264,16 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
         batched = self.d.type.rank == 3
         of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
-        wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks)
+        products = 1 if self.batch is None else _sizes_of(self.batch)[0]
+        wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks, products)
         shapes = {"A": self._written_a, "D": "batch x M x N" if batched else "M x N"}
         for role, value in self.roles.items():
             sizes = role_of(role, str(value.type.element_type)).sizes
             names = [of_groups if size == "groups" else size for size in sizes]
+            if role == "alpha":
+                if wrong := _alpha_complaint(value, products):
+                    return wrong
+                continue
             for size, name, actual in zip(sizes, names, _dims(value), strict=True):
                 if wanted[size] and actual and wanted[size] != actual:
                     other, this = "A" if "K" in size else "D", title(role)
@@ -273,6 +299,15 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         return schedule.complaint(self.types, self.target)
 
 
+def _alpha_complaint(alpha: Any, products: int | None) -> str | None:
+    """Why an operand doesn't have an element for each product, or one for all."""
+    (size,) = _sizes_of(alpha)
+    if size in (None, 1) or products in (None, size):
+        return None
+    legal = "1 element" if products == 1 else f"1 element or {products}, one for each product"
+    return f"expects alpha of {legal}, got {alpha.type}"
+
+
 def _blocks(size: int | None, block: int) -> int | None:
     return size and ceil_div(size, block)
 
@@ -294,7 +329,7 @@ def matmul(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    alpha: float = 1.0,
+    alpha: float | Any = 1.0,
     beta: float | None = None,
     bias: Any | None = None,
     activation: str | None = None,
@@ -305,14 +340,16 @@ def matmul(
     groups: Any | None = None,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
-    """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `beta` is 1 by
-    default where there is a C. Raises WeftError for operands that the op doesn't take.
+    """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
+    a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. Raises
+    WeftError for operands that the op doesn't take.
     """
+    factors, alpha = (alpha, 1.0) if isinstance(alpha, ir.Value) else (None, alpha)
     if beta is None:
         beta = 0.0 if c is None else 1.0
     chosen = as_schedule(schedule)
     operands = {"c": c, "bias": bias, "residual": residual}
-    operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
+    operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "alpha": factors}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

@@ -159,10 +159,13 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
         pairs += [((scales, 0), (b, 0))]
     differences = [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
     mnk = sizes.of(d, -2), sizes.of(d, -1), sizes.of(a, k_a)
-    wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div)
+    products = ir.AffineExpr.get_constant(1) if product.batch is None else sizes.of(product.batch, 0)
+    wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div, products)
     if (unit := product.types.multiple_of_k) > 1:
         differences.append(sizes.of(a, k_a) % unit)
     for role, value in product.roles.items():
+        if role == "alpha" and product.factors is None:
+            continue  # one for all products
         dims = role_of(role, str(value.type.element_type)).sizes
         differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]
     return differences

@@ -57,7 +57,7 @@ class Product:
         op = products[0]
         if len(products) > 1:
             raise refuse(products[1], "must be the only product with weft run")
-        taken = BLOCK_SCALES if op.types.scale else {}
+        taken = {"alpha", *(BLOCK_SCALES if op.types.scale else ())}
         if other := next((role for role in op.roles if not ROLES[role].is_added and role not in taken), None):
             raise refuse(op, f"must not have an operand '{other}' with weft run")
         if op.d.type.rank != 2:
@@ -89,6 +89,7 @@ class Product:
         }
         b = f"B[{self.n},{self.k}]ᵀ" if attributes["transpose_b"] else f"B[{self.k},{self.n}]"
         scaled = "" if attributes["alpha"] == 1.0 else f"{attributes['alpha']:g} * "
+        scaled += "alpha * " if "alpha" in self.argument_numbers else ""
         added = f" + {attributes['beta']:g} * {self._added}" if attributes["beta"] else ""
         added += " + bias" if "bias" in self.argument_numbers else ""
         a = f"A[{self.k},{self.m}]ᵀ" if attributes["transpose_a"] else f"A[{self.m},{self.k}]"
@@ -114,11 +115,12 @@ class Product:
 
     @property
     def _scale_sizes(self) -> dict[str, tuple[int, ...]]:
-        """The sizes of the block scales."""
+        """The sizes of the block scales, and of alpha."""
         sizes = extents(self.m, self.n, self.k, None, ceil_div)
         scales = BLOCK_SCALES if self.op.types.scale else {}
+        roles = *scales, "alpha"
         return {
-            role: tuple(sizes[name] for name in role_of(role, self.op.types.scale).sizes) for role in scales
+            role: tuple(sizes[name] for name in role_of(role, self.op.types.scale).sizes) for role in roles
         }
 
     def sized_by(self, shapes: Mapping[int, tuple[int, ...]]) -> "Product":
@@ -138,7 +140,7 @@ class Product:
         """
         sizes = {role: tuple(getattr(self, axis) for axis in axes) for role, axes in self._extents.items()}
         sizes |= self._scale_sizes
-        read = {"A", "B", "bias", "residual", *BLOCK_SCALES}
+        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES}
         read |= {self._added} if self._attributes["beta"] else set()
         generator = np.random.default_rng(seed)
         wanted = []
@@ -163,6 +165,7 @@ class Product:
         """What must come out of these operands, before the kernel ran on them."""
         by_role = {role: operands[number] for role, number in self.argument_numbers.items()}
         added = by_role[self._added] if self._attributes["beta"] else None
+        alpha = np.float32(self._attributes["alpha"]) * by_role.get("alpha", np.float32(1))
         return reference.product(
             by_role["A"],
             by_role["B"],
@@ -171,7 +174,7 @@ class Product:
             residual=by_role.get("residual"),
             scale_a=by_role.get("scale_a"),
             scale_b=by_role.get("scale_b"),
-            **self._attributes,
+            **self._attributes | {"alpha": alpha},
             dtype=by_role["D"].dtype,
         )
 

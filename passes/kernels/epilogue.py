@@ -7,7 +7,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType, MatmulOp
 from weft.layout import MEMORY, Iter, Layout
-from weft.mlir import arith, vector
+from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add, convert
@@ -15,24 +15,34 @@ from weft.passes.kernels.matrices import member, run_bytes
 
 
 def finish(
-    op: MatmulOp, sums: Any, row: Any, column: Any, *, run: int, number: Any = None, shared: bool = False
+    op: MatmulOp,
+    sums: Any,
+    row: Any,
+    column: Any,
+    *,
+    run: int,
+    number: Any = None,
+    shared: bool = False,
+    alpha: Any = None,
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
     other in a row, at most 16 bytes of them, can be read at once: `run`. `number`: the index of the product
-    in a batch. `shared`: other warps may write other parts of D meanwhile.
+    in a batch. `shared`: other warps may write other parts of D meanwhile. `alpha`: that of the product, if
+    `alpha_of` was called before.
 
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
     don't fit in registers beside the sums.
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
+    alpha = alpha_of(op, number) if alpha is None else alpha
     read = [name for name in ("bias", "residual") if op.role(name) is not None]
     if not read and op.c is None and op.attribute("activation") is None:
         whole = FragmentType.of(kind.shape, element, kind.layout)
-        yield tile.from_lane(convert(_scaled(op, lane), whole.lane_type), whole), 0, 0
+        yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(lane)
-    epilogue = _Epilogue(op, row, column, run, number, shared)
+    epilogue = _Epilogue(op, row, column, run, number, shared, alpha)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
@@ -40,8 +50,22 @@ def finish(
         yield tile.from_lane(done, rounded), piece.row, piece.column
 
 
-def _scaled(op: MatmulOp, lane: Any) -> Any:
-    alpha = op.attribute("alpha")
+def alpha_of(op: MatmulOp, number: Any) -> Any:
+    """What the sums of product `number` of a batch are multiplied by: a number, or a value of f32 where the
+    kernel reads it from memory.
+    """
+    constant, alpha = op.attribute("alpha"), op.role("alpha")
+    if alpha is None:
+        return constant
+    index = 0 if op.factors is None or number is None else number
+    factor = memref.load(alpha, [emit.as_index(index)])
+    return factor if constant == 1.0 else arith.mulf(factor, emit.constant(factor.type, constant))
+
+
+def _scaled(lane: Any, alpha: Any) -> Any:
+    """A lane's sums times alpha."""
+    if isinstance(alpha, ir.Value):
+        return arith.mulf(lane, vector.broadcast(lane.type, alpha))
     return lane if alpha == 1.0 else arith.mulf(lane, emit.constant(lane.type, alpha))
 
 
@@ -96,14 +120,16 @@ def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
 class _Epilogue:
     """The epilogue of one tile."""
 
-    def __init__(self, op: MatmulOp, row: Any, column: Any, run: int, number: Any, shared: bool) -> None:
+    def __init__(
+        self, op: MatmulOp, row: Any, column: Any, run: int, number: Any, shared: bool, alpha: Any
+    ) -> None:
         self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
-        self.shared = shared
+        self.shared, self.alpha = shared, alpha
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
 
     def of(self, piece: Piece, lane: Any) -> Any:
         """A lane's elements of D from its sums, not yet rounded."""
-        lane = _scaled(self.op, lane)
+        lane = _scaled(lane, self.alpha)
         if (c := self.op.c) is not None:
             term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
             whole = beta == 1.0

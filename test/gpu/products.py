@@ -106,7 +106,8 @@ class Product:
     added (roles and types), and `rows` as `Placed` has them.
 
     `many` is "" (one product), "batch", "one a" or "one b" (a batch that shares a matrix), "rows" (each 128
-    rows of A have one of several B) or "masked" (a batch of different numbers of rows).
+    rows of A have one of several B) or "masked" (a batch of different numbers of rows). `factors` is "one"
+    where the kernel reads alpha, or "each" where it reads one for each product of `many`.
     """
 
     a: str
@@ -123,12 +124,14 @@ class Product:
     many: str = ""
     members: int = 3
     rows: str = "aligned"
+    factors: str = ""
 
     def __str__(self) -> str:
         what = [f"{self.a} {self.b} {self.d} {''.join('NT'[each] for each in self.transposed)}"]
         what += [f"alpha {self.alpha:g} beta {self.beta:g}"] if (self.alpha, self.beta) != (1.0, 0.0) else []
         what += [f"{role} {kind}" for role, kind in self.added]
         what += [word for word in (self.activation, self.many) if word]
+        what += [f"{self.factors} alpha"] if self.factors else []
         what += ["scaled"] if self.scaled else ["promoted"] if self.promote else []
         what += [f"{self.rows} rows"] if self.rows != "aligned" else []
         return ", ".join([*what, str(self.schedule or "chosen schedule")])
@@ -158,7 +161,8 @@ class Product:
         """What `tile.matmul` and `reference.product` call by the same names."""
         a, b = self.transposed
         how = {"transpose_a": a, "transpose_b": b, "activation": self.activation, "promote": self.promote}
-        return how | {"alpha": self.alpha, "beta": self.beta}
+        how |= {} if self.factors else {"alpha": self.alpha}
+        return how | {"beta": self.beta}
 
     def _ranks(self) -> dict[str, tuple[str, int]]:
         """The element type and rank of each operand, in the order of the kernel's arguments."""
@@ -171,6 +175,7 @@ class Product:
                 found[role] = (dict(self.added)[role], 1 if role == "bias" else batch)
         if self.scaled:
             found |= {"scale_a": ("f32", found["a"][1]), "scale_b": ("f32", found["b"][1])}
+        found |= {"alpha": ("f32", 1)} if self.factors else {}
         return found | ({"groups": ("i32", 1)} if self.many in ("rows", "masked") else {})
 
     def compiled(self) -> weft.Kernel:
@@ -181,8 +186,12 @@ class Product:
         """The product of matrices of any size and strides."""
         with weft.Module() as module:
             matrices = [
-                weft.memref("x".join("?" * rank), kind, None if rank == 1 else (*"?" * (rank - 1), 1))
-                for kind, rank in self._ranks().values()
+                weft.memref(
+                    "1" if (role, self.factors) == ("alpha", "one") else "x".join("?" * rank),
+                    kind,
+                    None if rank == 1 else (*"?" * (rank - 1), 1),
+                )
+                for role, (kind, rank) in self._ranks().items()
             ]
             with module.func("product", matrices) as values:
                 tile.matmul(
@@ -213,6 +222,9 @@ class Product:
                 made[role] = np.repeat(poison, numpy_dtype(kind).itemsize, -1).view(numpy_dtype(kind))
             elif role == "groups":
                 made[role] = self._groups(rng, m)
+            elif role == "alpha":  # sums stay exact
+                count = self.members if self.factors == "each" and self.many else 1
+                made[role] = (np.exp2(rng.permutation(count) - 1) * rng.choice([-1, 1])).astype(np.float32)
             elif role.startswith("scale"):
                 made[role] = scales(regime, rng, *whole)
             else:
@@ -246,6 +258,7 @@ class Product:
             return
         for number in range(self.members):
             member = {role: x[number] if x.ndim == 3 else x for role, x in given.items()}
+            member |= self._alpha(given, number)
             if self.many != "masked":
                 yield number, member
             elif count := given["groups"][number]:
@@ -262,7 +275,12 @@ class Product:
             part["scale_a"] = given["scale_a"][:, rows]
         if number is not None:
             part |= {role: given[role][number] for role in ("b", "scale_b") if role in given}
+            part |= self._alpha(given, number)
         yield rows, part
+
+    def _alpha(self, given: dict[str, Any], number: int) -> dict[str, Any]:
+        """The alpha of one product, by its role, where the kernel reads it."""
+        return {"alpha": given["alpha"][[number % len(given["alpha"])]]} if self.factors else {}
 
     def wanted(self, case: Case, operands: dict[str, Placed]) -> Wanted:
         """What must come of operands that no kernel has seen."""
@@ -285,6 +303,7 @@ class Product:
         clean = {role: _finite(part[role]) for role in ("a", "b")}
         d, c = part["d"], part.get("c", part["d"])
         rest = {role: part.get(role) for role in ("bias", "residual", "scale_a", "scale_b")}
+        rest |= {"alpha": part["alpha"]} if self.factors else {}
         found = reference.product(
             *clean.values(),
             c if self.beta else None,
@@ -295,7 +314,8 @@ class Product:
         if all(clean[role] is part[role] for role in clean):
             return found.values, found.bound
         a, b = (part[x].T if t else part[x] for x, t in zip("ab", self.transposed, strict=True))
-        return _with_special(found, self.alpha * _special(a, b), self.activation, part.get("residual"), d)
+        alpha = part["alpha"].item() if self.factors else self.alpha
+        return _with_special(found, alpha * _special(a, b), self.activation, part.get("residual"), d)
 
 
 def _finite(matrix: Any) -> Any:

@@ -68,4 +68,19 @@ gpu.module @m {
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
+
+  // A kernel reads the alpha of its product once for a tile, and multiplies it by the attribute first.
+  // CHECK-LABEL: gpu.func @alpha
+  // CHECK: %[[ONE:.*]] = memref.load %arg3[%{{.*}}] : memref<?xf32>
+  // CHECK-NEXT: %[[BOTH:.*]] = arith.mulf %[[ONE]], %{{.*}} : f32
+  // CHECK: %[[EVERY:.*]] = vector.broadcast %[[BOTH]] : f32 to vector<8xf32>
+  // CHECK-NEXT: arith.mulf %{{.*}}, %[[EVERY]] : vector<8xf32>
+  // CHECK: gpu.return
+  gpu.func @alpha(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xf32>, %s: memref<?xf32>) kernel
+      attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"], alpha = 0.5 : f32,
+      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>, memref<?xf32>) -> ()
+    gpu.return
+  }
 }

@@ -32,3 +32,12 @@ func.func @bytes(%A: memref<?x?xui8>, %B: memref<?x?xi8>, %D: memref<?x?xi32>, %
     : (memref<?x?xui8>, memref<?x?xi8>, memref<?x?xi32>, memref<?xi32>) -> ()
   return
 }
+
+// RUN: weft run %s --on emulator --arch sm_90a --kernel scaled --shape 40x48x64 | FileCheck %s --check-prefix=SCALED
+// SCALED: product    D[40,48] f32 = 0.5 * alpha * A[40,64] f16 * B[48,64]ᵀ f16
+// SCALED: PASS
+func.func @scaled(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf32>, %s: memref<1xf32>) {
+  "tile.matmul"(%A, %B, %D, %s) {roles = ["alpha"], transpose_b = true, alpha = 0.5 : f32}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<1xf32>) -> ()
+  return
+}

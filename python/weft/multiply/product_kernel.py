@@ -9,6 +9,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Types
 from weft.errors import WeftError
 from weft.launch import kernel, runtime
+from weft.launch.arrays import ArrayView
 from weft.multiply.operands import Operands
 from weft.multiply.padded_rows import Copied
 from weft.schedules import choice
@@ -25,7 +26,7 @@ def of(operands: Operands) -> kernel.Kernel:
     if schedule is None and choice.complaint(types, chip) is None:
         schedule = choice.choose(sizes.m, sizes.n, sizes.k, types, chip, sizes.members or 1)
     a, b, d, *rest = operands.views
-    added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(operands.names[3:], rest, strict=True))
+    added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
     what = options.alpha.hex(), options.beta.hex(), options.promote, operands.activation
     return compiled(types, ranks, added, operands.transposed, *what, schedule, chip)
@@ -76,14 +77,15 @@ def compiled(
     chip: str,
 ) -> kernel.Kernel:
     """The kernel of a product, compiled once: `ranks` of A, B and D, the (role, type, rank) of each of the
-    `added` arrays, `alpha` and `beta` as `float.hex` writes them, since -0.0 equals 0.0. Raises WeftError,
-    with the caller's line, if there is none.
+    `added` arrays (rank 0: one element), `alpha` (1 where it's an array) and `beta` as `float.hex` writes
+    them, since -0.0 equals 0.0. Raises WeftError, with the caller's line, if there is none.
     """
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
-        matrices = [memref("x".join("?" * rank), t, strides=_strides(rank)) for t, rank in kinds]
+        matrices = [memref("x".join("?" * rank) or "1", t, strides=_strides(rank)) for t, rank in kinds]
         with module.func("matmul", matrices) as (a, b, d, *rest):
             roles = {role: value for (role, *_), value in zip(added, rest, strict=True)}
+            factor = roles.pop("alpha", float.fromhex(alpha))
             tile.matmul(
                 a,
                 b,
@@ -92,7 +94,7 @@ def compiled(
                 activation=activation,
                 transpose_a=transposed[0],
                 transpose_b=transposed[1],
-                alpha=float.fromhex(alpha),
+                alpha=factor,
                 beta=float.fromhex(beta),
                 promote=promote,
                 schedule=schedule,
@@ -103,6 +105,11 @@ def compiled(
         return kernel.compile(module, arch=chip)  # its errors have locations
 
 
+def _rank(role: str, view: ArrayView) -> int:
+    """The rank of an array; 0 for one alpha, which all products share."""
+    return 0 if role == "alpha" and view.shape == (1,) else len(view.shape)
+
+
 def _without_locations(module: Module) -> Any:
     """A copy without source locations, so that all programs share one entry of the cache."""
     copy = module.mlir.operation.clone()
@@ -111,5 +118,5 @@ def _without_locations(module: Module) -> Any:
 
 
 def _strides(rank: int) -> tuple[int | str, ...] | None:
-    """The strides of a matrix or batch with rows at any distance; None for a vector."""
-    return None if rank == 1 else (*["?"] * (rank - 1), 1)
+    """The strides of a matrix or batch with rows at any distance; None for a vector or one element."""
+    return None if rank < 2 else (*["?"] * (rank - 1), 1)

@@ -147,7 +147,7 @@ def product(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    alpha: float = 1.0,
+    alpha: npt.ArrayLike = 1.0,
     beta: float = 0.0,
     bias: Array | None = None,
     activation: str | None = None,
@@ -162,6 +162,7 @@ def product(
     With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`: of
     f32, K/128 x M for a and N/128 x K/128 for b; or block scales of ml_dtypes' float8_e8m0fnu or
     float8_e4m3fn in the 128x4 layout (`block_scales.tiled_scales`). Integer results are exact, modulo 2**32.
+    `alpha` is a number or an array of one.
 
     The bound of each element, with S = |a| @ |b| (scaled) and u = 2**-24: a step of a tensor core adds at
     most 17 terms, aligned to the largest one and truncated to at least 24 fraction bits. Each term loses less
@@ -198,7 +199,7 @@ def product(
         exact, magnitude, sum_error = _block_scaled(left, right, scales)
     else:
         exact, magnitude, sum_error = _sums(left, right, promote or scales is not None, scales)
-    alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
+    alpha, beta = np.asarray(alpha, np.float32).item(), float(np.float32(beta))
     values, terms = alpha * exact, abs(alpha) * (magnitude + sum_error)
     if c is not None and beta != 0.0:
         scaled = beta * c.astype(np.float64)

@@ -36,6 +36,21 @@ func.func @of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi3
   return
 }
 
+// One alpha for all products of a batch, or one for each.
+// CHECK-LABEL: @alpha
+func.func @alpha(%a: memref<3x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<3x?x?xf32>, %one: memref<1xf32>,
+                 %each: memref<3xf32>) {
+  // CHECK: "tile.matmul"(%{{.*}}) {alpha = 5.000000e-01 : f32, roles = ["alpha"]}
+  // CHECK-SAME: memref<1xf32>
+  "tile.matmul"(%a, %b, %d, %one) {alpha = 0.5 : f32, roles = ["alpha"]}
+    : (memref<3x?x?xbf16>, memref<?x?xbf16>, memref<3x?x?xf32>, memref<1xf32>) -> ()
+  // CHECK: "tile.matmul"(%{{.*}}) {roles = ["alpha"]}
+  // CHECK-SAME: memref<3xf32>
+  "tile.matmul"(%a, %b, %d, %each) {roles = ["alpha"]}
+    : (memref<3x?x?xbf16>, memref<?x?xbf16>, memref<3x?x?xf32>, memref<3xf32>) -> ()
+  return
+}
+
 // CHECK-LABEL: @load_row
 func.func @load_row(%v: memref<?xf32>, %i: i32) -> !D {
   // CHECK: "tile.load_row"(%{{.*}}, %{{.*}}) {vector_bytes = 8 : i64} : (memref<?xf32>, i32) -> !tile.fragment<

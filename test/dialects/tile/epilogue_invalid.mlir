@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @role_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, got 'bais'}}
+  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, alpha, got 'bais'}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bais"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
@@ -240,5 +240,61 @@ func.func @row_result(%v: memref<?xf32>, %i: i32) {
   // expected-error @below {{expects to return a tile.fragment, got f32}}
   %0 = "tile.load_row"(%v, %i) : (memref<?xf32>, i32)
     -> f32
+  return
+}
+
+// -----
+
+func.func @alpha_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %s: memref<1xf64>) {
+  // expected-error @below {{expects alpha of element type f32, got memref<1xf64>}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<1xf64>) -> ()
+  return
+}
+
+// -----
+
+func.func @alpha_of_rank_0(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %s: memref<f32>) {
+  // expected-error @below {{expects alpha of rank 1, got memref<f32>}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<f32>) -> ()
+  return
+}
+
+// -----
+
+func.func @alpha_of_one_product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %s: memref<2xf32>) {
+  // expected-error @below {{expects alpha of 1 element, got memref<2xf32>}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<2xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @alpha_of_a_batch(%a: memref<3x?x?xf16>, %b: memref<?x?xf16>, %d: memref<3x?x?xf32>, %s: memref<2xf32>) {
+  // expected-error @below {{expects alpha of 1 element or 3, one for each product, got memref<2xf32>}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"]}
+    : (memref<3x?x?xf16>, memref<?x?xf16>, memref<3x?x?xf32>, memref<2xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @alpha_of_groups(%a: memref<?x?xf16>, %b: memref<4x?x?xf16>, %d: memref<?x?xf32>, %s: memref<3xf32>, %g: memref<?xi32>) {
+  %0 = "tile.operand"(%s) : (memref<3xf32>) -> !tile.any
+  %1 = "tile.operand"(%g) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects alpha of 1 element or 4, one for each product, got memref<3xf32>}}
+  "tile.matmul"(%a, %b, %d, %0, %1) {transpose_b = true, roles = ["alpha", "groups"]}
+    : (memref<?x?xf16>, memref<4x?x?xf16>, memref<?x?xf32>, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>, %s: memref<1xf32>) {
+  // expected-error @below {{expects alpha 1 where A and B are integers, got an operand 'alpha' and A of memref<?x?xi8>}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"]}
+    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, memref<1xf32>) -> ()
   return
 }
