@@ -302,3 +302,46 @@ def test_threads_multiply_at_the_same_time(driver):
     for thread in threads:
         thread.join()
     assert not failed and len(driver.launched) == 201 and len(matmul.plans) == 1
+
+
+def alpha_on(driver, gpu=0, *shape, offset=0):
+    """A new array of f32."""
+    made = new(driver, *(shape or (1,)), gpu=gpu, offset=offset)
+    made.__cuda_array_interface__["typestr"] = "<f4"
+    return made
+
+
+def test_an_alpha_in_memory_is_part_of_a_plan_by_its_kind(driver, patch):
+    keys = []
+    add = matmul.plans.add
+    patch.setattr(matmul.plans, "add", lambda key, plan: keys.append(key) or add(key, plan))
+    a, b, out = new(driver, 64, 128), new(driver, 128, 96), new(driver, 64, 96)
+    for _ in range(3):  # other arrays of the same kind
+        weft.matmul(a, b, out=out, alpha=alpha_on(driver))
+    assert len(matmul.plans) == 1
+    for alpha in (1.0, 2.0, 2):
+        weft.matmul(a, b, out=out, alpha=alpha)
+    assert [len(key[0]) for key in keys] == [10, 3, 3, 3]
+    weft.matmul(a, b, out=out, alpha=alpha_on(driver, offset=4))
+    assert len(matmul.plans) == 5 and len(driver.launched) == 7
+
+
+def test_a_kernel_gets_the_address_of_its_alpha(driver, patch):
+    kernels, of = [], product_kernel.of
+    patch.setattr(product_kernel, "of", lambda operands: kernels.append(of(operands)) or kernels[-1])
+    a, b, out = (new(driver, 64, 64) for _ in range(3))
+    weft.matmul(a, b, out=out, alpha=alpha_on(driver))
+    (kernel,) = kernels
+    names = kernel.launch.parameters
+    driver.sizes = [128 if name.startswith("map") else 8 for name in names]
+    alpha = alpha_on(driver)
+    weft.matmul(a, b, out=out, alpha=alpha)
+    given = dict(zip(names, driver.given[-1], strict=True))
+    assert given["argument 3: pointer"] == word(address(alpha)) and len(matmul.plans) == 1
+
+
+def test_an_alpha_of_another_device_is_refused(driver):
+    a, b = new(driver, 64, 128), new(driver, 128, 96)
+    for alpha in (alpha_on(driver, 1), np.ones(1, np.float32)):
+        with pytest.raises(WeftError, match="arrays must be on one"):
+            weft.matmul(a, b, alpha=alpha)

@@ -236,6 +236,19 @@ def view(array: object) -> ArrayView:
     return found
 
 
+_PROTOCOLS = ("__dlpack__", "__cuda_array_interface__", "__weft_view__")
+
+
+def is_array(value: object) -> bool:
+    """Whether an object claims to be an array that `view` reads. It may still refuse it."""
+    if isinstance(value, (np.ndarray, ArrayView)):
+        return True
+    try:
+        return not isinstance(value, type) and any(hasattr(value, name) for name in _PROTOCOLS)
+    except BROKEN:
+        return True
+
+
 # What defective code of another package may raise. Anything else passes through.
 BROKEN = (
     ArithmeticError,

@@ -1,11 +1,12 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
 from dataclasses import dataclass
+from numbers import Real
 from types import NoneType
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.launch import arrays, cuda_driver, libraries, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
 from weft.launch.runtime import Prepared
@@ -36,7 +37,7 @@ def matmul(
     *,
     c: Any = None,
     out: Any = None,
-    alpha: float = 1.0,
+    alpha: float | Any = 1.0,
     beta: float | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
@@ -76,8 +77,12 @@ def matmul(
     float8_e8m0fnu (nvfp4: float8_e4m3fn), or of uint8, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer,
     of any shape with as many scales: whole tiles of 128 rows of `a` (columns of `b`) and 4 groups of elements
     along K, of 32 elements each (nvfp4: 16). Scales that pad a tile must not be NaN. `weft.reference`
-    quantises arrays and makes this layout. A scale of a whole matrix is part of `alpha`. K must be even for
+    quantises arrays and makes this layout. Scales of whole matrices are part of `alpha`. K must be even for
     elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with others.
+
+    `alpha` may be an array of float32, which the kernel reads: of one element, of any shape, or of one for
+    each product of a batch (for each `b` where `groups` selects one). It takes no part in the choice of a
+    plan, so that it may have other values in each call. Products of integers have none.
 
     Arrays are those of PyTorch, CuPy, JAX and NumPy, and any others with DLPack or
     `__cuda_array_interface__`. All must be on one GPU or all on the CPU, from where they are copied to the
@@ -115,7 +120,10 @@ def matmul(
     try:
         describe = DESCRIBE[type(a)]
         activation, more = None, _NO_MORE
-        if c is None and epilogue is None and scales is None and groups is None:
+        factor = alpha
+        of_alpha = alpha.__class__  # faster than `type`
+        plain = c is None and epilogue is None and scales is None and groups is None
+        if plain and (of_alpha is float or of_alpha is int):
             found = describe(a, b, out) or one_by_one(a, b, out)
         else:
             bias = residual = scale_a = scale_b = None
@@ -126,10 +134,12 @@ def matmul(
             if scales is not None:
                 scale_a, scale_b = scales
             more = c, groups, bias, residual, scale_a, scale_b
+            if of_alpha is not float and not isinstance(alpha, Real):
+                more, factor = (*more, alpha), 1.0
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
-        flags = id(transpose_a), id(transpose_b), id(promote), type(alpha), type(beta)
-        key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation, kind
+        flags = id(transpose_a), id(transpose_b), id(promote), of_alpha, beta.__class__
+        key: Any = found[0], flags, out_dtype, factor or str(factor), beta, schedule, activation, kind
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = plan = None
@@ -148,8 +158,9 @@ def matmul(
             return result
     if isinstance(plan, Handed) and stream is None:
         return plan.multiply(a, b, *(array for array in more if array is not None))
-    options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule, kind)
-    added = _added(c, epilogue, scales, groups)
+    number, factors = _split(alpha)
+    options = Options(out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind)
+    added = _added(c, epilogue, scales, groups, factors)
     return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
 
 
@@ -216,7 +227,18 @@ def _handed(every: list[Any], roles: list[str], activation: str | None, options:
     return Handed(jax_call.call(kernel.plan(operands.views), operands.views[2]))
 
 
-def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[str, Any]:
+def _split(alpha: Any) -> tuple[Any, Any]:
+    """A number that the kernel contains, and an array that it reads, or None. Raises WeftError for an alpha
+    that is neither.
+    """
+    if isinstance(alpha, Real):
+        return alpha, None
+    if not arrays.is_array(alpha):
+        raise WeftError(f"weft.matmul: alpha must be a real number or an array of f32, got {shown(alpha)}")
+    return 1.0, alpha
+
+
+def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any, factors: Any) -> dict[str, Any]:
     """The operands other than a, b and the result, by their roles. Raises WeftError for an epilogue or scales
     of another type.
     """
@@ -229,6 +251,7 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
         added |= {"bias": epilogue.bias, "residual": epilogue.residual}
     if scales is not None:
         added |= {"scale_a": scales[0], "scale_b": scales[1]}
+    added["alpha"] = factors
     return {role: array for role, array in added.items() if array is not None}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NoReturn
 
 from weft.dialects.operand_roles import BLOCK_SCALES, extents, role_of
@@ -195,6 +196,8 @@ class Sizes:
     ) -> tuple[Library, ArrayView]:
         """The library of an array, and its view as the kernel has it. Raises WeftError for another shape."""
         library, view = _view(name, array)
+        if name == "alpha":
+            return library, self._alpha(view)
         if name in BLOCK_SCALES and (scale := block_formats.scale_type(name, view, kinds)):
             return library, block_formats.tiles(name, view, scale, self.of_array(name, scale))
         shape, given = self.of_array(name), view
@@ -218,6 +221,27 @@ class Sizes:
                 found += ": transpose an array with a row for each K block"
             raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
+
+    def _alpha(self, view: ArrayView) -> ArrayView:
+        """A vector of one number, or of one for each product. Raises WeftError for any other array."""
+        if view.dtype != "f32":
+            raise WeftError(
+                f"weft.matmul: alpha must be a number or an array of f32, got one of {view.dtype}"
+            )
+        if prod(view.shape) == 1:
+            return replace(view, shape=(1,), strides=(1,))
+        count = self.products
+        if view.shape != (count,):
+            legal = "1 element" if count == 1 else f"1 element or {count}, one for each product"
+            raise WeftError(f"weft.matmul: alpha must be a number or {legal}, got {_shape(view)}")
+        if view.strides != (1,):
+            raise WeftError(f"weft.matmul: alpha must have contiguous elements, got strides {view.strides}")
+        return view
+
+    @property
+    def products(self) -> int:
+        """The products that may have an alpha each: those of a batch, or with groups one for each `b`."""
+        return self.matrices or self.members or 1
 
 
 def _view(name: str, array: Any) -> tuple[Library, ArrayView]:

@@ -13,7 +13,7 @@ from weft.multiply import block_formats
 
 
 class Options(NamedTuple):
-    """The numbers, flags and names of a call, by its parameters' names."""
+    """The numbers, flags and names of a call, by its parameters' names; `alpha` is 1 where it's an array."""
 
     out_dtype: str | None
     transpose_a: bool
