@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from layout_places import octets
+from tile_bytes import copy_bytes_out
 
 import weft
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
-from weft.layout.iterators import point_table
-from weft.mlir import gpu, ir, llvm, memref
-from weft.passes.builders import addresses, emit, thread_ids
+from weft.mlir import gpu, ir
+from weft.passes.builders import emit, thread_ids
 
 THREADS = 64
 TILES = {
@@ -38,24 +39,15 @@ def module(shape, layout, first, column, whole_warp):
                 if whole_warp:
                     tile.gather_async(map_, numbers, emit.value(first), emit.value(column), buffer, full)
             tile.await_(ring, zero, zero)
-
-            def store(number, _):
-                word = llvm.load(emit.i32(), addresses.offset(tile.address(buffer), emit.mul(number, 4)))
-                memref.store(word, out, [emit.as_index(number)])
-                return []
-
-            emit.loop(emit.thread(), kind.bytes // 4, THREADS, [], store)
+            copy_bytes_out(buffer, out, THREADS)
     return module
 
 
-def tile_in(octets, shape, layout):
+def tile_in(data, shape, layout):
     """The elements of a tile in shared memory."""
     with weft.Module():
-        kind = BufferType.of(shape, ir.F16Type.get(), layout)
-        at = point_table(kind.layout.shard)[:, -1] * 2
-        if kind.layout.swizzle:
-            at = np.array([kind.layout.swizzle.swizzle_offset(int(each)) for each in at])
-    return octets.view(np.float16)[at // 2].reshape(shape)
+        at = octets(BufferType.of(shape, ir.F16Type.get(), layout), 0)
+    return data[at].view(np.float16).reshape(shape)
 
 
 @pytest.mark.parametrize("whole_warp", [True, False], ids=["warp", "thread"])

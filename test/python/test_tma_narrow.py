@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tile_bytes import copy_bytes_out
 
 import weft
 from weft.dialects import tile
@@ -9,8 +10,8 @@ from weft.dialects.tile import BufferType, MapType
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.kernel_arguments import packed_copy
-from weft.mlir import ir, llvm, memref
-from weft.passes.builders import addresses, emit, thread_ids
+from weft.mlir import ir
+from weft.passes.builders import emit, thread_ids
 from weft.passes.lower_tma import pieces_of
 
 THREADS = 128
@@ -46,13 +47,7 @@ def module(element, shape, layout, landing, row, column, chunk=0, member=None):
                 full = tile.full_barrier(ring, zero)
                 tile.copy_async(map_, emit.value(row), emit.value(column), buffer, barrier=full)
             tile.await_(ring, zero, zero)
-
-            def store(number, _):
-                word = llvm.load(emit.i32(), addresses.offset(tile.address(buffer), emit.mul(number, 4)))
-                memref.store(word, out, [emit.as_index(number)])
-                return []
-
-            emit.loop(emit.thread(), kind.bytes // 4, THREADS, [], store)
+            copy_bytes_out(buffer, out, THREADS)
     return module
 
 
