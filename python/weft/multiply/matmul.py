@@ -80,9 +80,9 @@ def matmul(
     quantises arrays and makes this layout. Scales of whole matrices are part of `alpha`. K must be even for
     elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with others.
 
-    `alpha` may be an array of float32, which the kernel reads: of one element, of any shape, or of one for
-    each product of a batch (for each `b` where `groups` selects one). It takes no part in the choice of a
-    plan, so that it may have other values in each call. Products of integers have none.
+    `alpha` may also be an array of float32 on the device of the others: one element, in any shape, or one for
+    each product of a batch (for each `b` where `groups` selects one). The kernel reads it, so that the call
+    doesn't wait for its values. Products of integers take no such array.
 
     Arrays are those of PyTorch, CuPy, JAX and NumPy, and any others with DLPack or
     `__cuda_array_interface__`. All must be on one GPU or all on the CPU, from where they are copied to the

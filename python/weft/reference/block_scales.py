@@ -42,7 +42,8 @@ class Quantized:
     """A matrix (or batch) whose groups of elements along K share scales: `factor * scales * elements`.
 
     `elements` is M x K and `scales` is M x ceil(K / group), both of ml_dtypes' types. `factor` scales the
-    whole matrix: 1 except for nvfp4.
+    whole matrix: 1 except for nvfp4, whose global scale it is. The product of the factors of A and B is the
+    `alpha` of `weft.matmul`: a number, or in an array of float32.
     """
 
     kind: str
