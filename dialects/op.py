@@ -171,10 +171,13 @@ def _chip_in(text: str) -> str:
 
 
 def _miscounted(op: Any) -> str | None:
-    """A complaint about the number of operands or results: the accessors would read past their ends."""
+    """A complaint about the number of operands, results or regions: the accessors would read past their
+    ends.
+    """
     for kind, values, what in (
         (ext.OperandDef, op.operation.operands, "operand"),
         (ext.ResultDef, op.operation.results, "result"),
+        (ext.RegionDef, op.operation.regions, "region"),
     ):
         groups = [f for f in op._fields if isinstance(f, kind)]
         needed = [f.name for f in groups if f.variadicity == ext.Variadicity.single]

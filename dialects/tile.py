@@ -23,6 +23,7 @@ from weft.dialects.tile_buffers import (
     stage_type,
 )
 from weft.dialects.tile_claims import await_others, claim
+from weft.dialects.tile_constants import part_complaint
 from weft.dialects.tile_copies import (
     CopyAsyncOp,
     CopyOp,
@@ -201,7 +202,7 @@ class LoadOp(Op, dialect=Tile, name="load"):
         if wrong := _tensor_access_complaint(self, self.source):
             return wrong
         if is_buffer(self.source):
-            return _parts_complaint(self.source.type, self.fragment.type, self.attribute("transpose"))
+            return _parts_complaint(self, self.source.type, self.attribute("transpose"))
         return self._matrix_complaint()
 
     @property
@@ -249,14 +250,14 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
         return wrong or element_complaint(self.source, self.fragment)
 
 
-def _parts_complaint(buffer: Any, fragment: Any, transpose: bool) -> str | None:
-    """Why a buffer isn't a grid of whole fragments."""
-    outer, inner = buffer.shape, fragment.shape[:: -1 if transpose else 1]
+def _parts_complaint(op: Any, buffer: Any, transpose: bool) -> str | None:
+    """Why a buffer isn't a grid of whole fragments, or the op's coordinates aren't those of one."""
+    outer, inner = buffer.shape, op.fragment.type.shape[:: -1 if transpose else 1]
     if len(outer) != 2:
         return f"expects a buffer of rank 2, got shape {list(outer)}"
     if any(big % small for big, small in zip(outer, inner, strict=True)):
         return f"expects a buffer whose shape is a multiple of {list(inner)}, got {list(outer)}"
-    return None
+    return part_complaint((op.row, op.column), outer, inner)
 
 
 class StoreOp(Op, dialect=Tile, name="store"):
@@ -292,7 +293,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
             return wrong
         if not is_buffer(self.destination):
             return None
-        return _parts_complaint(self.destination.type, self.fragment.type, transpose=False)
+        return _parts_complaint(self, self.destination.type, transpose=False)
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane"):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects.op import Op, build
+from weft.dialects.tile_constants import constant_complaint, part_complaint
 from weft.dialects.tile_types import (
     ADDRESS_SPACES,
     TMEM,
@@ -80,6 +81,8 @@ class StageOp(Op, dialect=Tile, name="stage"):
             return f"expects a buffer whose first dimension has one stride, got {self.buffer.type}"
         if want != self.tile.type:
             return f"expects to return {want}, got {self.tile.type}"
+        if wrong := constant_complaint("index", self.index, self.buffer.type.shape[0]):
+            return wrong
         if is_tensor_buffer(self.buffer):
             first = self.buffer.type.layout.group(self.buffer.type.shape)[0]
             return _columns_complaint("stages", self.buffer.type, {it.axis: it.stride for it in first})
@@ -95,7 +98,7 @@ class SliceOp(Op, dialect=Tile, name="slice"):
     """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape.
     With a `row_step`, slices begin at multiples of that many rows instead, and may overlap.
 
-    In tensor memory, slices must begin at whole columns. The verifier doesn't check the coordinates.
+    In tensor memory, slices must begin at whole columns. The verifier checks coordinates that are constants.
     """
 
     buffer: ext.Operand[Any]
@@ -118,6 +121,8 @@ class SliceOp(Op, dialect=Tile, name="slice"):
             return wrong
         if (want := slice_type(whole, part.shape)) != part:
             return f"expects to return {want}, got {part}"
+        if wrong := part_complaint((self.row, self.column), whole.shape, part.shape):
+            return wrong
         return self._layout_complaint(steps)
 
     def _layout_complaint(self, steps: tuple[int, int]) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects.instruction import judge
 from weft.dialects.op import Op, build
+from weft.dialects.tile_rings import TMA, ring_of_barrier
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     MapType,
@@ -56,10 +57,17 @@ def _rank_complaint(name: str, kind: Any) -> str | None:
     return None if len(kind.shape) == 2 else f"expects {name} of rank 2, got shape {list(kind.shape)}"
 
 
-def _barrier_complaint(barrier: Any) -> str | None:
-    """Why a value isn't the address of an mbarrier in shared memory."""
+def _barrier_complaint(op: Any, barrier: Any) -> str | None:
+    """Why a value isn't the address of an mbarrier in shared memory that a copy can signal."""
     if str(barrier.type) != "!llvm.ptr<3>":
         return f"expects a barrier of type !llvm.ptr<3>, got {barrier.type}"
+    maker = ring_of_barrier(barrier)
+    if maker is None:
+        return None
+    if maker.filler != TMA:
+        return f"expects the barrier of a ring whose filled_by is tma, got {maker.filler}"
+    if maker.cta_group == PAIR and op.attribute("cta_group") != PAIR:
+        return f"cta_group must be {PAIR}, that of the barrier's ring, got {op.attribute('cta_group')}"
     return None
 
 
@@ -103,7 +111,7 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     def _tensor_complaint(self) -> str | None:
         if len(self.barrier) != 1:
             return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
-        if wrong := _barrier_complaint(self.barrier[0]):
+        if wrong := _barrier_complaint(self, self.barrier[0]):
             return wrong
         if "vector_bytes" in self.attributes:
             return "expects vector_bytes only where the source is a memref, got a tile.map"
@@ -247,7 +255,7 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
-        if wrong := cta_group_complaint(self) or _barrier_complaint(self.barrier):
+        if wrong := cta_group_complaint(self) or _barrier_complaint(self, self.barrier):
             return wrong
         if str(self.mask.type) != "i16":
             return f"expects mask to be i16, got {self.mask.type}"
@@ -272,7 +280,7 @@ class GatherAsyncOp(Op, dialect=Tile, name="gather_async"):
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
-        wrong = _barrier_complaint(self.barrier) or cta_group_complaint(self)
+        wrong = _barrier_complaint(self, self.barrier) or cta_group_complaint(self)
         wrong = wrong or tensor_complaint(self.source, self.tile)
         wrong = wrong or matrix_complaint("the indices", self.indices, ("i32",), 1)
         return wrong or index_complaint([self.first, self.column])

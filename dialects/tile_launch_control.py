@@ -11,7 +11,7 @@ from weft.mlir import ext, ir
 
 
 def _complaint(op: Any) -> str | None:
-    if wrong := use_complaint(op, op.stage):
+    if wrong := use_complaint(op):
         return wrong
     maker = ring_of(op.ring)
     if maker is not None and maker.filler != CLC:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.op import Op, build
+from weft.dialects.tile_constants import constant_complaint
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
 from weft.errors import shown
 from weft.isa import mbarriers
@@ -16,7 +17,7 @@ from weft.isa.cluster_features import CANCEL
 from weft.isa.tcgen05 import control
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.mlir import ext, ir
+from weft.mlir import constant, ext, ir
 
 MOST_STAGES = 64
 STAGE_BARRIER_BYTES = 2 * mbarriers.BYTES
@@ -163,8 +164,14 @@ def _fills_with(maker: MakeRingOp) -> str:
 
 
 def use_complaint(op: Any, *numbers: Any) -> str | None:
-    """Why the operands of an op on a ring aren't a ring and numbers."""
-    return ring_complaint(op.ring) or index_complaint(numbers)
+    """Why the operands of an op on a ring aren't a ring, one of its stages, and numbers."""
+    wrong = ring_complaint(op.ring) or index_complaint([op.stage, *numbers])
+    return wrong or constant_complaint("stage", op.stage, op.ring.type.stages)
+
+
+def _phase_complaint(op: Any, *numbers: Any) -> str | None:
+    """Why the operands of an op on a ring aren't a ring, one of its stages, its phase, and numbers."""
+    return use_complaint(op, op.phase, *numbers) or constant_complaint("phase", op.phase, 2)
 
 
 class AcquireOp(Op, dialect=Tile, name="acquire"):
@@ -175,7 +182,7 @@ class AcquireOp(Op, dialect=Tile, name="acquire"):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return use_complaint(self, self.stage, self.phase)
+        return _phase_complaint(self)
 
 
 class DrainOp(Op, dialect=Tile, name="drain"):
@@ -191,7 +198,7 @@ class DrainOp(Op, dialect=Tile, name="drain"):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return use_complaint(self, self.stage, self.phase)
+        return _phase_complaint(self)
 
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
@@ -206,7 +213,7 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
     bytes: ir.IntegerAttr
 
     def check(self) -> str | None:
-        if wrong := use_complaint(self, self.stage):
+        if wrong := use_complaint(self):
             return wrong
         maker = ring_of(self.ring)
         most = mbarriers.MOST_TRANSACTION_BYTES // (maker.cta_group if maker is not None else 1)
@@ -229,7 +236,7 @@ class CommitOp(Op, dialect=Tile, name="commit"):
     stage: ext.Operand[Any]
 
     def check(self) -> str | None:
-        if wrong := use_complaint(self, self.stage):
+        if wrong := use_complaint(self):
             return wrong
         maker = ring_of(self.ring)
         if maker is not None and maker.filler not in _COMMITS:
@@ -246,7 +253,7 @@ class AwaitOp(Op, dialect=Tile, name="await"):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return use_complaint(self, self.stage, self.phase)
+        return _phase_complaint(self)
 
 
 class ReleaseOp(Op, dialect=Tile, name="release"):
@@ -268,10 +275,12 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
     mask: Sequence[ext.Operand[Any]]
 
     def check(self) -> str | None:
-        if wrong := use_complaint(self, self.stage):
+        if wrong := use_complaint(self):
             return wrong
         if (kinds := [str(each.type) for each in self.mask]) not in ([], ["i16"]):
             return f"expects at most one mask, of type i16, got {', '.join(kinds)}"
+        if kinds and constant(self.mask[0]) == 0:
+            return "mask must name at least one CTA, got 0"
         maker = ring_of(self.ring)
         if kinds and maker is not None and maker.emptier != MMA:
             what = f"the ring's emptied_by must be mma where there is a mask, got {maker.emptier}"
@@ -290,7 +299,7 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
     rank: ext.Operand[Any]
 
     def check(self) -> str | None:
-        if wrong := use_complaint(self, self.stage, self.rank):
+        if wrong := use_complaint(self, self.rank):
             return wrong
         maker = ring_of(self.ring)
         if maker is not None and maker.cta_group == PAIR:
@@ -315,7 +324,7 @@ class AdvanceOp(Op, dialect=Tile, name="advance"):
     next_phase: ext.Result[Any]
 
     def check(self) -> str | None:
-        return use_complaint(self, self.stage, self.phase, self.next_stage, self.next_phase)
+        return _phase_complaint(self, self.next_stage, self.next_phase)
 
 
 class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
@@ -330,7 +339,13 @@ class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
     def check(self) -> str | None:
         if str(self.barrier.type) != "!llvm.ptr<3>":
             return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
-        return use_complaint(self, self.stage)
+        return use_complaint(self)
+
+
+def ring_of_barrier(barrier: Any) -> MakeRingOp | None:
+    """The op that made the ring of a `tile.full_barrier`; None where the value comes from elsewhere."""
+    owner = None if isinstance(barrier.owner, ir.Block) else barrier.owner.opview
+    return ring_of(owner.ring) if isinstance(owner, FullBarrierOp) else None
 
 
 def make_ring(

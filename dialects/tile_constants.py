@@ -1,0 +1,24 @@
+"""What coordinates, stages and phases must be where they are constants. Others are known only at run time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.mlir import constant
+
+
+def constant_complaint(name: str, value: Any, count: int, step: int = 1) -> str | None:
+    """Why a constant isn't one of `count` multiples of `step`, from 0 on. None for any other value."""
+    number = constant(value)
+    if number is None or number in range(0, count * step, step):
+        return None
+    what = f"a multiple of {step} in " if step > 1 else "in "
+    legal = f"{what}0..{(count - 1) * step}" if count > 1 else "0"
+    return f"{name} must be {legal}, got {number}"
+
+
+def part_complaint(coordinates: Sequence[Any], whole: Sequence[int], part: Sequence[int]) -> str | None:
+    """Why constant coordinates aren't those of one of the equal parts of a buffer of shape `whole`."""
+    for name, value, extent, step in zip(("row", "column"), coordinates, whole, part, strict=True):
+        if wrong := constant_complaint(name, value, extent // step, step):
+            return wrong
+    return None
