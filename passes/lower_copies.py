@@ -20,10 +20,10 @@ from weft.dialects.tile import (
     is_tensor_buffer,
 )
 from weft.isa.async_copy import CP_ASYNC
-from weft.isa.chips import WARPGROUP, describe
+from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.isa.mma.matrix_moves import STMATRIX
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
-from weft.passes.analysis import uniformity
+from weft.passes.analysis import active_threads, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import (
     addresses,
@@ -58,11 +58,23 @@ def run(module: Any) -> None:
     for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
         if isinstance(op, CopyAsyncOp) and is_map(op.source):
             raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
+        if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
+            _check_warps(op)
         with ir.InsertionPoint(op), op.location:
             result = lowerings[type(op)](op)
         if result is not None:
             op.results[0].replace_all_uses_with(result)
         op.operation.erase()
+
+
+def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:
+    """Raises WeftError where the fragment is a warpgroup's and some of its warps can't reach the op."""
+    if op.fragment.type.warps == 1:
+        return
+    warps = active_threads.warps_in_warpgroups(op)
+    if warps is not None and len(warps) < WARPS:
+        got = ", ".join(map(str, warps)) or "none"
+        raise refuse(op, f"expects all {WARPS} warps of a warpgroup, which hold the fragment, got {got}")
 
 
 def _copy_async(op: CopyAsyncOp) -> None:

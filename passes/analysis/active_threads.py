@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.isa.chips import LANES, WARPGROUP
+from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.mlir import constant, ir, nvvm
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import FUNCTIONS, Scope
@@ -68,6 +68,14 @@ def is_elected(op: Any) -> bool:
         if elects and uniformity.complaint(chooser) is None:
             return True
     return False
+
+
+def warps_in_warpgroups(op: Any) -> tuple[int, ...] | None:
+    """The numbers in their warpgroups of the warps of which a thread may reach an operation. None outside of
+    a kernel of known size.
+    """
+    threads = may_reach(op)
+    return None if threads is None else tuple(np.unique(np.flatnonzero(threads) // LANES % WARPS).tolist())
 
 
 def may_reach(op: Any) -> Threads | None:
