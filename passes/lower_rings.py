@@ -31,7 +31,7 @@ from weft.isa.chips import LANES, WARPGROUP
 from weft.isa.cluster_features import ANSWER_BYTES
 from weft.isa.tcgen05.pairs import BOTH, PAIR
 from weft.mlir import arith, ir, nvvm, operations
-from weft.passes.analysis import active_threads, uniformity
+from weft.passes.analysis import active_threads, repetition, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, launch_control, thread_ids
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -101,6 +101,11 @@ def run(module: Any) -> None:
 
 def _make(op: MakeRingOp) -> Barriers:
     """Thread 0 initializes the barriers: each producer or consumer of a stage arrives once."""
+    if (branch := uniformity.narrowing(op, Scope.CTA)) is not None:
+        where = f"got it inside a '{branch.operation.name}' that depends on the thread"
+        raise refuse(op, f"expects {Scope.CTA.value} to reach it, {where}")
+    if loop := repetition.around(op):
+        raise refuse(op, f"expects to be reached once, outside of loops, got it inside {loop}")
     stages = op.ring.type.stages
     i64 = ir.IntegerType.get_signless(64)
     kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
@@ -206,9 +211,7 @@ def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> 
     have read or written.
     """
     if agent == MMA:
-        _require_one_thread(
-            op, "put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync"
-        )
+        _require_one_thread(op, "put it where one thread issues the MMAs, such as in")
         mask = _mask(op, ring)
         tcgen05.commit(mbarrier=barrier(), mask=mask, cta_group=ring.cta_group)
         return

@@ -5,12 +5,14 @@ none.
 from typing import Any
 
 from weft.dialects.tcgen05 import Tcgen05
+from weft.passes.analysis import cta_groups
 from weft.passes.builders.instructions import lower_all
 from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:
     """Lowers every `tcgen05` operation."""
+    cta_groups.require_one(module)
     lower_all(module, Tcgen05.operations)
 
 

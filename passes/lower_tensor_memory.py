@@ -18,7 +18,7 @@ from weft.dialects.tile import (
 )
 from weft.isa.chips import LANES
 from weft.mlir import gpu, ir, llvm, nvvm, operations
-from weft.passes.analysis import uniformity
+from weft.passes.analysis import cta_groups, repetition, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, tensor_tiles, thread_ids
 from weft.passes.registry.pass_ import Pass
@@ -35,7 +35,10 @@ def run(module: Any) -> None:
         threads, warp = thread_ids.threads_of(op), op.attribute("warp")
         if (warp + 1) * LANES > threads:
             raise refuse(op, f"warp must be below {threads // LANES}, the warps of the CTA, got {warp}")
+        if loop := repetition.around(op):  # a CTA can't allocate after it has given up its permit
+            raise refuse(op, f"expects to be reached once, outside of loops, got it inside {loop}")
         _check_pairs(op)
+        cta_groups.require(_kernel(op).opview, op.attribute("cta_group"), op.OPERATION_NAME)
         with ir.InsertionPoint(op), op.location:
             _lower(op)
         op.operation.erase()

@@ -221,3 +221,30 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @made_by_a_role() kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      // expected-error @below {{'tile.make_ring' op expects all threads of the CTA to reach it, got it inside a 'tile.role' that depends on the thread}}
+      %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4 : i64} : () -> !tile.ring<2>
+    }) {first = 4 : i64, warps = 4 : i64} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @made_again(%n: i32) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      // expected-error @below {{'tile.make_ring' op expects to be reached once, outside of loops, got it inside a 'scf.for'}}
+      %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4 : i64} : () -> !tile.ring<2>
+    }
+    gpu.return
+  }
+}

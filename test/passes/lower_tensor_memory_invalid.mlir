@@ -115,3 +115,65 @@ gpu.module @m {
     return
   }
 }
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @in_a_loop(%n: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      // expected-error @below {{'tile.tensor_memory' op expects to be reached once, outside of loops, got it inside a 'scf.for'}}
+      "tile.tensor_memory"() ({
+        %0 = "tile.alloc"() : () -> !Buffer
+      }) : () -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @in_a_loop_of_blocks(%more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    cf.br ^again
+  ^again:
+    // expected-error @below {{expects to be reached once, outside of loops, got it inside a loop of blocks}}
+    "tile.tensor_memory"() ({
+      %0 = "tile.alloc"() : () -> !Buffer
+    }) : () -> ()
+    cf.cond_br %more, ^again, ^end
+  ^end:
+    gpu.return
+  }
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @ring_of_a_pair() kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
+    // expected-error @below {{'tile.make_ring' op cta_group must be 1, as that of the kernel's 'tile.tensor_memory', got 2}}
+    %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1 : i64, cta_group = 2 : i64} : () -> !tile.ring<2>
+    "tile.tensor_memory"() ({
+      %0 = "tile.alloc"() : () -> !Buffer
+    }) : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m {
+  gpu.func @commit_of_one_cta(%b: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %0 = "tile.alloc"() : () -> !Buffer
+      // expected-error @below {{'tcgen05.commit' op cta_group must be 2, as that of the kernel's 'tile.tensor_memory', got 1}}
+      "tcgen05.commit"(%b) {cta_group = 1 : i64} : (!llvm.ptr<3>) -> ()
+    }) {cta_group = 2 : i64} : () -> ()
+    gpu.return
+  }
+}
