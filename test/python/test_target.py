@@ -4,7 +4,7 @@ import pytest
 
 from weft.compiler import codegen, ptxas
 from weft.errors import WeftError
-from weft.isa.chips import CHIPS, KIB, PTX_VERSIONS, Chip, describe, only, since
+from weft.isa.chips import CHIPS, KIB, OLDER_TARGETS, PTX_VERSIONS, RENAMED, Chip, describe, only, since
 from weft.target import Target
 
 KERNEL = "define ptx_kernel void @k() { ret void }"
@@ -24,6 +24,27 @@ def test_every_chip_from_sm_70_to_sm_121_is_known_with_its_variants():
 def test_an_unknown_chip_is_refused_with_the_known_ones(name):
     with pytest.raises(WeftError, match=rf"must be a known chip \(sm_70, .*sm_121a\), got '{name}'"):
         Target.of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sm_101", "PTX 9.0 renamed it to 'sm_110'"),
+        ("sm_101f", "PTX 9.0 renamed it to 'sm_110f'"),
+        ("sm_101a", "PTX 9.0 renamed it to 'sm_110a'"),
+        ("sm_61", "no instruction of the tables runs on a chip before sm_70"),
+        ("sm_82", "did you mean 'sm_89'?"),
+        ("sm_91a", "did you mean 'sm_90a'?"),
+    ],
+)
+def test_an_unknown_chip_gets_what_to_name_instead(name, said):
+    with pytest.raises(WeftError) as caught:
+        Target.of(name)
+    assert str(caught.value).endswith(f"got '{name}'; {said}")
+
+
+def test_renamed_chips_have_rows_by_their_new_names():
+    assert set(RENAMED) <= set(OLDER_TARGETS) and set(RENAMED.values()) <= set(CHIPS)
 
 
 def test_a_multiprocessor_holds_what_one_cta_can_have():

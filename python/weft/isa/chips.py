@@ -104,6 +104,8 @@ CHIPS = {
 _OLDER = "10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 82 101 101f 101a"
 OLDER_TARGETS = tuple(f"sm_{number}" for number in _OLDER.split())
 """What else `.target` may name, as ptxas 13.5 does: chips without a row, and sm_110 by its first name."""
+RENAMED = {f"sm_101{variant}": f"sm_110{variant}" for variant in ("", "f", "a")}
+"""The names that PTX 9.0 replaced, and the new ones."""
 TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
 """What may follow the chip in `.target`."""
 

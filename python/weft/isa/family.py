@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import ClassVar, Generic, Self, TypeVar
 
-from weft.isa.chips import CHIPS, ChipSet, describe
+from weft.isa.chips import CHIPS, OLDER_TARGETS, RENAMED, ChipSet, describe
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.isa.template import Template, Values
@@ -383,4 +383,15 @@ class Family(Generic[F]):
 
 def unknown_chip(chip: str) -> str:
     """The rest of a message about an option or a directive that names a chip which isn't in the tables."""
-    return f"must be a known chip ({', '.join(CHIPS)}), got '{chip}'{did_you_mean(chip, CHIPS)}"
+    return f"must be a known chip ({', '.join(CHIPS)}), got '{chip}'{_chip_hint(chip)}"
+
+
+def _chip_hint(chip: str) -> str:
+    """What to name instead of a chip that isn't in the tables; to append to a message."""
+    if chip in RENAMED:
+        renamed = RENAMED[chip]
+        return f"; PTX {'.'.join(map(str, CHIPS[renamed].ptx))} renamed it to '{renamed}'"
+    first = next(iter(CHIPS.values()))
+    if chip in OLDER_TARGETS and int(chip.removeprefix("sm_")) < first.number:
+        return f"; no instruction of the tables runs on a chip before {first.name}"
+    return did_you_mean(chip, CHIPS)
