@@ -98,7 +98,7 @@ def _kernel(described: dict[str, Any] | None, mnk: tuple[int, int, int], kind: s
         return Kernel(**(described | lists))
     schedule = tcgen05.choose(*mnk, _TYPES[kind], chip)
     assert schedule is not None, mnk
-    return kernel_of(schedule, _TYPES[kind])
+    return kernel_of(schedule, _TYPES[kind], chip)
 
 
 def _time(microseconds: float) -> str:

@@ -10,7 +10,7 @@ from weft.isa import block_scales, tensor_map
 from weft.isa.block_scales import BlockScaling
 from weft.isa.chips import ChipSet
 from weft.isa.family import Verdict
-from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
+from weft.isa.tcgen05.descriptors import KINDS, LONG_K, BlockScaledDescriptor, steps
 from weft.isa.tcgen05.mma_forms import MmaBlockScale
 from weft.isa.tcgen05.mma_rows import MMA_BLOCK_SCALE
 from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS
@@ -99,6 +99,23 @@ def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str |
     if k % unit:
         return f"block K must be a multiple of {unit}, of which scales are one tile, got {k}"
     return None
+
+
+def long_share(types: Types, m: int, n: int, k: int, cta_group: int, chip: str | None) -> float:
+    """The share of a K block that instructions with a K of 96 multiply. They read the scales of more than
+    four groups, so those of four groups must have as many tiles as the instruction's N.
+    """
+    scaling = types.block_scaling
+    if scaling is None or not scaling.packed or chip is None:
+        return 0.0
+    (element,) = scaling.elements
+    spelled = form(scaling, cta_group).scale_vec
+    shape = scaling.kind, m, n
+    descriptor = BlockScaledDescriptor(*shape, element, element, scaling.scale, cta_group, spelled, k=LONG_K)
+    if descriptor.complaint(chip) or block_scales.spanned(n) != ceil_div(n, block_scales.ROWS):
+        return 0.0
+    depths = [depth for _, depth in steps(k, KINDS[scaling.kind].k, long=True)]
+    return LONG_K * depths.count(LONG_K) / k
 
 
 def layout_complaint(types: Types) -> str | None:

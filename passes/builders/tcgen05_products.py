@@ -16,6 +16,7 @@ from weft.isa.tcgen05.descriptors import (
     InstructionDescriptor,
     legal_m,
     legal_n,
+    steps,
 )
 from weft.layout import Layout
 from weft.passes.builders import tensor_parts
@@ -24,7 +25,6 @@ from weft.passes.builders.tcgen05_operands import SharedOperand, Steps
 
 ACCUMULATORS = {"f32": "f32", "f16": "f16", "i32": "s32"}
 """The element types of D, and what PTX calls them."""
-_ROW = 256  # elements of 4 bits in 128 bytes
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,7 @@ class Product:
     @cached_property
     def steps(self) -> Steps:
         """Where along K each instruction begins, and its K."""
-        found, k, depth = list[tuple[int, int]](), 0, KINDS[self.kind].k
-        while k < self.shape[2]:
-            rest = min(_ROW - k % _ROW, self.shape[2] - k)
-            # What is left of the row must be a multiple of the shorter K too.
-            is_long = self.long_rows and (rest == LONG_K or rest >= LONG_K + depth)
-            found.append((k, LONG_K if is_long else depth))
-            k += found[-1][1]
-        return tuple(found)
+        return steps(self.shape[2], KINDS[self.kind].k, long=self.long_rows)
 
     @property
     def legal_m(self) -> tuple[int, ...]:

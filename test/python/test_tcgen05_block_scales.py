@@ -21,6 +21,7 @@ from weft.launch import arrays, kernel
 from weft.multiply import product_kernel
 from weft.reference import Quantized
 from weft.schedules import choice
+from weft.schedules.predict_kernels import kernel_of
 from weft.target import Target
 
 CHIP = "sm_100a"
@@ -82,7 +83,7 @@ class Case:
         """The schedule with K blocks of whole tiles of scales: two of them where elements are packed."""
         m, n, _ = self.schedule.block
         packed = {element for _, element in self.formats} == {"e2m1"}
-        deep = 256 if packed and m * n <= 128 * 256 else 128
+        deep = 256 if packed and m * n <= 128 * 256 * self.schedule.cta_group else 128
         return replace(self.schedule, block=(m, n, deep))
 
     def operands(self) -> tuple[Quantized, Quantized]:
@@ -345,11 +346,19 @@ def test_packed_elements_must_be_k_major():
         weft.matmul(a.elements, a.elements, scales=(a.tiled_scales, a.tiled_scales))
 
 
-def test_a_long_k_is_used_where_a_chip_has_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("n", "depths"), [(128, [96, 96, 64]), (192, [96, 96, 64]), (224, [64] * 4), (96, [64] * 4)]
+)
+@pytest.mark.parametrize("formats", PAIRS[:3:2], ids=["nvfp4", "mxfp4"])
+def test_a_long_k_is_used_where_a_chip_and_the_scales_allow_it(n, depths, formats, monkeypatch):
     monkeypatch.setattr(__import__(__name__), "CHIP", "sm_103a")
-    case = Case(PAIRS[0], "f32", of(256, 128, cta_group=2), (130, 144, 512))
-    assert case.kernel(*case.operands()).ptx.count("tcgen05.mma.") == 3  # of 96, 96 and 64
+    case = Case(formats, "f32", replace(of(256, n, cta_group=2), block=(256, n, 256)), (130, 2 * n - 16, 512))
+    operands = case.operands()
+    assert case.kernel(*operands).ptx.count("tcgen05.mma.") == len(depths)
     assert case.complaint() is None
+    scale = arrays.mlir_type(operands[0].scales.dtype)
+    described = kernel_of(case.fitted, Types("f4E2M1FN", "f4E2M1FN", "f32", scale=scale), "sm_103a")
+    assert described.k_96 == 96 * depths.count(96) / sum(depths)
 
 
 @pytest.mark.parametrize("elements", [("e2m1", "e4m3"), ("e3m2", "e2m3")])

@@ -34,7 +34,7 @@ def predict_schedule(
     kind, sizes = kind_of(types), {"output_bytes": types.output_bytes, "members": members}
     if isinstance(schedule, TmaMmaSchedule) and schedule.unit_scales:
         kind = replace(KINDS["mxfp8"], bits=kind.bits, group=0)  # at its rate, without scales to copy
-    return predict(kernel_of(schedule, types), m, n, k, kind, gpu, **sizes, burst=burst)
+    return predict(kernel_of(schedule, types, gpu.chip), m, n, k, kind, gpu, **sizes, burst=burst)
 
 
 def _of_wgmma(

@@ -4,7 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.dialects.schedule import AnySchedule, Schedule, TensorMemorySchedule, TmaMmaSchedule, Types
+from weft.dialects.schedule import (
+    AnySchedule,
+    Schedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    tcgen05_scales,
+)
 from weft.dialects.schedule.product_types import BITS
 from weft.errors import WeftError
 from weft.schedules.predict_gpus import KINDS, Kind
@@ -20,8 +27,8 @@ class Kernel:
     columns that a warpgroup reads first. `epilogues`: warpgroups that finish a tile.
     `early`: the epilogue reads all sums before it stores any. `persistent`: False with a CTA for each tile.
     `resident`: CTAs of a multiprocessor. `warps`: along rows and columns of a tile, with mma.sync. `group`:
-    rows of tiles that are computed together. `k_96`: instructions multiply 96 elements along K. `promoted`:
-    the epilogue adds the sums of each K block.
+    rows of tiles that are computed together. `k_96`: the share of K that instructions with a K of 96
+    multiply. `promoted`: the epilogue adds the sums of each K block.
     """
 
     tile: tuple[int, int]
@@ -40,7 +47,7 @@ class Kernel:
     splits: int = 1
     group: int = 8
     swap: bool = False
-    k_96: bool = False
+    k_96: float = 0.0
     promoted: bool = False
 
     @property
@@ -100,7 +107,8 @@ _KINDS = {
 """Without block scales, elements of 4 and 6 bits take as long as those of 8."""
 
 
-def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types) -> Kernel:
+def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types, chip: str | None) -> Kernel:
+    of_mma = schedule.mma_m, schedule.block[1], schedule.block[2], schedule.cta_group
     return Kernel(
         tile=schedule.block[:2],
         k_block=schedule.block[2],
@@ -114,6 +122,7 @@ def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types) -> Kernel:
         splits=schedule.global_splits,
         group=schedule.group,
         swap=schedule.swap,
+        k_96=tcgen05_scales.long_share(types, *of_mma, chip),
         promoted=types.promoted,
     )
 
@@ -125,7 +134,7 @@ def _shared(schedule: TensorMemorySchedule, types: Types) -> int:
     return schedule.kept_slices(types) * schedule.slice_columns(types)
 
 
-def _of_mma_sync(schedule: Schedule, types: Types) -> Kernel:
+def _of_mma_sync(schedule: Schedule, types: Types, _: str | None) -> Kernel:
     return Kernel(
         tile=schedule.block[:2],
         k_block=schedule.block[2],
@@ -137,7 +146,7 @@ def _of_mma_sync(schedule: Schedule, types: Types) -> Kernel:
     )
 
 
-def _of_tma_mma(schedule: TmaMmaSchedule, types: Types) -> Kernel:
+def _of_tma_mma(schedule: TmaMmaSchedule, types: Types, _: str | None) -> Kernel:
     return Kernel(
         tile=schedule.block[:2],
         k_block=schedule.block[2],
@@ -148,7 +157,7 @@ def _of_tma_mma(schedule: TmaMmaSchedule, types: Types) -> Kernel:
     )
 
 
-DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types], Kernel]] = {
+DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types, str | None], Kernel]] = {
     TensorMemorySchedule: _of_tensor_memory,
     TmaMmaSchedule: _of_tma_mma,
     Schedule: _of_mma_sync,
@@ -156,9 +165,11 @@ DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types], Kernel]] = {
 """How a schedule of each family is described. That of wgmma has a fitted model of its own."""
 
 
-def kernel_of(schedule: AnySchedule, types: Types) -> Kernel:
-    """The description of a schedule. Raises WeftError for a family that has none."""
+def kernel_of(schedule: AnySchedule, types: Types, chip: str | None = None) -> Kernel:
+    """The description of a schedule, on `chip` where that matters. Raises WeftError for a family that has
+    none.
+    """
     if (describe := DESCRIPTIONS.get(type(schedule))) is None:
         known = ", ".join(family.__name__ for family in DESCRIPTIONS)
         raise WeftError(f"schedule must be of a family with a model, {known}, got {type(schedule).__name__}")
-    return describe(schedule, types)
+    return describe(schedule, types, chip)

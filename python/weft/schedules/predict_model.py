@@ -9,6 +9,7 @@ from math import ceil
 
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
+from weft.isa.block_scales import ROWS, spanned
 from weft.schedules.predict_gpus import Gpu, Kind
 from weft.schedules.predict_kernels import Kernel
 
@@ -115,7 +116,7 @@ def predict(
     memory = {"L2": counts.l2_bytes / gpu.l2_gb_s / 1e3, "DRAM": counts.dram_bytes / gpu.dram_gb_s / 1e3}
     computed = waves * each / cycles_a_us
     times = {"": launch + computed} | {name: launch + value for name, value in memory.items()}
-    if (limit := gpu.cap(kind.name + ("_k96" if kernel.k_96 else ""), burst=burst)) is not None:
+    if (limit := _power_limit(kernel, kind, gpu, burst)) is not None:
         ideal = flops / (gpu.multiprocessors * _peak(kernel, kind, gpu)) / cycles_a_us
         memory["power"] = flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
         times["power"] = memory["power"]
@@ -145,7 +146,20 @@ def _units(kernel: Kernel, gpu: Gpu) -> int:
 
 def _peak(kernel: Kernel, kind: Kind, gpu: Gpu) -> float:
     """Multiplications and additions of a multiprocessor in a cycle."""
-    return gpu.flops[kind.name] * (1.5 if kernel.k_96 else 1.0)
+    return gpu.flops[kind.name] / (1 - kernel.k_96 / 3)
+
+
+def _power_limit(kernel: Kernel, kind: Kind, gpu: Gpu, burst: bool) -> float | None:
+    """TFLOP/s at the power limit; None where none is known."""
+    limit, longer = (gpu.cap(kind.name + suffix, burst=burst) for suffix in ("", "_k96"))
+    if limit is None or longer is None or not kernel.k_96:
+        return limit
+    return 1 / (kernel.k_96 / longer + (1 - kernel.k_96) / limit)
+
+
+def _steps(kernel: Kernel, kind: Kind) -> float:
+    """The instructions of tcgen05 along a K block."""
+    return kernel.k_block * kind.shared_bits / 8 / STEP_BYTES * (1 - kernel.k_96 / 3)
 
 
 def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _Tile:
@@ -155,7 +169,7 @@ def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _T
     rows, columns = kernel.tile[0] // kernel.cta_group, kernel.tile[1] // kernel.cta_group
     copied = (rows + columns) * kernel.k_block * kind.bits / 8
     if kind.group:  # each CTA of a pair has the scales of all columns
-        scales = (rows + kernel.tile[1]) * kernel.k_block / kind.group
+        scales = sum(map(spanned, (rows, kernel.tile[1]))) * ROWS * kernel.k_block / kind.group
         copied += scales
         if tcgen05:
             math, reads = (each + scales / 512 * _SCALE_COPY for each in (math, reads))
@@ -188,7 +202,7 @@ def _tcgen05_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]:
     m, n = kernel.part
     reads = (m + n) / kernel.cta_group * STEP_BYTES / _READ
     reads += _PAIR_READ[m] if kernel.cta_group == 2 else 0.0
-    steps = kernel.parts * kernel.k_block * kind.shared_bits / 8 / (48 if kernel.k_96 else STEP_BYTES)
+    steps = kernel.parts * _steps(kernel, kind)
     wide = kernel.cta_group == 1 or m == 256  # those of a pair with 64 rows each take half of the time
     rate = gpu.flops["bf16"] / 8192
     return steps * n / (2 if wide else 4) / rate, steps * reads
@@ -220,7 +234,7 @@ def _counts(
     sums = 2 * 4 * m * n * kernel.splits * members if kernel.splits > 1 else 0
     copied = tiles * kind.bytes_of(shared * k) + sums
     read = members * (_read(kernel, (m, n, k), kind, gpu, down, across) + m * n * output_bytes)
-    steps = ceil_div(int(kernel.k_block * kind.shared_bits / 8), 48 if kernel.k_96 else STEP_BYTES)
+    steps = ceil(_steps(kernel, kind))
     instructions = tiles * kernel.splits * k_blocks * kernel.parts * steps
     if kernel.warps != (0, 0):
         instructions = tiles * k_blocks * steps * (height // 16) * (width // 8)

@@ -69,7 +69,14 @@ def _timed(
 
     def time(s: TensorMemorySchedule) -> float:
         predicted = predict(
-            kernel_of(s, types), m, n, k, kind, gpu, output_bytes=types.output_bytes, members=members
+            kernel_of(s, types, gpu.chip),
+            m,
+            n,
+            k,
+            kind,
+            gpu,
+            output_bytes=types.output_bytes,
+            members=members,
         )
         return predicted.microseconds
 

@@ -53,11 +53,26 @@ KINDS = {
 _BY_SIXTEEN = ("4X", "block16")
 """The scale vector sizes of a scale for each 16 elements."""
 LONG_K = 96  # of a dense mxf4 or mxf4nvf4: rows of 48 bytes
+_ROW = 256  # elements of 4 bits in 128 bytes
 MAX_SHIFTS = (0, 8, 16, 32)
 
 
 def _steps(first: int, last: int, step: int) -> tuple[int, ...]:
     return tuple(range(first, last + 1, step))
+
+
+def steps(k: int, depth: int, *, long: bool = False) -> tuple[tuple[int, int], ...]:
+    """Where along a K each instruction begins, and its own K: `depth`, or with `long` 96 where that fits into
+    rows of 128 bytes.
+    """
+    found, begin = list[tuple[int, int]](), 0
+    while begin < k:
+        rest = min(_ROW - begin % _ROW, k - begin)
+        # What is left of the row must be a multiple of the shorter K too.
+        is_long = long and (rest == LONG_K or rest >= LONG_K + depth)
+        found.append((begin, LONG_K if is_long else depth))
+        begin += found[-1][1]
+    return tuple(found)
 
 
 def legal_m(kind: str, cta_group: int, *, sparse: bool = False, ws: bool = False) -> tuple[int, ...]:
