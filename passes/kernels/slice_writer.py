@@ -33,9 +33,9 @@ class SliceWriter(Protocol):
 
     op: MatmulOp
 
-    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, turn: Any) -> Any:
-        """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's. `turn`
-        numbers the slots of staging memory; returns the next one.
+    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
+        """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's.
+        `staging` is the number of the slot of staging memory; returns the one of the next slice.
         """
 
     def finish(self) -> None:
@@ -48,7 +48,7 @@ class DirectSlices:
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
         self.op, self.schedule = op, schedule
 
-    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, turn: Any) -> Any:
+    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
         alpha = alpha_of(self.op, index)  # read while the sums come
         for sums, inside in parts:
             start = at.own_row, emit.add(at.own_column, inside)
@@ -56,7 +56,7 @@ class DirectSlices:
             if self.schedule.swap:
                 sums = tile.from_lane(tile.to_lane(sums), transposed(sums.type))
             store(self.op, sums, row, column, index, run_of(self.schedule), shared=True, alpha=alpha)
-        return turn
+        return staging
 
     def finish(self) -> None:
         pass
@@ -85,8 +85,8 @@ class StagedSlices:
         """The parts of a slot that are stored at different columns."""
         return 2 if self.schedule.halves else 1
 
-    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, turn: Any) -> Any:
-        slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), turn)))
+    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
+        slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
         run, pieces = run_of(self.schedule), self._finished(parts, at, index)
         first = next(pieces)  # computed while an earlier slice's store may still read the slot
         with thread_ids.one_thread():
@@ -100,7 +100,7 @@ class StagedSlices:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
         self._store(slot, emit.value(at.row), emit.value(at.column), index)
-        return emit.rem(emit.add(turn, 1), STAGING_SLOTS)
+        return emit.rem(emit.add(staging, 1), STAGING_SLOTS)
 
     def _finished(self, parts: FragmentParts, at: SliceOrigin, index: Any) -> Iterator[tuple[Any, Any, Any]]:
         """The fragments of D from the sums of a slice, each with its row and column in the slice."""

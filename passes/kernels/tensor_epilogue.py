@@ -25,7 +25,7 @@ LaneParts = Iterable[tuple[Any, int]]
 """A lane's sums of the parts of a slice, each a vector with its first column in the slice; made on demand."""
 
 
-class TileOfWarpgroup:
+class WarpgroupTile:
     """A tile at a warpgroup of the epilogue: `row` and `column` are those at which it begins in this CTA."""
 
     def __init__(
@@ -46,12 +46,12 @@ class SliceConsumer(ABC):
     """What happens to the slices of a warpgroup's sums."""
 
     @abstractmethod
-    def consume(self, parts: LaneParts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
-        """Takes the sums of a slice. `turn` is a number that the loop over slices carries; returns the next
-        one.
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
+        """Takes the sums of a slice. `staging` is the number of the slot of staging memory; returns the one
+        of the next slice.
         """
 
-    def complete(self, where: TileOfWarpgroup) -> None:
+    def complete(self, own_tile: WarpgroupTile) -> None:
         """Ends a tile."""
         return
 
@@ -66,9 +66,11 @@ class StoredSlices(SliceConsumer):
     def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
         self.writer, self.kind = writer, sums.fragment(columns)
 
-    def consume(self, parts: LaneParts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
         fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
-        return self.writer.write(fragments, where.origin(of), where.at.member, where.warpgroup, turn)
+        return self.writer.write(
+            fragments, own_tile.origin(of), own_tile.at.member, own_tile.warpgroup, staging
+        )
 
     def finish(self) -> None:
         self.writer.finish()
@@ -86,20 +88,22 @@ class AddedSlices(SliceConsumer):
         self.slots = GlobalSums(op, sums.element, held, schedule.global_splits, most=_AT_ONCE)
         self.writer = DirectSlices(op, schedule)
 
-    def consume(self, parts: LaneParts, of: Slice, where: TileOfWarpgroup, turn: Any) -> Any:
-        slices, unit = self._slices(where.at), self.schedule.vector_columns
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
+        slices, unit = self._slices(own_tile.at), self.schedule.vector_columns
         slot = emit.add(slices.slot, slices.number)
         for lane, column in parts:
             first = emit.div(emit.add(of.column, column), unit)
-            self.slots.write(lane, slot, where.warpgroup, first)
-        return turn
+            self.slots.write(lane, slot, own_tile.warpgroup, first)
+        return staging
 
-    def complete(self, where: TileOfWarpgroup) -> None:
-        slices, warpgroup = self._slices(where.at), where.warpgroup
+    def complete(self, own_tile: WarpgroupTile) -> None:
+        slices, warpgroup = self._slices(own_tile.at), own_tile.warpgroup
         with self.slots.shares(slices, warpgroup) as piece:
             total = self.slots.total(slices, piece, warpgroup)
             fragment, column = self.slots.fragment(total, piece)
-            self.writer.write([(fragment, 0)], where.origin(Slice(0, column)), where.at.member, warpgroup, 0)
+            self.writer.write(
+                [(fragment, 0)], own_tile.origin(Slice(0, column)), own_tile.at.member, warpgroup, 0
+            )
 
     def _slices(self, at: Tile) -> Slices:
         """The K slices of the tile that this CTA computes one of."""
@@ -132,16 +136,16 @@ class Epilogue:
             self.consumer = StoredSlices(writer, sums, self._read_columns)
 
     def run(self, at: Tile, carried: list[Any], warpgroup: Any) -> list[Any]:
-        """Takes the sums of a tile. `carried` are the position of the ring of accumulators and a number for
-        the slices; returns the next ones.
+        """Takes the sums of a tile. `carried` are the position of the ring of accumulators and the number of
+        the slot of staging memory; returns the next ones.
         """
-        *position, turn = carried
-        where = TileOfWarpgroup(self.sums, self.tiles, at, warpgroup)
-        position, turn = (self._promoted if self.promotion else self._read)(where, position, turn)
-        self.consumer.complete(where)
-        return [*position, turn]
+        *position, staging = carried
+        own_tile = WarpgroupTile(self.sums, self.tiles, at, warpgroup)
+        position, staging = (self._promoted if self.promotion else self._read)(own_tile, position, staging)
+        self.consumer.complete(own_tile)
+        return [*position, staging]
 
-    def _read(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:
+    def _read(self, own_tile: WarpgroupTile, position: list[Any], staging: Any) -> tuple[list[Any], Any]:
         """Takes slices out of tensor memory, and releases the accumulator after the last that the products
         of the next tiles overwrite.
         """
@@ -150,13 +154,13 @@ class Epilogue:
         slot = self.sums.slot(stage, phase)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
-            of = self.sums.slice(where.warpgroup, self._in_order(number, slot), self.columns)
+            of = self.sums.slice(own_tile.warpgroup, self._in_order(number, slot), self.columns)
             last = emit.equal(number, self.kept - 1)
             parts = self._loaded(stage, slot, of, last)
-            return [self.consumer.consume(parts, of, where, carried[0])]
+            return [self.consumer.consume(parts, of, own_tile, carried[0])]
 
-        (turn,) = emit.loop(0, self.count, 1, [turn], one)
-        return list(tile.advance(self.full, stage, phase)), turn
+        (staging,) = emit.loop(0, self.count, 1, [staging], one)
+        return list(tile.advance(self.full, stage, phase)), staging
 
     def _in_order(self, number: Any, slot: Any) -> Any:
         """The slice that is taken as number `number`: columns that accumulators share come first, which are
@@ -178,14 +182,16 @@ class Epilogue:
                     tile.release(self.full, stage)
             yield lane, column
 
-    def _promoted(self, where: TileOfWarpgroup, position: list[Any], turn: Any) -> tuple[list[Any], Any]:
+    def _promoted(self, own_tile: WarpgroupTile, position: list[Any], staging: Any) -> tuple[list[Any], Any]:
         """Takes slices that are in registers, where K blocks are added up."""
         assert self.promotion is not None
-        totals, position = self.promotion.totals(where.at, where.row, where.column, where.warpgroup, position)
+        totals, position = self.promotion.totals(
+            own_tile.at, own_tile.row, own_tile.column, own_tile.warpgroup, position
+        )
         each = self.columns // self._read_columns
         for number in range(self.count):
             lanes = totals[number * each : (number + 1) * each]
-            of = self.sums.slice(where.warpgroup, number, self.columns)
+            of = self.sums.slice(own_tile.warpgroup, number, self.columns)
             parts = [(lane, part * self._read_columns) for part, lane in enumerate(lanes)]
-            turn = self.consumer.consume(parts, of, where, turn)
-        return position, turn
+            staging = self.consumer.consume(parts, of, own_tile, staging)
+        return position, staging
