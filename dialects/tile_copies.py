@@ -177,12 +177,20 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     chunks of so many elements, so that a row of a tile may have more than 256: those of the matrix, of the
     tile and of the copies' coordinates must be whole chunks.
 
-    From an `indexed` map, `tile.gather_async` copies rows by their numbers, and no other op copies.
+    From an `indexed` map, `tile.gather_async` copies rows by their numbers, and no other op copies. With
+    `any_rows`, a launch takes a matrix of any alignment: the kernel must find out whether TMA takes it, and
+    use the map only if it does.
     """
 
     matrix: ext.Operand[Any]
     map: ext.Result[Any]
-    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL, "chunk": 0, "indexed": False}  # noqa: RUF012
+    optional = {  # noqa: RUF012
+        "l2_promotion": "256B",
+        "l2_eviction": NORMAL,
+        "chunk": 0,
+        "indexed": False,
+        "any_rows": False,
+    }
 
     def check(self) -> str | None:
         legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
@@ -340,6 +348,7 @@ def tensor_map(
     l2_eviction: str | None = None,
     chunk: int = 0,
     indexed: bool = False,
+    any_rows: bool = False,
 ) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     attributes = {
@@ -347,6 +356,7 @@ def tensor_map(
         "l2_eviction": l2_eviction,
         "chunk": chunk,
         "indexed": indexed,
+        "any_rows": any_rows,
     }
     return build(
         TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes

@@ -220,8 +220,11 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     }
     values |= {"padded": ir.UnitAttr.get()} if pieces.padded else {}
     values |= {"chunk": _i64(chunk)} if chunk else {}
+    values |= {"any_rows": ir.UnitAttr.get()} if op.attribute("any_rows") else {}
     entry_of_map = ir.DictAttr.get(values)
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
+    if op.attribute("any_rows"):  # the launch may pass a map that isn't valid
+        return added
     with ir.InsertionPoint(op), op.location, emit.when(emit.equal(emit.thread(), 0)):
         nvvm.PrefetchOp(added, tensormap=True)
     return added

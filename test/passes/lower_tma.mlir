@@ -63,6 +63,16 @@ gpu.module @m {
     gpu.return
   }
 
+  // The launch may pass a map that no copy may use, so that nothing reads it before.
+  // CHECK-LABEL: gpu.func @any_rows
+  // CHECK-SAME: weft.tensor_maps = [{any_rows, box = array<i64: 64, 64>
+  // CHECK-NOT: nvvm.prefetch
+  // CHECK: gpu.return
+  gpu.func @any_rows(%a: memref<?x?xf16>) kernel {
+    %0 = "tile.tensor_map"(%a) {any_rows = true} : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+
   // Rows are copied four by four, by their numbers, by all lanes of a warp; those of a pair may signal the other CTA.
   // CHECK-LABEL: gpu.func @gather
   // CHECK-SAME: box = array<i64: 1, 64>

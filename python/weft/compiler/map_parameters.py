@@ -22,7 +22,8 @@ class MapParameter:
     `l2_promotion` are named as in `weft.isa.tensor_map`. With `padded`, which an entry may leave out, packed
     elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16). With `chunk`,
     which an entry may leave out, too, the map counts columns in chunks of so many bytes, the box's columns as
-    well.
+    well. With `any_rows`, again optional, the kernel uses the map only if the matrix and its rows are aligned
+    as TMA needs it; any other legal strides do for a matrix that isn't.
     """
 
     matrix: int
@@ -31,6 +32,7 @@ class MapParameter:
     l2_promotion: str
     padded: bool = False
     chunk: int = 0
+    any_rows: bool = False
 
 
 def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
@@ -63,7 +65,7 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
 
 def _read_map(kernel: Any, entry: Any) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
-    kinds |= {"chunk": ir.IntegerAttr}
+    kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr}
     names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
@@ -83,4 +85,5 @@ def _read_map(kernel: Any, entry: Any) -> MapParameter:
         promotion,
         padded="padded" in values,
         chunk=values["chunk"].value if "chunk" in values else 0,
+        any_rows="any_rows" in values,
     )

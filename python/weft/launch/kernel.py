@@ -279,7 +279,9 @@ class Kernel:
         for memory, space in zip(memories, spaces, strict=True):
             parameters += [memory, memory, *(emulator_number("index", n) for n in space.layout)]
         maps = [
-            emulator.TensorMap(map_of(views[m.matrix], m, 0), buffers[id(views[m.matrix])])
+            emulator.TensorMap(
+                map_of(views[m.matrix], m, 0), buffers[id(views[m.matrix])], any_address=m.any_rows
+            )
             for m in self.launch.maps
         ]
         report = self._module.launch(

@@ -98,6 +98,8 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
         stride * view.bits // 8 if count > 1 else ceil_div(columns * view.bits // 8, unit) * unit
         for count, stride in zip(outer, view.strides, strict=False)
     ]
+    if want.any_rows:  # of others than TMA takes, the kernel doesn't use the map
+        strides = [ceil_div(stride, tensor_map.ROW_BYTES) * tensor_map.ROW_BYTES for stride in strides]
     if view.packed:
         kind = f"16U{view.bits}_ALIGN{16 if want.padded else 8}B"
     else:

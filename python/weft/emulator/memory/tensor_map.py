@@ -22,16 +22,20 @@ class TensorMap:
 
     `tiled` and `im2col` make one. They take the arguments of `cuTensorMapEncodeTiled` and
     `cuTensorMapEncodeIm2col`, the innermost dimension first, and raise WeftError for what the driver rejects.
+
+    With `any_address`, the map of a buffer that isn't aligned has address 0: a kernel must not copy from it.
     """
 
-    def __init__(self, fields: isa.TensorMap, buffer: npt.NDArray[np.generic] | int) -> None:
+    def __init__(
+        self, fields: isa.TensorMap, buffer: npt.NDArray[np.generic] | int, *, any_address: bool = False
+    ) -> None:
         if not isinstance(fields, isa.TensorMap):
             raise WeftError(
                 f"a tensor map's fields must be a weft.isa.tensor_map.TensorMap, got {shown(fields)}"
             )
         if not isinstance(buffer, np.ndarray | int):
             raise WeftError(f"a tensor map's buffer must be an array or an address, got {shown(buffer)}")
-        self.fields, self.buffer = fields, buffer
+        self.fields, self.buffer, self.any_address = fields, buffer, any_address
 
     @classmethod
     def tiled(
@@ -95,7 +99,10 @@ class TensorMap:
 
     def encode(self, address: int) -> bytes:
         """The 128 bytes, with the device address of the buffer. WeftError if it isn't aligned."""
-        return _checked(replace(self.fields, address=address)).encode()
+        fields = replace(self.fields, address=address)
+        if self.any_address and fields.complaint():
+            fields = replace(fields, address=0)
+        return _checked(fields).encode()
 
 
 def _common(
