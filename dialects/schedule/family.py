@@ -46,6 +46,8 @@ class AnySchedule(Written):
     """A field that is always written, and that no other family has."""
     takes_any_rows: ClassVar[bool] = False
     """Whether rows of A, B and D may begin at any element, in all schedules of the family."""
+    takes_any_result: ClassVar[bool] = False
+    """Whether rows of D may begin at any element, in all schedules of the family."""
     starts_early: ClassVar[bool] = False
     """Whether the kernel itself waits for earlier work in its stream."""
 

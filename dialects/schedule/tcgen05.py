@@ -76,6 +76,7 @@ class TensorMemorySchedule(AnySchedule):
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "tcgen05"
     key: ClassVar[str] = "accumulators"
+    takes_any_result: ClassVar[bool] = True
     starts_early: ClassVar[bool] = True
 
     @property
@@ -181,12 +182,10 @@ class TensorMemorySchedule(AnySchedule):
         return self.parts * self.part_columns // self.epilogues
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
-        """16 bytes where TMA copies an operand; otherwise one element."""
+        """16 bytes where TMA alone copies an operand; otherwise one element."""
         if operand in ("a", "b"):
             return tcgen05_scales.row_bytes(types, operand)
-        if operand in ("scale_a", "scale_b") or (operand == "d" and self.staged(types)):
-            return tensor_map.ROW_BYTES
-        return 1
+        return tensor_map.ROW_BYTES if operand in ("scale_a", "scale_b") and types.scale else 1
 
     @staticmethod
     def kind(types: Types) -> str | None:
@@ -232,7 +231,7 @@ class TensorMemorySchedule(AnySchedule):
         return ScaleTiles.of(self.cta_rows, self.block[1], self.block[2], types)
 
     def staged(self, types: Types) -> bool:
-        """Whether TMA stores D from shared memory."""
+        """Whether D is stored from shared memory: by TMA where its rows are aligned."""
         return not self.swap and self.global_splits == 1
 
     @property

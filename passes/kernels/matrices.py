@@ -1,5 +1,6 @@
 """Matrices in global and shared memory as kernels see them: sizes, members of a batch, layouts of stages."""
 
+import functools
 from math import gcd
 from typing import Any
 
@@ -71,6 +72,18 @@ def member(matrix: Any, index: Any) -> Any:
 def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
     """The map of one matrix of a batch, from the batch's map. All products share a memref of rank 2."""
     return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
+
+
+def misaligned(matrix: Any, bytes_: int) -> Any:
+    """Whether a row of a matrix, or of a batch, doesn't begin at a multiple of so many bytes, a power of two:
+    an i1.
+    """
+    _, offset, *extents = memref.extract_strided_metadata(matrix)
+    *strides, _ = extents[matrix.type.rank :]
+    elements = functools.reduce(arith.ori, strides, offset)
+    address = memref.extract_aligned_pointer_as_index(matrix)
+    bits = arith.ori(address, arith.muli(elements, emit.as_index(element_bytes(matrix))))
+    return emit.less(0, emit.bit_and(emit.as_i32(bits), bytes_ - 1))
 
 
 def element_bytes(matrix: Any) -> int:

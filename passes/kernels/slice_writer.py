@@ -16,7 +16,15 @@ from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import alpha_of, finish
 from weft.passes.kernels.fragments import transposed
-from weft.passes.kernels.matrices import element_bytes, map_of_member, member, panels, run_bytes, size
+from weft.passes.kernels.matrices import (
+    element_bytes,
+    map_of_member,
+    member,
+    misaligned,
+    panels,
+    run_bytes,
+    size,
+)
 from weft.passes.kernels.tensor_sums import SliceOrigin
 from weft.passes.kernels.writer import store
 
@@ -78,7 +86,7 @@ class StagedSlices:
         self.buffer = tile.alloc(BufferType.of((slots, rows, columns), op.d.type.element_type, layout))
         whole = tile.stage_type(self.buffer.type)
         self._stored = tile.slice_type(whole, (rows // self._boxes, columns))
-        self.map = tile.tensor_map(op.d, self._stored)
+        self.map = tile.tensor_map(op.d, self._stored, any_rows=True)
 
     @property
     def _boxes(self) -> int:
@@ -112,10 +120,10 @@ class StagedSlices:
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
 
     def _store(self, slot: Any, row: Any, column: Any, index: Any) -> None:
-        """Stores a slot: by TMA, unless this would write beyond the end of rows."""
+        """Stores a slot: by TMA, unless rows aren't aligned for it or it would write beyond their end."""
         end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
         ragged = arith.andi(self._ragged, emit.less(size(self.op.d, -1), end))
-        branch = scf.IfOp(ragged, has_else=True)
+        branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             for box, at in self._parts(slot, column):
                 tile.copy_out(box, member(self.op.d, index), row, at)

@@ -117,6 +117,8 @@ def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
         return f"has no schedule that multiplies {types.a} and {types.b}{scales} for D of {types.d}"
     if not needed:
         what = "groups" if types.grouped else f"elements of {types.a}"
+        if any(chip in family.chips(types) for family in FAMILIES if family.takes_any_result):
+            return f"rows of A and B must begin at multiples of 16 bytes with {what}"
         wide = " (rows of D in f32 or i32 at multiples of two elements)"
         return f"rows must begin at multiples of 16 bytes with {what}{wide}"
     if chip not in needed:
