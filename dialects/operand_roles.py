@@ -7,6 +7,7 @@ from typing import Any
 from weft.dialects.schedule import PROMOTED
 from weft.dialects.tile_types import FP8_TYPES, PTX_SCALES, matrix_complaint
 from weft.isa import block_scales
+from weft.isa.block_scales import WORD_BLOCKS
 from weft.mlir import ir
 
 _ADDED_TYPES = ("f32", "f16", "bf16", "i32")
@@ -53,19 +54,30 @@ BLOCK_SCALES = {
 }
 """Scales of groups of elements along K, in the 128x4 layout (`weft.isa.block_scales`), by role and element.
 """
+_WORD = "i32"
+WORDS = {
+    name: {block: Role((_WORD,), (f"K/{block_scales.GROUPS * block}", extent)) for block in WORD_BLOCKS}
+    for name, extent in (("scale_a", "M"), ("scale_b", "N"))
+}
+"""Scales that come as words of four, by role and by the elements along K that share one."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
 _OF_INTEGERS = ("relu",)
 
 
-def role_of(name: str, element: str) -> Role:
-    """What an operand with this role and this type of elements must be."""
+def role_of(name: str, element: str, words: int = 0) -> Role:
+    """What an operand with this role and this type of elements must be. `words` is how many elements share a
+    scale where scales come as words.
+    """
+    if element == _WORD and name in WORDS:
+        return WORDS[name][words]
     return BLOCK_SCALES.get(name, {}).get(element, ROLES[name])
 
 
 def element_types(name: str) -> list[str]:
     """The element types that an operand with this role may have."""
-    return [*ROLES[name].elements, *BLOCK_SCALES.get(name, ())]
+    words = [_WORD] if name in WORDS else []
+    return [*ROLES[name].elements, *BLOCK_SCALES.get(name, ()), *words]
 
 
 def role_names(attribute: Any, count: int) -> list[str]:
@@ -102,11 +114,12 @@ def extents(
     in a size; it and the sizes may be None, for an unknown size.
     """
     of_128 = {f"{name}/128": blocks(size, PROMOTED) for name, size in (("M", m), ("N", n), ("K", k))}
+    of_words = {f"K/{depth}": blocks(k, depth) for depth in (block_scales.GROUPS * b for b in WORD_BLOCKS)}
     of_tiles: dict[str, Any] = {}
     for scale, name in _TILES.items():
         tiles = blocks(k, block_scales.GROUPS * block_scales.group_of(PTX_SCALES[scale]))
         of_tiles[name] = None if tiles is None else tiles * block_scales.TILE_BYTES
-    return {"M": m, "N": n, "groups": groups, "products": products, **of_128, **of_tiles}
+    return {"M": m, "N": n, "groups": groups, "products": products, **of_128, **of_words, **of_tiles}
 
 
 def title(role: str) -> str:

@@ -30,10 +30,11 @@ from weft.dialects.tile_types import (
     matrix_complaint,
 )
 from weft.errors import WeftError
-from weft.isa.block_scales import elements_with
+from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.mlir import ext, ir
 
 INPUT_TYPES = tuple(PTX_INPUTS)
+_WORD, _SCALE_OF_WORDS = "i32", "f8E8M0FNU"
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
@@ -54,6 +55,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       row of A and column of B, 32 elements along K share a scale of f8E8M0FNU; 16 of f4E2M1FN share one of
       f8E4M3FN. Scales are in the 128x4 layout, M/128 x 512*K/128 for A and N/128 x 512*K/128 for B
       (512*K/64 where 16 elements share a scale).
+    - "scale_a" and "scale_b" of i32, with `scale_block` 128 or 32: block scales of f8E8M0FNU, four in each
+      word, the first in the lowest bits. So many elements along K share a scale. The words are K/512 x M for
+      A and K/512 x N for B (K/128 with `scale_block` 32), as DeepGEMM has them; bytes after the last scale
+      are ignored.
     - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a batch
       of B; a negative number skips the row. Within each block of 128 rows (0 to 127, 128 to 255, ...) all
       numbers must be equal. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
@@ -82,6 +87,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         "schedule": None,
         "roles": None,
         "activation": None,
+        "scale_block": 0,
     }
 
     @property
@@ -133,10 +139,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         mn_major = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
         scales = (self.role("scale_a"), self.role("scale_b"))
         kinds = [str(value.type.element_type) for value in scales if value is not None]
+        words = self.attribute("scale_block") if _WORD in kinds else 0
         scale = next((kind for kind in kinds if kind in PTX_SCALES), "")
+        scale = scale or (_SCALE_OF_WORDS if _WORD in kinds else "")
         scaled = bool(kinds) and not scale
         promoted = scaled or self.attribute("promote")
-        return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None, scale)
+        return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None, scale, words)
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -202,6 +210,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if (scale_a is None) != (scale_b is None):
             only = "scale_b" if scale_a is None else "scale_a"
             return f"expects scale_a and scale_b together, got only {only}"
+        if wrong := self._block_complaint(types):
+            return wrong
         if not types.scale:
             return None
         elements = [str(value.type.element_type) for value in (scale_a, scale_b) if value is not None]
@@ -217,6 +227,29 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return (
                 f"expects A and B of {legal} with scales of {types.scale}, got {types.a} and {types.b}{near}"
             )
+        return None
+
+    def _block_complaint(self, types: Types) -> str | None:
+        """Why so many elements can't share a scale."""
+        block, kinds = (
+            self.attribute("scale_block"),
+            [
+                str(value.type.element_type)
+                for value in (self.role("scale_a"), self.role("scale_b"))
+                if value is not None
+            ],
+        )
+        if _WORD not in kinds:
+            got = f"{kinds[0]}" if kinds else "none"
+            return (
+                f"scale_block must be 0 unless scales are of i32, got {block} with {got}" if block else None
+            )
+        if block not in WORD_BLOCKS:
+            return f"scale_block must be {' or '.join(map(str, WORD_BLOCKS))} with scales of i32, got {block}"
+        scaling = types.block_scaling
+        if scaling is not None and scaling.packed and block > scaling.group:
+            got = f"{types.a} and {types.b}"
+            return f"scale_block must be {scaling.group} for A and B of {got}, got {block}"
         return None
 
     def _batch_complaint(self) -> str | None:
@@ -268,7 +301,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks, products)
         shapes = {"A": self._written_a, "D": "batch x M x N" if batched else "M x N"}
         for role, value in self.roles.items():
-            sizes = role_of(role, str(value.type.element_type)).sizes
+            sizes = role_of(role, str(value.type.element_type), self.types.words).sizes
             names = [of_groups if size == "groups" else size for size in sizes]
             if role == "alpha":
                 if wrong := _alpha_complaint(value, products):
@@ -338,6 +371,7 @@ def matmul(
     scale_a: Any | None = None,
     scale_b: Any | None = None,
     groups: Any | None = None,
+    scale_block: int = 0,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
@@ -366,5 +400,6 @@ def matmul(
             "schedule": chosen and chosen.attribute(),
             "roles": roles,
             "activation": activation,
+            "scale_block": scale_block,
         },
     )

@@ -166,7 +166,7 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     for role, value in product.roles.items():
         if role == "alpha" and product.factors is None:
             continue  # one for all products
-        dims = role_of(role, str(value.type.element_type)).sizes
+        dims = role_of(role, str(value.type.element_type), product.types.words).sizes
         differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]
     return differences
 

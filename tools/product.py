@@ -57,7 +57,7 @@ class Product:
         op = products[0]
         if len(products) > 1:
             raise refuse(products[1], "must be the only product with weft run")
-        taken = {"alpha", *(BLOCK_SCALES if op.types.scale else ())}
+        taken = {"alpha", *(BLOCK_SCALES if op.types.scale and not op.types.words else ())}
         if other := next((role for role in op.roles if not ROLES[role].is_added and role not in taken), None):
             raise refuse(op, f"must not have an operand '{other}' with weft run")
         if op.d.type.rank != 2:

@@ -25,7 +25,8 @@ class Types:
     `promoted`: sums leave the tensor cores every `PROMOTED` elements along K, and are added in f32. `scaled`:
     each of these sums is multiplied by scales of A and B first. `grouped`: rows of D have different matrices
     B, or products of a batch have different numbers of rows. `scale`: the type of block scales, which tensor
-    cores apply (`block_scaling`); empty without.
+    cores apply (`block_scaling`); empty without. `words`: how many elements share one of these scales where
+    they come as words of four (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout.
     """
 
     a: str
@@ -36,6 +37,7 @@ class Types:
     scaled: bool = False
     grouped: bool = False
     scale: str = ""
+    words: int = 0
 
     @property
     def block_scaling(self) -> BlockScaling | None:

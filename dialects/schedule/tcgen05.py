@@ -185,7 +185,8 @@ class TensorMemorySchedule(AnySchedule):
         """16 bytes where TMA alone copies an operand; otherwise one element."""
         if operand in ("a", "b"):
             return tcgen05_scales.row_bytes(types, operand)
-        return tensor_map.ROW_BYTES if operand in ("scale_a", "scale_b") and types.scale else 1
+        tiles = operand in ("scale_a", "scale_b") and types.scale and not types.words
+        return tensor_map.ROW_BYTES if tiles else 1
 
     @staticmethod
     def kind(types: Types) -> str | None:
@@ -230,6 +231,10 @@ class TensorMemorySchedule(AnySchedule):
         """
         return ScaleTiles.of(self.cta_rows, self.block[1], self.block[2], types)
 
+    def word_period(self, types: Types) -> int:
+        """How many K blocks have their scales in the same words."""
+        return tcgen05_scales.word_period(self.block[2], types, self.global_splits)
+
     def staged(self, types: Types) -> bool:
         """Whether D is stored from shared memory: by TMA where its rows are aligned."""
         return not self.swap and self.global_splits == 1
@@ -267,10 +272,11 @@ class TensorMemorySchedule(AnySchedule):
             for extent in (self.cta_rows, self.cta_columns)
         )
         scales = self.scales(types)
-        copied += self.stages * scales.bytes if scales else 0
+        copied += self.stages * scales.bytes + scales.ring_bytes if scales else 0
         staged = _aligned(self.staging_bytes(types), BOX_ALIGNMENT)
         barriers = sum(
-            _aligned(STAGE_BARRIER_BYTES * each, BOX_ALIGNMENT) for each in (self.stages, self.accumulators)
+            _aligned(STAGE_BARRIER_BYTES * each, BOX_ALIGNMENT)
+            for each in (self.stages, self.accumulators, scales.stages if scales else 0)
         )
         answers = sum(_aligned(ANSWERS * each, BOX_ALIGNMENT) for each in (ANSWER_BYTES, STAGE_BARRIER_BYTES))
         return copied + staged + barriers + (answers if self.dynamic else 0) + _ADDRESS_BYTES

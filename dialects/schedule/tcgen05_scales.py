@@ -21,6 +21,8 @@ LEAST_ROWS, LEAST_COLUMNS = block_scales.ROWS, block_scales.LANES
 instruction reads them from the first lane on.
 """
 
+_WORD_STAGES = 4  # as many K blocks at least, so that the warp that reads words is ahead
+
 
 @dataclass(frozen=True)
 class ScaleTiles:
@@ -31,18 +33,34 @@ class ScaleTiles:
     left: int
     right: int
     deep: int
+    stages: int = 0
+    """Of a ring of their own, into which a warp writes scales that come as words; 0 where stages of A and B
+    have them.
+    """
 
     @classmethod
     def of(cls, rows: int, columns: int, depth: int, types: Types) -> "ScaleTiles | None":
         """Those of a K block of `depth` elements and so many rows and columns; None without block scales."""
         if (scaling := types.block_scaling) is None:
             return None
-        left, right = block_scales.spanned(rows), block_scales.spanned(columns)
-        return cls(left, right, ceil_div(depth, block_scales.GROUPS * scaling.group))
+        deep = ceil_div(depth, block_scales.GROUPS * (types.words or scaling.group))
+        if types.words:  # tiles are written where the rows begin
+            left, right = ceil_div(rows, block_scales.ROWS), ceil_div(columns, block_scales.ROWS)
+            return cls(left, right, deep, _WORD_STAGES)
+        return cls(block_scales.spanned(rows), block_scales.spanned(columns), deep)
 
     @property
     def bytes(self) -> int:
-        """Shared memory of a stage's scales."""
+        """Shared memory of the scales of a stage of A and B."""
+        return 0 if self.stages else self._bytes
+
+    @property
+    def ring_bytes(self) -> int:
+        """Shared memory of the stages of their own."""
+        return self.stages * self._bytes
+
+    @property
+    def _bytes(self) -> int:
         return (self.left + self.right) * self.deep * block_scales.TILE_BYTES
 
     @property
@@ -98,6 +116,8 @@ def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str |
         return f"block N must be a multiple of {whose}, with block scales, such as {legal}, got {n}"
     if k % unit:
         return f"block K must be a multiple of {unit}, of which scales are one tile, got {k}"
+    if types.words > scaling.group and (deep := block_scales.GROUPS * types.words) % k:
+        return f"block K must divide {deep}, which have one word of scales of {types.words}, got {k}"
     return None
 
 
@@ -116,6 +136,13 @@ def long_share(types: Types, m: int, n: int, k: int, cta_group: int, chip: str |
         return 0.0
     depths = [depth for _, depth in steps(k, KINDS[scaling.kind].k, long=True)]
     return LONG_K * depths.count(LONG_K) / k
+
+
+def word_period(k: int, types: Types, splits: int) -> int:
+    """How many K blocks of `k` elements have their scales in the same words. With `splits`, the K blocks of a
+    slice aren't consecutive, and each brings its own.
+    """
+    return 1 if splits > 1 else max(block_scales.GROUPS * types.words // k, 1)
 
 
 def layout_complaint(types: Types) -> str | None:

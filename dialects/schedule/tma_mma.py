@@ -151,6 +151,8 @@ class TmaMmaSchedule(AnySchedule):
         """
         if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.promoted:
             return frozenset()
+        if types.words:
+            return frozenset()
         scaling = cls((64, 64, 64), (2, 2), 2, unit_scales=True).scaling(types)
         if scaling is not None:
             row = mma.SCALED.table.get(_scaled_form(types, scaling))
@@ -184,6 +186,9 @@ class TmaMmaSchedule(AnySchedule):
         """Why there is no such instruction."""
         if types.promoted:
             return f"scales and promote need a schedule of wgmma, got one of {self.instruction}"
+        if types.words:
+            what = f"scales must be in the 128x4 layout with a schedule of {self.instruction}"
+            return f"{what}, got words of i32: weft.tiled_scales converts them"
         if self.unit_scales and not _takes_unit_scales(types):
             what = f"scales of {types.scale}" if types.scale else f"A of {types.a}"
             return f"unit_scales must be false unless A and B are fp8, fp6 or fp4 without scales, got {what}"

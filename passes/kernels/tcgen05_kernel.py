@@ -24,6 +24,7 @@ from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tcgen05_scales import TensorScales
+from weft.passes.kernels.tcgen05_words import WordScales
 from weft.passes.kernels.tensor_epilogue import Epilogue
 from weft.passes.kernels.tensor_sums import TensorSums
 from weft.passes.kernels.tile_order import Tile
@@ -43,15 +44,18 @@ def expand(op: MatmulOp) -> None:
     STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     # Memory first: buffers are laid out in this order.
     operands = staged_operands(op, schedule)
-    scales = TensorScales(op, schedule) if types.scale else None
+    scales = (WordScales if types.words else TensorScales)(op, schedule) if types.scale else None
+    words = scales if isinstance(scales, WordScales) else None
     writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)
     stages = _ring_of_stages(schedule)
     shared = schedule.shared_columns(types)
     full = _ring_of_sums(schedule, whole=shared == 0)
-    answers = make_answers(_readers(schedule)) if schedule.dynamic else None
+    answers = make_answers(_readers(schedule, types.words > 0)) if schedule.dynamic else None
+    if words is not None:
+        words.make_ring()
     # Then the parts that use it.
     tiles = Tiles(op, schedule, answers)
-    feed = Feed(stages, tiles, types, operands, scales)
+    feed = Feed(stages, tiles, types, operands, scales if isinstance(scales, TensorScales) else None)
     if scales is not None:
         scales.half = tiles.half
     if schedule.cluster != (1, 1) and schedule.cta_group == 1:
@@ -67,6 +71,7 @@ def expand(op: MatmulOp) -> None:
             _finish(tiles, epilogue, warpgroup)
         with tile.role(COPYING, warps=1), thread_ids.elected():
             _copy(tiles, feed, types.grouped)
+        _write(tiles, words)
         with tile.role(MULTIPLYING, warps=1):
             with _leading(schedule), thread_ids.elected():
                 _multiply(tiles, products, types.grouped)
@@ -89,9 +94,11 @@ def _ring_of_stages(schedule: TensorMemorySchedule) -> Any:
     )
 
 
-def _readers(schedule: TensorMemorySchedule) -> int:
-    """The warps of a CTA that read which tiles there are: those that copy, multiply and finish."""
-    return 2 + WARPS * schedule.epilogues
+def _readers(schedule: TensorMemorySchedule, words: bool) -> int:
+    """The warps of a CTA that read which tiles there are: those that copy, multiply and finish, and that with
+    `words` of scales.
+    """
+    return 2 + words + WARPS * schedule.epilogues
 
 
 def _ring_of_sums(schedule: TensorMemorySchedule, whole: bool) -> Any:
@@ -129,7 +136,7 @@ class Products:
         full: Any,
         sums: TensorSums,
         promoted: bool,
-        scales: TensorScales | None,
+        scales: TensorScales | WordScales | None,
     ) -> None:
         self.scales = scales
         self.feed, self.full, self.sums, self.promoted = feed, full, sums, promoted
@@ -139,39 +146,41 @@ class Products:
 
     def multiply(self, at: Tile, carried: list[Any]) -> list[Any]:
         """Multiplies all K blocks of a tile into the next accumulators; `carried` are the positions of the
-        ring of stages and of that of accumulators. Returns the next ones.
+        ring of stages, of that of words if there is one, and of that of accumulators. Returns the next ones.
         """
         assert at.k_span is not None
         begin, end = at.k_span
 
-        def promoted(_: Any, carried: list[Any]) -> list[Any]:
+        def promoted(number: Any, carried: list[Any]) -> list[Any]:
             stages, accumulator = carried[:2], carried[2:]
             tile.acquire(self.full, *accumulator)
-            stages = self._block(at, accumulator[0], emit.constant(emit.i1(), 0), stages)
+            stages = self._block(at, number, accumulator[0], emit.constant(emit.i1(), 0), stages)
             tile.commit(self.full, accumulator[0])
             return [*stages, *tile.advance(self.full, *accumulator)]
 
         if self.promoted:
             return emit.loop(begin, end, 1, carried, promoted)
-        stages, accumulator = carried[:2], carried[2:]
+        stages, accumulator = carried[:-2], carried[-2:]
         tile.acquire(self.full, *accumulator)
         slot = self.sums.slot(*accumulator)
         stages = emit.loop(
             *(begin, end, 1, stages),
-            lambda number, stages: self._block(at, slot, emit.less(begin, number), stages),
+            lambda number, stages: self._block(at, number, slot, emit.less(begin, number), stages),
         )
         tile.commit(self.full, accumulator[0])
         return [*stages, *tile.advance(self.full, *accumulator)]
 
-    def _block(self, at: Tile, slot: Any, accumulate: Any, position: list[Any]) -> list[Any]:
-        """Multiplies the K block at a position of the ring of stages; returns the next position."""
-        stage, phase = position
+    def _block(self, at: Tile, number: Any, slot: Any, accumulate: Any, position: list[Any]) -> list[Any]:
+        """Multiplies K block `number`, at a position of the ring of stages, after which that of the words may
+        follow; returns the next position.
+        """
+        (stage, phase), of_words = position[:2], position[2:]
         left, right, rows = self.feed.left, self.feed.right, min(self.schedule.cta_rows, LANES)
         tile.await_(self.feed.ring, stage, phase)
         if self.scales is not None:
-            self.scales.load(stage)
+            of_words = self.scales.load(at, number, stage, of_words)
         for part in range(self.schedule.parts):
-            scale_a, scale_b = (None, None) if self.scales is None else self.scales.of_part(part, at)
+            scales = {} if self.scales is None else self.scales.of_part(part, at, number)
             tile.gemm_async(
                 left.part(stage, part * rows, rows),
                 right.part(stage, 0, right.extent),
@@ -180,11 +189,10 @@ class Products:
                 transpose_a=not left.k_major,
                 transpose_b=right.k_major,
                 cta_group=self.schedule.cta_group,
-                scale_a=scale_a,
-                scale_b=scale_b,
+                **scales,
             )
         tile.release(self.feed.ring, stage, self._mask)
-        return list(tile.advance(self.feed.ring, stage, phase))
+        return [*tile.advance(self.feed.ring, stage, phase), *of_words]
 
 
 def _zeros(count: int) -> list[Any]:
@@ -201,11 +209,20 @@ def _copy(tiles: Tiles[TensorMemorySchedule], feed: Feed[TensorMemorySchedule], 
     tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill))
 
 
+def _write(tiles: Tiles[TensorMemorySchedule], words: WordScales | None) -> None:
+    """The warp that writes scales to shared memory, where they come as words."""
+    if words is None:
+        return
+    with tile.role(ALLOCATING, warps=1):
+        await_previous_launch()
+        words.drain(tiles.walk(_zeros(2), words.fill))
+
+
 def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: bool) -> None:
     """What the thread that issues the products does."""
     if waits:
         await_previous_launch()
-    tiles.walk(_zeros(4), products.multiply)
+    tiles.walk(_zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply)
 
 
 def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: Any) -> None:

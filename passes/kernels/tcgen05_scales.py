@@ -22,6 +22,42 @@ _ROWS, _GROUPS, _BYTES = block_scales.ROWS, block_scales.GROUPS, block_scales.TI
 
 
 @dataclass
+class TensorTiles:
+    """Scales of one operand in tensor memory, of `blocks` tiles of 128 rows and `deep` along K, and the
+    stages of shared memory from where they come, as rows x groups.
+    """
+
+    stages: Any
+    blocks: int
+    deep: int
+    cta_group: int
+    _buffer: Any = field(init=False)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Rows and groups."""
+        return self.blocks * _ROWS, self.deep * _GROUPS
+
+    def allocate(self) -> None:
+        """Builds their columns of tensor memory at the insertion point."""
+        layout = tensor_layouts.scales(*self._shape)
+        element = self.stages.type.element_type
+        self._buffer = tile.alloc(BufferType.of(self._shape, element, layout, "tmem"))
+
+    def load(self, stage: Any) -> None:
+        """Copies a stage's scales to tensor memory, of both CTAs of a pair."""
+        tile.copy_tmem(tile.stage(self.stages, stage), self._buffer, cta_group=self.cta_group)
+
+    def rows(self, first: Any, count: int) -> Any:
+        """The scales of `count` rows in tensor memory, from row `first` on."""
+        if count >= self._shape[0]:
+            return self._buffer
+        shape = count, self._shape[1]
+        step = gcd(count, _ROWS)
+        return tile.slice_(self._buffer, emit.value(first), emit.value(0), shape, row_step=step)
+
+
+@dataclass
 class _Scales:
     """The scales of one operand: `blocks` tiles of 128 rows, and `deep` along K, in each of `stages`."""
 
@@ -30,24 +66,19 @@ class _Scales:
     deep: int
     stages: int
     cta_group: int
+    tensor: TensorTiles = field(init=False)
     _arrived: Any = field(init=False)
-    _tiles: Any = field(init=False)
     _map: Any = field(init=False)
-    _in_tensor_memory: Any = field(init=False)
 
     def __post_init__(self) -> None:
         """Builds the stages and the tensor map at the insertion point."""
         element = self.matrix.type.element_type
         stages = block_scales.Stages(self.stages, self.blocks, self.deep, self.deep * _BYTES)
         self._arrived = tile.alloc(BufferType.of(stages.shape, element, stages.bytes_layout))
-        of_tiles = BufferType.of((self.stages, *self._shape), element, stages.rows_layout)
-        self._tiles = tile.alloc(of_tiles, over=self._arrived)
+        shape = self.stages, self.blocks * _ROWS, self.deep * _GROUPS
+        tiles = tile.alloc(BufferType.of(shape, element, stages.rows_layout), over=self._arrived)
+        self.tensor = TensorTiles(tiles, self.blocks, self.deep, self.cta_group)
         self._map = tile.tensor_map(self.matrix, tile.stage_type(self._arrived.type), chunk=_BYTES)
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        """Rows and groups of a K block."""
-        return self.blocks * _ROWS, self.deep * _GROUPS
 
     def copy(self, row: Any, block: Any, member: Any, stage: Any, barrier: Any) -> None:
         """Starts to copy the scales of a K block, from row `row` of the operand on, into a stage."""
@@ -55,25 +86,6 @@ class _Scales:
         first, column = emit.value(emit.div(row, _ROWS)), emit.value(emit.mul(block, self.deep * _BYTES))
         target = tile.stage(self._arrived, stage)
         tile.copy_async(source, first, column, target, barrier=barrier, cta_group=self.cta_group)
-
-    def allocate(self) -> None:
-        """Builds their columns of tensor memory at the insertion point."""
-        layout = tensor_layouts.scales(*self._shape)
-        kind = BufferType.of(self._shape, self.matrix.type.element_type, layout, "tmem")
-        self._in_tensor_memory = tile.alloc(kind)
-
-    def load(self, stage: Any) -> None:
-        """Copies a stage's scales to tensor memory, of both CTAs of a pair."""
-        source = tile.stage(self._tiles, stage)
-        tile.copy_tmem(source, self._in_tensor_memory, cta_group=self.cta_group)
-
-    def rows(self, first: Any, count: int) -> Any:
-        """The scales of `count` rows in tensor memory, from row `first` of the K block's on."""
-        if count >= self._shape[0]:
-            return self._in_tensor_memory
-        shape = count, self._shape[1]
-        step = gcd(count, _ROWS)
-        return tile.slice_(self._in_tensor_memory, emit.value(first), emit.value(0), shape, row_step=step)
 
 
 class TensorScales:
@@ -98,16 +110,18 @@ class TensorScales:
 
     def allocate(self) -> None:
         """Builds the columns of tensor memory at the insertion point."""
-        self.left.allocate()
-        self.right.allocate()
+        self.left.tensor.allocate()
+        self.right.tensor.allocate()
 
-    def load(self, stage: Any) -> None:
+    def load(self, at: Tile, number: Any, stage: Any, position: list[Any]) -> list[Any]:
         """Copies a stage's scales to tensor memory; for the thread that issues the products."""
-        self.left.load(stage)
-        self.right.load(stage)
+        self.left.tensor.load(stage)
+        self.right.tensor.load(stage)
+        return position
 
-    def of_part(self, part: int, at: Tile) -> tuple[Any, Any]:
-        """The scales of a part of a tile: of its rows and of its columns."""
+    def of_part(self, part: int, at: Tile, number: Any) -> dict[str, Any]:
+        """The scales of a part of a tile, of its rows and of its columns, as `tile.gemm_async` takes them."""
         n, rows = self.schedule.block[1], block_scales.ROWS
         first = emit.rem(emit.mul(at.column, n), rows) if n % rows else 0
-        return self.left.rows(part * rows, rows), self.right.rows(first, n)
+        left, right = self.left.tensor.rows(part * rows, rows), self.right.tensor.rows(first, n)
+        return {"scale_a": left, "scale_b": right}

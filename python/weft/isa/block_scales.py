@@ -24,6 +24,13 @@ QUARTERS = ROWS // LANES
 LANE_BYTES = QUARTERS * GROUPS
 """Bytes of a row of a tile."""
 
+GROUP_OF_WORDS = 32
+"""Elements that share a scale where all four scales of a word are for one K block of 128 elements."""
+WORD_BLOCKS = (GROUPS * GROUP_OF_WORDS, GROUP_OF_WORDS)
+"""The elements along K that may share a scale where scales of ue8m0 come as words of four (int32), the first
+in the lowest bits, with the words of consecutive rows after each other, as DeepGEMM has them.
+"""
+
 
 @dataclass(frozen=True)
 class Format:

@@ -97,6 +97,7 @@ def compiled(
                 alpha=factor,
                 beta=float.fromhex(beta),
                 promote=promote,
+                scale_block=types.words,
                 schedule=schedule,
             )
     try:

@@ -4,7 +4,7 @@ All callers ask `choose`: `--select-schedule`, `weft.matmul`, `weft bench` and `
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -122,7 +122,9 @@ def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
         wide = " (rows of D in f32 or i32 at multiples of two elements)"
         return f"rows must begin at multiples of 16 bytes with {what}{wide}"
     if chip not in needed:
-        return f"has no schedule for {chip}: it needs {describe(needed)}"
+        tiled = types.words and chip in needed_chips(replace(types, words=0))
+        other = ", or scales in the 128x4 layout (weft.tiled_scales)" if tiled else ""
+        return f"has no schedule for {chip}: it needs {describe(needed)}{other}"
     return None
 
 

@@ -44,6 +44,18 @@ func.func @batch(%a: memref<4x64x128xf8E4M3FN>, %b: memref<64x128xf8E4M3FN>, %d:
   return
 }
 
+// Scales may come as words of four.
+// CHECK-LABEL: @words
+func.func @words(%a: memref<64x640xf8E4M3FN>, %b: memref<96x640xf8E4M3FN>, %d: memref<64x96xbf16>,
+                 %s: memref<2x64xi32>, %t: memref<2x96xi32>) {
+  %x = "tile.operand"(%s) : (memref<2x64xi32>) -> !tile.any
+  %y = "tile.operand"(%t) : (memref<2x96xi32>) -> !tile.any
+  // CHECK: "tile.matmul"{{.*}}scale_block = 128
+  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64}
+    : (memref<64x640xf8E4M3FN>, memref<96x640xf8E4M3FN>, memref<64x96xbf16>, !tile.any, !tile.any) -> ()
+  return
+}
+
 // Other ops hold such elements, too.
 // CHECK-LABEL: @buffers
 func.func @buffers(%m: memref<256x256xf4E2M1FN>) {

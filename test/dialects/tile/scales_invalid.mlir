@@ -175,3 +175,111 @@ func.func @fp8_and_bf16(%a: !A, %b: !B, %d: !D) {
   "tile.matmul"(%a, %b, %d) {transpose_b = true} : (!A, !B, !D) -> ()
   return
 }
+
+// -----
+
+!A = memref<64x640xf8E4M3FN>
+!B = memref<64x640xf8E4M3FN>
+!S = memref<2x64xi32>
+!T = memref<2x64xi32>
+!D = memref<64x64xf32>
+func.func @words_of_nothing(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  // expected-error @below {{scale_block must be 128 or 32 with scales of i32, got 0}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !B, !D, !S, !T) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf8E4M3FN>
+!B = memref<64x640xf8E4M3FN>
+!S = memref<2x64xi32>
+!T = memref<2x64xi32>
+!D = memref<64x64xf32>
+func.func @words_of_64(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  // expected-error @below {{scale_block must be 128 or 32 with scales of i32, got 64}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 64 : i64} : (!A, !B, !D, !S, !T) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf8E4M3FN>
+!B = memref<64x640xf8E4M3FN>
+!S = memref<?x?xf8E8M0FNU>
+!T = memref<?x?xf8E8M0FNU>
+!D = memref<64x64xf32>
+func.func @blocks_of_tiles(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  // expected-error @below {{scale_block must be 0 unless scales are of i32, got 128 with f8E8M0FNU}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf4E2M1FN>
+!B = memref<64x640xf4E2M1FN>
+!S = memref<2x64xi32>
+!T = memref<2x64xi32>
+!D = memref<64x64xf32>
+func.func @two_scales_of_an_instruction(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  // expected-error @below {{scale_block must be 32 for A and B of f4E2M1FN and f4E2M1FN, got 128}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf8E4M3FN>
+!B = memref<64x640xf8E4M3FN>
+!S = memref<2x64xi32>
+!T = memref<?x?xf8E8M0FNU>
+!D = memref<64x64xf32>
+func.func @words_and_tiles(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  %x = "tile.operand"(%s) : (!S) -> !tile.any
+  %y = "tile.operand"(%t) : (!T) -> !tile.any
+  // expected-error @below {{expects scale_a and scale_b of one element type, got i32 and f8E8M0FNU}}
+  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf16>
+!B = memref<64x640xf16>
+!S = memref<2x64xi32>
+!T = memref<2x64xi32>
+!D = memref<64x64xf32>
+func.func @words_of_f16(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  // expected-error @below {{with scales of f8E8M0FNU, got f16 and f16}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf8E4M3FN>
+!B = memref<64x640xf8E4M3FN>
+!S = memref<64x2xi32>
+!T = memref<64x2xi32>
+!D = memref<64x64xf32>
+func.func @words_of_rows(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  // expected-error @below {{expects A (M x K) and scale_a (K/512 x M) to agree: K/512 is 2 in A and 64 in scale_a}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  return
+}
+
+// -----
+
+!A = memref<64x640xf8E4M3FN>
+!B = memref<64x640xf8E4M3FN>
+!S = memref<5x64xi32>
+!T = memref<5x128xi32>
+!D = memref<64x64xf32>
+func.func @words_of_more_columns(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
+  %x = "tile.operand"(%s) : (!S) -> !tile.any
+  %y = "tile.operand"(%t) : (!T) -> !tile.any
+  // expected-error @below {{expects D (M x N) and scale_b (K/128 x N) to agree: N is 64 in D and 128 in scale_b}}
+  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 32 : i64} : (!A, !B, !D, !tile.any, !tile.any) -> ()
+  return
+}
