@@ -19,11 +19,18 @@ from weft.bench import compiling, gpu
 from weft.bench.compiling import product_of, written
 from weft.bench.implementation import Implementation, Refusal
 from weft.bench.problem import Problem
-from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
+from weft.dialects.schedule import (
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+    read_schedule,
+)
 from weft.errors import WeftError
 from weft.schedules import choice, database, time_model
 from weft.schedules.chip_models import H200
 from weft.schedules.database import Product
+from weft.target import Target
 from weft.tools import tune, weft
 from weft.tuning import partial, search
 from weft.tuning.search import Fault, Result, Search, first_tries, variants
@@ -135,6 +142,24 @@ def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> N
     cycles = [time_model.modelled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
     assert cycles == sorted(cycles)
     assert set(every) == set(time_model.candidates(512, 512, 512, PRODUCT.types, H200))
+
+
+@pytest.mark.parametrize("inputs", ["bf16", "e4m3", "mxfp8", "nvfp4"])
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"])
+def test_schedules_of_blackwell_are_tried_and_the_tuned_one_is_used(
+    chip: str, inputs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = product_of(Problem(4096, 4096, 4096, inputs, "bf16"), chip)
+    own, *others = first_tries(product, 10)
+    assert others
+    family = TmaMmaSchedule if chip in ("sm_120a", "sm_121a") else TensorMemorySchedule
+    for schedule in (own, *others, *variants(own, product)):
+        assert isinstance(schedule, family)
+        assert schedule.complaint(product.types, Target.of(chip)) is None
+    kept = tmp_path / "kept"
+    kept.write_text(database.Entry(product, written(others[-1]), 1.0, {}).line() + "\n")
+    monkeypatch.setenv(database.VARIABLE, str(kept))
+    assert choice.choose(4096, 4096, 4096, product.types, chip) == others[-1] != own
 
 
 def test_variants_are_legal_and_change_something() -> None:
