@@ -292,6 +292,19 @@ def test_each_kind_has_a_schedule_of_whole_tiles_of_scales(sizes, chip):
         assert schedule.complaint(types, Target.of(chip)) is None
 
 
+@pytest.mark.parametrize(
+    ("chip", "element", "scale", "n"),
+    [
+        ("sm_100a", "f8E4M3FN", "f8E8M0FNU", 224),
+        # Instructions with K = 96 can't read the scales of 224 columns.
+        ("sm_103a", "f4E2M1FN", "f8E4M3FN", 192),
+    ],
+)
+def test_tiles_of_any_multiple_of_32_columns_are_chosen(chip, element, scale, n):
+    schedule = choice.choose(4096, 7168, 2048, Types(element, element, "bf16", scale=scale), chip)
+    assert isinstance(schedule, TensorMemorySchedule) and schedule.block[1] == n
+
+
 def test_weft_matmul_needs_no_schedule():
     chance = np.random.default_rng(5)
     a, b = (reference.quantize(chance.standard_normal((rows, 320)), "nvfp4") for rows in (24, 72))
