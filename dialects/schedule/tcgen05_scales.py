@@ -132,7 +132,8 @@ def long_share(types: Types, m: int, n: int, k: int, cta_group: int, chip: str |
     spelled = form(scaling, cta_group).scale_vec
     shape = scaling.kind, m, n
     descriptor = BlockScaledDescriptor(*shape, element, element, scaling.scale, cta_group, spelled, k=LONG_K)
-    if descriptor.complaint(chip) or block_scales.spanned(n) != ceil_div(n, block_scales.ROWS):
+    tiles = ScaleTiles.of(m // cta_group, n, k, types)
+    if descriptor.complaint(chip) or tiles is None or tiles.right != ceil_div(n, block_scales.ROWS):
         return 0.0
     depths = [depth for _, depth in steps(k, KINDS[scaling.kind].k, long=True)]
     return LONG_K * depths.count(LONG_K) / k
