@@ -9,6 +9,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.mlir import operations
+from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
 from weft.schedules import choice
 from weft.target import Target
@@ -42,6 +43,13 @@ def _select(op: MatmulOp, target: Target, *, any_rows: bool) -> None:
             raise
         raise refuse(op, error.diagnostics[0].message) from None
     op.operation.attributes["schedule"] = chosen.attribute()
+    remarks.explain(
+        op,
+        lambda: (
+            f"{chosen.instruction}, {chosen}",
+            choice.passed_over(*op.static_mnk, types, chip, chosen, any_rows=any_rows),
+        ),
+    )
 
 
 SELECT_SCHEDULE = Pass(

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft.errors import Diagnostic, WeftError
+from weft.errors import WeftError
 from weft.tools import cli, pass_printing
 from weft.tools.command import Command
 
@@ -61,12 +61,7 @@ def _run(options: Namespace) -> int:
         output: str | bytes = getattr(compiled, options.emit)
         return output
 
-    def explain(remark: Diagnostic) -> None:
-        cli.report([cli.renamed(remark, "-", name)], "weft")
-
-    wanted = pass_printing.printing(options)
-    if options.tile_explain_dispatch:
-        wanted = replace(wanted, explain=explain)
+    wanted = replace(pass_printing.printing(options), explain=pass_printing.explaining(options, name))
     with cli.speaking_of(name):
         with instrumented(wanted):
             compiled = compile_module(module, options.arch, name=name, default=default)

@@ -1,6 +1,8 @@
 """The options by which `weft-opt` and `weft compile` show passes at work, named as in `mlir-opt`."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.errors import Diagnostic, WeftError
@@ -10,8 +12,9 @@ from weft.tools import cli
 if TYPE_CHECKING:
     from weft.passes.registry.instrumentation import Instrumentation
 
+_EXPLAIN = "--tile-explain-dispatch"
 _SWITCHES = (
-    "--tile-explain-dispatch",
+    _EXPLAIN,
     "--mlir-print-ir-before-all",
     "--mlir-print-ir-after-all",
     "--dump-pass-pipeline",
@@ -27,6 +30,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(flag, action="store_true", help=SWITCHES[flag])
 
 
+def add_explain(parser: ArgumentParser) -> None:
+    """Declares the option for remarks alone."""
+    parser.add_argument(_EXPLAIN, action="store_true", help=SWITCHES[_EXPLAIN])
+
+
 def printing(options: Namespace) -> "Instrumentation":
     """What these options want to see of passes, except remarks about candidates."""
     from weft.passes.registry.instrumentation import Instrumentation  # which imports MLIR
@@ -40,6 +48,18 @@ def printing(options: Namespace) -> "Instrumentation":
         dump=bool(options.dump_pass_pipeline),
         reproducer=None if path is None else _File(path),
     )
+
+
+def explaining(options: Namespace, name: str | None) -> Callable[[Diagnostic], None] | None:
+    """What prints the remarks about a file of this name, if the options ask for them. Without a name, they
+    are about text that no file has, and get no locations.
+    """
+
+    def explain(remark: Diagnostic) -> None:
+        placed = replace(remark, location=None) if name is None else cli.renamed(remark, "-", name)
+        cli.report([placed], "weft")
+
+    return explain if options.tile_explain_dispatch else None
 
 
 def _names(text: str | None, when: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
-from weft.tools import cli, values
+from weft.tools import cli, pass_printing, values
 from weft.tools.bar import Bar
 from weft.tools.command import Command
 
@@ -40,6 +40,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="the seed of the random inputs (default: 0)")
     add("--kernel", metavar="NAME", help="the function to run, if the file has several")
     values.add_to(parser)
+    pass_printing.add_explain(parser)
     add("--json", action="store_true", help="print the report as one JSON object")
 
 
@@ -47,16 +48,20 @@ def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed must be at least 0; got {options.seed}")
     from weft.launch import runtime
+    from weft.passes.registry.instrumentation import Instrumentation, instrumented
     from weft.tools import inputs
 
     if options.on == "gpu" and (reason := runtime.available()) is not None:
         raise _no_gpu(reason)  # before a chip is taken that isn't there
     asked = values.grid_and_block(options)
-    prepared = inputs.prepare(options, options.seed)
+    name = cli.name_of(options.file)
+    with instrumented(Instrumentation(explain=pass_printing.explaining(options, name))):
+        prepared = inputs.prepare(options, options.seed)
     files = values.saved(options, prepared.arguments)
-    with cli.speaking_of(cli.name_of(options.file)):
+    with cli.speaking_of(name):
         on, note = _target(options.on, prepared.kernel)
-        prepared = replace(prepared, kernel=prepared.kernel.taking(*prepared.operands))
+        with instrumented(Instrumentation(explain=pass_printing.explaining(options, None))):
+            prepared = replace(prepared, kernel=prepared.kernel.taking(*prepared.operands))
         if note and not options.json:
             cli.say(note)
         report = _launched(prepared, on, asked, as_json=options.json)

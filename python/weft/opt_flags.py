@@ -4,7 +4,7 @@
 SWITCHES = {
     "--split-input-file": "treat the parts between lines '// -----' as files of their own",
     "--verify-diagnostics": "check the diagnostics against expected-error comments",
-    "--tile-explain-dispatch": "print which candidate or instructions lower each tile op, and why not others",
+    "--tile-explain-dispatch": "print which schedule, candidate or instructions each tile op gets, and why",
     "--mlir-print-ir-before-all": "print the IR before each pass, to stderr",
     "--mlir-print-ir-after-all": "print the IR after each pass, to stderr",
     "--mlir-print-ir-after-change": "print the IR after each pass that changed it, to stderr",

@@ -154,6 +154,18 @@ def test_mistakes_in_options_are_one_message(weft, options):
         assert status in (1, 2) and OPTIONS[options] in err, err
 
 
+def test_remarks_tell_why_another_kernel_runs_for_unaligned_rows(weft):
+    text = (EXAMPLES / "matmul.mlir").read_text()
+    options = ["--tile-explain-dispatch", "--shape", "8x8x4"]
+    status, out, err = weft("run", text, *options, arch="sm_100a")
+    assert status == 0 and out.splitlines()[-1] == "PASS"
+    said = [line for line in err.splitlines() if "'tile.matmul' op" in line]
+    assert len(said) == 2
+    assert said[0].startswith("k.mlir:13:3: remark: 'tile.matmul' op is lowered to tcgen05, ")
+    assert said[1].startswith("weft: remark: 'tile.matmul' op is lowered to mma.sync, ")
+    assert "note: a schedule of tcgen05 needs rows of matrices at multiples of 16 bytes" in err
+
+
 def test_a_fault_is_told_as_json(weft):
     """The kernel reads past the array of its first argument."""
     text = SCALE.replace("BLOCK", BLOCK)

@@ -6,6 +6,7 @@ All callers ask `choose`: `--select-schedule`, `weft.matmul`, `weft bench` and `
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from weft import extensions
@@ -107,6 +108,42 @@ def candidates(product: Product) -> list[AnySchedule]:
     """What a tuner tries for a product, the most promising first."""
     request = Request(product.m, product.n, product.k, product.types, product.chip)
     return [s for family in _able(request, False) for s in CHOOSERS[family].candidates(request)]
+
+
+def passed_over(
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    types: Types,
+    chip: str,
+    chosen: AnySchedule,
+    *,
+    any_rows: bool = False,
+) -> list[str]:
+    """For each family that is preferred to that of the `chosen` schedule, why it has none for the product."""
+    request = Request(m, n, k, types, chip)
+    better = takewhile(lambda family: not isinstance(chosen, family), reversed(tuple(FAMILIES)))
+    return [f"a schedule of {each.instruction} {_refusal(each, request, any_rows)}" for each in better]
+
+
+def _refusal(family: type[AnySchedule], request: Request, any_rows: bool) -> str:
+    """Why the schedule of a product isn't one of this family, to follow its name."""
+    types, able = request.types, family.chips(request.types)
+    if not able:
+        scales = f" with scales of {types.scale}" if types.scale else ""
+        return f"has no instruction for {types.a} and {types.b}{scales} and D of {types.d}"
+    if request.chip not in able:
+        return f"needs {describe(able)}, got {request.chip}"
+    if wrong := family.layout_complaint(types):
+        return f"can't read the operands: {wrong}"
+    if any_rows and not family.takes_any_rows:
+        return "needs rows of matrices at multiples of 16 bytes"
+    if family not in CHOOSERS:
+        return "is used only where the product names one"
+    if _chosen_by(family, request) is not None:
+        return "was slower when the product was tuned"
+    sizes = " x ".join(map(str, request.mnk))
+    return f"must be legal for {sizes} and have a model of its time on {request.chip}, got none"
 
 
 def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
