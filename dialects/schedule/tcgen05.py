@@ -354,7 +354,7 @@ class TensorMemorySchedule(AnySchedule):
             verdict = MMA.judge(self.form(types), chip) or self.descriptor(types).complaint(chip)
         if verdict is None:
             return None
-        return f"has a schedule whose instruction isn't legal: tcgen05.mma {verdict}"
+        return f"schedule must have a legal instruction: tcgen05.mma {verdict}"
 
     def _scale_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why block scales don't fit the tiles."""

@@ -197,7 +197,7 @@ class TmaMmaSchedule(AnySchedule):
         chip, form = target.chip.name if target else None, self.form(types)
         verdict = mma.SCALED.judge(form, chip) if isinstance(form, mma.Scaled) else mma.SYNC.judge(form, chip)
         if verdict is not None:
-            return f"has a schedule whose instruction isn't legal: mma.sync {verdict}"
+            return f"schedule must have a legal instruction: mma.sync {verdict}"
         if target and target.chip.name not in SETMAXNREG:
             return f"a schedule of {self.instruction} needs a chip with TMA and setmaxnreg, got {target}"
         return None

@@ -242,7 +242,7 @@ class WarpgroupSchedule(AnySchedule):
             n = self.block[1]
             near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
             verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
-        return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
+        return f"schedule must have a legal instruction: wgmma.mma_async {verdict}"
 
     def _register_complaint(self, types: Types) -> str | None:
         """Why warpgroups can't hold the sums of their rows."""

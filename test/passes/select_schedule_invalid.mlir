@@ -28,7 +28,7 @@ func.func @inputs_for_another_chip(%f: memref<?x?xf32>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @warpgroups_for_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op has a schedule whose instruction isn't legal: wgmma.mma_async needs sm_90a}}
+  // expected-error @below {{'tile.matmul' op schedule must have a legal instruction: wgmma.mma_async needs sm_90a}}
   "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return

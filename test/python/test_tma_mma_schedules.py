@@ -303,7 +303,7 @@ _TYPES, _FP8 = Types("bf16", "bf16", "bf16"), Types("f8E4M3FN", "f8E5M2", "f32")
         (
             of(64, 64, 64),
             Types("bf16", "f16", "bf16"),
-            "has a schedule whose instruction isn't legal: mma.sync",
+            "schedule must have a legal instruction: mma.sync",
         ),
     ],
 )

@@ -15,7 +15,7 @@
 // RUN: not weft run %s 2>&1 | FileCheck %s --check-prefix=DEFAULT
 // RUN: not weft compile %s 2>&1 | FileCheck %s --check-prefix=DEFAULT
 // RUN: not weft compile %s --arch sm_80 2>&1 | FileCheck %s --check-prefix=NAMED
-// DEFAULT:  error: 'tile.matmul' op has a schedule whose instruction isn't legal: wgmma.mma_async needs sm_90a: sm_80 has no form
+// DEFAULT:  error: 'tile.matmul' op schedule must have a legal instruction: wgmma.mma_async needs sm_90a: sm_80 has no form
 // DEFAULT:  note: sm_80 is the default chip: select another with --arch, such as sm_90a or sm_100a (in Python, arch='sm_90a')
 // NAMED:     wgmma.mma_async needs sm_90a: sm_80 has no form
 // NAMED-NOT: note:

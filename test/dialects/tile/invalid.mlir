@@ -1203,7 +1203,7 @@ func.func @warpgroups_no_split(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @warpgroups_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule whose instruction isn't legal: wgmma.mma_async n must be a multiple of 8 in 8..256, got 260}}
+  // expected-error @below {{schedule must have a legal instruction: wgmma.mma_async n must be a multiple of 8 in 8..256, got 260}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 260, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1590,7 +1590,7 @@ func.func @fragment_of_a_warpgroups_first_warp(%f: !F) {
 
 gpu.module @m [#nvvm.target<chip = "sm_90">] {
   func.func @warpgroups_on_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-    // expected-error @below {{has a schedule whose instruction isn't legal: wgmma.mma_async}}
+    // expected-error @below {{schedule must have a legal instruction: wgmma.mma_async}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
