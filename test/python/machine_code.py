@@ -3,6 +3,13 @@
 import re
 
 
+def local_memory(kernel):
+    """What a kernel keeps in local memory because its registers are too few: nothing, if all is well."""
+    resources = kernel.resources
+    counts = {name: getattr(resources, name) for name in ("spill_stores", "spill_loads", "stack_bytes")}
+    return {name: count for name, count in counts.items() if count}
+
+
 def brought_to_uniform_registers(sass, product):
     """The instructions between the first and the last `product` that bring a number to a uniform register."""
     lines = sass.splitlines()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launches import complaint
+from machine_code import local_memory
 from products import Case, Product
 
 import weft
@@ -196,6 +197,7 @@ def test_cases_are_many() -> None:
 def test_products(made: Product, case: Case) -> None:
     kernel = weft.compile(made.module(), CHIP)
     assert complaint(made, case, kernel, "emulator") is None
+    assert not local_memory(kernel)
 
 
 def test_shared_memory_is_what_the_schedule_states() -> None:
@@ -232,6 +234,7 @@ def test_schedules_that_are_chosen(made: Product, shape: tuple[int, int, int]) -
     chosen = replace(made, schedule=schedule)
     kernel = weft.compile(chosen.module(), CHIP)
     assert complaint(chosen, Case(shape, "integers"), kernel, "emulator") is None
+    assert not local_memory(kernel)
 
 
 def test_integers_get_one_where_the_chip_multiplies_them() -> None:
@@ -318,4 +321,4 @@ def test_large_tiles_spill_nothing(
         return  # integers on sm_103a
     kernel = weft.compile(made.module(), chip)
     print(f"{kernel.resources.registers} registers")
-    assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
+    assert not local_memory(kernel)
