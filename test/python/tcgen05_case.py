@@ -195,14 +195,21 @@ class Case:
     def run(self, *, modifiers="", after="", keeps=True, lanes="", findings=False, commands=""):
         """Runs the product and returns D of all CTAs, `[m, n]`, and the report."""
         out = np.zeros((self.group, 512, 128), np.uint32)
-        descriptors = []
-        for image, swizzle in ((getattr(self, "image_a", None), 0), (self.image_b, 1)):
-            if image is not None:
-                word = SharedMemoryDescriptor(0, image.leading, image.stride, 0, self.swizzle[swizzle])
-                descriptors.append(word.encode())
-        a = "%rd8" if self.a == "shared" else "[%r240]"
-        sparse = ", [%r241]" if self.sparse else ""
-        scales = ", [%r242], [%r243]" if self.scale else ""
+        body = self._body(modifiers, after, keeps, lanes, commands)
+        report = tensor.launch(
+            body,
+            {"image": self.images, "memory": self.memory, "out": out},
+            declare=f".shared .align 1024 .b8 smem[{ROOM}];",
+            target=self.target,
+            grid=self.group,
+            cluster=(self.group, 1, 1),
+            group=self.group,
+            findings=findings,
+        )
+        self.after = out
+        return self._d(out), report
+
+    def _mnemonic(self):
         vec = ""
         if self.scale:
             size = self.scale["vec"]
@@ -210,12 +217,26 @@ class Case:
                 f".scale_vec::{size}" if size.endswith("X") else f".{size}" if size else ""
             )
         ws = ".ws" if self.ws else ""
-        mnemonic = (
-            f"tcgen05.mma{ws}{'.sp' if self.sparse else ''}.cta_group::{self.group}.kind::{self.kind}{vec}"
-        )
+        return f"tcgen05.mma{ws}{'.sp' if self.sparse else ''}.cta_group::{self.group}.kind::{self.kind}{vec}"
+
+    def _descriptors(self):
+        """Those of the operands in shared memory."""
+        descriptors = []
+        for image, swizzle in ((getattr(self, "image_a", None), 0), (self.image_b, 1)):
+            if image is not None:
+                word = SharedMemoryDescriptor(0, image.leading, image.stride, 0, self.swizzle[swizzle])
+                descriptors.append(word.encode())
+        return descriptors
+
+    def _body(self, modifiers, after, keeps, lanes, commands):
+        """The instructions of each thread."""
+        descriptors, mnemonic = self._descriptors(), self._mnemonic()
+        a = "%rd8" if self.a == "shared" else "[%r240]"
+        sparse = ", [%r241]" if self.sparse else ""
+        scales = ", [%r242], [%r243]" if self.scale else ""
         lane = self.base << 16
         high = [number << 30 for number in (self.scale or {}).get("high", (0, 0))]
-        body = f"""
+        return f"""
           mad.wide.u32 %image, %c, {ROOM}, %image; mad.wide.u32 %memory, %c, {512 * 512}, %memory;
           mad.wide.u32 %out, %c, {512 * 512}, %out;
           mov.u32 %r200, smem; mov.u32 %r201, %i;
@@ -244,18 +265,6 @@ class Case:
           mbarrier.try_wait.parity.shared::cta.b64 %p6, [bar], 0; @!%p6 bra LOOP;
           tcgen05.fence::after_thread_sync;
           {tensor.cells(0, 384, "out", load=False)}"""
-        report = tensor.launch(
-            body,
-            {"image": self.images, "memory": self.memory, "out": out},
-            declare=f".shared .align 1024 .b8 smem[{ROOM}];",
-            target=self.target,
-            grid=self.group,
-            cluster=(self.group, 1, 1),
-            group=self.group,
-            findings=findings,
-        )
-        self.after = out
-        return self._d(out), report
 
     def _told(self):
         return "multicast::cluster.b64 [bar], %h0" if self.group == 2 else "b64 [bar]"

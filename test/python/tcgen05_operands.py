@@ -8,6 +8,13 @@ from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 
 RNG = np.random.default_rng(11)
 ROOM, B_AT, COLUMNS = 65536, 32768, 256
+COPIED = f"""
+      mov.u32 %r201, %i;
+    COPY:
+      mad.wide.u32 %rd6, %r201, 16, %image; ld.global.v4.u32 {{%r202, %r203, %r204, %r205}}, [%rd6];
+      mad.lo.u32 %r206, %r201, 16, %r200; st.shared.v4.u32 [%r206], {{%r202, %r203, %r204, %r205}};
+      add.u32 %r201, %r201, 128; setp.lt.u32 %p5, %r201, {ROOM // 16}; @%p5 bra COPY;"""
+"""The image in global memory, copied to shared memory."""
 
 
 class Operand:
@@ -72,17 +79,11 @@ def product(
     """Runs `text`, which thread 0 of the first CTA issues; D of `columns` columns, and the report."""
     out = np.zeros((group, columns, 128), np.uint32)
     data = np.ascontiguousarray(image).reshape(group, ROOM)
-    copied = f"""
-      mov.u32 %r201, %i;
-    COPY:
-      mad.wide.u32 %rd6, %r201, 16, %image; ld.global.v4.u32 {{%r202, %r203, %r204, %r205}}, [%rd6];
-      mad.lo.u32 %r206, %r201, 16, %r200; st.shared.v4.u32 [%r206], {{%r202, %r203, %r204, %r205}};
-      add.u32 %r201, %r201, 128; setp.lt.u32 %p5, %r201, {ROOM // 16}; @%p5 bra COPY;"""
     told = "multicast::cluster.b64 [bar], %h0" if group == 2 else "b64 [bar]"
     body = f"""
       mad.wide.u32 %image, %c, {ROOM}, %image; mad.wide.u32 %out, %c, {columns * 512}, %out;
       mov.u32 %r200, smem;
-      {copied if copy else ""}
+      {COPIED if copy else ""}
       {"fence.proxy.async.shared::cta;" if fence else ""}
       {before}
       tcgen05.fence::before_thread_sync;
