@@ -23,6 +23,7 @@ from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
+from weft.emulator.sanitizer.warp_lanes import WarpLanes
 from weft.emulator.watch import Offsets, Traffic, Watch
 from weft.isa.tcgen05.pipelining import Use
 
@@ -42,7 +43,8 @@ class Kernel:
     global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
     of waits for mbarriers whose result nothing reads. `chosen_addresses`: the lines of loads whose address
     may depend on a mask. `watched`: the registers whose uses the program announces. `init_fences`:
-    asynchronous units need a fence after the init of an mbarrier of their own CTA, too.
+    asynchronous units need a fence after the init of an mbarrier of their own CTA, too. `by_lane`: what a
+    lane of a warp releases or acquires counts for the others only from the warp's next barrier on.
     """
 
     calls: bool = False
@@ -54,6 +56,7 @@ class Kernel:
     chosen_addresses: frozenset[int] = frozenset()
     watched: Watched = NOTHING
     init_fences: bool = False
+    by_lane: bool = False
 
     @classmethod
     def of(cls, program: Program, *, strict: bool = False) -> "Kernel":
@@ -80,6 +83,7 @@ class Kernel:
             chosen_addresses(program),
             registers_to_watch,
             strict and (copies or tensor),
+            strict,
         )
 
 
@@ -87,7 +91,7 @@ class Sanitizer(Watch):
     """Keeps vector clocks for the warps of a wave and a shadow of its memory.
 
     The lanes of a warp count as one: what one of them waited for, all have waited for. So a missing
-    bar.warp.sync isn't found, and warps that rely on lock step cause no findings.
+    bar.warp.sync is only found `by_lane`, and otherwise warps that rely on lock step cause no findings.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class Sanitizer(Watch):
             wave, self.clocks, findings, memory or GlobalMemory(), kernel.chosen_addresses
         )
         self.orders = Orders(wave, self.clocks, self.globals)
+        self.lanes = WarpLanes(wave, self.clocks, self.races, self.globals, strict=kernel.by_lane)
         self.mbarriers = MbarrierUses(wave, self.clocks, findings, init_fences=kernel.init_fences)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
         self.registers = RegisterState(wave, self.clocks, findings, kernel.watched)
@@ -127,12 +132,19 @@ class Sanitizer(Watch):
             self.launch_before.access(access)
         order = self.wave.memory.order
         if order is None:
+            for part in self.lanes.unaware(access):
+                self._compare(part, 0)
             self._compare(access, 0)
+            self.lanes.accessed(access)
             return
-        self.orders.reads(access, order)
+        threads = access.lanes.threads()
+        with self.lanes.acquiring(threads):
+            self.orders.reads(access, order)
         with self.orders.meeting(access, order):
             self._compare(access, order.level)
         self.orders.writes(access, order)
+        if access.kind != "load":
+            self.lanes.released(threads)
 
     def _compare(self, access: Access, level: int) -> None:
         """Compares an access with earlier accesses to the same addresses."""
@@ -278,11 +290,13 @@ class Sanitizer(Watch):
             self.launch_before.waited(threads)
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
+        self.lanes.joined(arrived | released)
         if name != "bar.warp.sync" and arrived.any():
             self.clocks.join(rows_of(arrived), rows_of(released))
             self.orders.join(rows_of(arrived), rows_of(released))
 
     def arrived(self, barrier: object, threads: Bools) -> None:
+        self.lanes.joined(threads)
         clock = self._arrivals.get(barrier)
         self._arrivals[barrier] = self.clocks.release(
             rows_of(threads), self.clocks.empty() if clock is None else clock
@@ -315,6 +329,7 @@ class Sanitizer(Watch):
             self._use(key, rows, line)
             if event != "expect_tx":
                 self._arrive(key, rows, relaxed=event == "arrive_relaxed")
+                self.lanes.released(threads)
         elif event == "commit":
             self._commit(key, threads, line)
         elif event == "phase":
@@ -323,7 +338,8 @@ class Sanitizer(Watch):
             column = self.clocks.column(("mbarrier", *key))
             self.clocks.times[column] += 1
         elif event in ("observe", "observe_relaxed") and threads is not None:
-            self._observe(key, rows_of(threads), line, relaxed=event == "observe_relaxed")
+            with self.lanes.acquiring(threads):
+                self._observe(key, rows_of(threads), line, relaxed=event == "observe_relaxed")
 
     def _observe(self, key: tuple[int, int], rows: Rows, line: int, *, relaxed: bool) -> None:
         self._use(key, rows, line)
@@ -438,7 +454,8 @@ class Sanitizer(Watch):
         words = kind.split(".")
         level, acquires, releases = LEVELS.get(words[-1], 0), _ACQUIRES & {*words}, _RELEASES & {*words}
         if level and acquires:
-            self.clocks.catch_up(rows, level)
+            with self.lanes.acquiring(threads):
+                self.clocks.catch_up(rows, level)
         if (level > CTA and releases) or kind == "mbarrier_init" or kind.startswith("proxy.async"):
             self.mbarriers.fence(rows)
         if kind == "mbarrier_init":

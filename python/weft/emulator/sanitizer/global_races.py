@@ -295,6 +295,13 @@ class GlobalRaces:
         message = f"global memory at 0x{address:x} {what}"
         self.findings.add("global-race", message, line, self.wave.thread(row, lane), address, count)
 
+    def postpone(self, segment: Segment, row: int, index: Index, *, reads: bool) -> None:
+        """Dates the last reads or writes of granules by a warp to now."""
+        shadow = self.memory.shadow(segment)
+        for slot in (1, 2) if reads else (0,):
+            mine = (shadow.owner[slot, index] == self._owners(np.array(row))) & (shadow.time[slot, index] > 0)
+            shadow.time[slot, index[mine]] = self.clocks.known[row, row]
+
     # Accesses of asynchronous units
 
     def unit(

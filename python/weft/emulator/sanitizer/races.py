@@ -175,6 +175,15 @@ class Races:
         thread = self.wave.thread(row, lane)
         self.findings.add(rule, f"shared memory at 0x{address:x} {what}", access.line, thread, address, times)
 
+    def postpone(self, row: int, index: Index, *, reads: bool) -> None:
+        """Dates the last reads or writes of granules by a warp to now."""
+        shadow, now = self.shadow, self.clocks.known[row, row]
+        if reads:
+            shadow.reads[index, self._rank[row]] = now
+        else:
+            mine = index[(shadow.writer[index] == row) & (shadow.written[index] != NEVER)]
+            shadow.written[mine] = now
+
     # Accesses of asynchronous units
 
     def unit_reads(self, column: int, row: int, offsets: Index, line: int) -> None:
