@@ -212,9 +212,23 @@ def _choice(shape: tuple[int, int, int], types: Types) -> AnySchedule:
     return choice.choose(*shape, types, CHIP)
 
 
+def _factors() -> list[Product]:
+    """Those whose kernels read alpha."""
+    added = (("bias", "f32"), ("residual", "bf16"))
+    found = [
+        Product("bf16", "bf16", "bf16", factors="one"),
+        Product("bf16", "bf16", "bf16", factors="each", many="batch", added=added, activation="relu"),
+        Product("f16", "f16", "f32", factors="one", many="one b", beta=2.0),
+        Product("f8E4M3FN", "f8E4M3FN", "bf16", factors="each", many="rows", scaled=True),
+        Product("f8E4M3FN", "f8E5M2", "f32", factors="each", many="masked", promote=True),
+        Product("f16", "f16", "f16", factors="each", many="one a", rows="dense"),
+    ]
+    return [*_over(found, 3), Product("bf16", "bf16", "f32", MMA[1], factors="each", many="batch")]
+
+
 def products() -> list[Product]:
     """All of them."""
-    parts = (_types_and_layouts, _schedules, _epilogues, _promoted, _many, _mma, _chosen)
+    parts = (_types_and_layouts, _schedules, _epilogues, _promoted, _many, _mma, _chosen, _factors)
     return list(dict.fromkeys(each for part in parts for each in part()))
 
 

@@ -14,7 +14,7 @@ from weft.dialects.operand_roles import ACTIVATIONS, ROLES
 from weft.passes.kernels import wgmma_kernel
 
 ALL = list(cases())
-MOST_KERNELS = 150
+MOST_KERNELS = 160
 
 
 def test_shapes_are_many():
@@ -30,7 +30,8 @@ def test_everything_is_among_them():
     assert {p.transposed for p in products if p.a == "bf16"} == {(x, y) for x in (0, 1) for y in (0, 1)}
     assert {p.activation for p in products} == {None, *ACTIVATIONS}
     added = {role for p in products for role, _ in p.added}
-    assert added | {"scale_a", "scale_b", "groups"} == set(ROLES)
+    assert added | {"scale_a", "scale_b", "groups", "alpha"} == set(ROLES)
+    assert {p.factors for p in products} == {"", "one", "each"}
     assert {p.many for p in products} == {"", "batch", "one a", "one b", "rows", "masked"}
     assert {p.rows for p in products} == {"aligned", "dense", "shifted"}
     schedules = {p.schedule for p in products}
@@ -64,6 +65,7 @@ EMULATED = [
     Product("f8E4M3FN", "f8E4M3FN", "bf16", laid("two warpgroups", "i8"), scaled=True, many="rows"),
     Product("f8E4M3FN", "f8E4M3FN", "f32", laid("swapped", "i8"), scaled=True, many="masked"),
     Product("bf16", "bf16", "f32", MMA[2], rows="dense"),
+    Product("f16", "f16", "f32", laid("swapped", "f16"), many="rows", factors="each"),
 ]
 
 
