@@ -184,7 +184,7 @@ def _product(chance: random.Random) -> tuple[str, list[str], dict[str, str]]:
     options = {
         "c": lambda: _array(chance, m, n),
         "out": lambda: _array(chance, m, n),
-        "alpha": lambda: _odd(chance, "2.0", "1"),
+        "alpha": lambda: _odd(chance, "2.0", "1", "np.array(2,'f4')", "np.full(2,2,'f4')"),
         "beta": lambda: _odd(chance, "0.0", "1.0"),
         "transpose_a": lambda: _odd(chance, "True", "False"),
         "transpose_b": lambda: _odd(chance, "True", "False"),
