@@ -70,15 +70,16 @@ def matmul(
     adds products of fp8 in f32; otherwise the tensor cores add them with about 13 bits of fraction.
 
     Block scales are applied by the tensor cores of sm_100a and later. `kind` is "nvfp4", "mxfp4", "mxfp6" or
-    "mxfp8", or a pair of these for `a` and `b`; it may be left out if the types of all arrays say it.
-    Elements are packed along K, the first in the lowest bits: PyTorch's float4_e2m1fn_x2, or bytes of uint8
-    (K is then counted in elements; "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3" and "mxfp8_e5m2" say which ones
-    bytes contain). On the CPU also ml_dtypes' types, a byte for each element. `scales` are two arrays of
-    float8_e8m0fnu (nvfp4: float8_e4m3fn), or of uint8, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer,
-    of any shape with as many scales: whole tiles of 128 rows of `a` (columns of `b`) and 4 groups of elements
-    along K, of 32 elements each (nvfp4: 16). Scales that pad a tile must not be NaN. `weft.reference`
-    quantises arrays and makes this layout. Scales of whole matrices are part of `alpha`. K must be even for
-    elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with others.
+    "mxfp8", or a pair of these for `a` and `b`. It may be omitted unless an array has type uint8. Elements
+    are packed along K, the first in the lowest bits: PyTorch's float4_e2m1fn_x2, or bytes of uint8, in which
+    "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3" and "mxfp8_e5m2" select one of two element types. K is counted in
+    elements. On the CPU, arrays of ml_dtypes' types have a byte for each element. `scales` are two arrays of
+    float8_e8m0fnu (nvfp4: float8_e4m3fn), or of uint8, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer.
+    They may have any shape, but must consist of whole tiles: 128 rows of `a` (columns of `b`) x 4 groups of
+    32 elements along K (nvfp4: 16). Scales that pad a tile must not be NaN. `weft.tiled_scales` makes this
+    layout, and `weft.reference` quantises arrays. Scales of whole matrices are part of `alpha`. K must be
+    even for elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with
+    others.
 
     `alpha` may also be an array of float32 on the device of the others: one element, in any shape, or one for
     each product of a batch (for each `b` where `groups` selects one). The kernel reads it, so that the call
