@@ -54,9 +54,9 @@ BLOCK_SCALES = {
 }
 """Scales of groups of elements along K, in the 128x4 layout (`weft.isa.block_scales`), by role and element.
 """
-_WORD = "i32"
+WORD, SCALE_OF_WORDS = "i32", "f8E8M0FNU"
 WORDS = {
-    name: {block: Role((_WORD,), (f"K/{block_scales.GROUPS * block}", extent)) for block in WORD_BLOCKS}
+    name: {block: Role((WORD,), (f"K/{block_scales.GROUPS * block}", extent)) for block in WORD_BLOCKS}
     for name, extent in (("scale_a", "M"), ("scale_b", "N"))
 }
 """Scales that come as words of four, by role and by the elements along K that share one."""
@@ -69,14 +69,14 @@ def role_of(name: str, element: str, words: int = 0) -> Role:
     """What an operand with this role and this type of elements must be. `words` is how many elements share a
     scale where scales come as words.
     """
-    if element == _WORD and name in WORDS:
+    if element == WORD and name in WORDS:
         return WORDS[name][words]
     return BLOCK_SCALES.get(name, {}).get(element, ROLES[name])
 
 
 def element_types(name: str) -> list[str]:
     """The element types that an operand with this role may have."""
-    words = [_WORD] if name in WORDS else []
+    words = [WORD] if name in WORDS else []
     return [*ROLES[name].elements, *BLOCK_SCALES.get(name, ()), *words]
 
 

@@ -10,6 +10,8 @@ from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
     OUTPUT_TYPES,
     ROLES,
+    SCALE_OF_WORDS,
+    WORD,
     activation_complaint,
     extents,
     role_complaint,
@@ -34,7 +36,6 @@ from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.mlir import ext, ir
 
 INPUT_TYPES = tuple(PTX_INPUTS)
-_WORD, _SCALE_OF_WORDS = "i32", "f8E8M0FNU"
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
@@ -139,9 +140,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         mn_major = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
         scales = (self.role("scale_a"), self.role("scale_b"))
         kinds = [str(value.type.element_type) for value in scales if value is not None]
-        words = self.attribute("scale_block") if _WORD in kinds else 0
+        words = self.attribute("scale_block") if WORD in kinds else 0
         scale = next((kind for kind in kinds if kind in PTX_SCALES), "")
-        scale = scale or (_SCALE_OF_WORDS if _WORD in kinds else "")
+        scale = scale or (SCALE_OF_WORDS if WORD in kinds else "")
         scaled = bool(kinds) and not scale
         promoted = scaled or self.attribute("promote")
         return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None, scale, words)
@@ -239,7 +240,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
                 if value is not None
             ],
         )
-        if _WORD not in kinds:
+        if WORD not in kinds:
             got = f"{kinds[0]}" if kinds else "none"
             return (
                 f"scale_block must be 0 unless scales are of i32, got {block} with {got}" if block else None

@@ -143,13 +143,3 @@ ONES = np.ones((4, 2), POWERS)
 def test_other_scales_are_refused(call, said):
     with pytest.raises(WeftError, match=said):
         call()
-
-
-@pytest.mark.parametrize("kind", [None, "mxfp8"])
-def test_weft_matmul_names_what_unpacks_scales(kind):
-    a = np.zeros((4, 32), ml_dtypes.float8_e4m3fn)
-    words = np.zeros((4, 1), np.int32)
-    with pytest.raises(
-        WeftError, match=r"scale_a must have a scale in each element, got i32: weft\.tiled_scales"
-    ):
-        weft.matmul(a, a, transpose_b=True, scales=(words, words), kind=kind)

@@ -5,11 +5,13 @@ their types under other names (bytes) or in other shapes (scales).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from numbers import Integral
 from typing import Any
 
+from weft.dialects.operand_roles import SCALE_OF_WORDS, WORD
 from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
 from weft.errors import WeftError, shown
-from weft.isa.block_scales import FORMATS, Format
+from weft.isa.block_scales import FORMATS, WORD_BLOCKS, Format
 from weft.launch import arrays
 from weft.launch.arrays import PACKED_BITS, ArrayView
 from weft.launch.kernel_arguments import packed_copy
@@ -70,6 +72,18 @@ def checked(kind: Any) -> tuple[Kind, Kind] | None:
     return a, b
 
 
+def checked_block(block: Any) -> int:
+    """How many elements share a scale of words, as a caller says; 0 for None. Raises WeftError for a number
+    that isn't legal.
+    """
+    if block is None:
+        return 0
+    if not isinstance(block, Integral) or block not in WORD_BLOCKS:
+        legal = " or ".join(map(str, WORD_BLOCKS))
+        raise WeftError(f"weft.matmul: scale_block must be {legal}, got {shown(block)}")
+    return int(block)
+
+
 def complaint(kinds: tuple[Kind, Kind] | None, views: Sequence[ArrayView], scaled: bool) -> str | None:
     """Why a kind can't be without scales, or bytes of a and b can't have scales without a kind."""
     if kinds is not None:
@@ -123,11 +137,6 @@ def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> s
     """The type of block scales in an array; empty for scales of another type. Raises WeftError for an array
     that can't have the scales of a kind.
     """
-    if view.dtype == "i32":
-        raise WeftError(
-            f"weft.matmul: {name} must have a scale in each element, got i32: weft.tiled_scales unpacks "
-            "DeepGEMM's"
-        )
     if kinds is None:
         if view.dtype == _BYTES:
             raise WeftError(f"weft.matmul: kind must be given with {name} of uint8, such as kind='nvfp4'")
@@ -140,6 +149,32 @@ def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> s
             f"got {view.dtype}"
         )
     return scale
+
+
+def are_words(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None, block: int) -> bool:
+    """Whether an array of scales has words of four. Raises WeftError for words of which nothing says how many
+    elements share a scale, for such a number without words, and for a kind without such scales.
+    """
+    if view.dtype != WORD:
+        if block:
+            raise WeftError(
+                "weft.matmul: scale_block must be given with scales of int32 only, "
+                f"got {name} of {view.dtype}"
+            )
+        return False
+    if not block:
+        legal = " or ".join(map(str, WORD_BLOCKS))
+        raise WeftError(
+            f"weft.matmul: scale_block must be given with {name} of int32: {legal}, the elements that share "
+            "each of the four scales in a word"
+        )
+    if kinds is not None and kinds[0].scale != SCALE_OF_WORDS:
+        wanted = arrays.numpy_dtype(kinds[0].scale).name
+        raise WeftError(
+            f"weft.matmul: {name} must have elements of {wanted} or uint8 with kind {kinds[0].name}, got "
+            f"{view.dtype}"
+        )
+    return True
 
 
 def tiles(name: str, view: ArrayView, scale: str, shape: tuple[int, ...]) -> ArrayView:

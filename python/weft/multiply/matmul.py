@@ -44,6 +44,7 @@ def matmul(
     epilogue: Epilogue | None = None,
     scales: tuple[Any, Any] | None = None,
     kind: str | tuple[str, str] | None = None,
+    scale_block: int | None = None,
     groups: Any = None,
     promote: bool = False,
     out_dtype: str | None = None,
@@ -80,6 +81,12 @@ def matmul(
     layout, and `weft.reference` quantises arrays. Scales of whole matrices are part of `alpha`. K must be
     even for elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with
     others.
+
+    With `scale_block`, `scales` are two int32 arrays of words, each of four scales of float8_e8m0fnu, the
+    first in the lowest bits, as DeepGEMM has them: `scale_block` (128 or 32) elements along K share a scale.
+    They are M x ceil(K / 512) and N x ceil(K / 512) (K / 128 where 32 elements share a scale), with
+    contiguous columns (`strides[-2] == 1`). Bytes after the last scale are ignored. Only the `tcgen05`
+    kernels of sm_100a, sm_103a and sm_110a read them; `weft.tiled_scales` converts words to the 128x4 layout.
 
     `alpha` may also be an array of float32 on the device of the others: one element, in any shape, or one for
     each product of a batch (for each `b` where `groups` selects one). The kernel reads it, so that the call
@@ -121,9 +128,10 @@ def matmul(
     try:
         describe = DESCRIBE[type(a)]
         activation, more = None, _NO_MORE
+        named: Any = kind
         factor = alpha
         of_alpha = alpha.__class__  # faster than `type`
-        plain = c is None and epilogue is None and scales is None and groups is None
+        plain = c is None and epilogue is None and scales is None and groups is None and scale_block is None
         if plain and (of_alpha is float or of_alpha is int):
             found = describe(a, b, out) or one_by_one(a, b, out)
         else:
@@ -135,12 +143,14 @@ def matmul(
             if scales is not None:
                 scale_a, scale_b = scales
             more = c, groups, bias, residual, scale_a, scale_b
+            if scale_block is not None:
+                named = kind, scale_block, scale_block.__class__
             if of_alpha is not float and not isinstance(alpha, Real):
                 more, factor = (*more, alpha), 1.0
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote), of_alpha, beta.__class__
-        key: Any = found[0], flags, out_dtype, factor or str(factor), beta, schedule, activation, kind
+        key: Any = found[0], flags, out_dtype, factor or str(factor), beta, schedule, activation, named
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = plan = None
@@ -160,7 +170,7 @@ def matmul(
     if isinstance(plan, Handed) and stream is None:
         return plan.multiply(a, b, *(array for array in more if array is not None))
     number, factors = _split(alpha)
-    options = Options(out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind)
+    options = Options(out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind, scale_block)
     added = _added(c, epilogue, scales, groups, factors)
     return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
 

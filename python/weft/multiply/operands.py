@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
 
-from weft.dialects.operand_roles import BLOCK_SCALES, extents, role_of
+from weft.dialects.operand_roles import BLOCK_SCALES, SCALE_OF_WORDS, WORD, extents, role_of
 from weft.dialects.schedule import Types, ceil_div
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_SCALES
 from weft.errors import WeftError
@@ -63,10 +63,13 @@ class Operands:
                 raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
             kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
             out = library.empty(a, view_a, sizes.of_array("out"), kind)
-        rest = [sizes.view(name, array, options.kind) for name, array in {"out": out, **added}.items()]
+        if options.scale_block and "scale_a" not in added:
+            raise WeftError("weft.matmul: scale_block must be given with scales of int32 only, got no scales")
+        scales = options.kind, options.scale_block
+        rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
         _check_result(*rest[0], options.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
-        types = _types(views, names, transposed, options.promote)
+        types = _types(views, names, transposed, options)
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
             raise WeftError(f"weft.matmul: {what}, got {sizes.k}")
@@ -114,15 +117,16 @@ class Operands:
 
 
 def _types(
-    views: Sequence[ArrayView], names: Sequence[str], transposed: tuple[bool, bool], promote: bool
+    views: Sequence[ArrayView], names: Sequence[str], transposed: tuple[bool, bool], options: Options
 ) -> Types:
     """The element types, and which of a and b are MN-major."""
     a, b, d, *_ = (view.dtype for view in views)
     mn_major = transposed[0], not transposed[1]
     scales = [view.dtype for name, view in zip(names, views, strict=True) if name == "scale_a"]
-    scale = next((each for each in scales if each in PTX_SCALES), "")
+    words = options.scale_block if WORD in scales else 0
+    scale = SCALE_OF_WORDS if words else next((each for each in scales if each in PTX_SCALES), "")
     scaled = bool(scales) and not scale
-    return Types(a, b, d, mn_major, promote or scaled, scaled, "groups" in names, scale)
+    return Types(a, b, d, mn_major, options.promote or scaled, scaled, "groups" in names, scale, words)
 
 
 def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
@@ -175,32 +179,36 @@ class Sizes:
             )
         return cls(m, n, k, max(several, default=1) if batches else None, None)
 
-    def of_array(self, name: str, element: str = "f32") -> tuple[int, ...]:
+    def of_array(self, name: str, element: str = "f32", words: int = 0) -> tuple[int, ...]:
         """The shape of an array, by its role and its elements; a batch may lack its first dimension or have a
-        1 there, but `out` may not.
+        1 there, but `out` may not. `words` is how many elements share a scale where these come as words.
         """
         groups = self.m if self.members is None else self.members
         sizes = extents(self.m, self.n, self.k, groups, ceil_div)
-        role = role_of("c" if name == "out" else name, element)
+        role = role_of("c" if name == "out" else name, element, words)
         shape = tuple(sizes[dimension] for dimension in role.sizes)
         if len(shape) == 1:
             return shape
-        if name == "scale_a" and element == "f32":
+        if words or (name == "scale_a" and element == "f32"):
             shape = shape[::-1]  # as a lies, whose rows it scales
         of_b = name == "scale_b" and self.matrices is not None
         batch = self.matrices if of_b else self.members
         return shape if batch is None else (batch, *shape)
 
     def view(
-        self, name: str, array: Any, kinds: tuple[Kind, Kind] | None = None
+        self, name: str, array: Any, kinds: tuple[Kind, Kind] | None = None, block: int = 0
     ) -> tuple[Library, ArrayView]:
-        """The library of an array, and its view as the kernel has it. Raises WeftError for another shape."""
+        """The library of an array, and its view as the kernel has it; `block` elements share a scale where
+        scales come as words. Raises WeftError for another shape.
+        """
         library, view = _view(name, array)
         if name == "alpha":
             return library, self._alpha(view)
-        if name in BLOCK_SCALES and (scale := block_formats.scale_type(name, view, kinds)):
+        words = name in BLOCK_SCALES and block_formats.are_words(name, view, kinds, block)
+        if name in BLOCK_SCALES and not words and (scale := block_formats.scale_type(name, view, kinds)):
             return library, block_formats.tiles(name, view, scale, self.of_array(name, scale))
-        shape, given = self.of_array(name), view
+        shape, given = self.of_array(name, *((WORD, block) if words else ())), view
+        by_columns = words or name == "scale_a"
         one: tuple[tuple[int, ...], ...] = ()
         if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
             one = shape[1:], (1, *shape[1:])
@@ -209,16 +217,16 @@ class Sizes:
             raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(view)}")
         if name not in ("out", "groups") and self.matrices is None:
             view = _without_copies(view)
-        if name == "scale_a":
+        if by_columns:
             view = _transposed(view)
         if name == "out" and arrays.overlaps_itself(view):
             found = f"strides {view.strides}"
             raise WeftError(f"weft.matmul: elements of out must not share memory, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1:
-            what = {1: ""}.get(len(shape), " columns" if name == "scale_a" else " rows")
+            what = {1: ""}.get(len(shape), " columns" if by_columns else " rows")
             found = f"strides {given.strides}"
-            if name == "scale_a":
-                found += ": transpose an array with a row for each K block"
+            if by_columns:
+                found += f": transpose an array with a row for each {'word' if words else 'K block'}"
             raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
 

@@ -23,6 +23,7 @@ class Options(NamedTuple):
     promote: bool
     schedule: AnySchedule | str | None
     kind: Any = None  # as the caller gives it, then `block_formats.checked`
+    scale_block: Any = None  # as the caller gives it, then a number; 0 without
 
     def checked(self, has_c: bool) -> "Options":
         """The same as plain numbers, flags and names. Raises WeftError for anything else."""
@@ -41,6 +42,7 @@ class Options(NamedTuple):
             promote=_flag("promote", self.promote),
             schedule=as_schedule(self.schedule),
             kind=block_formats.checked(self.kind),
+            scale_block=block_formats.checked_block(self.scale_block),
         )
 
 
