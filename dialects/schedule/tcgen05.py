@@ -13,7 +13,7 @@ from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map
-from weft.isa.chips import WARPGROUP, WARPS, ChipSet
+from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.cluster_features import ANSWER_BYTES
 from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.isa.tcgen05 import control, descriptors
@@ -27,10 +27,12 @@ from weft.target import Target
 CTA_ROWS = (*ROWS, 2 * LANES)
 """Rows of a tile that one CTA can have: those of one product, or of two side by side."""
 MOST_ACCUMULATORS = 2
-MOST_SUMS = {1: 128, 2: 80}
-"""Promoted sums that a thread of the epilogue can hold beside what it adds to them, by the number of
-warpgroups that share the registers.
+MOST_SUMS = {1: 128, 2: 112}
+"""Promoted sums that a thread of the epilogue can hold beside what it adds to them, whatever the epilogue, by
+the number of warpgroups that share the registers.
 """
+_UNEQUAL_SHARES = 72, 216
+"""Registers of a thread of the first warpgroup and of each of two of the epilogue, in all those of a CTA."""
 STAGING_SLOTS = 2
 """Slots of shared memory of an epilogue warpgroup: TMA stores one while the other is filled."""
 ANSWERS = 2
@@ -83,6 +85,12 @@ class TensorMemorySchedule(AnySchedule):
     def threads(self) -> int:
         """Threads of a CTA: the warps that copy, multiply and assign tiles, and the epilogue's warpgroups."""
         return WARPGROUP * (1 + self.epilogues)
+
+    def registers(self, types: Types) -> tuple[int, int]:
+        """The registers of a thread of the first warpgroup, and of the epilogue's. All keep those of the
+        launch (0), except where two warpgroups hold promoted sums.
+        """
+        return _UNEQUAL_SHARES if types.promoted and self.epilogues > 1 else (0, 0)
 
     @property
     def halves(self) -> bool:
@@ -392,7 +400,9 @@ class TensorMemorySchedule(AnySchedule):
             return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
         sums, most = 4 * self.vectors, MOST_SUMS[self.epilogues]
         if sums > most:
-            return f"a thread of the epilogue must hold at most {most} promoted sums, got {sums}"
+            registers = self.registers(types)[1] or register_share(self.threads)
+            held = f"at most {most} promoted sums in its {registers} registers"
+            return f"a thread of the epilogue must hold {held}, got {sums}"
         return None
 
     def _split_complaint(self, types: Types, _: Target | None) -> str | None:

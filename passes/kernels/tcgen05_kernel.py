@@ -7,7 +7,7 @@ slice by slice while the next tile is multiplied.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft.dialects import tile
@@ -66,24 +66,40 @@ def expand(op: MatmulOp) -> None:
             scales.allocate()
         products = Products(feed, full, sums, types.promoted, scales)
         epilogue = Epilogue(op, tiles, full, sums, writer)
+        first, others = schedule.registers(types)
         # The epilogue comes first: ptxas gives the code of a later branch fewer registers.
-        with tile.role(1, schedule.epilogues) as warpgroup:
+        with tile.role(1, schedule.epilogues, registers=others) as warpgroup:
             _finish(tiles, epilogue, warpgroup)
-        with tile.role(COPYING, warps=1), thread_ids.elected():
-            _copy(tiles, feed, types.grouped)
-        _write(tiles, words)
-        with tile.role(MULTIPLYING, warps=1):
-            with _leading(schedule), thread_ids.elected():
-                _multiply(tiles, products, types.grouped)
-            if schedule.dynamic and schedule.cta_group > 1:
-                with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.elected():
-                    tiles.walk([], lambda at, carried: carried)  # it must read all answers
-        if isinstance(tiles.order, DynamicOrder):
-            with tile.role(ASSIGNING, warps=1), emit.when(emit.equal(tiles.rank, 0)), thread_ids.elected():
-                await_previous_launch()  # CTAs that start before it ends would take over most tiles
-                tiles.order.ask()
+        with tile.role(0, 1, registers=first) if first else nullcontext():
+            _feed_tensor_cores(tiles, feed, products, words, types.grouped)
     if schedule.cluster != (1, 1):
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
+
+
+def _feed_tensor_cores(
+    tiles: Tiles[TensorMemorySchedule],
+    feed: Feed[TensorMemorySchedule],
+    products: "Products",
+    words: WordScales | None,
+    waits: bool,
+) -> None:
+    """What the warps of the first warpgroup do. They wait for the launch before where that may have written
+    which tiles there are (`waits`).
+    """
+    schedule = products.schedule
+    with tile.role(COPYING, warps=1), thread_ids.elected():
+        _copy(tiles, feed, waits)
+    _write(tiles, words)
+    with tile.role(MULTIPLYING, warps=1):
+        with _leading(schedule), thread_ids.elected():
+            _multiply(tiles, products, waits)
+        if schedule.dynamic and schedule.cta_group > 1:
+            with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.elected():
+                tiles.walk([], lambda at, carried: carried)  # it must read all answers
+    if isinstance(tiles.order, DynamicOrder):
+        with tile.role(ASSIGNING, warps=1), emit.when(emit.equal(tiles.rank, 0)), thread_ids.elected():
+            await_previous_launch()  # CTAs that start before it ends would take over most tiles
+            tiles.order.ask()
 
 
 def _ring_of_stages(schedule: TensorMemorySchedule) -> Any:

@@ -200,6 +200,27 @@ def test_products(made: Product, case: Case) -> None:
     assert not local_memory(kernel)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("how", ["promote", "scaled"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        of(128, 224, 1, epilogues=2),
+        of(512, 112, 1, cta_group=2, epilogues=2),
+        of(256, 96, cta_group=2, epilogues=2, dynamic=True),
+    ],
+    ids=str,
+)
+def test_two_warpgroups_hold_promoted_sums(schedule: TensorMemorySchedule, how: str) -> None:
+    made = product(TYPES[2], schedule, epilogue=EPILOGUES[3], **{how: True})
+    kernel = weft.compile(made.module(), CHIP)
+    assert kernel.ptx.count("setmaxnreg") == 2
+    assert (
+        complaint(made, Case(sized(schedule, (-5, -3, 136), TYPES[2][0]), "integers"), kernel, "emulator")
+        is None
+    )
+
+
 def test_shared_memory_is_what_the_schedule_states() -> None:
     for schedule in SCHEDULES:
         made = product(TYPES[0], schedule)
@@ -301,8 +322,8 @@ LARGE = (
     (of(256, 256, 2, 4, cta_group=2, dynamic=True), TYPES[0], {}),
     (of(128, 256, 2, 3, global_splits=4), TYPES[7], {}),
     (of(128, 128, 2, 3), TYPES[2], {"scaled": True}),
-    (of(128, 160, 1, 2, epilogues=2), TYPES[2], {"scaled": True}),
-    (of(512, 80, 2, 3, cta_group=2, epilogues=2), TYPES[6], {"promote": True}),
+    (of(128, 224, 1, 2, epilogues=2), TYPES[2], {"scaled": True, "many": "rows"}),
+    (of(512, 112, 2, 3, cta_group=2, epilogues=2), TYPES[6], {"promote": True, "many": "batch"}),
 )
 
 
