@@ -12,7 +12,7 @@ from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS, SCALED_FIELDS
 from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaWs
 from weft.isa.tcgen05.tensor_layouts import SCALES_OF_COLUMN
 from weft.isa.wgmma.descriptors import one_of
-from weft.mlir import arith
+from weft.mlir import arith, constant
 from weft.passes.analysis import active_threads
 from weft.passes.builders import emit, matrix_descriptors, tensor_tiles, thread_ids
 from weft.passes.builders.tcgen05_kinds import (
@@ -185,7 +185,11 @@ def _run_time_n(op: GemmAsyncOp) -> str | None:
         return f"needs one instruction along N where N is known at run time, got N = {product.shape[1]}"
     if all(each.banks > 1 for each in whole):
         return "needs all columns of D in the same lanes where N is known at run time"
-    return None
+    if (n := constant(op.n)) is None:
+        return None
+    legal = [each for each in product.legal_n if each <= product.shape[1]]
+    verdict = one_of("n", n, legal, f" of a C as wide as {product.shape[1]}")
+    return None if verdict is None else verdict.reason
 
 
 def _accumulator_layout(op: GemmAsyncOp) -> str | None:

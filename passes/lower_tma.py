@@ -36,7 +36,7 @@ from weft.isa.tensor_map import (
     MOST_BOX,
     ROW_BYTES,
 )
-from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
+from weft.mlir import cast, constant, gpu, ir, llvm, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.instructions import assembly
@@ -65,6 +65,7 @@ def run(module: Any) -> None:
             with ir.InsertionPoint(op), op.location:
                 lower = _LOWERINGS.get(type(op), _load)
                 pieces = _pieces(op, matrix.type, maps[matrix].chunk)
+                _check_column(op, maps[matrix].chunk, pieces)
                 remarks.explain(op, partial(_path, op, maps[matrix], pieces))
                 lower(op, maps[matrix], pieces)
             op.operation.erase()
@@ -80,6 +81,15 @@ def _check_indexed(op: Any, declared: TensorMapOp) -> None:
         raise refuse(op, "expects a map that isn't indexed: tile.gather_async copies from an indexed one")
     if gathers and not indexed:
         raise refuse(op, "expects a map from a tile.tensor_map with indexed = true")
+
+
+def _check_column(op: Any, chunk: int, pieces: "Pieces") -> None:
+    """Raises WeftError for a constant column at which no copy of the map can begin."""
+    step = chunk or (EXPANDED_ROW if pieces.padded else 1)
+    column = constant(op.column)
+    if column is not None and column % step:
+        why = "the map's chunk" if chunk else "of which TMA expands rows"
+        raise refuse(op, f"column must be a multiple of {step}, {why}, got {column}")
 
 
 @dataclass(frozen=True)

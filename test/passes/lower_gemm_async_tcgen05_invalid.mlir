@@ -787,3 +787,20 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 }
+
+// -----
+
+!A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @n_of_no_instruction(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %c = "tile.alloc"() : () -> !C
+      %n = arith.constant 20 : i32
+      // expected-error @below {{tcgen05.mma (run_time_n: n must be in 8..64 by 8 of a C as wide as 64, got 20}}
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true} : (!A, !B, !C, i1, i32) -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}

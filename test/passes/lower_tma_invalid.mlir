@@ -282,3 +282,31 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 1, 1024>, f8E8M0FNU, #tile.layout<"S[(1,1024):(1024,1)]">, "shared">
+!Map = !tile.map<array<i64: 1, 1024>, f8E8M0FNU, #tile.layout<"S[(1,1024):(1024,1)]">>
+gpu.module @m {
+  gpu.func @column_in_a_chunk(%a: memref<?x?xf8E8M0FNU>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel {
+    %c256 = arith.constant 256 : i32
+    %0 = "tile.tensor_map"(%a) {chunk = 512 : i64} : (memref<?x?xf8E8M0FNU>) -> !Map
+    // expected-error @below {{'tile.copy_async' op column must be a multiple of 512, the map's chunk, got 256}}
+    "tile.copy_async"(%0, %i, %c256, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 128>, f6E2M3FN, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 128>, f6E2M3FN, #tile.layout<"S[(64,128):(128,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @column_in_a_row(%a: memref<?x?xf6E2M3FN>, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel {
+    %c16 = arith.constant 16 : i32
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf6E2M3FN>) -> !Map
+    // expected-error @below {{'tile.copy_async' op column must be a multiple of 128, of which TMA expands rows, got 16}}
+    "tile.copy_async"(%0, %i, %c16, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}
