@@ -95,6 +95,16 @@ def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_chip_is_named_for_arrays_on_the_cpu_only(driver):
+    a, b, out = matrices(driver, 0)
+    weft.matmul(a, b, out=out)
+    with pytest.raises(WeftError, match="arch must be None for arrays on a GPU, here of sm_90a, got sm_100a"):
+        weft.matmul(a, b, out=out, arch="sm_100a")
+    ones = np.ones((16, 16), np.float16)
+    assert (weft.matmul(ones, ones, arch="sm_100a") == 16).all()
+    assert len(driver.launched) == 1
+
+
 def test_an_array_that_is_transposed_in_place_gets_another_plan(driver):
     a, b, out = (GpuArray(driver, 0, 64, 64) for _ in range(3))
     weft.matmul(a, b, out=out)

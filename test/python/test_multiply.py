@@ -35,6 +35,31 @@ def told(**given: object) -> np.ndarray:
     return weft.matmul(small(8, 8), small(8, 8), **given)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100a", "sm_120a"])
+def test_a_named_chip_multiplies_arrays_on_the_cpu(arch, monkeypatch):
+    chips = []
+    compiled = product_kernel.compiled
+    monkeypatch.setattr(
+        product_kernel, "compiled", lambda *given: chips.append(given[-1]) or compiled(*given)
+    )
+    a, b = small(24, 16, dtype=ml_dtypes.bfloat16), small(16, 8, dtype=ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(doubles(weft.matmul(a, b, arch=arch)), doubles(a) @ doubles(b))
+    assert chips == [arch]
+
+
+@pytest.mark.parametrize(
+    ("arch", "said"),
+    [
+        ("sm_101a", r"arch must be a known chip \(sm_70, .* PTX 9.0 renamed it to 'sm_110a'"),
+        (90, r"arch must be a known chip \(sm_70, .*, got '90'"),
+        (["sm_90a"], r"arch must be a known chip \(sm_70, "),
+    ],
+)
+def test_a_chip_that_there_is_not_is_refused(arch, said):
+    with pytest.raises(weft.WeftError, match=f"weft.matmul: {said}"):
+        told(arch=arch)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("transpose_a", [False, np.True_])
 @pytest.mark.parametrize("transpose_b", [False, True])

@@ -49,6 +49,7 @@ def matmul(
     promote: bool = False,
     out_dtype: str | None = None,
     schedule: AnySchedule | str | None = None,
+    arch: str | None = None,
     stream: Any = None,
 ) -> Any:
     """`alpha * a @ b + beta * c`, with an optional epilogue.
@@ -118,7 +119,8 @@ def matmul(
     on its own stream and nothing is waited for either. With `stream`, with arrays of other libraries, or with
     rows that must be copied, JAX's arrays are waited for before the launch, and the GPU after it. `schedule`
     (an object, or text as the attribute of `tile.matmul` has it) sets tiles, stages and the like; by default
-    it is chosen from the sizes.
+    it is chosen from the sizes. With `arch`, a chip as ptxas names it, the emulator multiplies arrays on the
+    CPU as that chip would, whether there is a GPU or not.
 
     The first call for arrays of certain types, sizes, strides and alignment (to 32 bytes) plans the launch; a
     later call with any such arrays only fills in their addresses. Up to 4096 plans are kept. Any number of
@@ -151,7 +153,7 @@ def matmul(
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote), of_alpha, beta.__class__
-        key: Any = found[0], flags, out_dtype, factor or str(factor), beta, schedule, activation, named
+        key: Any = found[0], flags, out_dtype, factor or str(factor), beta, schedule, activation, named, arch
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = plan = None
@@ -171,7 +173,9 @@ def matmul(
     if isinstance(plan, Handed) and stream is None:
         return plan.multiply(a, b, *(array for array in more if array is not None))
     number, factors = _split(alpha)
-    options = Options(out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind, scale_block)
+    options = Options(
+        out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind, scale_block, arch
+    )
     added = _added(c, epilogue, scales, groups, factors)
     return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
 
@@ -193,7 +197,7 @@ def _planned(
     stream: Any,
 ) -> Any:
     """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
-    if out is None and stream is None and libraries.of(a) is libraries.JAX:
+    if out is None and stream is None and options.arch is None and libraries.of(a) is libraries.JAX:
         handed = _handed([a, b, *added.values()], list(added), activation, options)
         if handed is not None:
             if key is not None:
@@ -205,7 +209,7 @@ def _planned(
     copied = product_kernel.copied(kernel, operands)
     if operands.ordinal is None:
         operands.check_groups()
-        padded_rows.run(kernel, operands.views, copied)
+        padded_rows.run(kernel, operands.views, copied, on="emulator" if options.arch else None)
     else:
         launch = padded_rows.plan(kernel, operands.views, copied, operands.extents)
         _launch(key, launch, operands, stream)

@@ -9,6 +9,8 @@ from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
+from weft.isa.chips import CHIPS
+from weft.isa.family import unknown_chip
 from weft.multiply import block_formats
 
 
@@ -24,6 +26,7 @@ class Options(NamedTuple):
     schedule: AnySchedule | str | None
     kind: Any = None  # as the caller gives it, then `block_formats.checked`
     scale_block: Any = None  # as the caller gives it, then a number; 0 without
+    arch: str | None = None
 
     def checked(self, has_c: bool) -> "Options":
         """The same as plain numbers, flags and names. Raises WeftError for anything else."""
@@ -34,6 +37,9 @@ class Options(NamedTuple):
         ):
             wanted = ", ".join(OUTPUT_TYPES)
             raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {shown(self.out_dtype)}")
+        if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
+            wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))
+            raise WeftError(f"weft.matmul: arch {wrong}")
         return self._replace(
             transpose_a=_flag("transpose_a", self.transpose_a),
             transpose_b=_flag("transpose_b", self.transpose_b),

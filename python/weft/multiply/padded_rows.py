@@ -57,8 +57,8 @@ class Copied:
         return [i for i, number in enumerate(self.numbers) if number == self.out]
 
 
-def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> None:
-    """Calls the kernel with arrays of the CPU."""
+def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied, on: str | None = None) -> None:
+    """Calls the kernel with arrays of the CPU, `on` as a kernel's call has it."""
     memories = [np.zeros(*_memory(views[number])) for number in copied.numbers]
     parts = [m[..., : views[n].in_bytes.shape[-1]] for n, m in zip(copied.numbers, memories, strict=True)]
     aligned = list(views)
@@ -67,7 +67,7 @@ def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> None:
         aligned[number] = view.unpacked_from(views[number].dtype) if views[number].packed else view
     for i in copied.before:
         parts[i][...] = views[copied.numbers[i]].numpy()
-    kernel(*aligned)
+    kernel(*aligned, on=on)
     for i in copied.after:
         views[copied.numbers[i]].numpy()[...] = parts[i]
 

@@ -18,7 +18,7 @@ from weft.schedules import choice
 def of(operands: Operands) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. Raises WeftError where there is none."""
     options, types, sizes = operands.options, operands.types, operands.sizes
-    chip = _chip(operands.ordinal, types)
+    chip = _chip(operands.ordinal, types, options.arch)
     schedule = options.schedule
     assert not isinstance(schedule, str) and options.beta is not None  # as `Options.checked` has them
     if choice.layout_complaint(types, chip):
@@ -43,10 +43,16 @@ def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")
 
 
-def _chip(ordinal: int | None, types: Types) -> str:
+def _chip(ordinal: int | None, types: Types, arch: str | None) -> str:
     """The chip of a GPU, or, for arrays on the CPU, of the GPU that they are copied to. Without a GPU, one
-    that is emulated: the first that multiplies elements of these types.
+    that is emulated: the first that multiplies elements of these types, unless `arch` names it. Raises
+    WeftError for an `arch` with arrays on a GPU.
     """
+    if arch is not None and ordinal is None:
+        return arch
+    if arch is not None:
+        chip = runtime.device(ordinal).chip
+        raise WeftError(f"weft.matmul: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
     if runtime.available() is not None:
         able = (chip for chip in _EMULATED if choice.complaint(types, chip) is None)
         return next(able, _EMULATED[0])
