@@ -16,11 +16,8 @@ from weft.isa.tcgen05.mma_rows import MMA_BLOCK_SCALE
 from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS
 from weft.isa.tensor_map import EXPANDED_ROW
 
-LEAST_ROWS, LEAST_COLUMNS = block_scales.ROWS, block_scales.LANES
-"""The least rows of a CTA, and the least block N: tensor memory has scales of 32 rows in each column, and an
-instruction reads them from the first lane on.
-"""
-
+LEAST_ROWS = block_scales.ROWS
+"""The least rows of a CTA with block scales."""
 _WORD_STAGES = 4  # as many K blocks at least, so that the warp that reads words is ahead
 
 
@@ -99,6 +96,14 @@ def verdict(
     return MMA_BLOCK_SCALE.judge(instruction, chip) or descriptor.complaint(chip)
 
 
+def column_unit(types: Types) -> int:
+    """What block N must be a multiple of, in addition to what the instruction needs. Tensor memory has scales
+    of 32 rows in each column, and an instruction reads them from the first lane on, so tiles of D must begin
+    at multiples of 32 scales; but words are written from there on where a tile of D begins.
+    """
+    return block_scales.LANES if types.scale and not types.words else 1
+
+
 def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str | None:
     """Why tiles of the operands and of their scales can't be copied and used together."""
     scaling, (_, n, k) = types.block_scaling, block
@@ -109,11 +114,11 @@ def complaint(block: tuple[int, int, int], cta_rows: int, types: Types) -> str |
     rows, unit = block_scales.ROWS, block_scales.GROUPS * scaling.group
     if cta_rows % rows:
         return f"a CTA must have a multiple of {rows} rows of a tile with block scales, got {cta_rows}"
-    if n % LEAST_COLUMNS:
-        nearest = max(LEAST_COLUMNS, n - n % LEAST_COLUMNS), ceil_div(n, LEAST_COLUMNS) * LEAST_COLUMNS
+    if n % (columns := column_unit(types)):
+        nearest = max(columns, n - n % columns), ceil_div(n, columns) * columns
         legal = " or ".join(map(str, dict.fromkeys(nearest)))
-        whose = f"{LEAST_COLUMNS}, whose scales are a column of tensor memory"
-        return f"block N must be a multiple of {whose}, with block scales, such as {legal}, got {n}"
+        whose = f"{columns}, whose scales are a column of tensor memory"
+        return f"block N must be a multiple of {whose}, with tiles of scales, such as {legal}, got {n}"
     if k % unit:
         return f"block K must be a multiple of {unit}, of which scales are one tile, got {k}"
     if types.words > scaling.group and (deep := block_scales.GROUPS * types.words) % k:

@@ -49,8 +49,10 @@ class TensorTiles:
         tile.copy_tmem(tile.stage(self.stages, stage), self._buffer, cta_group=self.cta_group)
 
     def rows(self, first: Any, count: int) -> Any:
-        """The scales of `count` rows in tensor memory, from row `first` on."""
-        if count >= self._shape[0]:
+        """The scales of at least `count` rows in tensor memory, from row `first` on."""
+        if (
+            count >= self._shape[0] or count % block_scales.LANES
+        ):  # in columns that aren't full, rows are the first ones
             return self._buffer
         shape = count, self._shape[1]
         step = gcd(count, _ROWS)

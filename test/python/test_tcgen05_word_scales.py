@@ -146,6 +146,10 @@ SCHEDULES = (
     of(128, 64, 1, k=256),
     of(128, 32, 1, k=512),
     of(256, 64, 1, k=256, cta_group=2),
+    # Words are written where a tile of D begins, which may be anywhere.
+    of(128, 24),
+    of(128, 48, swap=True),
+    of(256, 144, cta_group=2),
 )
 CASES = (
     *(Case(schedule, next(SHAPES), block) for schedule in SCHEDULES for block in (128, 32)),

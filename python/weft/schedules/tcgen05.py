@@ -6,7 +6,7 @@ from itertools import product
 
 from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
 from weft.dialects.schedule.tcgen05 import CTA_ROWS
-from weft.dialects.schedule.tcgen05_scales import LEAST_COLUMNS, LEAST_ROWS
+from weft.dialects.schedule.tcgen05_scales import LEAST_ROWS, column_unit
 from weft.isa.wgmma.descriptors import WIDEST
 from weft.schedules.predict_gpus import Gpu, gpu_of, has_model
 from weft.schedules.predict_kernels import kernel_of, kind_of
@@ -94,9 +94,10 @@ def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMem
     """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
     depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
     room = Target.of(gpu.chip).chip.shared_bytes
-    lowest, narrowest = (LEAST_ROWS, LEAST_COLUMNS) if types.scale else (CTA_ROWS[0], 16)
+    lowest, unit = LEAST_ROWS if types.scale else CTA_ROWS[0], column_unit(types)
+    widths, narrowest = [columns for columns in _COLUMNS if columns % unit == 0], max(unit, 16)
     swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
-    for cta_group, rows, columns, swap in product((1, 2), CTA_ROWS, _COLUMNS, swaps):
+    for cta_group, rows, columns, swap in product((1, 2), CTA_ROWS, widths, swaps):
         down, across = (n, m) if swap else (m, n)
         height = rows * cta_group
         if height >= 2 * max(down, lowest) or columns >= 2 * max(across, narrowest):
