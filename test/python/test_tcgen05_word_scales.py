@@ -160,6 +160,12 @@ CASES = (
     Case(of(128, 64), (130, 72, 640), elements=("float8_e4m3fn", "float4_e2m1fn")),
     Case(of(128, 64), (130, 72, 640), elements=("float6_e3m2fn", "float8_e4m3fn")),
     Case(of(128, 64, k=256), (130, 72, 640), 32, elements=("float4_e2m1fn", "float4_e2m1fn")),
+    *(  # on sm_103a with K = 96, whose scales begin in one word and end in the next
+        Case(
+            of(256, 128, k=256, cta_group=2), (130, 144, 640), 32, elements=("float4_e2m1fn",) * 2, chip=chip
+        )
+        for chip in ("sm_100a", "sm_103a")
+    ),
     *(Case(of(128, 64), (130, 72, 640), block, batch=3) for block in (128, 32)),
     *(Case(of(256, 64, cta_group=2), (130, 72, 640), block, batch=2) for block in (128, 32)),
     *(
