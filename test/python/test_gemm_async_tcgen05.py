@@ -1,5 +1,6 @@
 """`tile.gemm_async` in tensor memory, in the emulator."""
 
+import numpy as np
 import pytest
 from gemm_async_case import Case, check, lines
 
@@ -9,6 +10,23 @@ from weft.isa.tcgen05 import tensor_layouts
 @pytest.mark.parametrize("scope", ["thread", "warp"])
 def test_one_cta_multiplies(scope):
     check(Case(scope=scope, accumulates=scope == "warp"))
+
+
+class Twice(Case):
+    """A product that is added twice, by two equal instructions."""
+
+    def multiply(self, *buffers):
+        super().multiply(*buffers)
+        super().multiply(*buffers)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_equal_products_are_all_added(scaled):
+    case = Twice(n=64, k=32, **MX8, accumulates=True) if scaled else Twice(n=64, k=16, accumulates=True)
+    once, found, findings = case.run()
+    c = case.values((case.m, case.n), case.sums, 3)
+    assert not findings
+    np.testing.assert_array_equal(found, 2 * once - c)
 
 
 @pytest.mark.parametrize("m", [128, 256])
