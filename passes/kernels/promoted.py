@@ -16,9 +16,9 @@ from weft.isa.chips import LANES
 from weft.mlir import arith, vector
 from weft.passes.builders import emit
 from weft.passes.kernels.accumulator import sums_type
-from weft.passes.kernels.block_scales import BlockScales, TileScales
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.fragments import undefined
+from weft.passes.kernels.promoted_scales import BlockScales, TileScales
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
 

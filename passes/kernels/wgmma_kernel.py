@@ -15,13 +15,13 @@ from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import Accumulator
-from weft.passes.kernels.block_scales import BlockScales
 from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
 from weft.passes.kernels.fragments import sum_type
 from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadSums
 from weft.passes.kernels.promoted import PromotedAccumulator
+from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums

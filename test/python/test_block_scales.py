@@ -11,7 +11,7 @@ import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.passes.builders import emit
-from weft.passes.kernels import block_scales, feed, promoted, wgmma_kernel
+from weft.passes.kernels import feed, promoted, promoted_scales, wgmma_kernel
 from weft.target import Target
 
 F8 = ml_dtypes.float8_e4m3fn
@@ -271,12 +271,12 @@ def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
 @pytest.mark.parametrize("warpgroups", [1, 2])
 def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
     """Planted: B's scales aren't read ahead, so that each block has those of the one before."""
-    of_b = block_scales.TileScales.of_b
+    of_b = promoted_scales.TileScales.of_b
 
     def late(self, number):
         return of_b(self, 0 if isinstance(number, int) else emit.sub(number, 1))
 
-    monkeypatch.setattr(block_scales.TileScales, "of_b", late)
+    monkeypatch.setattr(promoted_scales.TileScales, "of_b", late)
     operands = Operands(128, 64, 512)
     d = np.zeros((128, 64), np.float32)
     schedule = of(64 * warpgroups, 64, warpgroups=warpgroups)

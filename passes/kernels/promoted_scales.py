@@ -1,4 +1,4 @@
-"""The block scales of fp8 operands: each stage brings the scales of A, and consumers read those of B."""
+"""The float32 scales of promoted products of fp8: each stage brings those of A, and consumers read B's."""
 
 from dataclasses import dataclass
 from math import gcd
