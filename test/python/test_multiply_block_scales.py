@@ -1,10 +1,12 @@
 """Arrays with block scales in `weft.matmul`: every library's types, packed and not, and what is refused."""
 
+import ctypes
 import re
 
 import ml_dtypes
 import numpy as np
 import pytest
+from test_arrays import capsule
 
 import weft
 from weft import reference
@@ -77,6 +79,25 @@ def test_two_formats_at_once():
     wanted = Types("f8E4M3FN", "f4E2M1FN", "bf16", scale="f8E8M0FNU")
     assert operands(a.elements, b.elements, scales).types == wanted
     assert operands(a.elements, b.packed, scales, ("mxfp8", "mxfp4")).types == wanted
+
+
+def exported(pairs):
+    """Pairs of e2m1 as PyTorch exports them by DLPack."""
+    shape, strides = ((ctypes.c_int64 * 2)(*numbers) for numbers in (pairs.shape, pairs.strides))
+    fields = {"shape": shape, "strides": strides, "data": pairs.ctypes.data, "device_type": 1}
+    return capsule(b"dltensor_versioned", code=17, bits=4, lanes=2, **fields)
+
+
+def test_pairs_of_dlpack_are_read_in_place():
+    a, b = quantized("nvfp4", M), quantized("nvfp4", N)
+    scales, pairs = [each.tiled_scales for each in (a, b)], [each.packed.view(np.uint8) for each in (a, b)]
+    for b_pairs, transpose_b in ((pairs[1], True), (pairs[1].T, False)):
+        given = exported(pairs[0]), exported(b_pairs)
+        found = operands(*given, scales, "nvfp4", transpose_b=transpose_b)
+        view_a, view_b, *_ = found.views
+        assert (view_a.address, view_b.address) == tuple(each.ctypes.data for each in pairs)
+        assert (view_a.shape, view_b.shape, found.transposed) == ((M, K), (N, K), (False, True))
+        assert found.types == Types("f4E2M1FN", "f4E2M1FN", "bf16", scale="f8E4M3FN")
 
 
 def test_pytorchs_tensors_are_read_in_place():
