@@ -1,6 +1,7 @@
 """Buffers and checks of weft bench for operands whose scales the tensor cores apply, on PyTorch's CPU."""
 
 import math
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,19 +13,24 @@ from weft import reference
 from weft.bench import block_scaled, compiling, problem
 from weft.bench.implementation import Refusal
 from weft.bench.implementations import PEERS, weft
-from weft.bench.problem import INPUTS, Problem
+from weft.bench.problem import INPUTS, Buffers, Problem
 from weft.errors import WeftError
 from weft.isa.block_scales import FORMATS
 
 NAMES = [row.name for row in INPUTS.values() if row.format]
-torch = pytest.importorskip("torch", reason="needs PyTorch, for its arrays")
+NAMED = Buffers("a", "b", "d", "scales of a", "scales of b")
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch, for its arrays")
 
 
 def made(name: str, **fields: Any) -> Problem:
     return Problem(140, 130, 384, name, "bf16", **fields)
 
 
-def dense(name: str, elements: Any, scales: Any) -> Any:
+def dense(torch: Any, name: str, elements: Any, scales: Any) -> Any:
     """A matrix in float64, from every element and scale on its own."""
     format_, raw = FORMATS[name], elements.view(torch.uint8).numpy()
     element, rows = format_.elements[0], raw.shape[0]
@@ -39,13 +45,16 @@ def dense(name: str, elements: Any, scales: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_right_result_passes_and_a_wrong_one_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_right_result_passes_and_a_wrong_one_is_caught(
+    name: str, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(problem, "_INPUT_BYTES", 1)
     monkeypatch.setattr(problem, "_CHECKED_ELEMENTS", 50_000)  # B in two parts
     sets = problem.buffers(made(name), "cpu")
     assert problem.check(made(name), sets).error is None
     for each in sets:
-        each.d.copy_(dense(name, each.a, each.scale_a) @ dense(name, each.b, each.scale_b).t())
+        a, b = dense(torch, name, each.a, each.scale_a), dense(torch, name, each.b, each.scale_b)
+        each.d.copy_(a @ b.t())
     assert problem.check(made(name), sets).passed
     sets[1].d[139, 129] = 1 << 20
     assert not problem.check(made(name), sets).passed
@@ -54,14 +63,14 @@ def test_a_right_result_passes_and_a_wrong_one_is_caught(name: str, monkeypatch:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_scales_and_elements_of_all_values_are_drawn(name: str) -> None:
+def test_scales_and_elements_of_all_values_are_drawn(name: str, torch: Any) -> None:
     (each, *_) = problem.buffers(made(name), "cpu")
     drawn = torch.unique(each.scale_a.view(torch.uint8)).numel()
     assert drawn == 5 if FORMATS[name].scale == "ue8m0" else drawn > 10
     assert torch.unique(each.a.view(torch.uint8)).numel() > 100
 
 
-def test_groups_b_of_k_by_n_and_broken_bytes_are_refused() -> None:
+def test_groups_b_of_k_by_n_and_broken_bytes_are_refused(torch: Any) -> None:
     for fields in ({"transpose_b": False}, {"groups": 2}):
         with pytest.raises(WeftError, match="mxfp4 must have a B of N x K, and no groups, with weft bench"):
             problem.buffers(made("mxfp4", **fields), "cpu")
@@ -75,24 +84,31 @@ def test_groups_b_of_k_by_n_and_broken_bytes_are_refused() -> None:
 def test_weft_gets_the_kind(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr("weft.matmul", lambda *_, **options: asked.append(options))
-    monkeypatch.setattr(torch, "cuda", SimpleNamespace(current_stream=lambda: "now"))
-    sets = problem.buffers(made(name), "cpu")
-    weft().prepare(made(name), sets)[0]()
-    assert asked[0]["kind"] == kind and asked[0]["scales"] == (sets[0].scale_a, sets[0].scale_b)
+    cuda = SimpleNamespace(current_stream=lambda: "now")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    weft().prepare(made(name), [NAMED])[0]()
+    assert asked[0]["kind"] == kind and asked[0]["scales"] == ("scales of a", "scales of b")
+    assert asked[0]["stream"] == "now"
     scale = compiling.product_of(made(name), "sm_100a").types.scale
     assert scale == ("f8E4M3FN" if name == "nvfp4" else "f8E8M0FNU")
 
 
-def test_cublas_multiplies_the_formats_that_pytorch_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, able in (("mxfp8", True), ("mxfp6", False), ("mxfp4", False), ("nvfp4", True)):
-        sets = problem.buffers(made(name), "cpu")
-        if not able:
-            with pytest.raises(Refusal, match=f"PyTorch has no product of {name} by cuBLAS"):
-                PEERS["cublas"][0].prepare(made(name), sets)
-            continue
-        asked: list[Any] = []
-        monkeypatch.setattr(torch, "_scaled_mm", lambda *given, **_: asked.extend(given))  # noqa: B023
-        PEERS["cublas"][0].prepare(made(name), sets)[0]()
-        a, b, scale_a, scale_b = asked
-        assert a is sets[0].a and tuple(b.shape) == (a.shape[1], 130)
-        assert scale_a is sets[0].scale_a and scale_b is sets[0].scale_b
+@pytest.mark.parametrize("name", ["mxfp6", "mxfp4"])
+def test_cublas_has_no_product_of_other_formats(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(set_float32_matmul_precision=lambda precision: None)
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    with pytest.raises(Refusal, match=f"PyTorch has no product of {name} by cuBLAS"):
+        PEERS["cublas"][0].prepare(made(name, transpose_b=False), [NAMED])
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
+def test_cublas_multiplies_the_formats_that_pytorch_has(
+    name: str, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = problem.buffers(made(name), "cpu")
+    asked: list[Any] = []
+    monkeypatch.setattr(torch, "_scaled_mm", lambda *given, **_: asked.extend(given))
+    PEERS["cublas"][0].prepare(made(name), sets)[0]()
+    a, b, scale_a, scale_b = asked
+    assert a is sets[0].a and tuple(b.shape) == (a.shape[1], 130)
+    assert scale_a is sets[0].scale_a and scale_b is sets[0].scale_b
