@@ -31,7 +31,11 @@ def patch():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks all but one in n cases of a test with `sampled(n)` as slow."""
+    """Marks all but one in n cases of a test with `sampled(n)` as slow. Refuses names that differ between
+    processes: pytest-xdist would run nothing.
+    """
+    if addressed := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
     seen = Counter()
     for item in items:
         if (marker := item.get_closest_marker("sampled")) is not None:

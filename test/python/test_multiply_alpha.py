@@ -63,6 +63,9 @@ def test_factors_of_nvfp4_in_arrays() -> None:
 class Claimed:
     """An array of a protocol that it breaks."""
 
+    def __str__(self) -> str:
+        return "claimed"
+
     @property
     def __dlpack__(self) -> object:
         raise KeyError("dlpack")

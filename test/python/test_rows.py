@@ -81,7 +81,8 @@ def faults(forms):
 
 
 def is_inline(text):
-    return "begin inline asm" in text
+    """Whether an instruction is inline PTX; an empty one only keeps its neighbours apart."""
+    return re.search(r"begin inline asm\s+(?!\s*// end)", text) is not None
 
 
 def placed(family, table):
