@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items):
     """Marks all but one in n cases of a test with `sampled(n)` as slow. Refuses names that differ between
     processes: pytest-xdist would run nothing.
     """
-    if addressed := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+    if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
     seen = Counter()
     for item in items:
