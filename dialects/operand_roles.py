@@ -42,8 +42,12 @@ ROLES = {
     "scale_a": Role(("f32",), ("K/128", "M")),  # scales each row of A, for each block of K
     "scale_b": Role(("f32",), ("N/128", "K/128")),  # scales each block of B
     "groups": Role(("i32",), ("groups",)),  # selects the B of each row of A, or limits the rows of products
+    "row_ends": Role(("i32",), ("products",)),  # where the rows of A of each B end
+    "k_ends": Role(("i32",), ("products",)),  # where the part of K of each product ends
     "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
 }
+GROUPINGS = ("groups", "row_ends", "k_ends")
+"""The roles that make products of different sizes; a product has at most one of them."""
 _TILES = {
     scale: f"{block_scales.TILE_BYTES}*K/{block_scales.GROUPS * block_scales.group_of(ptx)}"
     for scale, ptx in PTX_SCALES.items()

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
+    GROUPINGS,
     OUTPUT_TYPES,
     ROLES,
     SCALE_OF_WORDS,
@@ -63,8 +64,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a batch
       of B; a negative number skips the row. Within each block of 128 rows (0 to 127, 128 to 255, ...) all
       numbers must be equal. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
+    - "row_ends": as "groups" with one A, but with an element for each matrix of B, the end of its rows of A.
+      They begin at the end of those before, rounded up to a multiple of 128 (the first at 0). Rows of D up to
+      that multiple are unspecified; rows after the last one's are not written.
+    - "k_ends": product i of a batch D is that of the columns of A and rows of B up to `k_ends[i]`, from the
+      end of those before on, rounded up to a multiple of 128. Elements of A and B between an end and this
+      multiple must be 0. Where product i has no columns, A @ B is 0.
     - "alpha" of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
-      where `groups` selects one). The kernel reads it, and multiplies it by the attribute `alpha`. Products
+      where rows of A select one). The kernel reads it, and multiplies it by the attribute `alpha`. Products
       of integers have none.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
@@ -101,11 +108,21 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     @property
     def batch(self) -> Any | None:
-        """The operand with a matrix for each product: D, or B where groups select one; None for a single
+        """The operand with a matrix for each product: D, or B where rows of A select one; None for a single
         product.
         """
-        several = self.d if self.role("groups") is None or self.d.type.rank == 3 else self.b
+        several = self.b if self._selects_b else self.d
         return several if several.type.rank == 3 else None
+
+    @property
+    def grouping(self) -> str | None:
+        """The role that makes products of different sizes; None if there is none."""
+        return next((name for name in GROUPINGS if self.role(name) is not None), None)
+
+    @property
+    def _selects_b(self) -> bool:
+        """Whether rows of A select one of several B."""
+        return self.grouping in ("groups", "row_ends") and self.d.type.rank == 2
 
     @property
     def factors(self) -> Any | None:
@@ -145,7 +162,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         scale = scale or (SCALE_OF_WORDS if WORD in kinds else "")
         scaled = bool(kinds) and not scale
         promoted = scaled or self.attribute("promote")
-        return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None, scale, words)
+        grouping = self.grouping
+        of_groups = grouping is not None, grouping == "k_ends"
+        return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1])
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -255,9 +274,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _batch_complaint(self) -> str | None:
         batches = [(name, v) for name, v in self._named if v.type.rank == 3]
-        if self.role("groups") is not None and self.d.type.rank == 2:
-            return self._grouped_complaint([name for name, _ in batches])
-        if not batches:
+        if wrong := self._grouped_complaint([name for name, _ in batches]):
+            return wrong
+        if not batches or self._selects_b:
             return None
         if self.d.type.rank != 3:
             return f"expects D of rank 3, because {batches[0][0]} is a batch, got {self.d.type}"
@@ -268,11 +287,22 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         return None
 
     def _grouped_complaint(self, batches: list[str]) -> str | None:
-        """What is wrong with the ranks, where each row of A selects one B of several."""
+        """What is wrong with the ranks, where products have different sizes."""
+        grouping, rank_3 = self.grouping, " and ".join(batches) or "none"
+        if len(given := [name for name in GROUPINGS if self.role(name) is not None]) > 1:
+            return f"expects at most one of {', '.join(GROUPINGS)}, got {' and '.join(given)}"
+        if grouping == "k_ends":
+            if "D" not in batches or {"A", "B", "scale_a", "scale_b"} & set(batches):
+                legal = "D of rank 3, but A, B and their scales of rank 2, where k_ends divide K"
+                return f"expects {legal}, got {rank_3} of rank 3"
+            return "k_ends must not come with block scales of groups along K" if self.types.scale else None
+        if grouping != "row_ends" and not self._selects_b:
+            return None
         wanted = ["B", *(["scale_b"] if self.role("scale_b") is not None else [])]
         if batches != wanted:
-            rank_3 = " and ".join(batches) or "none"
-            return f"expects exactly {' and '.join(wanted)} of rank 3 where groups select a B, got {rank_3}"
+            return (
+                f"expects exactly {' and '.join(wanted)} of rank 3 where {grouping} select a B, got {rank_3}"
+            )
         return None
 
     @property
@@ -286,9 +316,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
-                right = "N x K" if self.attribute("transpose_b") else "K x N"
                 sizes = f"{dim} is {x_size} in {x} and {y_size} in {y}"
-                return f"expects A ({self._written_a}), B ({right}) and D (M x N) to agree: {sizes}"
+                return f"expects A ({self._written_a}), B ({self._written_b}) and D (M x N) to agree: {sizes}"
         if (k or k_b) and (depth := k or k_b or 0) % (unit := self.types.multiple_of_k):
             kinds = f"{self.types.a} and {self.types.b}"
             return f"K must be a multiple of {unit} for A and B of {kinds}, got {depth}"
@@ -300,17 +329,23 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
         products = 1 if self.batch is None else _sizes_of(self.batch)[0]
         wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks, products)
-        shapes = {"A": self._written_a, "D": "batch x M x N" if batched else "M x N"}
+        shapes = {
+            "A": self._written_a,
+            "B": f"batch x {self._written_b}",
+            "D": "batch x M x N" if batched else "M x N",
+        }
         for role, value in self.roles.items():
             sizes = role_of(role, str(value.type.element_type), self.types.words).sizes
-            names = [of_groups if size == "groups" else size for size in sizes]
+            named = {"groups": of_groups, "products": "batch"}
+            names = [named.get(size, size) for size in sizes]
             if role == "alpha":
                 if wrong := _alpha_complaint(value, products):
                     return wrong
                 continue
             for size, name, actual in zip(sizes, names, _dims(value), strict=True):
                 if wanted[size] and actual and wanted[size] != actual:
-                    other, this = "A" if "K" in size else "D", title(role)
+                    of_b = size == "products" and self._selects_b
+                    other, this = "A" if "K" in size else "B" if of_b else "D", title(role)
                     return (
                         f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
                         f"{name} is {wanted[size]} in {other} and {actual} in {this}"
@@ -321,6 +356,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     def _written_a(self) -> str:
         """The sizes of A in messages."""
         return "K x M" if self.attribute("transpose_a") else "M x K"
+
+    @property
+    def _written_b(self) -> str:
+        """The sizes of one B in messages."""
+        return "N x K" if self.attribute("transpose_b") else "K x N"
 
     def _schedule_complaint(self) -> str | None:
         attribute = self.attribute("schedule")
@@ -372,6 +412,8 @@ def matmul(
     scale_a: Any | None = None,
     scale_b: Any | None = None,
     groups: Any | None = None,
+    row_ends: Any | None = None,
+    k_ends: Any | None = None,
     scale_block: int = 0,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
@@ -384,7 +426,8 @@ def matmul(
         beta = 0.0 if c is None else 1.0
     chosen = as_schedule(schedule)
     operands = {"c": c, "bias": bias, "residual": residual}
-    operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "alpha": factors}
+    operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
+    operands |= {"k_ends": k_ends, "alpha": factors}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

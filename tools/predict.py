@@ -77,8 +77,8 @@ def _product(module: Any, name: str, text: str | None) -> "tuple[MatmulOp, Shape
     if len(products) != 1:
         raise WeftError(f"{name} must have one tile.matmul, got {len(products)}")
     op, shape = products[0], None if text is None else shape_of(text)
-    if op.role("groups") is not None:
-        raise refuse(op, "must not have groups with weft predict")
+    if op.grouping is not None:
+        raise refuse(op, f"must not have {op.grouping} with weft predict")
     for axis, fixed, asked in zip("MNK", op.static_mnk, shape or op.static_mnk, strict=True):
         if fixed and asked and fixed != asked:
             raise refuse(op, f"{axis} must be {fixed}, as in its types, got {asked} in --shape")

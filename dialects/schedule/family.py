@@ -5,7 +5,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from weft.dialects.schedule.attribute import Written
-from weft.dialects.schedule.product_types import Types
+from weft.dialects.schedule.product_types import GROUP_ROWS, Types
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
 from weft.isa.wgmma import descriptors
 from weft.target import Target
@@ -167,6 +167,11 @@ class AnySchedule(Written):
             return None
         fewer = ", ".join(map(str, sorted(narrow)))
         return f"block K must have {fewer} or a multiple of {widest} bytes, got {row} ({k} of {types.a})"
+
+    def k_group_complaint(self) -> str | None:
+        """Why a K block may not be of one group along K."""
+        k = self.block[2]
+        return f"block K must divide {GROUP_ROWS} with k_ends, got {k}" if GROUP_ROWS % k else None
 
     def shared_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why the schedule's shared memory doesn't fit a CTA."""

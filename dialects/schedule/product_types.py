@@ -11,7 +11,9 @@ PROMOTED = 128
 columns of B.
 """
 GROUP_ROWS = 128
-"""All rows of D from a multiple of this number up to the next one are of one group."""
+"""All rows of D from a multiple of this number up to the next one are of one group, and with groups along K
+all columns of A.
+"""
 BITS = {name: ELEMENT_TYPES[ptx].bits for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
 """Bits of an element in global memory, by MLIR's name of its type."""
 BYTES = {name: bits // 8 for name, bits in BITS.items() if bits % 8 == 0}
@@ -24,9 +26,10 @@ class Types:
 
     `promoted`: sums leave the tensor cores every `PROMOTED` elements along K, and are added in f32. `scaled`:
     each of these sums is multiplied by scales of A and B first. `grouped`: rows of D have different matrices
-    B, or products of a batch have different numbers of rows. `scale`: the type of block scales, which tensor
-    cores apply (`block_scaling`); empty without. `words`: how many elements share one of these scales where
-    they come as words of four (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout.
+    B, or products of a batch have different numbers of rows, or, with `k_groups`, different parts of K.
+    `scale`: the type of block scales, which tensor cores apply (`block_scaling`); empty without. `words`: how
+    many elements share one of these scales where they come as words of four
+    (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout.
     """
 
     a: str
@@ -38,6 +41,7 @@ class Types:
     grouped: bool = False
     scale: str = ""
     words: int = 0
+    k_groups: bool = False
 
     @property
     def block_scaling(self) -> BlockScaling | None:

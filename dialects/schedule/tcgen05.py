@@ -440,6 +440,8 @@ class TensorMemorySchedule(AnySchedule):
         if self.global_splits > 1 or self.dynamic:
             field = "dynamic must be false" if self.dynamic else "global_splits must be 1"
             return f"{field} with groups, got {self}"
+        if types.k_groups:
+            return self.k_group_complaint()
         rows = self.rows_of_d * self.swapped(*self.cluster)[0]
         if GROUP_ROWS % rows:
             return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"

@@ -226,6 +226,8 @@ class TmaMmaSchedule(AnySchedule):
 
     def _group_complaint(self, types: Types) -> str | None:
         """Why the rows of D in a tile may not be of one group."""
+        if types.k_groups:
+            return self.k_group_complaint()
         if types.grouped and GROUP_ROWS % self.block[0]:
             return f"block M must divide {GROUP_ROWS} with groups, got {self.block[0]}"
         return None

@@ -322,6 +322,8 @@ class WarpgroupSchedule(AnySchedule):
                 return f"{name} must be 1 with groups, got {count}"
         if self.stream_k:
             return "stream_k must be false with groups, got true"
+        if types.k_groups:
+            return self.k_group_complaint()
         rows = self.rows_of_d * self.swapped(*self.cluster)[0]
         if GROUP_ROWS % rows:
             return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"

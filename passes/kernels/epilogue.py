@@ -151,8 +151,9 @@ class _Epilogue:
         )
         width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)
-        written = self.shared and matrix == self.op.d
-        loaded = tile.load(source, row, column, fragment, vector_bytes=width, only_inside=written)
+        # Where C is D, as in sums of gradients, a load beyond an edge would read what another CTA writes.
+        inside = self.op.types.k_groups or (self.shared and matrix == self.op.d)
+        loaded = tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside)
         return convert(tile.to_lane(loaded), kind)
 
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:

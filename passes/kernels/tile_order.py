@@ -134,15 +134,22 @@ class MaskedOrder:
             member, before = self._member_of(number, member, before)
             rows = self._rows(member)
             sizes = (self.columns, rows) if self.swap else (rows, self.columns)
-            tile = Tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
+            tile = self._tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
             return [member, before, *body(tile, rest)]
 
         return emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)[2:]
 
     def _rows(self, member: Any) -> Any:
         """The rows of tiles that a product's filled rows take."""
-        filled = emit.minimum(emit.maximum(_element(self.filled, member), 0), self.most)
-        return emit.ceil_div(filled, self.tile_rows)
+        return emit.ceil_div(self._filled(member), self.tile_rows)
+
+    def _filled(self, member: Any) -> Any:
+        """A product's filled rows."""
+        return emit.minimum(emit.maximum(element(self.filled, member), 0), self.most)
+
+    def _tile(self, row: Any, column: Any, member: Any) -> Tile:
+        """A product's tile in a row and a column of its tiles."""
+        return Tile(row, column, member)
 
     def _tiles(self, member: Any) -> Any:
         """The number of a product's tiles."""
@@ -180,7 +187,7 @@ class GroupedOrder:
 
         def one(tile: Tile, carried: list[Any]) -> list[Any]:
             row = tile.column if self.swap else tile.row
-            member = _element(self.groups, emit.mul(row, self.tile_rows))
+            member = element(self.groups, emit.mul(row, self.tile_rows))
             has, kinds = emit.less(-1, member), [value.type for value in carried]
             inside = Tile(tile.row, tile.column, member)
             return emit.either(has, kinds, lambda: body(inside, carried), lambda: carried)
@@ -188,7 +195,7 @@ class GroupedOrder:
         return self.order.walk(first, step, carried, one)
 
 
-def _element(vector: Any, index: Any) -> Any:
+def element(vector: Any, index: Any) -> Any:
     """An element of a memref of i32."""
     return memref.load(vector, [emit.as_index(index)])
 

@@ -10,11 +10,13 @@ from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.dynamic_order import DynamicOrder
+from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
 from weft.passes.kernels.matrices import size
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, grouped, k_span
 
 _S = TypeVar("_S", bound=AnySchedule)
+_Order = Order | DynamicOrder | GroupedOrder | MaskedOrder | KEndsOrder | StreamOrder
 
 
 def grid_tile(schedule: Schedule, member: Any) -> Tile:
@@ -37,8 +39,8 @@ class Tiles(Generic[_S]):
         control assigns tiles, where it does.
         """
         self.schedule, self._answers = schedule, answers
-        depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
-        self.k_blocks = emit.ceil_div(depth, schedule.block[2])
+        self._depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
+        self.k_blocks = emit.ceil_div(self._depth, schedule.block[2])
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         self._first, self._step = emit.div(cta, schedule.ctas), emit.div(count, schedule.ctas)
         self.rank = emit.rem(cta, schedule.ctas)
@@ -51,7 +53,7 @@ class Tiles(Generic[_S]):
         if schedule.splits > 1:
             self._k_span = k_span(self.k_blocks, self.rank, schedule.splits)
 
-    def _order(self, op: MatmulOp) -> Order | DynamicOrder | GroupedOrder | MaskedOrder | StreamOrder:
+    def _order(self, op: MatmulOp) -> _Order:
         """The order of the clusters' tiles."""
         schedule = self.schedule
         (m, n, _), (down, across) = schedule.block, schedule.cluster
@@ -64,12 +66,18 @@ class Tiles(Generic[_S]):
             return DynamicOrder(whole, self._answers, schedule.ctas)
         if schedule.stream_k:
             return StreamOrder.of(whole, self.k_blocks, self._first, self._step)
-        if (groups := op.role("groups")) is None:
+        if op.grouping is None:
             return whole
+        groups = op.role(op.grouping)
+        if op.grouping == "k_ends":
+            return KEndsOrder(whole, Ends(groups, self._depth), self.k_blocks, schedule.block[2])
         tile_rows = width if schedule.swap else height
-        if members is None:
+        if op.grouping == "groups" and members is None:
             return GroupedOrder(whole, groups, tile_rows, schedule.swap)
         most, columns = size(op.d, -2), down if schedule.swap else across
+        if op.grouping == "row_ends":
+            members = size(op.b, 0)
+            return RowEndsOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
     def walk(self, carried: list[Any], body: Body) -> list[Any]:

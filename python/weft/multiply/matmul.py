@@ -46,6 +46,8 @@ def matmul(
     kind: str | tuple[str, str] | None = None,
     scale_block: int | None = None,
     groups: Any = None,
+    row_ends: Any = None,
+    k_ends: Any = None,
     promote: bool = False,
     out_dtype: str | None = None,
     schedule: AnySchedule | str | None = None,
@@ -65,6 +67,14 @@ def matmul(
     multiple of 128 on must have the same number, except that the last of them may have negative ones: their
     rows of the result are then unspecified. With a batch of `a`, it holds the number of rows of each product
     that are computed; the other rows of the result are unspecified.
+
+    `row_ends` (int32) has an element for each matrix of a batch of `b`: the end of its rows of the matrix
+    `a`. They begin at the end of those before, rounded up to a multiple of 128 (the first at 0). Rows of the
+    result from an end to that multiple are unspecified; rows after the last multiple are unchanged.
+
+    `k_ends` (int32) makes a batch of products of two matrices, each of a part of K, with an element for each
+    product: the end of its part, which begins at the end of the part before, rounded up to a multiple of 128.
+    `a` and `b` must be 0 from an end to this multiple. Products of empty parts are 0. Not with block scales.
 
     `scales` are two float32 arrays for fp8: of `a` M x ceil(K / 128), with contiguous columns
     (`strides[-2] == 1`), and of `b` ceil(N / 128) x ceil(K / 128), N first even where `b` has K first. Both
@@ -90,7 +100,7 @@ def matmul(
     kernels of sm_100a, sm_103a and sm_110a read them; `weft.tiled_scales` converts words to the 128x4 layout.
 
     `alpha` may also be an array of float32 on the device of the others: one element, in any shape, or one for
-    each product of a batch (for each `b` where `groups` selects one). The kernel reads it, so that the call
+    each product of a batch (for each `b` where rows of `a` select one). The kernel reads it, so that the call
     doesn't wait for its values. Products of integers take no such array.
 
     Arrays are those of PyTorch, CuPy, JAX and NumPy, and any others with DLPack or
@@ -135,6 +145,7 @@ def matmul(
         factor = alpha
         of_alpha = alpha.__class__  # faster than `type`
         plain = c is None and epilogue is None and scales is None and groups is None and scale_block is None
+        plain = plain and row_ends is None and k_ends is None
         if plain and (of_alpha is float or of_alpha is int):
             found = describe(a, b, out) or one_by_one(a, b, out)
         else:
@@ -145,7 +156,7 @@ def matmul(
                 bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
             if scales is not None:
                 scale_a, scale_b = scales
-            more = c, groups, bias, residual, scale_a, scale_b
+            more = c, groups, row_ends, k_ends, bias, residual, scale_a, scale_b
             if scale_block is not None:
                 named = kind, scale_block, scale_block.__class__
             if of_alpha is not float and not isinstance(alpha, Real):
@@ -176,7 +187,8 @@ def matmul(
     options = Options(
         out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind, scale_block, arch
     )
-    added = _added(c, epilogue, scales, groups, factors)
+    of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
+    added = _added(c, epilogue, scales, of_groups, factors)
     return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
 
 
@@ -254,7 +266,9 @@ def _split(alpha: Any) -> tuple[Any, Any]:
     return 1.0, alpha
 
 
-def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any, factors: Any) -> dict[str, Any]:
+def _added(
+    c: Any, epilogue: Epilogue | None, scales: Any, groups: dict[str, Any], factors: Any
+) -> dict[str, Any]:
     """The operands other than a, b and the result, by their roles. Raises WeftError for an epilogue or scales
     of another type.
     """
@@ -262,7 +276,7 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any, factors:
         raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {type(epilogue).__name__}")
     if scales is not None and not (isinstance(scales, (tuple, list)) and len(scales) == 2):
         raise WeftError("weft.matmul: scales must be a pair, of a and of b")
-    added = {"c": c, "groups": groups}
+    added = {"c": c, **groups}
     if epilogue is not None:
         added |= {"bias": epilogue.bias, "residual": epilogue.residual}
     if scales is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
 
-from weft.dialects.operand_roles import BLOCK_SCALES, SCALE_OF_WORDS, WORD, extents, role_of
+from weft.dialects.operand_roles import BLOCK_SCALES, GROUPINGS, SCALE_OF_WORDS, WORD, extents, role_of
 from weft.dialects.schedule import Types, ceil_div
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_SCALES
 from weft.errors import WeftError
@@ -16,7 +16,8 @@ from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
 from weft.multiply import block_formats
 from weft.multiply.block_formats import Kind
-from weft.multiply.options import Options, check_groups, checked_activation
+from weft.multiply.group_values import check_ends, check_groups, check_padding
+from weft.multiply.options import Options, checked_activation
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
 _OUTPUTS = {**dict.fromkeys(BYTE_TYPES, "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
@@ -53,7 +54,7 @@ class Operands:
         library, view_a, transposed_a = _matrix("a", a, options.transpose_a, kind_a)
         library_b, view_b, transposed_b = _matrix("b", b, options.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
-        sizes = Sizes.of(view_a, view_b, transposed, "groups" in added)
+        sizes = Sizes.of(view_a, view_b, transposed, *_grouping(added))
         if complaint := block_formats.complaint(options.kind, (view_a, view_b), "scale_a" in added):
             raise WeftError(f"weft.matmul: {complaint}")
         if sizes.matrices is None:
@@ -96,10 +97,16 @@ class Operands:
 
     def check_groups(self) -> None:
         """Raises WeftError for groups in CPU memory with illegal values."""
-        _, b, out, *_ = self.views
+        a, b, out, *_ = self.views
         for name, view in zip(self.names, self.views, strict=True):
             if name == "groups":
                 check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
+            elif name in GROUPINGS:
+                check_ends(name, view.numpy(), self.sizes.k if name == "k_ends" else self.sizes.m)
+            if name == "k_ends":
+                for number, x in enumerate((a, b)):
+                    k_first = self.transposed[number] == (number == 0)
+                    check_padding("ab"[number], x.numpy() if k_first else x.numpy().T, view.numpy())
 
     def refuse_layout(self) -> NoReturn:
         """Raises WeftError for the operand that isn't K-major, which no instruction reads."""
@@ -126,7 +133,22 @@ def _types(
     words = options.scale_block if WORD in scales else 0
     scale = SCALE_OF_WORDS if words else next((each for each in scales if each in PTX_SCALES), "")
     scaled = bool(scales) and not scale
-    return Types(a, b, d, mn_major, options.promote or scaled, scaled, "groups" in names, scale, words)
+    of_groups = not set(GROUPINGS).isdisjoint(names), "k_ends" in names
+    promoted = options.promote or scaled
+    return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1])
+
+
+def _grouping(added: dict[str, Any]) -> tuple[str | None, int]:
+    """The role that makes products of different sizes, and the elements of its array. Raises WeftError for
+    more than one such role.
+    """
+    given = [name for name in GROUPINGS if name in added]
+    if len(given) > 1:
+        legal = ", ".join(GROUPINGS)
+        raise WeftError(f"weft.matmul: at most one of {legal} must be given, got {' and '.join(given)}")
+    if not given:
+        return None, 0
+    return given[0], prod(_view(given[0], added[given[0]])[1].shape)
 
 
 def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
@@ -158,8 +180,17 @@ class Sizes:
     matrices: int | None  # with groups: those from which each row of a has one
 
     @classmethod
-    def of(cls, a: ArrayView, b: ArrayView, transposed: tuple[bool, bool], grouped: bool) -> "Sizes":
-        """Raises WeftError for a and b of sizes that don't fit."""
+    def of(
+        cls,
+        a: ArrayView,
+        b: ArrayView,
+        transposed: tuple[bool, bool],
+        grouping: str | None = None,
+        count: int = 0,
+    ) -> "Sizes":
+        """The sizes of a product of a and b, with groups if there is an array for them, of `count` elements.
+        Raises WeftError for a and b of sizes that don't fit.
+        """
         (m, k), (k_b, n) = (
             view.shape[-2:][::-1] if flipped else view.shape[-2:]
             for view, flipped in zip((a, b), transposed, strict=True)
@@ -168,9 +199,18 @@ class Sizes:
             hint = "; with the other transpose_b they have" if k == n else ""
             raise WeftError(f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}")
         batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
-        if grouped and not batches:
+        if grouping == "k_ends":
+            if batches:
+                raise WeftError(
+                    f"weft.matmul: {next(iter(batches))} must be a matrix with k_ends, got a batch"
+                )
+            return cls(m, n, k, count, None)
+        if grouping == "row_ends" and list(batches) != ["b"]:
+            got = " and ".join(batches) or "none"
+            raise WeftError(f"weft.matmul: b alone must be a batch with row_ends, got {got}")
+        if grouping and not batches:
             raise WeftError("weft.matmul: b, or a and b, must be a batch with groups")
-        if grouped and "a" not in batches:
+        if grouping and "a" not in batches:
             return cls(m, n, k, None, batches["b"])
         several = {count for count in batches.values() if count != 1}
         if len(several) > 1:
@@ -184,7 +224,7 @@ class Sizes:
         1 there, but `out` may not. `words` is how many elements share a scale where these come as words.
         """
         groups = self.m if self.members is None else self.members
-        sizes = extents(self.m, self.n, self.k, groups, ceil_div)
+        sizes = extents(self.m, self.n, self.k, groups, ceil_div, self.products)
         role = role_of("c" if name == "out" else name, element, words)
         shape = tuple(sizes[dimension] for dimension in role.sizes)
         if len(shape) == 1:
@@ -215,7 +255,7 @@ class Sizes:
         if view.shape != shape and view.shape not in one:
             wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
             raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(view)}")
-        if name not in ("out", "groups") and self.matrices is None:
+        if name not in ("out", *GROUPINGS) and self.matrices is None:
             view = _without_copies(view)
         if by_columns:
             view = _transposed(view)
@@ -248,7 +288,9 @@ class Sizes:
 
     @property
     def products(self) -> int:
-        """The products that may have an alpha each: those of a batch, or with groups one for each `b`."""
+        """The products that may have an alpha each: those of a batch, or one for each `b` where rows of
+        `a` select one.
+        """
         return self.matrices or self.members or 1
 
 

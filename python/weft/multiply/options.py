@@ -73,32 +73,3 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except OverflowError:
         raise WeftError(f"weft.matmul: {name} must be finite in f32, got {shown(value)}") from None
-
-
-_ROWS_OF_A_GROUP = 128
-
-
-def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) -> None:
-    """Raises WeftError for illegal values of `groups` in CPU memory. With `matrices` of None they are numbers
-    of rows, up to `rows`; otherwise numbers of matrices, one for each row.
-    """
-    if matrices is None:
-        wrong = np.flatnonzero((groups < 0) | (groups > rows))
-        what = f"numbers of rows in 0..{rows}"
-    else:
-        wrong = np.flatnonzero(groups >= matrices)
-        what = f"numbers of matrices below {matrices}"
-    if len(wrong):
-        at = int(wrong[0])
-        raise WeftError(f"weft.matmul: groups must be {what}, got {groups[at]} at index {at}")
-    if matrices is None:
-        return
-    first = groups[np.arange(len(groups)) // _ROWS_OF_A_GROUP * _ROWS_OF_A_GROUP]
-    wrong = np.flatnonzero((groups != first) & (groups >= 0))
-    if len(wrong):
-        at = int(wrong[0])
-        begin = at // _ROWS_OF_A_GROUP * _ROWS_OF_A_GROUP
-        raise WeftError(
-            f"weft.matmul: groups must have one number for the {_ROWS_OF_A_GROUP} rows from {begin} on, got "
-            f"{groups[begin]} and, at index {at}, {groups[at]}"
-        )

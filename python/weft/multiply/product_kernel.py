@@ -6,7 +6,7 @@ from typing import Any
 from weft import passes
 from weft.builder import Module, memref
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule, Types
+from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.errors import WeftError
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
@@ -24,7 +24,9 @@ def of(operands: Operands) -> kernel.Kernel:
     if choice.layout_complaint(types, chip):
         operands.refuse_layout()
     if schedule is None and choice.complaint(types, chip) is None:
-        schedule = choice.choose(sizes.m, sizes.n, sizes.k, types, chip, sizes.members or 1)
+        members = sizes.members or 1
+        k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
+        schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
     a, b, d, *rest = operands.views
     added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)

@@ -13,6 +13,7 @@ from weft.reference.block_scales import (
     unpack,
 )
 from weft.reference.expected import ACTIVATIONS, Activation, Array, Comparison, Expected, product
+from weft.reference.groups import ends, spans
 
 __all__ = [
     "ACTIVATIONS",
@@ -22,11 +23,13 @@ __all__ = [
     "Expected",
     "Quantized",
     "dequantized",
+    "ends",
     "pack",
     "packed_scales",
     "plain_scales",
     "product",
     "quantize",
+    "spans",
     "tiled_scales",
     "unpack",
 ]

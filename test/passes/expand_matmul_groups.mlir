@@ -1,0 +1,36 @@
+// RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
+
+// Groups of rows begin at the end of the group before, rounded up to a multiple of 128. Tiles of 64 rows are counted over
+// all groups before they are shared out.
+// CHECK-LABEL: gpu.func @rows
+// CHECK: "tile.role"
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK: arith.minsi
+// CHECK: %[[UP:.*]] = arith.addi %{{.*}}, %c127_i32
+// CHECK: %[[BLOCKS:.*]] = arith.divui %[[UP]], %c128_i32
+// CHECK: arith.muli %[[BLOCKS]], %c128_i32
+// CHECK: scf.while
+func.func @rows(%a: memref<?x?xbf16>, %b: memref<?x?x?xbf16>, %d: memref<?x?xbf16>, %ends: memref<?xi32>) {
+  "tile.matmul"(%a, %b, %d, %ends) {roles = ["row_ends"], schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1,
+    stages = 3}} : (memref<?x?xbf16>, memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?xi32>) -> ()
+  return
+}
+
+// A tile has the K blocks of its product; one that reads zeros where there are none.
+// CHECK-LABEL: gpu.func @parts
+// CHECK: "tile.role"
+// CHECK: scf.for
+// CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK: %[[HAS:.*]] = arith.cmpi slt
+// CHECK: %[[FIRST:.*]] = arith.select %[[HAS]],
+// CHECK: %[[NEXT:.*]] = arith.addi %[[FIRST]], %c1_i32
+// CHECK: %[[LAST:.*]] = arith.maxsi %{{.*}}, %[[NEXT]]
+// CHECK: "tile.gemm_async"
+// CHECK: scf.for {{.*}} = %[[NEXT]] to %[[LAST]]
+func.func @parts(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xf32>, %ends: memref<?xi32>) {
+  "tile.matmul"(%a, %b, %d, %ends) {roles = ["k_ends"], transpose_a = true, beta = 1.0 : f32, schedule = {
+    block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>, memref<?xi32>) -> ()
+  return
+}

@@ -1,0 +1,251 @@
+"""Groups of rows, and of parts of K, given by their ends: in the emulator with its sanitizer."""
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import reference
+from weft.dialects import tile
+from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types, WarpgroupSchedule
+from weft.passes.kernels.ends_order import Ends
+
+RNG = np.random.default_rng(5)
+KINDS = {
+    "bf16": ml_dtypes.bfloat16,
+    "f16": np.float16,
+    "f32": np.float32,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+}
+CHIPS = {WarpgroupSchedule: "sm_90a", TensorMemorySchedule: "sm_100a", TmaMmaSchedule: "sm_120a"}
+COUNTS = [(100, 0, 128, 30), (0, 1, 0, 129, 0), (64, 256)]
+
+
+def of(m, n, k=64, warpgroups=1, stages=3, **fields):
+    return WarpgroupSchedule((m, n, k), warpgroups, stages, **fields)
+
+
+def exact(*shape, of="bf16"):
+    """Integers whose sums are exact."""
+    return RNG.integers(-2, 3, shape).astype(KINDS[of])
+
+
+def doubles(x):
+    return x.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product with a schedule: the types of A, B and D, and whether A and B are K-major."""
+
+    schedule: object
+    inputs: str = "bf16"
+    output: str = "f32"
+    k_major: tuple[bool, bool] = (True, True)
+    promote: bool = False
+    beta: float = 0.0
+
+    def kernel(self, role, ranks):
+        with weft.Module() as module:
+            kinds = [weft.memref("x".join("?" * r), t) for r, t in zip(ranks, self.types, strict=True)]
+            with module.func("product", [*kinds, weft.memref("?", "i32")]) as (a, b, d, ends):
+                flags = {"transpose_a": not self.k_major[0], "transpose_b": self.k_major[1]}
+                options = {"promote": self.promote, "beta": self.beta, role: ends}
+                tile.matmul(a, b, d, schedule=self.schedule, **flags, **options)
+        return weft.compile(module, arch=CHIPS[type(self.schedule)])
+
+    @property
+    def types(self):
+        return self.inputs, self.inputs, self.output
+
+
+def clean(report):
+    assert not report.findings, report.findings[0]
+
+
+def check_rows(case, counts, n=40, k=72, unused=70):
+    """Rows of each group are the product with its B; those after the last group's are as before."""
+    ends = reference.ends(counts)
+    rows = -(-int(ends[-1]) // 128) * 128
+    a, b = exact(rows + unused, k, of=case.inputs), exact(len(counts), n, k, of=case.inputs)
+    d = np.full((len(a), n), 99, KINDS[case.output])
+    clean(case.kernel("row_ends", (2, 3, 2)).emulate(a, b, d, ends))
+    for number, span in enumerate(reference.spans(ends)):
+        assert (doubles(d[span]) == doubles(a[span]) @ doubles(b[number]).T).all(), number
+    assert (d[rows:] == 99).all()
+
+
+def check_k(case, counts, m=72, n=48):
+    """Each matrix of D is the product of its part of K, plus beta times the old one. What follows the last
+    part isn't read.
+    """
+    ends = reference.ends(counts)
+    depth = -(-int(ends[-1]) // 128) * 128
+    a, b = (np.full((extent, depth + 32), np.nan).astype(KINDS[case.inputs]) for extent in (m, n))
+    a[:, :depth] = b[:, :depth] = 0
+    for span in reference.spans(ends):
+        for x in (a, b):
+            x[:, span] = exact(*x[:, span].shape, of=case.inputs)
+    d = exact(len(counts), m, n, of=case.output)
+    want = [doubles(a[:, s]) @ doubles(b[:, s]).T for s in reference.spans(ends)] + case.beta * doubles(d)
+    stored = (x if k_major else x.T.copy() for x, k_major in zip((a, b), case.k_major, strict=True))
+    clean(case.kernel("k_ends", (2, 2, 3)).emulate(*stored, d, ends))
+    assert (doubles(d) == want).all()
+
+
+SCHEDULES = [
+    of(128, 64, warpgroups=2),
+    of(64, 64, cluster=(2, 1)),
+    of(64, 64, cluster=(1, 2)),
+    of(64, 32, cluster=(2, 2)),
+    of(128, 16, swap=True, warpgroups=2),
+    of(64, 64, swap=True, cluster=(2, 1)),
+    of(64, 48, group=2),
+]
+OTHERS = [
+    TensorMemorySchedule((128, 64, 64), 2, 3),
+    TensorMemorySchedule((128, 32, 64), 1, 2, swap=True),
+    TmaMmaSchedule((64, 64, 64), (2, 2), 3),
+]
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
+def test_rows_of_groups_with_ends(schedule, counts):
+    check_rows(Case(schedule), counts)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("inputs", "k", "promote"), [("f8E4M3FN", 128, True), ("f16", 64, False), ("f32", 32, False)]
+)
+def test_rows_of_other_types(inputs, k, promote):
+    check_rows(Case(of(64, 32, k), inputs, promote=promote), COUNTS[0], k=208)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("k_major", [(False, False), (False, True), (True, False)], ids=str)
+@pytest.mark.parametrize(
+    "schedule", [of(128, 64, warpgroups=2), of(128, 128, warpgroups=2, cluster=(1, 2)), of(64, 64)], ids=str
+)
+def test_parts_of_k_with_ends(schedule, k_major, counts):
+    check_k(Case(schedule, k_major=k_major, beta=1.0), counts, m=136)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
+def test_parts_of_k_in_every_kernel(schedule, counts, beta):
+    check_k(Case(schedule, beta=beta), counts)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("schedule", "inputs", "promote"),
+    [
+        (of(64, 64, 128), "bf16", False),
+        (of(64, 32, 32), "f16", False),
+        (of(64, 32, 32), "f32", False),
+        (of(64, 64, 128), "f8E4M3FN", False),
+        (of(64, 64, 128), "f8E4M3FN", True),
+        (of(128, 64, 128), "f8E4M3FN", True),
+        (of(128, 64, 128, 2), "f8E4M3FN", True),
+        (TensorMemorySchedule((128, 64, 128), 2, 3), "f8E4M3FN", True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_parts_of_k_of_other_types(schedule, inputs, promote):
+    check_k(Case(schedule, inputs, promote=promote, beta=1.0), (384, 0, 100, 260))
+
+
+def test_ends_that_make_no_sense_end_the_kernel_all_the_same():
+    """As on a GPU, where nobody reads them first: they are those of the nearest groups inside."""
+    case = Case(SCHEDULES[0])
+    a, b, d = exact(300, 72), exact(4, 40, 72), np.zeros((300, 40), np.float32)
+    clean(case.kernel("row_ends", (2, 3, 2)).emulate(a, b, d, np.array([-5, 200, 2**31 - 1, 7], np.int32)))
+    assert (d[:256] == doubles(a[:256]) @ doubles(b[1]).T).all()
+    assert (d[256:] == doubles(a[256:]) @ doubles(b[2]).T).all()
+
+
+def test_a_begin_that_is_not_rounded_up_is_caught(monkeypatch):
+    monkeypatch.setattr(Ends, "begin", lambda self, group: self.end(group))
+    with pytest.raises(AssertionError):
+        check_rows(Case(SCHEDULES[0]), COUNTS[0])
+
+
+GROUPS_OF_K = Types("bf16", "bf16", "f32", grouped=True, k_groups=True)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        (of(64, 64, 192), "block K must divide 128 with k_ends, got 192"),
+        (of(64, 64, splits=2), "splits must be 1 with groups, got 2"),
+        (of(64, 64, global_splits=2), "global_splits must be 1 with groups, got 2"),
+        (of(192, 64, warpgroups=3), None),
+        (TensorMemorySchedule((128, 64, 256), 1, 2), "block K must divide 128 with k_ends, got 256"),
+        (TensorMemorySchedule((128, 64, 64), 1, 2, dynamic=True), "dynamic must be false with groups"),
+        (TmaMmaSchedule((64, 64, 192), (2, 2), 2), "block K must divide 128 with k_ends, got 192"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_schedules_of_parts_of_k(schedule, said):
+    found = schedule.complaint(GROUPS_OF_K)
+    assert found is None if said is None else said in (found or ""), found
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("transposed", [(True, False), (False, True)])
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_gradients_of_weights_by_weft_matmul(transposed, counts):
+    ends = reference.ends(counts)
+    a, b = (np.zeros((int(ends[-1]), extent), KINDS["bf16"]) for extent in (72, 40))
+    for span in reference.spans(ends):
+        a[span], b[span] = exact(*a[span].shape), exact(*b[span].shape)
+    before = exact(len(counts), 72, 40, of="f32")
+    out, flags = before.copy(), {"transpose_a": transposed[0], "transpose_b": transposed[1]}
+    given = [
+        x.T.copy() if flip else x for x, flip in zip((a, b), (not transposed[0], transposed[1]), strict=True)
+    ]
+    weft.matmul(*given, **flags, k_ends=ends, out=out, beta=1.0)
+    for number, span in enumerate(reference.spans(ends)):
+        assert (out[number] == before[number] + doubles(a[span]).T @ doubles(b[span])).all()
+    assert weft.matmul(*given, **flags, k_ends=ends).shape == out.shape
+
+
+def test_tokens_of_experts_by_weft_matmul():
+    ends = reference.ends([100, 0, 3])
+    a, b, alpha = exact(256, 72), exact(3, 72, 40), np.array([1, 2, 4], np.float32)
+    found = weft.matmul(a, b, row_ends=ends, alpha=alpha, out_dtype="f32")
+    for number, span in enumerate(reference.spans(ends)):
+        assert (found[span] == alpha[number] * (doubles(a[span]) @ doubles(b[number]))).all()
+
+
+A, B, BATCH = exact(256, 64), exact(64, 40), exact(2, 64, 40)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options", "said"),
+    [
+        (A, BATCH, {"row_ends": [100, 300]}, r"row_ends must be in 0..256 \(rows of a\), got 300 at index 1"),
+        (A, BATCH, {"row_ends": [-1, 100]}, r"row_ends must be in 0..256 \(rows of a\), got -1 at index 0"),
+        (A, BATCH, {"row_ends": [100, 120]}, r"at least 128 at index 1, where its group begins \(100 r"),
+        (A, BATCH, {"row_ends": [100, 20]}, "or 100 for an empty group, got 20"),
+        (A, BATCH, {"row_ends": [100]}, "row_ends must be 2 elements, got 1"),
+        (A, B, {"row_ends": [100]}, "b alone must be a batch with row_ends, got none"),
+        (BATCH, BATCH, {"row_ends": [1, 2]}, "a and b must have the same K"),
+        (A[None], BATCH, {"row_ends": [1, 2]}, "b alone must be a batch with row_ends, got a and b"),
+        (A, BATCH, {"k_ends": [64]}, "b must be a matrix with k_ends, got a batch"),
+        (A, B, {"k_ends": [65]}, r"k_ends must be in 0..64 \(K\), got 65 at index 0"),
+        (A, B, {"k_ends": [8]}, "a must be 0 from the end of a group to .* along K, 8..127"),
+        (A, B, {"k_ends": [64], "row_ends": [64]}, "at most one of groups, row_ends, k_ends must be given"),
+    ],
+)  # fmt: skip
+def test_ends_without_a_meaning_are_refused(a, b, options, said):
+    with pytest.raises(weft.WeftError, match=said):
+        weft.matmul(a, b, **{name: np.array(ends, np.int32) for name, ends in options.items()})
