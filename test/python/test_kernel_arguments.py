@@ -184,3 +184,11 @@ def test_rows_of_packed_elements_are_aligned_as_their_bytes(columns, bytes_):
     assert kernel_arguments.aligned_to(view) == bytes_
     want = MemrefArgument("f4E2M1FN", (None, None), (None, 1), True, False)
     assert kernel_arguments.misfit(view, want) is None
+
+
+def test_a_matrix_that_tma_cannot_copy_is_named():
+    view = arrays.view(np.zeros((64, 72), np.uint8)[:, :64])
+    want = MapParameter(3, (64, 64), "64B", "256B")
+    said = r"^argument 3: a tensor map's strides_bytes\[0\] must be a multiple of 16, got 72"
+    with pytest.raises(WeftError, match=said):
+        kernel_arguments.map_of(view, want, 0)

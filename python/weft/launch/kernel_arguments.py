@@ -88,9 +88,16 @@ def packed_copy(view: ArrayView) -> ArrayView:
 
 
 def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
-    """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs."""
-    if want.chunk:
-        return _map_of_chunks(view, want, address)
+    """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs. Raises
+    WeftError for a matrix that TMA can't copy.
+    """
+    fields = (_map_of_chunks if want.chunk else _map_of_rows)(view, want, address)
+    if verdict := fields.complaint():
+        raise WeftError(f"argument {want.matrix}: a tensor map's {verdict}")
+    return fields
+
+
+def _map_of_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
     *outer, columns = view.shape
     unit = 2 * tensor_map.ROW_BYTES  # enough for every type
     strides = [
