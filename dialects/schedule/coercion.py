@@ -7,9 +7,18 @@ from typing import Any
 
 from weft.dialects.schedule.families import FAMILIES, read_schedule
 from weft.dialects.schedule.family import AnySchedule
+from weft.dialects.schedule.mma_sync import Schedule
+from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
+from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.errors import Diagnostic, WeftError, shown
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
+_EXAMPLES = {
+    Schedule.key: "{block = array<i64: 128, 128, 32>, warps = array<i64: 2, 2>, stages = 4}",
+    TmaMmaSchedule.key: "{block = array<i64: 128, 128, 64>, consumers = array<i64: 4, 2>, stages = 3}",
+    TensorMemorySchedule.key: "{block = array<i64: 128, 256, 64>, accumulators = 2, stages = 4}",
+}
+"""By the field that only schedules of a family have."""
 
 
 def as_schedule(schedule: object) -> AnySchedule | None:
@@ -34,7 +43,8 @@ def _read(text: str) -> AnySchedule:
         return read_schedule(text)
     except WeftError as error:
         *before, last = error.diagnostics
-        note = Diagnostic(f"a schedule is written like {_EXAMPLE}", severity="note")
+        example = next((each for key, each in _EXAMPLES.items() if key in text), _EXAMPLE)
+        note = Diagnostic(f"a schedule is written like {example}", severity="note")
         raise WeftError(*before, replace(last, notes=(*last.notes, note))) from None
 
 

@@ -82,12 +82,13 @@ class Families:
             raise WeftError(f"schedule must be a dictionary, got {attribute}")
         names = {named.name for named in attribute}
         extensions.load()
-        for key, family in reversed(self._by_key.items()):
-            if key in names:
-                return family.of(attribute)
+        meant = [family for key, family in self._by_key.items() if key in names]
+        if len(meant) > 1:
+            raise WeftError(f"schedule must have only one of the fields {' and '.join(map(_key, meant))}")
+        if meant:
+            return meant[0].of(attribute)
         check_names(names, *map(_names, self))
-        keys = [f"'{key}' (for {family.instruction})" for key, family in self._by_key.items()]
-        raise WeftError(f"schedule must have the field {' or '.join(keys)}")
+        raise WeftError(f"schedule must have the field {' or '.join(map(_key, self))}")
 
 
 def family_complaint(family: type[AnySchedule]) -> str | None:
@@ -103,6 +104,10 @@ def family_complaint(family: type[AnySchedule]) -> str | None:
         if name not in _names(family) and not hasattr(family, name):
             return f"a family must have the field or property {name}"
     return None
+
+
+def _key(family: type[AnySchedule]) -> str:
+    return f"'{family.key}' (for {family.instruction})"
 
 
 def _names(family: type[AnySchedule]) -> list[str]:

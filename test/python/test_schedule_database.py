@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft.bench.compiling import written
-from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
+from weft.dialects.schedule import FAMILIES, Types, WarpgroupSchedule, read_schedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.multiply import product_kernel
@@ -161,13 +161,23 @@ def test_a_schedule_that_cannot_be_read_has_no_file_but_a_place():
         read_schedule("{block = 64x64x64, warpgroups = 1}")
 
 
-@pytest.mark.parametrize("text", ["128x128", "", "{block = array<i64: 64, 64, 64>}"])
-def test_text_that_is_no_schedule_is_refused_with_one_that_is(text):
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("128x128", "warpgroups"),
+        ("", "warpgroups"),
+        ("{block = array<i64: 64, 64, 64>}", "warpgroups"),
+        *[(f"{{{family.key} = 2, stage = 3}}", family.key) for family in FAMILIES],
+    ],
+)
+def test_text_that_is_no_schedule_is_refused_with_one_that_is(text, key):
+    """It is one of the family that the text names, if it names one."""
     with pytest.raises(WeftError) as caught:
         as_schedule(text)
     what, note = str(caught.value).rsplit("\nnote: a schedule is written like ", 1)
     assert caught.value.diagnostics[0].severity == "error" and what
     assert as_schedule(note) == read_schedule(note)
+    assert as_schedule(note).key == key
 
 
 def test_a_file_that_cannot_be_read_costs_a_warning(tmp_path):

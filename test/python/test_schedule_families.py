@@ -146,6 +146,9 @@ def test_mistakes_with_another_family_are_told(monkeypatch):
         product(ScalarSchedule(2000))
     with pytest.raises(weft.WeftError, match="or 'scalar_rows'"):
         read_schedule("{stages = 3}")
+    both = r"only one of the fields 'warpgroups' \(for wgmma\) and 'accumulators' \(for tcgen05\)"
+    with pytest.raises(weft.WeftError, match=both):
+        read_schedule("{stages = 3, accumulators = 1, warpgroups = 2}")
     monkeypatch.delitem(KERNELS, ScalarSchedule)
     with pytest.raises(weft.WeftError, match="schedule of fma, for which no kernel is registered"):
         weft.compile(product(ScalarSchedule(64)), arch="sm_80")
