@@ -39,10 +39,10 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     one of even rank. The buffers are those of one CTA: half of A's rows, half of B's columns, and half of C's
     rows with all columns of both.
 
-    `mma_m` and `mma_n` are the shape of one instruction (by default the largest that fits), M being that of
-    the pair. `use_a_tmem` states which memory A is in. `weight_stationary` selects instructions that keep B;
-    `collector` is what they do with their collector buffer: "fill", "use", "lastuse" or "discard" for A, or
-    for B of weight-stationary ones a buffer too ("b0::fill").
+    `mma_m` and `mma_n` are the shape of one instruction, M being that of the pair. State both or neither: the
+    default is the largest shape that fits. `use_a_tmem` states which memory A is in. `weight_stationary`
+    selects instructions that keep B; `collector` is what they do with their collector buffer: "fill", "use",
+    "lastuse" or "discard" for A, or for B of weight-stationary ones a buffer too ("b0::fill").
 
     The optional operands, in this order, are the scales of A and B, buffers in tensor memory of a scale for
     each row (or column) and each 32 or 16 elements of K, and `n` (i32), the N of the instruction where it is
@@ -121,12 +121,14 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         if wrong:
             return wrong
         m, n, k = self.mnk
+        transposed = self.attribute("transpose_b")
+        k_b = self.b.type.shape[1 if transposed else 0]
+        if k_b != k:
+            meant = f"; with transpose_b = {str(not transposed).lower()} they have" if n == k else ""
+            return f"expects A and B of equal K, got {k} in A and {k_b} in B{meant}"
         n *= self.attribute("cta_group")
         if self.d.type.shape != (m, n):
             return f"expects D of shape {[m, n]}, got {list(self.d.type.shape)}"
-        k_b = self.b.type.shape[1 if self.attribute("transpose_b") else 0]
-        if k_b != k:
-            return f"expects A and B of equal K, got {k} in A and {k_b} in B"
         return None
 
     def _in_registers(self) -> str | None:

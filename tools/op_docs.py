@@ -121,13 +121,18 @@ in `S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
 
 In tensor memory, `@TLane` counts lanes, and `@TCol` counts columns in units of the buffer's elements. A
 column has 32 bits, so two f16 elements in one column are at `0@TCol` and `1@TCol`.
-`weft.isa.tcgen05.tensor_layouts` has the layouts of all operands of `tcgen05.mma`, such as these:
+`weft.isa.tcgen05.tensor_layouts` has functions for the layouts of all operands of `tcgen05.mma`, such as
+`accumulator(m, n, cta_group)`, `operand_a(m, k)` and `scales(rows, groups)`. Examples:
 
 | buffer | layout |
 |---|---|
 | 128 x N sums in f32 | `S[(128,N):(1@TLane,1@TCol)]` |
 | 128 x N sums in f16, one in each column | `S[(128,N):(1@TLane,2@TCol)]` |
+| 64 x N sums in f32 | `S[(4,16,N):(32@TLane,1@TLane,1@TCol)]` |
 | 32 x 4 scales, with a copy for each of four warps | `S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]` |
+
+A warpgroup loads 128 x N sums to a fragment of layout `S[(4,32,N):(1@warpid,1@laneid,1)]`, and 64 x N sums to
+one of the sums of `wgmma`, among others.
 
 `R` (a replica) adds copies. The stages of a buffer of rank 3 may overlap. Those of
 `S[(2,128,256):(240@TCol,1@TLane,1@TCol)]` share 16 columns.

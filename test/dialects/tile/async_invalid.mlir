@@ -610,7 +610,7 @@ func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k_with_k_major(%a: !T, %b: !W, %c: !D, %more: i1) {
-  // expected-error @below {{expects A and B of equal K, got 64 in A and 128 in B}}
+  // expected-error @below {{expects A and B of equal K, got 64 in A and 128 in B; with transpose_b = false they have}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!T, !W, !D, i1) -> !D
   return
 }
