@@ -57,6 +57,12 @@ def test_a_ring_is_told_by_its_stages():
     assert error.findings[0].line == 21
 
 
+def test_a_stage_that_got_too_many_bytes_is_told():
+    text = RING.replace("FILL", "mbarrier.complete_tx.relaxed.cta.shared.b64 [bars+16], 64;")
+    more = "1 of 1 arrivals are missing, and 4096 bytes more have arrived than were expected"
+    assert more in str(told(text.replace("RELEASE", "")))
+
+
 def test_barriers_of_no_ring_are_told_by_their_state():
     """CUTLASS makes all of full before all of empty: whose stages they are isn't guessed."""
     text = RING.replace("[bars+24], 2", "[bars+8], 2").replace("[bars+8], 1", "[bars+24], 1")

@@ -56,8 +56,10 @@ class Stage:
     def verdict(self, state: State) -> str:
         """The event that never happens, and what is missing."""
         missing = f"{state.pending} of {state.expected} arrivals are missing"
-        if state.tx:
+        if state.tx > 0:
             missing = f"{state.pending} of {state.expected} arrivals and {state.tx} bytes are missing"
+        elif state.tx:
+            missing += f", and {-state.tx} bytes more have arrived than were expected"
         what = "filled" if self.full else "released"
         return f"stage {self.number} of the ring created at line {self.line} is never {what}: {missing}"
 
