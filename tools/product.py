@@ -22,6 +22,7 @@ from weft.mlir import cast, ir, operations
 DEFAULT_SIZE = 256
 Array = npt.NDArray[Any]
 Shape = tuple[int, int, int]
+_UNLESS_GIVEN = "unless each argument is given by --arg, such as --arg 0=random:2x64x64"
 
 
 def shape_of(text: str) -> Shape:
@@ -59,9 +60,9 @@ class Product:
             raise refuse(products[1], "must be the only product with weft run")
         taken = {"alpha", *(BLOCK_SCALES if op.types.scale and not op.types.words else ())}
         if other := next((role for role in op.roles if not ROLES[role].is_added and role not in taken), None):
-            raise refuse(op, f"must not have an operand '{other}' with weft run")
+            raise refuse(op, f"must not have an operand '{other}' {_UNLESS_GIVEN}")
         if op.d.type.rank != 2:
-            raise refuse(op, "must not be a batch with weft run")
+            raise refuse(op, f"must not be a batch {_UNLESS_GIVEN}")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
         argument_numbers = {}
