@@ -186,7 +186,7 @@ def test_the_chip_comes_from_the_call_or_from_the_module():
     assert compile_module(kernel_of(), default="sm_89").target.chip.name == "sm_89"
     with pytest.raises(weft.WeftError, match="no chip to compile for: pass arch"):
         compile_module(kernel_of())
-    assert "the module is for sm_90, not for sm_80" in str(refused(named, "sm_80"))
+    assert "is for sm_90, not for sm_80: change or remove its #nvvm.target" in str(refused(named, "sm_80"))
 
 
 def test_one_of_several_kernels_is_picked_by_name():

@@ -291,7 +291,7 @@ NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
     ("call", "message"),
     [
         (lambda: weft.matmul(small(4, 8), small(9, 4)), "a and b must have the same K, got 4 x 8 and 9 x 4"),
-        (lambda: weft.matmul(small(4, 8), small(9, 8)), "; with the other transpose_b they have"),
+        (lambda: weft.matmul(small(4, 8), small(9, 8)), "; with transpose_b=True they have"),
         (lambda: weft.matmul(small(4), small(4, 4)), "a must be a matrix or a batch of them, got 4"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 5)), "out must be 4 x 4, got 4 x 5"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), beta=1.0), "beta must have a c or an out to scale"),

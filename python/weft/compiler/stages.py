@@ -283,7 +283,7 @@ def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target,
         raise WeftError("no chip to compile for: pass arch, for instance arch='sm_80'")
     for other in named:
         if other != target:
-            raise WeftError(f"the module is for {other}, not for {target}")
+            raise WeftError(f"the module is for {other}, not for {target}: change or remove its #nvvm.target")
     return target, arch is None and not named
 
 
