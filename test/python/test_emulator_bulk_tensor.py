@@ -165,6 +165,22 @@ def test_packed_types(name, bits, unit, room):
     np.testing.assert_array_equal(out[: 32 * room], expected.reshape(-1))
 
 
+def test_rows_of_pairs_of_elements_end_at_a_byte():
+    """What follows the 17 bytes of 34 elements is zero; after the last row it isn't even allocated."""
+    a, out = octets(5 * 32 + 17), np.zeros(SIZE, np.uint8)
+    tensor = emulator.TensorMap.tiled(a, dtype="16U4_ALIGN8B", dims=(34, 6), strides_bytes=(32,), box=(64, 6))
+    body = f"""
+      {EXPECT.format(6 * 32)}
+      @%l cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes
+        [%s], [%tensor, {{0, 0}}], [bar];
+      {ARRIVED}
+      {out_of_shared(6 * 32)}"""
+    run(body, {"tensor": tensor, "out": out}, target="sm_100a")
+    expected = np.zeros((6, 32), np.uint8)
+    expected[:, :17] = np.append(a, np.zeros(15, np.uint8)).reshape(6, 32)[:, :17]
+    np.testing.assert_array_equal(out[: 6 * 32], expected.reshape(-1))
+
+
 def replaced(name, ordinal, value, wide=False):
     at = f"{ordinal}, " if FIELDS[name].counts > 1 else ""
     return f"@%l tensormap.replace.tile.{name}.shared::cta.b1024.b{64 if wide else 32} [%s], {at}{value};"

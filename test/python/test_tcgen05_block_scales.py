@@ -329,6 +329,14 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_120a"])
+@pytest.mark.parametrize(("kind", "k"), [("nvfp4", 34), ("mxfp4", 66), ("nvfp4", 2)])
+def test_k_of_four_bits_may_be_any_multiple_of_two(kind, k, chip):
+    a, b = (scaled(kind, rows, k) for rows in (5, 40))
+    given = {"transpose_b": True, "scales": (a.tiled_scales, b.tiled_scales), "kind": kind, "arch": chip}
+    close(weft.matmul(a.packed, b.packed, out_dtype="f32", **given), a.values @ b.values.T)
+
+
 def test_groups_have_scales_of_their_own():
     a, b = scaled("mxfp8", 256, 128), scaled("mxfp8", 3, 32, 128)
     given = {"transpose_b": True, "scales": (a.tiled_scales, b.tiled_scales), "out_dtype": "f32"}

@@ -225,11 +225,13 @@ class TensorMap:
     @property
     def packing(self) -> int:
         """How many elements of dimension 0 are copied as one unit."""
+        if self.element.packed_bytes == 8:  # packed in shared memory, too: a row may end at any byte
+            return 8 // self.element.bits
         return EXPANDED_UNIT if self.element.packed_bytes else 1
 
     @property
     def unit_bytes(self) -> int:
-        """The bytes of a unit of dimension 0 in global memory: an element, 16 packed ones, or with an
+        """The bytes of a unit of dimension 0 in global memory: an element, two or 16 packed ones, or with an
         interleave a slice of channels, which the coordinate then counts.
         """
         return {"none": self.element.bits * self.packing // 8, "16B": 16, "32B": 32}[self.interleave]
@@ -237,7 +239,7 @@ class TensorMap:
     @property
     def shared_unit_bytes(self) -> int:
         """The bytes of a unit in shared memory."""
-        return self.element.packed_bytes or self.unit_bytes
+        return EXPANDED_UNIT if self.packing == EXPANDED_UNIT else self.unit_bytes
 
     # The checks of the driver
 
