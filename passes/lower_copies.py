@@ -27,6 +27,7 @@ from weft.passes.analysis import active_threads, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import (
     addresses,
+    byte_moves,
     emit,
     fragment_coordinates,
     matrix_moves,
@@ -197,6 +198,11 @@ def _load_shared(op: LoadOp) -> Any:
     """ldmatrix where it moves the fragment, otherwise plain loads."""
     kind = op.fragment.type
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
+        if not (transposing := byte_moves.complaint(op, kind)):
+            remarks.explain(op, lambda: ("ldmatrix of pairs of bytes", [f"ldmatrix {refused}"]))
+            return _fragment(vector.bitcast(_stored_lane(kind), byte_moves.load(op)), kind)
+        if kind.element_type.width == 8:
+            refused += f"; ldmatrix of pairs of bytes {transposing}"
         remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
         return _load_plain(op)
     words, word = list[Any](), emit.i32()
@@ -207,8 +213,12 @@ def _load_shared(op: LoadOp) -> Any:
     if shift := matrix_moves.shift_of(op):
         words = [arith.shli(each, emit.value(shift)) for each in words]
     packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
-    stored = ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
-    return _fragment(vector.bitcast(stored, packed), kind)
+    return _fragment(vector.bitcast(_stored_lane(kind), packed), kind)
+
+
+def _stored_lane(kind: Any) -> Any:
+    """The vector of one lane's elements, as LLVM loads them."""
+    return ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
 
 
 def _store_shared(op: StoreOp) -> None:
@@ -244,15 +254,17 @@ def _stmatrix_complaint(op: StoreOp) -> str | None:
 def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
     """Runs of a lane's registers that are contiguous in a buffer: the first, their number, their address."""
     thread_ids.threads_of(op)
-    if matrix_moves.transposes(op):
-        raise refuse(op, f"transpose must be false for a fragment of {kind.element_type}")
+    swap = matrix_moves.transposes(op)
     shared, base = SharedTile(buffer.type), tile.address(buffer)
-    width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
+    # Elements that follow each other in a row of the fragment are in different rows of a transposed buffer.
+    width = 1 if swap else max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
     if wrong := shared.run_complaint(width):
         raise refuse(op, wrong)
-    start_row, start_column = _lane_start(op, kind)
+    of_lane = _lane_offset(op, kind)
+    start_row, start_column = map(emit.add, (op.row, op.column), of_lane[::-1] if swap else of_lane)
     start = addresses.offset(base, shared.offset(Point(start_row), Point(start_column)))
-    for register, count, row, column in _runs(op, kind, width):
+    for register, count, *at in _runs(op, kind, width):
+        row, column = reversed(at) if swap else at
         if shared.linear:
             yield register, count, addresses.offset(start, shared.offset(Point(0, row), Point(0, column)))
             continue
@@ -278,7 +290,9 @@ def _store_plain(op: StoreOp) -> None:
 
 def _fragment(lane: Any, kind: Any) -> Any:
     """The fragment of a lane's loaded vector."""
-    return tile.from_lane(lane if lane.type == kind.lane_type else arith.bitcast(kind.lane_type, lane), kind)
+    # arith.bitcast doesn't take unsigned integers.
+    same = lane.type == kind.lane_type
+    return tile.from_lane(lane if same else vector.bitcast(kind.lane_type, lane), kind)
 
 
 def _stored(fragment: Any) -> Callable[[int, int], Any]:
@@ -288,7 +302,7 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
     lane = tile.to_lane(fragment)
     element = addresses.stored_type(lane.type.element_type)
     kind = ir.VectorType.get(lane.type.shape, element)
-    lane = lane if lane.type == kind else arith.bitcast(kind, lane)
+    lane = lane if lane.type == kind else vector.bitcast(kind, lane)
     elements = emit.elements(lane)
 
     def run(register: int, width: int) -> Any:

@@ -10,7 +10,7 @@ from weft.dialects.schedule.families import (
     schedule_of,
 )
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
-from weft.dialects.schedule.mma_sync import COPY, Schedule, atom
+from weft.dialects.schedule.mma_sync import COPY, Schedule
 from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
@@ -30,7 +30,6 @@ __all__ = [
     "TmaMmaSchedule",
     "Types",
     "WarpgroupSchedule",
-    "atom",
     "ceil_div",
     "needed_chips",
     "read_schedule",

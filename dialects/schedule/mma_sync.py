@@ -1,12 +1,11 @@
 """The schedules of kernels that multiply with `mma.sync`: one CTA for each tile, all warps alike."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.dialects.schedule.family import AnySchedule
-from weft.dialects.schedule.product_types import Types
-from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS
+from weft.dialects.schedule.family import SWIZZLES, AnySchedule
+from weft.dialects.schedule.product_types import BYTES, Types
+from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES, ChipSet, describe
 from weft.isa.conversion import FP8_ROUNDING
@@ -17,12 +16,18 @@ COPY = async_copy.copy_of(16)
 """The instruction that fills the stages."""
 
 
-def atom(element: str) -> mma.Sync:
-    """The instruction that multiplies inputs of a type."""
-    return mma.Sync("m16n8k16", element, element, "f32", "f32")
+STEP_BYTES = 32
+"""Bytes of a row of A, or of a column of B, that one instruction multiplies."""
+_ROWS, _COLUMNS = 16, 8
+_K_BYTES = (64, 128)
+"""Bytes of block K: those of a row of a K-major tile in shared memory."""
 
 
-_ATOM = atom("f16").mnk  # the same for every type
+def form(types: Types) -> mma.Sync:
+    """The instruction that multiplies A and B as they are, legal or not."""
+    a, b = (PTX_INPUTS.get(name, name) for name in (types.a, types.b))
+    sums = {"f32": "f32", "i32": "s32"}[types.sums]
+    return mma.Sync(f"m{_ROWS}n{_COLUMNS}k{STEP_BYTES // types.input_bytes}", a, b, sums, sums)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,6 @@ class Schedule(AnySchedule):
     instruction: ClassVar[str] = "mma.sync"
     key: ClassVar[str] = "warps"
     takes_any_rows: ClassVar[bool] = True
-    inputs: ClassVar[Sequence[str]] = ("f16", "bf16")
 
     @property
     def threads(self) -> int:
@@ -62,21 +66,24 @@ class Schedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        plain = not (types.transposed[0] or types.promoted or types.grouped or types.scale)
-        row = mma.SYNC.table.get(atom(types.a)) if plain else None
+        if types.promoted or types.grouped or types.scale or not _takes(types):
+            return frozenset()
+        row = mma.SYNC.table.get(form(types))
         chips = row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
-        kinds = f"{types.a}, {types.b} and {types.d}"
-        if types.a not in self.inputs or types.a != types.b or types.d == "i32":
-            return f"mma.sync needs A and B of f16 or both of bf16, and a float D, got {kinds}"
+        if not _takes(types):
+            return (
+                f"{self.instruction} must multiply elements of 8, 16 or 32 bits, got {types.a} and {types.b}"
+            )
+        chip = target.chip.name if target else None
+        if verdict := mma.SYNC.judge(form(types), chip):
+            return f"mma.sync {verdict}"
         if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
             return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
-        if types.transposed[0]:
-            return "transpose_a must be false with a schedule of mma.sync"
         if types.grouped:
             return "groups need a schedule of wgmma, got one of mma.sync"
         if complaint := self.least_complaint() or self.count_complaint():
@@ -84,10 +91,10 @@ class Schedule(AnySchedule):
         if self.threads > MOST_THREADS:
             most = MOST_THREADS // LANES
             return f"warps must be at most {most} in all, got {self.warps[0]} x {self.warps[1]}"
-        if m % (self.warps[0] * _ATOM[0]) or n % (self.warps[1] * 2 * _ATOM[1]):
+        if m % (self.warps[0] * _ROWS) or n % (self.warps[1] * 2 * _COLUMNS):
             return (
-                f"warps must divide block M {m} in multiples of {_ATOM[0]} and block N {n} in multiples of "
-                f"{2 * _ATOM[1]}, got {self.warps[0]} x {self.warps[1]}"
+                f"warps must divide block M {m} in multiples of {_ROWS} and block N {n} in multiples of "
+                f"{2 * _COLUMNS}, got {self.warps[0]} x {self.warps[1]}"
             )
         rows, columns = self.warp_tile
         if rows * columns > MOST_REGISTERS * LANES:
@@ -95,11 +102,21 @@ class Schedule(AnySchedule):
                 f"a warp must hold at most {MOST_REGISTERS * LANES} sums, {MOST_REGISTERS} for each lane, "
                 f"got {rows} x {columns}"
             )
-        if k not in (32, 64):
-            return f"block K must be 32 or 64 (rows of 64 or 128 bytes in shared memory), got {k}"
+        if k * types.input_bytes not in _K_BYTES:
+            legal = " or ".join(str(bytes_ // types.input_bytes) for bytes_ in _K_BYTES)
+            return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
+        for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
+            if mn_major and extent * types.input_bytes % min(SWIZZLES):
+                unit = min(SWIZZLES) // types.input_bytes
+                return f"block {name} must be a multiple of {unit} for an MN-major operand, got {extent}"
         return self.shared_complaint(types, target)
 
     def __str__(self) -> str:
         m, n, k = self.block
         warps = f"{self.warps[0]}x{self.warps[1]}"
         return f"block {m}x{n}x{k}, warps {warps}, {self.stages} stages, group {self.group}"
+
+
+def _takes(types: Types) -> bool:
+    """Whether elements of A and B have whole bytes in global memory, and types that an instruction has."""
+    return {types.a, types.b} <= set(PTX_INPUTS) & set(BYTES) and types.d in BYTES

@@ -5,7 +5,9 @@ warpgroup copies and the warps of the others multiply.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from weft.dialects.schedule import mma_sync
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
+from weft.dialects.schedule.mma_sync import STEP_BYTES
 from weft.dialects.schedule.product_types import BITS, BYTES, GROUP_ROWS, Types, ceil_div
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
@@ -16,21 +18,12 @@ from weft.isa.register_counts import SETMAXNREG
 from weft.isa.tensor_map import EXPANDED_ROW
 from weft.target import Target
 
-STEP_BYTES = 32
-"""Bytes of a row of A, or of a column of B, that one instruction multiplies."""
 SCALED_ROWS = 32
 """Rows of A, or columns of B, of which a warp's register holds scales."""
 UNIT_SCALE = "f8E8M0FNU"
 """The type of the scales of 1."""
 _OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
 _FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
-
-
-def _plain_form(types: Types) -> mma.Sync:
-    """The instruction that multiplies A and B as they are."""
-    a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
-    sums = {"f32": "f32", "i32": "s32"}[types.sums]
-    return mma.Sync(f"m16n8k{STEP_BYTES // types.input_bytes}", a, b, sums, sums)
 
 
 def _scaled_form(types: Types, scaling: BlockScaling) -> mma.Scaled:
@@ -113,7 +106,7 @@ class TmaMmaSchedule(AnySchedule):
     def form(self, types: Types) -> mma.Sync | mma.Scaled:
         """The instruction that multiplies."""
         scaling = self.scaling(types)
-        return _scaled_form(types, scaling) if scaling else _plain_form(types)
+        return _scaled_form(types, scaling) if scaling else mma_sync.form(types)
 
     def scale_tiles(self, types: Types, extent: int) -> tuple[int, int]:
         """The tiles of scales (`weft.isa.block_scales`) that a stage has, along `extent` rows and along K."""
@@ -157,7 +150,7 @@ class TmaMmaSchedule(AnySchedule):
         if scaling is not None:
             row = mma.SCALED.table.get(_scaled_form(types, scaling))
         else:
-            row = None if types.scale else mma.SYNC.table.get(_plain_form(types))
+            row = None if types.scale else mma.SYNC.table.get(mma_sync.form(types))
         return row.chips & mma.SCALED.chips() & SETMAXNREG if row else frozenset()
 
     @classmethod

@@ -41,9 +41,11 @@ def of_leader(address: Any) -> Any:
 
 
 def stored_type(element: Any) -> Any:
-    """The type that LLVM loads and stores for elements of a type: it has no floats of 8 bits and less."""
-    is_float = not isinstance(element, ir.IntegerType)
-    return ir.IntegerType.get_signless(element.width) if is_float and element.width <= 8 else element
+    """The type that LLVM loads and stores for elements of a type. It has no unsigned integers, and no floats
+    of 8 bits and less.
+    """
+    is_stored = element.is_signless if isinstance(element, ir.IntegerType) else element.width > 8
+    return element if is_stored else ir.IntegerType.get_signless(element.width)
 
 
 class Matrix:

@@ -7,7 +7,7 @@ from weft.dialects.tile_types import FP8_TYPES, FragmentType
 from weft.isa import wgmma
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
-from weft.passes.builders import emit
+from weft.passes.builders import emit, fragment_coordinates
 
 
 def sum_type(form: wgmma.MmaAsync) -> Any:
@@ -19,6 +19,39 @@ def transposed(kind: Any) -> Any:
     """The type of the transposed fragment, in the same registers."""
     rows, columns = kind.layout.group(kind.shape)
     return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
+
+
+def sorted_sums(sums: Any, rows: bool, columns: bool) -> Any:
+    """Sums of `mma.sync` whose rows, or columns, alternate between the two halves of 16, in their order: a
+    lane's elements of a row follow each other.
+    """
+    if not rows and not columns:
+        return sums
+    (m, n), kind = sums.type.shape, sums.type
+    run = 4 if columns else 2
+    per_row, across = n // 4, 4 * run
+    tall = (8, 2) if rows else (2, 8)
+    strides = {8: "4@laneid", 2: str(per_row)}
+    layout = Layout.parse(
+        f"S[({m // 16},{tall[0]},{tall[1]},{n // across},4,{run}):"
+        f"({2 * per_row},{strides[tall[0]]},{strides[tall[1]]},{run},1@laneid,1)]"
+    )
+    held = {
+        at: number for number, at in enumerate(fragment_coordinates.lane_elements(kind.layout, kind.shape)[0])
+    }
+    wanted = fragment_coordinates.lane_elements(layout, kind.shape)[0]
+    elements = emit.elements(tile.to_lane(sums))
+    lane = [
+        elements[held[_alternating(row) if rows else row, _alternating(column) if columns else column]]
+        for row, column in wanted
+    ]
+    return tile.from_lane(emit.vector_of(lane), FragmentType.of((m, n), kind.element_type, layout))
+
+
+def _alternating(number: int) -> int:
+    """Where a row or column is among 16 of which the halves alternate."""
+    high, low = divmod(number, 16)
+    return 16 * high + 8 * (low % 2) + low // 2
 
 
 def undefined(kind: Any) -> Any:

@@ -4,18 +4,19 @@ The K loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async
 ahead. Where rows are not aligned to 16 bytes, a second loop copies element by element into one stage.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import COPY, SWIZZLES, Schedule, atom
+from weft.dialects.schedule import COPY, SWIZZLES, Schedule, mma_sync
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import mma
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf
-from weft.passes.builders import emit
+from weft.passes.builders import byte_moves, emit
+from weft.passes.kernels.fragments import sorted_sums
 from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import grid_tile
@@ -35,6 +36,14 @@ class _Operand:
     block_k: int
     stages: int
     atom: Registers
+    buffer: Any = field(init=False)  # that copies fill
+    read: Any = field(init=False)  # the same memory, as fragments read it
+
+    def allocate(self) -> None:
+        """Builds the stages at the insertion point."""
+        self.buffer = self.read = tile.alloc(self.buffer_type)
+        if self.alternates:
+            self.read = tile.alloc(self._read_type, over=self.buffer)
 
     @property
     def element(self) -> Any:
@@ -42,24 +51,40 @@ class _Operand:
 
     @property
     def buffer_type(self) -> Any:
-        """The type of the stages: K-major rows, or MN-major panels of 64 columns (32 or 16 if 64 do not
-        divide).
-        """
+        """The type of the stages: K-major rows, or MN-major panels as wide as a swizzle."""
+        bytes_ = element_bytes(self.matrix)
         if self.k_major:
             shape = (self.extent, self.block_k)
             strides = f"({self.extent * self.block_k},{self.block_k},1)"
             layout = f"S[({self.stages},{self.extent},{self.block_k}):{strides}]"
-            swizzle = SWIZZLES[self.block_k * 2]
+            swizzle = SWIZZLES[self.block_k * bytes_]
         else:
-            width = next(columns for columns in (64, 32, 16) if self.extent % columns == 0)
+            width = next(w // bytes_ for w in SWIZZLES if self.extent * bytes_ % w == 0)
             shape = (self.block_k, self.extent)
             panels = self.extent // width
             layout = (
                 f"S[({self.stages},{self.block_k},{panels},{width}):"
                 f"({self.extent * self.block_k},{width},{self.block_k * width},1)]"
             )
-            swizzle = SWIZZLES[width * 2]
+            swizzle = SWIZZLES[width * bytes_]
         return BufferType.of((self.stages, *shape), self.element, f"{layout} xor {swizzle}")
+
+    @property
+    def alternates(self) -> bool:
+        """Whether fragments hold rows of A, or columns of B, so that halves of 16 alternate: `ldmatrix`
+        transposes pairs of bytes.
+        """
+        return not self.k_major and element_bytes(self.matrix) == 1
+
+    @property
+    def _read_type(self) -> Any:
+        """The type of the stages as fragments read them, where they alternate."""
+        kind = self.buffer_type
+        stages, depth, panels, width = (it.extent for it in kind.layout.shard)
+        strides = ",".join(str(it.stride) for it in kind.layout.shard[:-1])
+        digits, inner = byte_moves.interleaved(width)
+        layout = f"S[({stages},{depth},{panels},{digits}):({strides},{inner})] xor {SWIZZLES[width]}"
+        return BufferType.of(kind.shape, kind.element_type, layout)
 
     def origin(self, block: Any, k: Any) -> tuple[Any, Any]:
         """Row and column of a block's tile in memory."""
@@ -103,9 +128,9 @@ class MmaKernel:
     @classmethod
     def of(cls, op: MatmulOp) -> "MmaKernel":
         """The kernel of a product, its sizes and tile read at the insertion point."""
-        schedule, element = op.schedule, str(op.a.type.element_type)
+        schedule, types = op.schedule, op.types
         assert isinstance(schedule, Schedule)
-        form = atom(element)
+        form = mma_sync.form(types)
         _, atom_a, atom_b, _ = form.operands
         m, n, k = schedule.block
         warp_m, warp_n = schedule.warp_tile
@@ -115,9 +140,9 @@ class MmaKernel:
             op,
             schedule,
             form,
-            _Operand(a, True, m, warp_m, k, schedule.stages, atom_a),
-            _Operand(b, op.attribute("transpose_b"), n, warp_n, k, schedule.stages, atom_b),
-            size(op.a, -1),
+            _Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
+            _Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
+            size(op.a, -2 if types.transposed[0] else -1),
             grid_tile(schedule, index),
         )
 
@@ -126,7 +151,7 @@ class MmaKernel:
         d, *_ = self.form.operands
         shape = self.schedule.warp_tile
         layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-        return FragmentType.of(shape, ir.F32Type.get(), layout)
+        return FragmentType.of(shape, ir.Type.parse(self.op.types.sums), layout)
 
     def emit(self) -> None:
         """Writes the body at the insertion point."""
@@ -136,11 +161,12 @@ class MmaKernel:
         warp = emit.div(emit.thread(), LANES)
         start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
         start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
-        stages_a, stages_b = tile.alloc(self.a.buffer_type), tile.alloc(self.b.buffer_type)
+        self.a.allocate()
+        self.b.allocate()
         branch = scf.IfOp(self._aligned(), has_else=True)
         for block, loop in ((branch.then_block, self._pipelined), (branch.else_block, self._plain)):
             with ir.InsertionPoint(block):
-                result = loop(stages_a, stages_b, row, column, start_m, start_n)
+                result = loop(row, column, start_m, start_n)
                 aligned = block == branch.then_block
                 self._epilogue(result, emit.add(row, start_m), emit.add(column, start_n), aligned)
                 scf.yield_([])
@@ -164,17 +190,15 @@ class MmaKernel:
             bits = arith.ori(bits, low)
         return arith.cmpi(arith.CmpIPredicate.eq, bits, _index(0))
 
-    def _pipelined(
-        self, stages_a: Any, stages_b: Any, row: Any, column: Any, start_m: Any, start_n: Any
-    ) -> Any:
+    def _pipelined(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop with `stages - 1` blocks in flight; returns the accumulators."""
         ahead = self.schedule.stages - 1
         block_k = self.schedule.block[2]
 
         def fetch(block: Any, stage: Any) -> None:
             k = emit.mul(block, block_k)
-            for operand, stages, start in ((self.a, stages_a, row), (self.b, stages_b, column)):
-                destination = tile.stage(stages, emit.value(stage))
+            for operand, start in ((self.a, row), (self.b, column)):
+                destination = tile.stage(operand.buffer, emit.value(stage))
                 tile.copy_async(
                     operand.matrix, *operand.origin(start, k), destination, vector_bytes=VECTOR_BYTES
                 )
@@ -189,16 +213,21 @@ class MmaKernel:
             nvvm.cp_async_wait_group(ahead - 1)
             gpu.barrier()
             fetch(emit.add(block, ahead), write)
-            stage_a, stage_b = tile.stage(stages_a, read), tile.stage(stages_b, read)
+            stage_a, stage_b = tile.stage(self.a.read, read), tile.stage(self.b.read, read)
             accumulator = self._multiply(accumulator, stage_a, stage_b, start_m, start_n)
             return [accumulator, self._next(read), self._next(write)]
 
         return emit.loop(0, blocks, 1, [self._zero(), emit.value(0), emit.value(ahead)], body)[0]
 
-    def _plain(self, stages_a: Any, stages_b: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+    def _plain(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
         block_k = self.schedule.block[2]
-        stage_a, stage_b = tile.stage(stages_a, emit.value(0)), tile.stage(stages_b, emit.value(0))
+        first = emit.value(0)
+        stage_a, stage_b = tile.stage(self.a.buffer, first), tile.stage(self.b.buffer, first)
+        read_a, read_b = (
+            tile.stage(operand.read, first) if operand.alternates else stage
+            for operand, stage in ((self.a, stage_a), (self.b, stage_b))
+        )
         blocks = emit.ceil_div(self.depth, block_k)
 
         def body(block: Any, carried: list[Any]) -> list[Any]:
@@ -207,7 +236,7 @@ class MmaKernel:
             tile.copy(self.a.matrix, *self.a.origin(row, k), stage_a)
             tile.copy(self.b.matrix, *self.b.origin(column, k), stage_b)
             gpu.barrier()
-            return [self._multiply(carried[0], stage_a, stage_b, start_m, start_n)]
+            return [self._multiply(carried[0], read_a, read_b, start_m, start_n)]
 
         return emit.loop(0, blocks, 1, [self._zero()], body)[0]
 
@@ -228,6 +257,7 @@ class MmaKernel:
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Finishes the sums and stores them."""
+        accumulator = sorted_sums(accumulator, self.a.alternates, self.b.alternates)
         store(self.op, accumulator, row, column, self.tile.member, run=2 if aligned else 1)
 
 

@@ -357,18 +357,6 @@ gpu.module @m {
 
 // -----
 
-!T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-gpu.module @m {
-  gpu.func @load_transposed_of_32_bits(%t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.load' op transpose must be false for a fragment of f32}}
-    %0 = "tile.load"(%t, %i, %i) {transpose = true} : (!T, i32, i32) -> !F
-    gpu.return
-  }
-}
-
-// -----
-
 !T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(1,64)]">, "shared">
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {

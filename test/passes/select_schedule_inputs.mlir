@@ -1,20 +1,31 @@
 // RUN: weft-opt %s --select-schedule=chip=sm_90a | FileCheck %s
+// RUN: weft-opt %s --select-schedule=chip=sm_89 | FileCheck %s --check-prefix=WARPS
+// RUN: weft-opt %s --pass-pipeline="builtin.module(select-schedule{chip=sm_90a rows=any})" | FileCheck %s --check-prefix=WARPS
 
-// What wgmma alone multiplies.
+// wgmma where the chip has it and rows are aligned, otherwise mma.sync.
 // CHECK-LABEL: @inputs
 func.func @inputs(%h: memref<?x?xf16>, %f: memref<?x?xf32>, %e4: memref<?x?xf8E4M3FN>, %e5: memref<?x?xf8E5M2>,
                   %i: memref<?x?xi8>, %d: memref<?x?xf32>, %s: memref<?x?xi32>) {
   // CHECK: warpgroups = {{[1-3]}} : i64
+  // WARPS: warps = array<i64:
   // CHECK-SAME: memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>
   "tile.matmul"(%f, %f, %d) {transpose_b = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   // CHECK: warpgroups = {{[1-3]}} : i64
+  // WARPS: warps = array<i64:
   // CHECK-SAME: memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>
   "tile.matmul"(%e4, %e5, %d) {transpose_b = true} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<?x?xf32>) -> ()
   // CHECK: warpgroups = {{[1-3]}} : i64
+  // WARPS: warps = array<i64:
   // CHECK-SAME: memref<?x?xi8>
   "tile.matmul"(%i, %i, %s) {transpose_b = true} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   // CHECK: warpgroups = {{[1-3]}} : i64
+  // WARPS: warps = array<i64:
   // CHECK-SAME: transpose_a = true
   "tile.matmul"(%h, %h, %d) {transpose_a = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  // wgmma reads only f16 and bf16 MN-major.
+  // CHECK: warps = array<i64:
+  "tile.matmul"(%e4, %e5, %d) : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<?x?xf32>) -> ()
+  // CHECK: warps = array<i64:
+  "tile.matmul"(%f, %f, %d) {transpose_a = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }

@@ -143,9 +143,3 @@ ONES = np.ones((4, 2), POWERS)
 def test_other_scales_are_refused(call, said):
     with pytest.raises(WeftError, match=said):
         call()
-
-
-@pytest.mark.parametrize("scales", [np.ones((4, 4)), np.ones(4, np.uint8)])
-def test_words_are_made_of_matrices_of_ue8m0_only(scales):
-    with pytest.raises(WeftError, match="scales must be a matrix of float8_e8m0fnu or uint8, got"):
-        reference.packed_scales(scales)

@@ -35,8 +35,11 @@ def of(operands: Operands) -> kernel.Kernel:
 
 
 def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
-    """The operands that must be copied since no kernel takes rows with their alignment."""
-    if choice.complaint(operands.types, compiled.chip, any_rows=True) is None:
+    """The operands that must be copied since no kernel takes rows with their alignment, or only one that is
+    slower than copies: kernels for any rows read wider and narrower types than 16 bits element by element.
+    """
+    types = operands.types
+    if types.input_bits == 16 and choice.complaint(types, compiled.chip, any_rows=True) is None:
         return Copied(operands.names, 2, False, ())
     keeps_out = (operands.options.beta != 0 and "c" not in operands.names) or operands.types.grouped
     return Copied.of(compiled, operands.names, operands.views, keeps_out)

@@ -1147,16 +1147,16 @@ func.func @matmul_transpose_a_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d:
 // -----
 
 func.func @warps_of_f32(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
-  // expected-error @below {{mma.sync needs A and B of f16 or both of bf16, and a float D, got f32, f32 and f32}}
+  // expected-error @below {{block K must be 16 or 32 (rows of 64 or 128 bytes in shared memory), got 64}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
 
 // -----
 
-func.func @warps_of_transpose_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{transpose_a must be false with a schedule of mma.sync}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+func.func @warps_of_transpose_a(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
+  // expected-error @below {{block M must be a multiple of 32 for an MN-major operand, got 16}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 16, 128, 64>, warps = array<i64: 1, 2>, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
 
