@@ -90,7 +90,8 @@ PROGRAMS = [case for case in cases("mlir") if "\nfunc.func" in f"\n{case.values[
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs_compile(text):
-    arch, instruction = ("sm_100a", "tcgen05.mma") if "f4E2M1FN" in text else ("sm_90a", "wgmma.mma_async")
+    blackwell = "f4E2M1FN" in text or "scale_block" in text
+    arch, instruction = ("sm_100a", "tcgen05.mma") if blackwell else ("sm_90a", "wgmma.mma_async")
     assert instruction in weft.compile(text, arch=arch).ptx
 
 
