@@ -64,15 +64,19 @@ WORDS = {
     for name, extent in (("scale_a", "M"), ("scale_b", "N"))
 }
 """Scales that come as words of four, by role and by the elements along K that share one."""
+COLUMN_SCALES = Role(("f32",), ("K/128", "N"))
+"""What `scale_b` of f32 is with `scale_columns`: it scales each column of B, for each block of K."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
 _OF_INTEGERS = ("relu",)
 
 
-def role_of(name: str, element: str, words: int = 0) -> Role:
+def role_of(name: str, element: str, words: int = 0, columns: bool = False) -> Role:
     """What an operand with this role and this type of elements must be. `words` is how many elements share a
-    scale where scales come as words.
+    scale where scales come as words; with `columns` each column of B has scales of its own.
     """
+    if columns and name == "scale_b":
+        return COLUMN_SCALES
     if element == WORD and name in WORDS:
         return WORDS[name][words]
     return BLOCK_SCALES.get(name, {}).get(element, ROLES[name])

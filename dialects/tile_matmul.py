@@ -53,6 +53,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     - "bias": N, added to every row.
     - "residual": M x N.
     - "scale_a" and "scale_b" of f32 (K/128 x M, and N/128 x K/128): scale each sum of 128 products.
+      With `scale_columns`, "scale_b" is K/128 x N, with scales of each column of B.
     - "scale_a" and "scale_b" of f8E8M0FNU or f8E4M3FN: block scales, which the tensor cores apply. In each
       row of A and column of B, 32 elements along K share a scale of f8E8M0FNU; 16 of f4E2M1FN share one of
       f8E4M3FN. Scales are in the 128x4 layout, M/128 x 512*K/128 for A and N/128 x 512*K/128 for B
@@ -96,6 +97,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         "roles": None,
         "activation": None,
         "scale_block": 0,
+        "scale_columns": False,
     }
 
     @property
@@ -164,7 +166,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         promoted = scaled or self.attribute("promote")
         grouping = self.grouping
         of_groups = grouping is not None, grouping == "k_ends"
-        return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1])
+        columns = bool(self.attribute("scale_columns"))
+        return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns)
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -232,6 +235,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return f"expects scale_a and scale_b together, got only {only}"
         if wrong := self._block_complaint(types):
             return wrong
+        if types.scale_columns and not types.scaled:
+            got = "none" if scale_b is None else str(scale_b.type)
+            return f"scale_columns must be false unless scales are of f32, got scale_b of {got}"
         if not types.scale:
             return None
         elements = [str(value.type.element_type) for value in (scale_a, scale_b) if value is not None]
@@ -335,7 +341,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             "D": "batch x M x N" if batched else "M x N",
         }
         for role, value in self.roles.items():
-            sizes = role_of(role, str(value.type.element_type), self.types.words).sizes
+            types = self.types
+            sizes = role_of(role, str(value.type.element_type), types.words, types.scale_columns).sizes
             named = {"groups": of_groups, "products": "batch"}
             names = [named.get(size, size) for size in sizes]
             if role == "alpha":
@@ -415,6 +422,7 @@ def matmul(
     row_ends: Any | None = None,
     k_ends: Any | None = None,
     scale_block: int = 0,
+    scale_columns: bool = False,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
@@ -445,5 +453,6 @@ def matmul(
             "roles": roles,
             "activation": activation,
             "scale_block": scale_block,
+            "scale_columns": scale_columns,
         },
     )

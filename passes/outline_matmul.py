@@ -166,7 +166,8 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     for role, value in product.roles.items():
         if role == "alpha" and product.factors is None:
             continue  # one for all products
-        dims = role_of(role, str(value.type.element_type), product.types.words).sizes
+        types, element = product.types, str(value.type.element_type)
+        dims = role_of(role, element, types.words, types.scale_columns).sizes
         differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]
     return differences
 

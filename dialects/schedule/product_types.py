@@ -29,7 +29,8 @@ class Types:
     B, or products of a batch have different numbers of rows, or, with `k_groups`, different parts of K.
     `scale`: the type of block scales, which tensor cores apply (`block_scaling`); empty without. `words`: how
     many elements share one of these scales where they come as words of four
-    (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout.
+    (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout. `scale_columns`: where sums
+    are `scaled`, each column of B has scales of its own, not each 128.
     """
 
     a: str
@@ -42,6 +43,7 @@ class Types:
     scale: str = ""
     words: int = 0
     k_groups: bool = False
+    scale_columns: bool = False
 
     @property
     def block_scaling(self) -> BlockScaling | None:

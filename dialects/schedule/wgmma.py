@@ -92,6 +92,8 @@ class WarpgroupSchedule(AnySchedule):
             return 0
         n = self.block[1]
         of_a, of_b = (n // 4, 1) if self.swap else (2, n // gcd(n, PROMOTED))  # a thread's scales
+        if types.scale_columns:
+            of_a, of_b = 2, n // 4
         needed = 3 * wgmma.M * n // WARPGROUP + (of_a * of_b if types.scaled else 0) + OTHER_REGISTERS
         # ptxas spills rather than use more than an equal share, whatever registers the role has.
         return 2 if self.rows == wgmma.M and needed <= register_share(self.threads) else 1
@@ -126,6 +128,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """16 bytes where TMA copies an operand; otherwise two elements where it's accessed in pairs."""
+        if operand == "scale_b" and types.scale_columns:
+            return tensor_map.ROW_BYTES
         if operand in ("a", "b", "scale_a") or (operand == "d" and self.staged(types)):
             return tensor_map.ROW_BYTES
         return 2 * element_bytes if operand in ("c", "d", "residual") else 1
@@ -139,18 +143,28 @@ class WarpgroupSchedule(AnySchedule):
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage."""
-        scales = 4 * self.scale_stride if types.scaled else 0
+        scales = 4 * sum(map(self.padded_scales, self._scales(types)))
         return super().stage_bytes(types) + scales
 
     def copied_bytes(self, types: Types) -> int:
-        """Bytes that copies bring into a stage: all, except the padding of a row of scales."""
-        unused = self.scale_stride - self.rows_of_d
-        return self.stage_bytes(types) - (4 * unused if types.scaled else 0)
+        """Bytes that copies bring into a stage: all, except the padding of rows of scales."""
+        unused = sum(self.padded_scales(extent) - extent for extent in self._scales(types))
+        return self.stage_bytes(types) - 4 * unused
+
+    def _scales(self, types: Types) -> list[int]:
+        """The rows of scales in a stage: of a tile's rows of A, and where they have some its columns of B."""
+        rows, columns = self.swapped(*self.block[:2])
+        return [rows, columns][: types.scaled + (types.scaled and types.scale_columns)]
 
     @property
     def scale_stride(self) -> int:
-        """Scales of A in a stage: one for each row of A, padded to 128 bytes for TMA."""
-        return ceil_div(self.rows_of_d, 32) * 32
+        """Scales of A from one stage to the next."""
+        return self.padded_scales(self.rows_of_d)
+
+    @staticmethod
+    def padded_scales(extent: int) -> int:
+        """So many scales, padded to 128 bytes for TMA."""
+        return ceil_div(extent, 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory in addition to the stages, in which a tile of D is staged."""
@@ -255,8 +269,10 @@ class WarpgroupSchedule(AnySchedule):
         each = self.registers[1] or register_share(self.threads)
         # Promoted sums need registers in addition to those of the instructions in flight.
         beside = wgmma.M * self.products(types)
-        if (most := (each - OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
+        factors = self.rows if types.scale_columns else 0  # each sum has one of its own
+        if (most := (each - OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside + factors) * n:
             both = f" and {beside} x {n} in flight" if beside else ""
+            both += f" with {factors} x {n} factors" if factors else ""
             return (
                 f"a warpgroup must hold at most {most} sums, as its threads have {each} registers, "
                 f"got {self.rows} x {n}{both}"
@@ -273,8 +289,11 @@ class WarpgroupSchedule(AnySchedule):
         """Why sums can't be promoted, or scaled."""
         if types.promoted and (k := self.block[2]) != PROMOTED:
             return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
-        if types.scaled and (rows := self.rows_of_d) > (most := tensor_map.MOST_BOX):
-            return f"a tile must have at most {most} rows of D, whose scales one copy brings, got {rows}"
+        for name, extent in zip(("rows", "columns"), self._scales(types), strict=False):
+            if extent > (most := tensor_map.MOST_BOX):
+                return (
+                    f"a tile must have at most {most} {name} of D, whose scales one copy brings, got {extent}"
+                )
         return None
 
     def _split_complaint(self) -> str | None:

@@ -19,6 +19,7 @@ from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.fragments import undefined
 from weft.passes.kernels.promoted_scales import BlockScales, TileScales
+from weft.passes.kernels.row_scales import RowScales, TileRowScales
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
 
@@ -38,7 +39,7 @@ class PromotedAccumulator:
         kind = _rows(self.kind)
         rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
         staged = self.feed.scales
-        scales = staged.of_tile(at, rows, kind) if isinstance(staged, BlockScales) else None
+        scales = staged.of_tile(at, rows, kind) if isinstance(staged, BlockScales | RowScales) else None
         blocks = _Blocks(self.feed, at, rows, kind, scales)
         if self._products > 1:
             return _add_up_overlapped(blocks, position)
@@ -56,7 +57,12 @@ class _Blocks:
     tile: Tile
     rows: list[Any]
     kind: Any
-    scales: TileScales | None
+    scales: TileScales | TileRowScales | None
+
+    @property
+    def read_ahead(self) -> TileScales | None:
+        """The scales, if those of B are read from global memory."""
+        return self.scales if isinstance(self.scales, TileScales) else None
 
     @property
     def span(self) -> tuple[Any, Any]:
@@ -81,7 +87,7 @@ class _Blocks:
         )
 
     def of_b(self, number: Any) -> list[Any]:
-        """The scales of B for the tile's K block `number`; none without scales."""
+        """The scales of B in global memory for the tile's K block `number`; none without."""
         return self.scales.of_b(number) if self.scales else []
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
@@ -102,7 +108,7 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     Another warpgroup's products keep the tensor cores busy during the additions. The next block is awaited
     after them: a warp that waited earlier could not add in the meantime.
     """
-    ring, scales = blocks.feed.ring, blocks.scales
+    ring, scales = blocks.feed.ring, blocks.read_ahead
 
     def block(carried: list[Any], of_b: list[Any]) -> list[Any]:
         sums, stage, phase = carried
@@ -160,10 +166,10 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
     of_b, span = blocks.of_b(first), (emit.add(first, 1), after)
     tile.await_(ring, *position)
     carried = begin([blocks.zeros] * parts, undefined(blocks.kind), position, of_b)
-    if scales is None:
+    if (read_ahead := blocks.read_ahead) is None:
         carried = emit.loop(*span, 1, carried, lambda _, carried: iteration(carried, []))
     else:
-        carried = _each_scaled(scales, span, carried, iteration, at_once=2)
+        carried = _each_scaled(read_ahead, span, carried, iteration, at_once=2)
     sums, _, position = end(carried)
     return [*sums, *position]
 

@@ -23,6 +23,7 @@ from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadS
 from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
+from weft.passes.kernels.row_scales import RowScales
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
@@ -52,7 +53,7 @@ def expand(op: MatmulOp) -> None:
     assert isinstance(schedule, WarpgroupSchedule)
     # Memory first: buffers are laid out in this order.
     operands = staged_operands(op, schedule)
-    scales = BlockScales(op, schedule) if types.scaled else None
+    scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
     writer = (StagedWriter if schedule.staged(types) else DirectWriter)(op, schedule)
     sums = _memory_of_sums(op, schedule, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, NoReturn
 
 from weft.dialects.operand_roles import BLOCK_SCALES, GROUPINGS, SCALE_OF_WORDS, WORD, extents, role_of
-from weft.dialects.schedule import Types, ceil_div
+from weft.dialects.schedule import PROMOTED, Types, ceil_div
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_SCALES
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
@@ -70,7 +70,7 @@ class Operands:
         rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
         _check_result(*rest[0], options.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
-        types = _types(views, names, transposed, options)
+        types = _types(views, names, transposed, options, sizes)
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
             raise WeftError(f"weft.matmul: {what}, got {sizes.k}")
@@ -124,7 +124,11 @@ class Operands:
 
 
 def _types(
-    views: Sequence[ArrayView], names: Sequence[str], transposed: tuple[bool, bool], options: Options
+    views: Sequence[ArrayView],
+    names: Sequence[str],
+    transposed: tuple[bool, bool],
+    options: Options,
+    sizes: "Sizes",
 ) -> Types:
     """The element types, and which of a and b are MN-major."""
     a, b, d, *_ = (view.dtype for view in views)
@@ -135,7 +139,10 @@ def _types(
     scaled = bool(scales) and not scale
     of_groups = not set(GROUPINGS).isdisjoint(names), "k_ends" in names
     promoted = options.promote or scaled
-    return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1])
+    of_columns = ceil_div(sizes.k, PROMOTED), sizes.n  # which isn't the shape of other scales of b if n > 1
+    given = (view.shape[-2:] for name, view in zip(names, views, strict=True) if name == "scale_b")
+    columns = scaled and sizes.n > 1 and of_columns in given
+    return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns)
 
 
 def _grouping(added: dict[str, Any]) -> tuple[str | None, int]:
@@ -219,17 +226,20 @@ class Sizes:
             )
         return cls(m, n, k, max(several, default=1) if batches else None, None)
 
-    def of_array(self, name: str, element: str = "f32", words: int = 0) -> tuple[int, ...]:
+    def of_array(
+        self, name: str, element: str = "f32", words: int = 0, columns: bool = False
+    ) -> tuple[int, ...]:
         """The shape of an array, by its role and its elements; a batch may lack its first dimension or have a
-        1 there, but `out` may not. `words` is how many elements share a scale where these come as words.
+        1 there, but `out` may not. `words` is how many elements share a scale where these come as words; with
+        `columns` each column of b has float32 scales.
         """
         groups = self.m if self.members is None else self.members
         sizes = extents(self.m, self.n, self.k, groups, ceil_div, self.products)
-        role = role_of("c" if name == "out" else name, element, words)
+        role = role_of("c" if name == "out" else name, element, words, columns)
         shape = tuple(sizes[dimension] for dimension in role.sizes)
         if len(shape) == 1:
             return shape
-        if words or (name == "scale_a" and element == "f32"):
+        if words or columns or (name == "scale_a" and element == "f32"):
             shape = shape[::-1]  # as a lies, whose rows it scales
         of_b = name == "scale_b" and self.matrices is not None
         batch = self.matrices if of_b else self.members
@@ -247,8 +257,9 @@ class Sizes:
         words = name in BLOCK_SCALES and block_formats.are_words(name, view, kinds, block)
         if name in BLOCK_SCALES and not words and (scale := block_formats.scale_type(name, view, kinds)):
             return library, block_formats.tiles(name, view, scale, self.of_array(name, scale))
-        shape, given = self.of_array(name, *((WORD, block) if words else ())), view
-        by_columns = words or name == "scale_a"
+        columns = not words and self.has_columns(name, view)
+        shape, given = self.of_array(name, WORD if words else "f32", block if words else 0, columns), view
+        by_columns = words or columns or name == "scale_a"
         one: tuple[tuple[int, ...], ...] = ()
         if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
             one = shape[1:], (1, *shape[1:])
@@ -269,6 +280,10 @@ class Sizes:
                 found += f": transpose an array with a row for each {'word' if words else 'K block'}"
             raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
+
+    def has_columns(self, name: str, view: ArrayView) -> bool:
+        """Whether an array has float32 scales of each column of b, as one of a has them of each row."""
+        return name == "scale_b" and self.n > 1 and view.shape[-2:] == self.of_array(name, columns=True)[-2:]
 
     def _alpha(self, view: ArrayView) -> ArrayView:
         """A vector of one number, or of one for each product. Raises WeftError for any other array."""

@@ -109,6 +109,7 @@ def compiled(
                 beta=float.fromhex(beta),
                 promote=promote,
                 scale_block=types.words,
+                scale_columns=types.scale_columns,
                 schedule=schedule,
             )
     try:

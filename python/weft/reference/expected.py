@@ -160,9 +160,9 @@ def product(
     """`residual + activation(alpha * a @ b + beta * c + bias)`, for a result of type `dtype`.
 
     With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`: of
-    f32, K/128 x M for a and N/128 x K/128 for b; or block scales of ml_dtypes' float8_e8m0fnu or
-    float8_e4m3fn in the 128x4 layout (`block_scales.tiled_scales`). Integer results are exact, modulo 2**32.
-    `alpha` is a number or an array of one.
+    f32, K/128 x M for a and N/128 x K/128 (of columns K/128 x N) for b; or block scales of ml_dtypes'
+    float8_e8m0fnu or float8_e4m3fn in the 128x4 layout (`block_scales.tiled_scales`). Integer results are
+    exact, modulo 2**32. `alpha` is a number or an array of one.
 
     The bound of each element, with S = |a| @ |b| (scaled) and u = 2**-24: a step of a tensor core adds at
     most 17 terms, aligned to the largest one and truncated to at least 24 fraction bits. Each term loses less
@@ -224,7 +224,9 @@ def _sums(
     depth = x.shape[1]
     if scales is not None:
         x *= np.repeat(scales[0].T, PROMOTED, 1)[:, :depth]
-        y *= np.repeat(np.repeat(scales[1].T, PROMOTED, 0), PROMOTED, 1)[:depth, : y.shape[1]]
+        of_columns = y.shape[1] > 1 and scales[1].shape == (-(-depth // PROMOTED), y.shape[1])
+        each = scales[1] if of_columns else np.repeat(scales[1].T, PROMOTED, 1)
+        y *= np.repeat(each, PROMOTED, 0)[:depth, : y.shape[1]]
     exact, magnitude = x @ y, np.abs(x) @ np.abs(y)
     steps = _FP8 if left.dtype.itemsize == 1 else _WIDE
     error = steps.lost(min(depth, PROMOTED) if promoted else depth) * _normal(magnitude)

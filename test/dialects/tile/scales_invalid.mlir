@@ -283,3 +283,39 @@ func.func @words_of_more_columns(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 32 : i64} : (!A, !B, !D, !tile.any, !tile.any) -> ()
   return
 }
+
+// -----
+
+!A = memref<?x?xf8E4M3FN>
+!D = memref<?x?xf32>
+func.func @columns_without_scales(%a: !A, %b: !A, %d: !D) {
+  // expected-error @below {{scale_columns must be false unless scales are of f32, got scale_b of none}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true, scale_columns = true} : (!A, !A, !D) -> ()
+  return
+}
+
+// -----
+
+!A = memref<?x?xf8E4M3FN>
+!D = memref<?x?xf32>
+!S = memref<?x?xf8E8M0FNU>
+func.func @columns_of_block_scales(%a: !A, %b: !A, %d: !D, %s: !S) {
+  // expected-error @below {{scale_columns must be false unless scales are of f32, got scale_b of memref<?x?xf8E8M0FNU>}}
+  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, scale_columns = true, roles = ["scale_a", "scale_b"]}
+    : (!A, !A, !D, !S, !S) -> ()
+  return
+}
+
+// -----
+
+// There is a scale for each of 40 columns, not for each 128 of them.
+!A = memref<64x256xf8E4M3FN>
+!B = memref<40x256xf8E4M3FN>
+!D = memref<64x40xf32>
+!S = memref<?x?xf32>
+func.func @scales_of_blocks_for_columns(%a: !A, %b: !B, %d: !D, %s: memref<2x64xf32>, %t: memref<2x64xf32>) {
+  // expected-error @below {{expects D (M x N) and scale_b (K/128 x N) to agree: N is 40 in D and 64 in scale_b}}
+  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, scale_columns = true, roles = ["scale_a", "scale_b"]}
+    : (!A, !B, !D, memref<2x64xf32>, memref<2x64xf32>) -> ()
+  return
+}
