@@ -27,7 +27,7 @@ from weft.target import Target
 CTA_ROWS = (*ROWS, 2 * LANES)
 """Rows of a tile that one CTA can have: those of one product, or of two side by side."""
 MOST_ACCUMULATORS = 2
-MOST_SUMS = {1: 128, 2: 112}
+MOST_SUMS = {1: 128, 2: 96}
 """Promoted sums that a thread of the epilogue can hold beside what it adds to them, whatever the epilogue, by
 the number of warpgroups that share the registers.
 """

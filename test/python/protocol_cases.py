@@ -130,7 +130,7 @@ OF_PRODUCTS = {**OF_SUMS, "a wait that always passes": 1, "no wait for the previ
 OF_LATE = {**OF_PRODUCTS, "a wait for the other phase": 1}
 # Between the two waits for loads there are only copies of registers. The epilogue's loads of scales need its
 # own wait for the previous launch.
-OF_PROMOTED = {**OF_LATE, "no wait for tcgen05.ld or st": 1, "no wait for the previous launch": 0}
+OF_PROMOTED = {**OF_PRODUCTS, "no wait for tcgen05.ld or st": 1, "no wait for the previous launch": 0}
 # As in launch_control. The third ring has a fence of inits, too. Requests of tiles wait for the previous
 # launch for its sake, not for their own. Second slots of the rings of tiles and accumulators are used once.
 OF_DYNAMIC = {

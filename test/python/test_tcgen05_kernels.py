@@ -205,8 +205,8 @@ def test_products(made: Product, case: Case) -> None:
 @pytest.mark.parametrize(
     "schedule",
     [
-        of(128, 224, 1, epilogues=2),
-        of(512, 112, 1, cta_group=2, epilogues=2),
+        of(128, 192, 1, epilogues=2),
+        of(512, 96, 1, cta_group=2, epilogues=2),
         of(256, 96, cta_group=2, epilogues=2, dynamic=True),
     ],
     ids=str,
@@ -323,7 +323,7 @@ LARGE = (
     (of(128, 256, 2, 3, global_splits=4), TYPES[7], {}),
     (of(128, 128, 2, 3), TYPES[2], {"scaled": True}),
     (of(128, 224, 1, 2, epilogues=2), TYPES[2], {"scaled": True, "many": "rows"}),
-    (of(512, 112, 2, 3, cta_group=2, epilogues=2), TYPES[6], {"promote": True, "many": "batch"}),
+    (of(512, 96, 2, 3, cta_group=2, epilogues=2), TYPES[6], {"promote": True, "many": "batch"}),
 )
 
 
