@@ -322,7 +322,7 @@ LARGE = (
     (of(256, 256, 2, 4, cta_group=2, dynamic=True), TYPES[0], {}),
     (of(128, 256, 2, 3, global_splits=4), TYPES[7], {}),
     (of(128, 128, 2, 3), TYPES[2], {"scaled": True}),
-    (of(128, 224, 1, 2, epilogues=2), TYPES[2], {"scaled": True, "many": "rows"}),
+    (of(128, 192, 1, 2, epilogues=2), TYPES[2], {"scaled": True, "many": "rows"}),
     (of(512, 96, 2, 3, cta_group=2, epilogues=2), TYPES[6], {"promote": True, "many": "batch"}),
 )
 
