@@ -144,6 +144,31 @@ def test_parts_of_k_in_every_kernel(schedule, counts, beta):
     check_k(Case(schedule, beta=beta), counts)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("fields", [{"cta_group": 2}, {"cluster": (1, 2)}, {"cluster": (2, 1)}], ids=str)
+def test_parts_of_k_of_pairs_and_clusters_of_tcgen05(fields):
+    block = 128 * fields.get("cta_group", 1), 64, 64
+    check_k(Case(TensorMemorySchedule(block, 2, 3, **fields), beta=1.0), COUNTS[0], m=264)
+
+
+@pytest.mark.parametrize("block", [None, 128])
+def test_rows_of_groups_with_block_scales(block):
+    ends = reference.ends([100, 0, 30])
+    a, b = (reference.quantize(RNG.standard_normal(shape), "mxfp8") for shape in ((256, 128), (3, 32, 128)))
+    scales, given = (a.tiled_scales, b.tiled_scales), {"transpose_b": True, "out_dtype": "f32"}
+    want = a.values, b.values
+    if block:
+        powers = [np.exp2(RNG.integers(-2, 3, (*x.shape[:-1], 1))) for x in (a.elements, b.elements)]
+        powers = [each.astype(ml_dtypes.float8_e8m0fnu) for each in powers]
+        scales = tuple(reference.packed_scales(each) for each in powers)
+        scales = tuple(each.swapaxes(-1, -2).copy().swapaxes(-1, -2) for each in scales)
+        want = [doubles(x.elements) * doubles(each) for x, each in zip((a, b), powers, strict=True)]
+        given["scale_block"] = block
+    found = weft.matmul(a.elements, b.elements, scales=scales, row_ends=ends, **given)
+    for number, span in enumerate(reference.spans(ends)):
+        np.testing.assert_allclose(found[span], want[0][span] @ want[1][number].T, rtol=1e-5, atol=1e-3)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "inputs", "promote"),
