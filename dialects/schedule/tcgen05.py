@@ -303,7 +303,7 @@ class TensorMemorySchedule(AnySchedule):
         """The chips that have the instructions of every such schedule."""
         if types.scale:
             return tcgen05_scales.chips(types)
-        if (kind := cls.kind(types)) is None or types.d not in BYTES or types.scale_columns:
+        if (kind := cls.kind(types)) is None or types.d not in BYTES:
             return frozenset()
         rows = [MMA.table.get(Mma(kind, cta_group)) for cta_group in (1, 2)]
         return frozenset.intersection(*(row.chips if row else frozenset() for row in rows))
@@ -398,12 +398,12 @@ class TensorMemorySchedule(AnySchedule):
             return None
         if (k := self.block[2]) != PROMOTED:
             return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
-        if types.scale_columns:
-            return "scale_columns must be false with a schedule of tcgen05: wgmma has scales of columns"
-        sums, most = 4 * self.vectors, MOST_SUMS[self.epilogues]
+        # With scales of columns, each sum has a factor of its own.
+        sums, most = 4 * self.vectors, MOST_SUMS[self.epilogues] // (1 + types.scale_columns)
         if sums > most:
             registers = self.registers(types)[1] or register_share(self.threads)
-            held = f"at most {most} promoted sums in its {registers} registers"
+            beside = " with as many factors" if types.scale_columns else ""
+            held = f"at most {most} promoted sums{beside} in its {registers} registers"
             return f"a thread of the epilogue must hold {held}, got {sums}"
         return None
 

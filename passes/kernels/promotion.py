@@ -85,6 +85,10 @@ class _Scales:
         elements = fragment_coordinates.lane_elements(self.kind.layout, self.kind.shape)[0]
         inside = [self.schedule.swapped(*each) for each in elements]
         rows = {each: _element(of_a, block, emit.add(row, each)) for each, _ in inside}
+        if self.op.types.scale_columns:
+            columns = {each: _element(of_b, block, emit.add(column, each)) for _, each in inside}
+            factors = [arith.mulf(rows[at_row], columns[at_column]) for at_row, at_column in inside]
+            return vector.from_elements(self.kind.lane_type, factors)
         # A slice lies within a block of columns of B.
         of_columns = _element(of_b, emit.div(column, PROMOTED), block)
         products = {each: arith.mulf(scale, of_columns) for each, scale in rows.items()}

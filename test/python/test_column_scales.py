@@ -42,7 +42,7 @@ def kernel(schedule):
         with module.func("scaled", kinds) as (a, b, d, scale_a, scale_b):
             given = {"scale_a": scale_a, "scale_b": scale_b, "scale_columns": True}
             tile.matmul(a, b, d, transpose_b=True, schedule=schedule, **given)
-    return weft.compile(module, arch="sm_90a")
+    return weft.compile(module, arch="sm_90a" if isinstance(schedule, WarpgroupSchedule) else "sm_100a")
 
 
 SCHEDULES = [
@@ -57,6 +57,10 @@ SCHEDULES = [
     of(64, 64, cluster=(1, 2)),
     of(64, 64, splits=2),
     of(64, 64, global_splits=2),
+    TensorMemorySchedule((128, 64, 128), 2, 2),
+    TensorMemorySchedule((128, 32, 128), 1, 2, swap=True),
+    TensorMemorySchedule((256, 64, 128), 2, 2, cta_group=2),
+    TensorMemorySchedule((128, 96, 128), 1, 2, epilogues=2),
 ]
 
 
@@ -114,8 +118,8 @@ def test_scales_of_another_tile_are_caught(monkeypatch):
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        (TensorMemorySchedule((128, 64, 128), 1, 2), "scale_columns must be false with"),
         (of(64, 64), None),
+        (TensorMemorySchedule((128, 80, 128), 1, 2), "at most 64 promoted sums with as many factors in its"),
         (of(384, 16, 3, swap=True), "a tile must have at most 256 columns of D"),
         (of(256, 128, 2), "with 128 x 128 factors"),
     ],
@@ -126,8 +130,9 @@ def test_schedules_with_scales_of_columns(schedule, said):
     assert found is None if said is None else said in (found or ""), found
 
 
-def test_other_chips_refuse_scales_of_columns():
+@pytest.mark.parametrize("arch", ["sm_89", "sm_120a"])
+def test_other_chips_refuse_scales_of_columns(arch):
     a, b = small(16, 128), small(16, 128)
-    options = {"transpose_b": True, "scales": (scales(16, 1), scales(16, 1)), "arch": "sm_100a"}
-    with pytest.raises(weft.WeftError, match="sm_90a"):
+    options = {"transpose_b": True, "scales": (scales(16, 1), scales(16, 1)), "arch": arch}
+    with pytest.raises(weft.WeftError, match="it needs sm_90a"):
         weft.matmul(a, b, **options)

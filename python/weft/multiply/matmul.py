@@ -78,9 +78,9 @@ def matmul(
 
     `scales` are two float32 arrays for fp8: of `a` M x ceil(K / 128), with contiguous columns
     (`strides[-2] == 1`), and of `b` ceil(N / 128) x ceil(K / 128), N first even where `b` has K first, or
-    of its columns N x ceil(K / 128), with contiguous columns like those of `a` (on sm_90a). Both scale the
-    product of each 128 elements along K before these are added in f32. Without scales, `promote`
-    adds products of fp8 in f32; otherwise the tensor cores add them with about 13 bits of fraction.
+    of its columns N x ceil(K / 128), with contiguous columns like those of `a`. Both scale the product of
+    each 128 elements along K before these are added in f32. Without scales, `promote` adds products of fp8 in
+    f32; otherwise the tensor cores add them with about 13 bits of fraction.
 
     Block scales are applied by the tensor cores of sm_100a and later. `kind` is "nvfp4", "mxfp4", "mxfp6" or
     "mxfp8", or a pair of these for `a` and `b`. It may be omitted unless an array has type uint8. Elements
