@@ -321,7 +321,7 @@ def test_an_alpha_in_memory_is_part_of_a_plan_by_its_kind(driver, patch):
     assert len(matmul.plans) == 1
     for alpha in (1.0, 2.0, 2):
         weft.matmul(a, b, out=out, alpha=alpha)
-    assert [len(key[0]) for key in keys] == [10, 3, 3, 3]
+    assert [len(key[0]) for key in keys] == [12, 3, 3, 3]
     weft.matmul(a, b, out=out, alpha=alpha_on(driver, offset=4))
     assert len(matmul.plans) == 5 and len(driver.launched) == 7
 
