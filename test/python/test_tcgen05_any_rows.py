@@ -177,12 +177,12 @@ def emulates_sm_100a(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _run_without_copies(
-    kernel: weft.Kernel, views: list[arrays.ArrayView], copied: padded_rows.Copied
+    kernel: weft.Kernel, views: list[arrays.ArrayView], copied: padded_rows.Copied, on: str | None = None
 ) -> None:
     assert copied.numbers == ()
     assert kernel.taking(*views) is kernel
     assert "tcgen05.mma" in kernel.ptx
-    kernel(*views)
+    kernel(*views, on=on)
 
 
 @pytest.mark.usefixtures("emulates_sm_100a")

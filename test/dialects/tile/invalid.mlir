@@ -1162,8 +1162,8 @@ func.func @warps_of_transpose_a(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memr
 
 // -----
 
-func.func @warpgroups_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{schedule has no field 'warps': its fields are block, warpgroups, stages}}
+func.func @schedule_of_two_families(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{schedule must have only one of the fields 'warps' (for mma.sync) and 'warpgroups' (for wgmma)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, warps = array<i64: 2, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
