@@ -31,6 +31,8 @@ MOST_SUMS = {1: 128, 2: 96}
 """Promoted sums that a thread of the epilogue can hold beside what it adds to them, whatever the epilogue, by
 the number of warpgroups that share the registers.
 """
+MOST_SWAPPED = 48
+"""As `MOST_SUMS`, where `swap` makes columns of a tile of the rows of A, which have scales of their own."""
 _UNEQUAL_SHARES = 72, 216
 """Registers of a thread of the first warpgroup and of each of two of the epilogue, in all those of a CTA."""
 STAGING_SLOTS = 2
@@ -398,11 +400,12 @@ class TensorMemorySchedule(AnySchedule):
             return None
         if (k := self.block[2]) != PROMOTED:
             return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
-        # With scales of columns, each sum has a factor of its own.
-        sums, most = 4 * self.vectors, MOST_SUMS[self.epilogues] // (1 + types.scale_columns)
+        sums, most, beside = 4 * self.vectors, MOST_SUMS[self.epilogues], ""
+        # With scales of columns of a tile, each sum has a factor of its own.
+        if types.scale_columns or (types.scaled and self.swap):
+            most, beside = min(most // 2, MOST_SWAPPED if self.swap else most), " with as many factors"
         if sums > most:
             registers = self.registers(types)[1] or register_share(self.threads)
-            beside = " with as many factors" if types.scale_columns else ""
             held = f"at most {most} promoted sums{beside} in its {registers} registers"
             return f"a thread of the epilogue must hold {held}, got {sums}"
         return None

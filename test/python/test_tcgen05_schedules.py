@@ -50,6 +50,8 @@ def of(
         (of(128, 256, 64, 2, 6), BF16, "shared memory must be at most 232448 bytes on sm_100a, got"),
         (of(128, 256, 128), FP8, "must hold at most 128 promoted sums in its 248 registers, got 256"),
         (of(256, 96, 128, epilogues=2), FP8, None),
+        (of(128, 48, 128, swap=True), FP8, None),
+        (of(128, 64, 128, swap=True), FP8, "at most 48 promoted sums with as many factors"),
         (of(256, 128, 128, epilogues=2), FP8, "at most 96 promoted sums in its 216 registers, got 128"),
         (of(128, 128, 64), FP8, "block K must be 128, after which sums are promoted, got 64"),
         (of(256, 128, 64, cluster=(3, 1)), BF16, "cluster must have 1, 2, 4 or 8 CTAs, got 3"),
