@@ -1,11 +1,14 @@
-"""`--select-schedule="chip=… rows=…"`: gives every `tile.matmul` without a schedule one for the chip.
+"""`--select-schedule="chip=… rows=… family=…"`: gives a chip's schedule to each `tile.matmul` that has none.
 
-With `rows=any`, the schedule takes rows of any alignment; it replaces one that doesn't.
+With `rows=any`, the schedule takes rows of any alignment; it replaces one that doesn't. `family` names the
+instructions that are chosen from, such as mma or wgmma; with `any`, all. Existing schedules are kept whatever
+their family.
 """
 
 from typing import Any
 
 from weft.dialects.op import refuse
+from weft.dialects.schedule.families import families_named
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.mlir import operations
@@ -17,18 +20,23 @@ from weft.target import Target
 ROWS = ("aligned", "any")  # of the matrices: at multiples of 16 bytes, or anywhere
 
 
-def run(module: Any, chip: str, rows: str) -> None:
+def run(module: Any, chip: str, rows: str, family: str) -> None:
     """Adds the attribute `schedule`. An existing schedule is kept if it fits the chip and the rows. Raises
     WeftError where no schedule is legal.
     """
     if rows not in ROWS:
         raise WeftError(f"--select-schedule: rows must be {' or '.join(ROWS)}, got '{rows}'")
+    name = "" if family == "any" else family
+    try:
+        families_named(name)
+    except WeftError as error:
+        raise WeftError(f"--select-schedule: {error.diagnostics[0].message}") from None
     target = Target.of(chip)
     for op in operations(module, MatmulOp):
-        _select(op, target, any_rows=rows == "any")
+        _select(op, target, any_rows=rows == "any", family=name)
 
 
-def _select(op: MatmulOp, target: Target, *, any_rows: bool) -> None:
+def _select(op: MatmulOp, target: Target, *, any_rows: bool, family: str) -> None:
     chip, types, named = target.chip.name, op.types, op.schedule
     if complaint := choice.complaint(types, chip, any_rows=any_rows):
         raise refuse(op, complaint)
@@ -37,7 +45,7 @@ def _select(op: MatmulOp, target: Target, *, any_rows: bool) -> None:
             raise refuse(op, complaint)
         return
     try:
-        chosen = choice.choose(*op.static_mnk, types, chip, any_rows=any_rows)
+        chosen = choice.choose(*op.static_mnk, types, chip, any_rows=any_rows, family=family)
     except WeftError as error:
         if error.diagnostics[0].location is not None:  # in an extension's chooser
             raise
@@ -56,5 +64,5 @@ SELECT_SCHEDULE = Pass(
     "select-schedule",
     "choose a schedule for each tile.matmul that has none",
     run,
-    {"chip": "sm_80", "rows": "aligned"},
+    {"chip": "sm_80", "rows": "aligned", "family": "any"},
 )

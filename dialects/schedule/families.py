@@ -28,6 +28,7 @@ from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import WarpgroupSchedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet
+from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
 
 
@@ -116,6 +117,22 @@ def _names(family: type[AnySchedule]) -> list[str]:
 
 def _required(family: type[AnySchedule]) -> list[str]:
     return [f.name for f in fields(family) if f.default is MISSING]
+
+
+def family_name(family: type[AnySchedule]) -> str:
+    """The name by which a user selects a family of schedules."""
+    return family.family or family.instruction
+
+
+def families_named(name: str) -> tuple[type[AnySchedule], ...]:
+    """The families of schedules with a name; all for an empty one. Raises WeftError for an unknown name."""
+    named = tuple(each for each in FAMILIES if name in ("", family_name(each)))
+    if not named:
+        known = list(dict.fromkeys(map(family_name, FAMILIES)))
+        raise WeftError(
+            f"family must be one of {', '.join(known)}, got {shown(name)}{did_you_mean(name, known)}"
+        )
+    return named
 
 
 FAMILIES = Families(Schedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule)

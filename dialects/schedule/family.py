@@ -42,6 +42,10 @@ class AnySchedule(Written):
 
     instruction: ClassVar[str]
     """The instructions that multiply, as messages name them."""
+    family: ClassVar[str] = ""
+    """How a user names the instructions: `wmma`, `mma`, `wgmma` or `tcgen05`. Classes may share a name. The
+    `instruction` where it's empty.
+    """
     key: ClassVar[str]
     """A field that is always written, and that no other family has."""
     takes_any_rows: ClassVar[bool] = False

@@ -46,6 +46,7 @@ class Schedule(AnySchedule):
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "warps": 2}
     instruction: ClassVar[str] = "mma.sync"
+    family: ClassVar[str] = "mma"
     key: ClassVar[str] = "warps"
     takes_any_rows: ClassVar[bool] = True
 

@@ -79,6 +79,7 @@ class TensorMemorySchedule(AnySchedule):
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "tcgen05"
+    family: ClassVar[str] = "tcgen05"
     key: ClassVar[str] = "accumulators"
     takes_any_result: ClassVar[bool] = True
     starts_early: ClassVar[bool] = True

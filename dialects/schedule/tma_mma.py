@@ -56,6 +56,7 @@ class TmaMmaSchedule(AnySchedule):
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "consumers": 2}
     instruction: ClassVar[str] = "mma.sync with TMA"
+    family: ClassVar[str] = "mma"
     key: ClassVar[str] = "consumers"
     starts_early: ClassVar[bool] = True
 

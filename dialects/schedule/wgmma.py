@@ -55,6 +55,7 @@ class WarpgroupSchedule(AnySchedule):
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "wgmma"
+    family: ClassVar[str] = "wgmma"
     key: ClassVar[str] = "warpgroups"
     starts_early: ClassVar[bool] = True
 

@@ -19,7 +19,7 @@ from weft.dialects.schedule import (
     WarpgroupSchedule,
     needed_chips,
 )
-from weft.dialects.schedule.families import FAMILIES
+from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
 from weft.isa.chips import describe
 from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma
@@ -41,6 +41,7 @@ class Request:
     types: Types
     chip: str
     members: int = 1
+    family: str = ""
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -91,17 +92,21 @@ def choose(
     *,
     any_rows: bool = False,
     tuned: bool = True,
+    family: str = "",
 ) -> AnySchedule:
     """The schedule for an M x N x K product, or for a batch of `members`. A size that isn't known is None.
 
     `any_rows`: one whose kernel takes rows of any alignment. `tuned`: from the database, where it has one.
-    Raises WeftError where no schedule is legal.
+    `family`: one of the families with this name. Raises WeftError where no schedule is legal.
     """
     if refusal := complaint(types, chip, any_rows=any_rows) or layout_complaint(types, chip):
         raise WeftError(refusal)
+    request = Request(m, n, k, types, chip, members, family)
+    if refusal := family_complaint(request, any_rows=any_rows):
+        raise WeftError(refusal)
     # Products are tuned one at a time: for a batch the model decides.
     files = database.sources(chip) if tuned and members == 1 and not any_rows else ()
-    return _chosen(Request(m, n, k, types, chip, members), any_rows, files, tuple(FAMILIES))
+    return _chosen(request, any_rows, files, tuple(FAMILIES))
 
 
 def candidates(product: Product) -> list[AnySchedule]:
@@ -171,12 +176,24 @@ def layout_complaint(types: Types, chip: str) -> str | None:
     return next(filter(None, complaints), None) if all(complaints) else None
 
 
+def family_complaint(request: Request, *, any_rows: bool = False) -> str | None:
+    """Why no family with the name that a request has multiplies its product."""
+    named = families_named(request.family)
+    able = _able(replace(request, family=""), any_rows)
+    if not request.family or set(named) & set(able):
+        return None
+    could = " or ".join(dict.fromkeys(map(family_name, able))) or "left out"
+    what = f"family must be {could} for {request.types.a} and {request.types.b} on {request.chip}"
+    why = "; ".join(f"{each.instruction} {_refusal(each, request, any_rows)}" for each in named)
+    return f"{what}, got {request.family}: {why}"
+
+
 @lru_cache(maxsize=4096)
 def _chosen(
     request: Request, any_rows: bool, files: tuple[Path, ...], families: tuple[type[AnySchedule], ...]
 ) -> AnySchedule:
     tuned = database.tuned(Product(*request.mnk, request.types, request.chip), files)
-    if tuned is not None:
+    if tuned is not None and isinstance(tuned, families_named(request.family)):
         return tuned
     for family in _able(request, any_rows):
         if (chosen := _chosen_by(family, request)) is not None:
@@ -203,7 +220,7 @@ def _able(request: Request, any_rows: bool) -> list[type[AnySchedule]]:
     """The families that multiply a product, the preferred one first."""
     return [
         family
-        for family in reversed(tuple(FAMILIES))
+        for family in reversed(families_named(request.family))
         if family in CHOOSERS
         and request.chip in family.chips(request.types)
         and family.layout_complaint(request.types) is None
