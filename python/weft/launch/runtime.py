@@ -431,7 +431,7 @@ class _Kernel:
             call(action, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
             self._allowed = shared_bytes
         if cluster_blocks > PORTABLE_CLUSTER:
-            larger = attributes.CU_FUNC_ATTRIBUTE_NONPORTABLE_CLUSTER_SIZE_ALLOWED
+            larger = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             call(action, driver.cuFuncSetAttribute, self.handle, larger, 1)
 
 
