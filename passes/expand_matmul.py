@@ -1,10 +1,13 @@
-"""`--expand-matmul`: writes the body of a kernel whose `tile.matmul` has a schedule, in tile ops."""
+"""`--expand-matmul="chip=…"`: writes the body of a kernel whose `tile.matmul` has a schedule, in tile ops.
+
+Without `chip`, kernels are for the target of their module, or for a chip that has what the schedule needs.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 from weft import extensions
-from weft.dialects.op import refuse
+from weft.dialects.op import judged_on, refuse
 from weft.dialects.schedule import (
     AnySchedule,
     Schedule,
@@ -26,8 +29,13 @@ KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
 """What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
 
 
-def run(module: Any) -> None:
+def run(module: Any, chip: str) -> None:
     """Expands every `tile.matmul` in a `gpu.func`."""
+    with judged_on(chip or None):
+        _expand(module)
+
+
+def _expand(module: Any) -> None:
     for op in operations(module, MatmulOp):
         parent = op.operation.parent.opview
         if not isinstance(parent, gpu.GPUFuncOp):
@@ -60,4 +68,4 @@ def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:
         raise refuse(op, f"must be in a kernel with {wanted}, got {known or 'none'}")
 
 
-EXPAND_MATMUL = Pass("expand-matmul", "write a tile.matmul's kernel as tile ops", run)
+EXPAND_MATMUL = Pass("expand-matmul", "write a tile.matmul's kernel as tile ops", run, {"chip": ""})

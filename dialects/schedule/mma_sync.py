@@ -23,11 +23,24 @@ _K_BYTES = (64, 128)
 """Bytes of block K: those of a row of a K-major tile in shared memory."""
 
 
-def form(types: Types) -> mma.Sync:
-    """The instruction that multiplies A and B as they are, legal or not."""
+def form(types: Types, chip: str | None = None) -> mma.Sync:
+    """The instruction that multiplies A and B as they are on a chip, or on the latest ones: the largest that
+    the chip has, otherwise the one that most chips have, legal or not.
+    """
+    forms = _forms(types)
+    legal = [each for each in forms if each in mma.SYNC.table]
+    if chip is None or not legal:
+        return forms[0]
+    able = (each for each in legal if chip in mma.SYNC.table[each].chips)
+    return next(able, max(legal, key=lambda each: len(mma.SYNC.table[each].chips)))
+
+
+def _forms(types: Types) -> list[mma.Sync]:
+    """The instructions for A and B, the largest first, whether PTX has them or not."""
     a, b = (PTX_INPUTS.get(name, name) for name in (types.a, types.b))
     sums = {"f32": "f32", "i32": "s32"}[types.sums]
-    return mma.Sync(f"m{_ROWS}n{_COLUMNS}k{STEP_BYTES // types.input_bytes}", a, b, sums, sums)
+    shapes = ((_ROWS, STEP_BYTES), (_ROWS, STEP_BYTES // 2), (_ROWS // 2, STEP_BYTES // 2))
+    return [mma.Sync(f"m{m}n{_COLUMNS}k{k // types.input_bytes}", a, b, sums, sums) for m, k in shapes]
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,8 @@ class Schedule(AnySchedule):
     stages = 3, group = 8}`.
 
     A CTA computes one tile of `block` (M, N, K) with `warps` along M and along N, and copies K blocks into a
-    ring of `stages`. Tiles are computed in groups of `group` rows of tiles, which share data in the L2 cache.
+    ring of `stages`: by `cp.async`, or on chips without it through registers. Tiles are computed in groups
+    of `group` rows of tiles, which share data in the L2 cache.
     """
 
     block: tuple[int, int, int]
@@ -69,8 +83,8 @@ class Schedule(AnySchedule):
         """The chips that have the instructions of every such schedule."""
         if types.promoted or types.grouped or types.scale or not _takes(types):
             return frozenset()
-        row = mma.SYNC.table.get(form(types))
-        chips = row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
+        rows = (mma.SYNC.table[each] for each in _forms(types) if each in mma.SYNC.table)
+        chips: ChipSet = frozenset().union(*(row.chips for row in rows))
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
@@ -81,7 +95,7 @@ class Schedule(AnySchedule):
                 f"{self.instruction} must multiply elements of 8, 16 or 32 bits, got {types.a} and {types.b}"
             )
         chip = target.chip.name if target else None
-        if verdict := mma.SYNC.judge(form(types), chip):
+        if verdict := mma.SYNC.judge(form(types, chip), chip):
             return f"mma.sync {verdict}"
         if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
             return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"

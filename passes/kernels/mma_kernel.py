@@ -1,7 +1,8 @@
 """The kernel that `--expand-matmul` writes for a schedule with warps: CTAs that multiply with `mma.sync`.
 
 The K loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async` fills `stages - 1` K blocks
-ahead. Where rows are not aligned to 16 bytes, a second loop copies element by element into one stage.
+ahead. On chips without `cp.async`, tiles go through registers, one K block ahead. Where rows are not aligned
+to 16 bytes, a third loop copies element by element into one stage.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, mma_sync
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
-from weft.isa import mma
+from weft.isa import async_copy, mma
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
@@ -18,6 +19,7 @@ from weft.mlir import arith, gpu, ir, memref, nvvm, scf
 from weft.passes.builders import byte_moves, emit
 from weft.passes.kernels.fragments import sorted_sums
 from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
+from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import grid_tile
 from weft.passes.kernels.writer import store
@@ -59,7 +61,7 @@ class _Operand:
             layout = f"S[({self.stages},{self.extent},{self.block_k}):{strides}]"
             swizzle = SWIZZLES[self.block_k * bytes_]
         else:
-            width = next(w // bytes_ for w in SWIZZLES if self.extent * bytes_ % w == 0)
+            width = self.width
             shape = (self.block_k, self.extent)
             panels = self.extent // width
             layout = (
@@ -68,6 +70,14 @@ class _Operand:
             )
             swizzle = SWIZZLES[width * bytes_]
         return BufferType.of((self.stages, *shape), self.element, f"{layout} xor {swizzle}")
+
+    @property
+    def width(self) -> int:
+        """Elements of a row that are contiguous in a stage."""
+        if self.k_major:
+            return self.block_k
+        bytes_ = element_bytes(self.matrix)
+        return next(w // bytes_ for w in SWIZZLES if self.extent * bytes_ % w == 0)
 
     @property
     def alternates(self) -> bool:
@@ -130,7 +140,8 @@ class MmaKernel:
         """The kernel of a product, its sizes and tile read at the insertion point."""
         schedule, types = op.schedule, op.types
         assert isinstance(schedule, Schedule)
-        form = mma_sync.form(types)
+        chip = op.target.chip.name if op.target else None
+        form = mma_sync.form(types, chip)
         _, atom_a, atom_b, _ = form.operands
         m, n, k = schedule.block
         warp_m, warp_n = schedule.warp_tile
@@ -163,8 +174,11 @@ class MmaKernel:
         start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
         self.a.allocate()
         self.b.allocate()
+        target = self.op.target
+        asynchronous = target is None or target.chip.name in async_copy.CP_ASYNC.table[COPY].chips
+        fast = self._pipelined if asynchronous else self._through_registers
         branch = scf.IfOp(self._aligned(), has_else=True)
-        for block, loop in ((branch.then_block, self._pipelined), (branch.else_block, self._plain)):
+        for block, loop in ((branch.then_block, fast), (branch.else_block, self._plain)):
             with ir.InsertionPoint(block):
                 result = loop(row, column, start_m, start_n)
                 aligned = block == branch.then_block
@@ -218,6 +232,41 @@ class MmaKernel:
             return [accumulator, self._next(read), self._next(write)]
 
         return emit.loop(0, blocks, 1, [self._zero(), emit.value(0), emit.value(ahead)], body)[0]
+
+    def _through_registers(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+        """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
+        to the following stage after them; returns the accumulators.
+        """
+        block_k = self.schedule.block[2]
+        warps = self.schedule.threads // LANES
+        warp = emit.div(emit.thread(), LANES)
+        copies = [
+            (RegisterCopy(operand.matrix, operand.buffer, operand.width, warps), operand, start)
+            for operand, start in ((self.a, row), (self.b, column))
+        ]
+
+        def load(block: Any) -> list[Any]:
+            k = emit.mul(block, block_k)
+            return [copy.load(*operand.origin(start, k), warp) for copy, operand, start in copies]
+
+        def store(loaded: list[Any], stage: Any) -> None:
+            for (copy, *_), part in zip(copies, loaded, strict=True):
+                copy.store(part, stage, warp)
+
+        store(load(0), 0)
+        blocks = emit.ceil_div(self.depth, block_k)
+
+        def body(block: Any, carried: list[Any]) -> list[Any]:
+            accumulator, read = carried
+            gpu.barrier()
+            loaded = load(emit.add(block, 1))
+            stage_a, stage_b = tile.stage(self.a.read, read), tile.stage(self.b.read, read)
+            accumulator = self._multiply(accumulator, stage_a, stage_b, start_m, start_n)
+            write = self._next(read)
+            store(loaded, write)
+            return [accumulator, write]
+
+        return emit.loop(0, blocks, 1, [self._zero(), emit.value(0)], body)[0]
 
     def _plain(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""

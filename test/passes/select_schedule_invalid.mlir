@@ -1,10 +1,10 @@
 // RUN: weft-opt %s --select-schedule=chip=sm_86 --split-input-file --verify-diagnostics
-// RUN: not weft-opt %s --select-schedule=chip=sm_75 2>&1 | FileCheck %s --check-prefix=SM75
+// RUN: not weft-opt %s --select-schedule=chip=sm_72 2>&1 | FileCheck %s --check-prefix=SM72
 // RUN: not weft-opt %s --select-schedule=chip=sm_99 2>&1 | FileCheck %s --check-prefix=SM99
 // RUN: not weft-opt %s --select-schedule=group=4 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not weft-opt %s --select-schedule=rows=odd 2>&1 | FileCheck %s --check-prefix=ROWS
 
-// SM75: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
+// SM72: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_72: it needs sm_75 or later
 // SM99: target must be a known chip (sm_70,
 // OPTION: pass 'select-schedule' has no option 'group': its options are chip, rows
 // ROWS: --select-schedule: rows must be aligned or any, got 'odd'

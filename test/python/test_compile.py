@@ -74,7 +74,7 @@ def test_stages_show_the_ir_after_each_pass():
     assert kernel.stages[:3] == (
         "select-schedule{chip=sm_80 rows=aligned}",
         "outline-matmul",
-        "expand-matmul",
+        "expand-matmul{chip=sm_80}",
     )
     assert kernel.ir() == kernel.ir("source") and '"tile.matmul"' in kernel.ir()
     assert "gpu.func @product" in kernel.ir("outline-matmul") and '"tile.matmul"' in kernel.ir(
@@ -202,7 +202,7 @@ def kernel_of(body: str = "", arguments: str = "", target: str = "", kernel: str
 
 REFUSED = {
     "unknown chip": (text(), "sm_99", "target must be a known chip (sm_70,"),
-    "old chip": (text(), "sm_75", "-:2:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80"),
+    "old chip": (text(), "sm_72", "-:2:3: error: 'tile.matmul' op has no schedule for sm_72: it needs sm_75"),
     "types": (text("f64"), "sm_80", "-:2:3: error: 'tile.matmul' op expects A of element type f16 or bf16"),
     "schedule": (
         text(schedule=of_block(8, 32, 32)),

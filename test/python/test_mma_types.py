@@ -1,5 +1,7 @@
 """Products by `mma.sync` of all types of 8 to 32 bits, in every layout, on chips that have one."""
 
+import itertools
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -10,8 +12,10 @@ from products import Case, Product
 import weft
 from weft.dialects.schedule import Schedule
 from weft.schedules import choice
+from weft.target import Target
 
 TYPES = {
+    "sm_75": (("f16", "f16", "f16"), ("f16", "f16", "f32"), ("i8", "ui8", "i32")),
     "sm_80": (("f16", "f16", "f16"), ("bf16", "bf16", "f32"), ("f32", "f32", "bf16"), ("i8", "ui8", "i32")),
     "sm_89": (("f8E4M3FN", "f8E5M2", "bf16"), ("f8E5M2", "f8E5M2", "f8E4M3FN")),
     "sm_90a": (("i8", "i8", "i32"), ("f32", "f32", "f32"), ("f8E4M3FN", "f8E4M3FN", "f16")),
@@ -49,3 +53,51 @@ def test_bytes_are_transposed_by_ldmatrix() -> None:
         ptx = weft.compile(Product(*types, transposed=(True, False)).module(), chip).ptx
         assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in ptx
         assert "ld.shared.b8" not in ptx
+
+
+def test_tiles_go_through_registers_without_cp_async() -> None:
+    for types, instruction in (
+        (("f16", "f16", "f32"), "m16n8k8.row.col.f32.f16.f16.f32"),
+        (("ui8", "i8", "i32"), "m8n8k16.row.col.s32.u8.s8.s32"),
+    ):
+        ptx = weft.compile(Product(*types).module(), "sm_75").ptx
+        assert f"mma.sync.aligned.{instruction}" in ptx
+        assert "cp.async" not in ptx
+        assert "ld.global.v4.b32" in ptx
+        # What was loaded is stored after the products of the previous K block.
+        moves = re.findall(r"mma\.sync|st\.shared\.v(?:4\.b32|2\.b64)|bar\.sync", ptx)
+        stored = {after for before, after in itertools.pairwise(moves) if before == "mma.sync"}
+        assert stored & {"st.shared.v4.b32", "st.shared.v2.b64"}
+
+
+@pytest.mark.parametrize("warps", [(1, 3), (4, 1), (2, 6)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: tuple[bool, bool]) -> None:
+    schedule = Schedule((64, 96, 32), warps, 2)
+    made = Product(
+        "f16", "f16", "bf16", schedule, layout, beta=1.0, added=(("c", "bf16"), ("bias", "f32")), alpha=0.5
+    )
+    kernel = weft.compile(made.module(), "sm_75")
+    for mnk in ((104, 136, 72), (65, 97, 1), (33, 40, 50)):
+        assert complaint(made, Case(mnk, "integers"), kernel, "emulator") is None
+
+
+@pytest.mark.parametrize(
+    ("types", "chip", "message"),
+    [
+        (("f16", "f16", "f32"), "sm_70", "it needs sm_75 or later"),
+        (("i8", "i8", "i32"), "sm_72", "it needs sm_75 or later"),
+        (("bf16", "bf16", "f32"), "sm_75", "it needs sm_80 or later"),
+    ],
+    ids=str,
+)
+def test_older_chips_are_refused(types: tuple[str, str, str], chip: str, message: str) -> None:
+    with pytest.raises(weft.WeftError, match=message):
+        weft.compile(Product(*types).module(), chip)
+
+
+def test_a_named_schedule_is_refused_by_its_instruction() -> None:
+    types = Product("f16", "f16", "f32").types
+    schedule = Schedule((64, 64, 64), (2, 2), 2)
+    assert schedule.complaint(types, Target.of("sm_75")) is None
+    assert "needs sm_75 or later" in (schedule.complaint(types, Target.of("sm_70")) or "")

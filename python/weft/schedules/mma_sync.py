@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from weft.dialects.schedule import Schedule, Types
+from weft.dialects.schedule import COPY, Schedule, Types
 from weft.dialects.tile_types import FP8_TYPES
+from weft.isa import async_copy
 from weft.target import Target
 
 # The first that fits the chip's shared memory is taken. The last fits every chip. K is that of 16-bit types.
@@ -13,6 +14,8 @@ SCHEDULES = (
 )
 SMALL = Schedule((64, 64, 64), (2, 2), 3)
 """For products that are known to be smaller than the other tiles."""
+STAGED = Schedule((128, 128, 32), (2, 4), 2)
+"""On chips without `cp.async`, where a K block waits in registers beside the sums."""
 LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 """Where a thread needs more registers beside its sums: ptxas would spill those of larger tiles of a warp."""
 
@@ -21,6 +24,8 @@ def choose(m: int | None, n: int | None, types: Types, chip: str) -> Schedule:
     """The schedule for a product of M rows and N columns, as far as they are known."""
     if m and n and (m < 128 or n < 128):
         return _fitted(SMALL, types)
+    if chip not in async_copy.CP_ASYNC.table[COPY].chips:
+        return _fitted(STAGED, types)
     # Elements of 32 bits are transposed one by one. On sm_90, ptxas multiplies fp8 as f16.
     if types.a in FP8_TYPES or (types.input_bytes == 4 and any(types.transposed)):
         return _fitted(LIGHT, types)
