@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
@@ -20,6 +21,7 @@ LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "f32": "f", "f64": "d"
 _POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "!llvm.ptr<1>": "i64"}
 _PACKED = re.compile(r"vector<2xb?f16>")
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
+_WIDE = 16  # members of a struct
 
 
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
@@ -220,7 +222,7 @@ def _insert(struct: Any, member: Any, number: int) -> Any:
 
 def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
     """Builds inline PTX with these constraints; its results, of these types."""
-    kind = struct_type(kinds) if kinds else None
+    kind = _result_type(kinds)
     result = llvm.inline_asm(
         kind, list(values), text, ",".join(letters), has_side_effects=True, is_align_stack=False
     )
@@ -228,6 +230,16 @@ def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Se
         return [result] * len(kinds)
     types = {each: ir.Type.parse(each) for each in set(kinds)}
     return [extract(types[each], result, i) for i, each in enumerate(kinds)]
+
+
+def _result_type(kinds: Sequence[str]) -> Any:
+    """The type of the results of inline PTX. A wide struct has a name: otherwise, LLVM IR writes all members
+    wherever one is extracted, and these are nine tenths of a kernel's text.
+    """
+    if len(kinds) < _WIDE:
+        return struct_type(kinds) if kinds else None
+    runs = (f"{kind}x{len(list(run))}" for kind, run in groupby(kinds))
+    return ir.Type.parse(f'!llvm.struct<"{".".join(runs)}", ({", ".join(kinds)})>')
 
 
 def join(kind: Any, words: Iterator[Any]) -> Any:

@@ -15,6 +15,15 @@ func.func @mma_async(%inouts: !llvm.struct<(f32, f32, f32, f32)>, %a: i64, %b: i
   return
 }
 
+// LLVM IR writes a wide struct by its name.
+// CHECK-LABEL: @many_registers(
+func.func @many_registers(%inouts: !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>, %a: i64, %b: i64, %scale_d: i1) {
+  // CHECK: llvm.inline_asm {{.*}} -> !llvm.struct<"f32x16", (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
+  %0 = "wgmma.mma_async"(%inouts, %a, %b, %scale_d) {shape = "m64n32k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
+  return
+}
+
 // Pairs of halves go as 32 bits.
 // CHECK-LABEL: @a_in_registers(
 // CHECK-SAME: %[[INOUTS:[a-z0-9]+]]: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, %[[A0:[a-z0-9]+]]: vector<2xf16>, %[[A1:[a-z0-9]+]]: vector<2xf16>, %[[A2:[a-z0-9]+]]: vector<2xf16>, %[[A3:[a-z0-9]+]]: vector<2xf16>, %[[B:[a-z0-9]+]]: i64, %[[SCALE_D:[a-z0-9]+]]: i1
