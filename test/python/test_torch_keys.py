@@ -42,6 +42,16 @@ assert key(whole) is not None and key(part) is not None
 assert plans.one_by_one(whole, part, None)
 whole.untyped_storage().resize_(0)
 assert refused(whole) and refused(part)
+
+# Memory below any that most programs have.
+import ctypes, mmap
+find = ctypes.CDLL(None, use_errno=True).mmap
+find.restype = ctypes.c_void_p
+find.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+low = find(1 << 36, 1 << 16, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+assert low == 1 << 36
+memory = torch.frombuffer((ctypes.c_byte * (1 << 16)).from_address(low), dtype=torch.bfloat16).view(256, 128)
+assert describe(memory[100:], memory, None)[1:] == (low + 100 * 128 * 2, low, 0)
 assert refused(torch._efficientzerotensor((4, 4)))
 assert key(torch.view_as_complex(torch.ones(4, 4, 2)).conj().imag) is None
 

@@ -13,18 +13,20 @@
   ptr, ; 6 "is_neg"
   ptr, ; 7 "dtype"
   ptr, ; 8 the type int8
-  ptr  ; 9 the type uint8
+  ptr, ; 9 the type uint8
+  ptr  ; 10 "storage_offset"
 }
 %DLTensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }
 ; data, device type, device, dimensions, type code, bits, lanes, shape, strides, byte offset
 
 @most.dimensions = internal constant i64 3
-; Tensors without memory (freed storage, zeros that were never made) begin at their offset. No memory that PyTorch
-; has for tensors is likely to begin so low; if one does, it only takes the longer way.
+; Tensors without memory (freed storage, zeros that were never made) begin at their offset. Most memory is above any
+; offset. The heap of some Python programs and CUDA's memory pools are not: there, the offset itself is asked for.
 @least.address = internal constant i64 1099511627776
 
 declare void @PyErr_Clear()
 declare ptr @PyBytes_FromStringAndSize(ptr, i64)
+declare i64 @PyLong_AsLongLong(ptr)
 declare i64 @PyLong_AsUnsignedLongLong(ptr)
 declare ptr @PyLong_FromUnsignedLongLong(i64)
 declare ptr @PyObject_GetAttr(ptr, ptr)
@@ -210,7 +212,30 @@ write:
   %address = add i64 %data, %offset
   %least = load i64, ptr @least.address
   %is.low = icmp ult i64 %address, %least
-  br i1 %is.low, label %refuse, label %put
+  br i1 %is.low, label %locate, label %put
+
+locate:
+  store ptr %object, ptr %call.args
+  %elements.at = getelementptr %Torch, ptr %torch, i64 0, i32 10
+  %elements.name = load ptr, ptr %elements.at
+  %elements.object = call ptr @PyObject_VectorcallMethod(ptr %elements.name, ptr %call.args, i64 1, ptr null)
+  %located = icmp ne ptr %elements.object, null
+  br i1 %located, label %measure, label %refuse
+
+measure:
+  %elements = call i64 @PyLong_AsLongLong(ptr %elements.object)
+  call void @Py_DecRef(ptr %elements.object)
+  %size.bits.at = getelementptr %DLTensor, ptr %tensor, i64 0, i32 5
+  %size.bits = load i8, ptr %size.bits.at
+  %lanes.at = getelementptr %DLTensor, ptr %tensor, i64 0, i32 6
+  %lanes = load i16, ptr %lanes.at
+  %bits.wide = zext i8 %size.bits to i64
+  %lanes.wide = zext i16 %lanes to i64
+  %element.bits = mul i64 %bits.wide, %lanes.wide
+  %element.bytes = udiv i64 %element.bits, 8
+  %from.storage = mul i64 %elements, %element.bytes
+  %is.memoryless = icmp eq i64 %address, %from.storage
+  br i1 %is.memoryless, label %refuse, label %put
 
 put:
   store i64 %address, ptr %address.at

@@ -25,6 +25,7 @@ class _Torch(ctypes.Structure):
         ("dtype", ctypes.py_object),
         ("int8", ctypes.py_object),
         ("uint8", ctypes.py_object),
+        ("storage_offset", ctypes.py_object),
     )
 
 
@@ -72,6 +73,7 @@ def describer() -> Describe | None:
         sys.intern("dtype"),
         torch.int8,
         torch.uint8,
+        sys.intern("storage_offset"),
     )
     (describe,) = host_code.functions("multiply/torch_keys.ll", ["weft_describe"])
     bound = functools.partial(describe, ctypes.addressof(known))
