@@ -132,6 +132,12 @@ class AnySchedule(Written):
         """Global memory that a launch provides in addition to the arguments."""
         return None
 
+    def same_results(self, other: "AnySchedule") -> bool:
+        """Whether kernels of both schedules have the same results, to the last bit, for arrays with any rows
+        that one of them takes.
+        """
+        return self == other
+
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """Bytes at whose multiples the rows of an operand must begin: "a", "b", "d" or an operand role."""
         return 1

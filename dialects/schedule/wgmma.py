@@ -117,6 +117,16 @@ class WarpgroupSchedule(AnySchedule):
         counters = self.warpgroups * WARPS * COUNTER_STRIDE
         return Workspace(parts * self.warpgroups * self.vectors, counters, of_each_cta=self.stream_k)
 
+    def same_results(self, other: AnySchedule) -> bool:
+        """Tensor cores add the products of an element in the order of K, in tiles of any size. So only the K
+        slices, and how D is written, must be the same.
+        """
+        if not isinstance(other, WarpgroupSchedule) or self.stream_k or other.stream_k:
+            return False
+        splits = self.splits, self.global_splits
+        same = splits == (other.splits, other.global_splits) and self.swap == other.swap
+        return same and (splits == (1, 1) or self.block[2] == other.block[2])
+
     @property
     def tile_ctas(self) -> int:
         """CTAs that compute a tile together, at most."""

@@ -9,7 +9,7 @@ from typing import Any
 from cuda.bindings import driver as real
 
 from weft.launch import cuda_driver, launcher, runtime
-from weft.multiply import matmul, product_kernel
+from weft.multiply import compiled_schedules, matmul, product_kernel
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -225,6 +225,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     # No kernel is loaded that could tell what it takes.
     monkeypatch.setattr(runtime._Kernel, "check", lambda *_: None)
     monkeypatch.setattr(runtime, "_parameter_sizes", lambda _: [])
+    monkeypatch.setenv(compiled_schedules.VARIABLE, "0")  # a test gets the same kernel after any others
     yield fake
     _forget()
     gc.collect()
@@ -232,5 +233,6 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 
 def _forget() -> None:
     matmul.plans.clear()
-    for cache in (runtime.device, cuda_driver.primary, product_kernel.compiled, launcher._driver):
+    caches = runtime.device, cuda_driver.primary, product_kernel.compiled, compiled_schedules._known
+    for cache in (*caches, launcher._driver):
         cache.cache_clear()

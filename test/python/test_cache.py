@@ -53,6 +53,41 @@ def test_processes_share_a_directory(tmp_path, limit_bytes):
     assert not list(tmp_path.glob(".new-*"))
 
 
+def collect(directory: str, number: int) -> None:
+    """Adds numbers to an entry, as one of several processes."""
+    for turn in range(20):
+        Cache(Path(directory)).change("list", ["key"], lambda old, t=turn: (old or b"") + bytes([number, t]))
+
+
+def test_processes_change_an_entry_one_after_the_other(tmp_path):
+    kept = Cache(tmp_path)
+    assert kept.find("list", ["key"]) is None
+    context = multiprocessing.get_context("spawn")
+    started = [context.Process(target=collect, args=(str(tmp_path), number)) for number in range(3)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    found = kept.find("list", ["key"])
+    added = {found[i : i + 2] for i in range(0, len(found), 2)}
+    assert added == {bytes([number, turn]) for number in range(3) for turn in range(20)}
+    assert kept.find("list", ["other"]) is None
+
+
+def test_without_a_directory_nothing_is_found_or_changed(tmp_path):
+    Cache(None).change("list", ["key"], lambda old: b"new")
+    assert Cache(None).find("list", ["key"]) is None
+
+
+def test_another_users_directory_is_not_changed(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.warns(UserWarning, match="others can write"):
+        Cache(tmp_path).change("list", ["key"], lambda old: b"new")
+    with pytest.warns(UserWarning, match="others can write"):
+        assert Cache(tmp_path).find("list", ["key"]) is None
+    assert not list(tmp_path.iterdir())
+
+
 class Maker:
     def __init__(self, data: bytes = b"made") -> None:
         self.data = data

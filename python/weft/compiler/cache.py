@@ -1,6 +1,7 @@
 """What was compiled once, kept on disk for every process of this user."""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -83,6 +84,31 @@ class Cache:
                 if not callable(key) or _digest_of(kind, key) == digest:
                     self._write(path, digest, data)
             return data
+
+    def find(self, kind: str, key: Key) -> bytes | None:
+        """The entry of that kind and key; None if there is none."""
+        if self.directory is None:
+            return None
+        digest = _digest(kind, *key)
+        try:
+            return self._read(self.directory / f"{kind}-{digest.hex()}", digest)
+        except _NotOursError as error:
+            self._warn(str(error))
+            return None
+
+    def change(self, kind: str, key: Key, make: Callable[[bytes | None], bytes]) -> None:
+        """Replaces an entry by what `make` makes of it. Other processes wait meanwhile."""
+        if self.directory is None:
+            return
+        digest = _digest(kind, *key)
+        path = self.directory / f"{kind}-{digest.hex()}"
+        try:
+            with _alone(path), _locked(self.directory):
+                self._write(path, digest, make(self._read(path, digest)))
+        except _NotOursError as error:
+            self._warn(str(error))
+        except OSError as error:
+            self._warn(f"{self.directory}: {error.strerror or error}")
 
     def prune(self) -> None:
         """Over the limit, remove the least recently used entries, down to three quarters of it."""
@@ -224,6 +250,18 @@ def _alone(path: Path) -> Iterator[None]:
             lock.users -= 1
             if lock.users == 0 and _locks.get(path) is lock:
                 del _locks[path]
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Excludes other processes that lock the same directory."""
+    _make(directory)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _after_fork() -> None:

@@ -10,6 +10,7 @@ from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.errors import WeftError
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
+from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
 from weft.multiply.padded_rows import Copied
 from weft.schedules import choice
@@ -23,14 +24,18 @@ def of(operands: Operands) -> kernel.Kernel:
     assert not isinstance(schedule, str) and options.beta is not None  # as `Options.checked` has them
     if choice.layout_complaint(types, chip):
         operands.refuse_layout()
-    if schedule is None and choice.complaint(types, chip) is None:
-        members = sizes.members or 1
-        k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
-        schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
     a, b, d, *rest = operands.views
     added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
     what = options.alpha.hex(), options.beta.hex(), options.promote, operands.activation
+    if schedule is None and choice.complaint(types, chip) is None:
+        members = sizes.members or 1
+        k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
+        schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
+        # In the emulator, a program's earlier products shouldn't select what it runs.
+        if operands.ordinal is not None:
+            having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))
+            schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
     return compiled(types, ranks, added, operands.transposed, *what, schedule, chip)
 
 
@@ -113,9 +118,13 @@ def compiled(
                 schedule=schedule,
             )
     try:
-        return kernel.compile(_without_locations(module), arch=chip)
+        made = kernel.compile(_without_locations(module), arch=chip)
     except WeftError:
         return kernel.compile(module, arch=chip)  # its errors have locations
+    if schedule is not None:
+        kind = types, ranks, added, transposed, alpha, beta, promote, activation, chip
+        compiled_schedules.add(kind, schedule)
+    return made
 
 
 def _rank(role: str, view: ArrayView) -> int:

@@ -3,7 +3,7 @@
 All callers ask `choose`: `--select-schedule`, `weft.matmul`, `weft bench` and `weft tune`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -17,6 +17,7 @@ from weft.dialects.schedule import (
     TmaMmaSchedule,
     Types,
     WarpgroupSchedule,
+    ceil_div,
     needed_chips,
 )
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
@@ -27,6 +28,10 @@ from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
 from weft.target import Target
 
+REUSED = 1.03
+"""The factor between the predicted times of two schedules up to which the compiled one replaces the chosen
+one. The model's own errors are larger.
+"""
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
 
@@ -53,16 +58,24 @@ def _none(request: Request) -> Iterable[AnySchedule]:
     return ()
 
 
+def _modelled(request: Request, schedule: AnySchedule) -> float:
+    assert isinstance(schedule, WarpgroupSchedule)
+    model = chip_model(request.chip)
+    return time_model.modelled(schedule, *request.mnk, request.types, model, members=request.members)
+
+
 @dataclass(frozen=True)
 class Chooser:
     """What chooses schedules of one family.
 
     `choose` returns the best schedule that it knows, or None to leave the product to other families.
-    `candidates` returns what a tuner tries, the most promising first.
+    `candidates` returns what a tuner tries, the most promising first. `predicted` is the time of a schedule,
+    in any unit; without it, no other kernel is used in place of the chosen one.
     """
 
     choose: Callable[[Request], AnySchedule | None]
     candidates: Callable[[Request], Iterable[AnySchedule]] = _none
+    predicted: Callable[[Request, AnySchedule], float] | None = None
 
 
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
@@ -74,6 +87,7 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WarpgroupSchedule: Chooser(
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
         lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip)),
+        _modelled,
     ),
     TensorMemorySchedule: Chooser(
         lambda r: tcgen05.choose(*r.mnk, r.types, r.chip, members=r.members),
@@ -107,6 +121,41 @@ def choose(
     # Products are tuned one at a time: for a batch the model decides.
     files = database.sources(chip) if tuned and members == 1 and not any_rows else ()
     return _chosen(request, any_rows, files, tuple(FAMILIES))
+
+
+def compiled_instead(
+    chosen: AnySchedule,
+    compiled: Collection[AnySchedule],
+    m: int,
+    n: int,
+    k: int,
+    types: Types,
+    chip: str,
+    members: int = 1,
+) -> AnySchedule:
+    """The schedule whose kernel a product gets, from the `chosen` one and those that are `compiled`.
+
+    It is the chosen one if that is compiled or tuned, or if no other one has the same results and takes as
+    long, as far as the model can tell.
+    """
+    predicted = CHOOSERS[type(chosen)].predicted
+    if chosen in compiled or predicted is None:
+        return chosen
+    request = Request(m, n, k, types, chip, members)
+    able = [s for s in compiled if s.same_results(chosen) and _grouped_alike(s, chosen, m, n)]
+    if not able or (members == 1 and _tuned(request, database.sources(chip)) is not None):
+        return chosen
+    best = min(able, key=lambda s: predicted(request, s))
+    return best if predicted(request, best) <= predicted(request, chosen) * REUSED else chosen
+
+
+def _grouped_alike(one: AnySchedule, other: AnySchedule, m: int, n: int) -> bool:
+    """Whether both schedules have groups of as many rows of tiles, or the first one has a single group. The
+    model of `wgmma` doesn't tell groups apart.
+    """
+    down, _ = one.swapped(m, n)
+    rows = ceil_div(down, one.block[0] * one.cluster[0])
+    return one.group == other.group or rows <= min(one.group, other.group)
 
 
 def candidates(product: Product) -> list[AnySchedule]:
@@ -192,13 +241,17 @@ def family_complaint(request: Request, *, any_rows: bool = False) -> str | None:
 def _chosen(
     request: Request, any_rows: bool, files: tuple[Path, ...], families: tuple[type[AnySchedule], ...]
 ) -> AnySchedule:
-    tuned = database.tuned(Product(*request.mnk, request.types, request.chip), files)
+    tuned = _tuned(request, files)
     if tuned is not None and isinstance(tuned, families_named(request.family)):
         return tuned
     for family in _able(request, any_rows):
         if (chosen := _chosen_by(family, request)) is not None:
             return chosen
     raise WeftError(f"has no schedule for {request.chip} that is chosen without being named")
+
+
+def _tuned(request: Request, files: tuple[Path, ...]) -> AnySchedule | None:
+    return database.tuned(Product(*request.mnk, request.types, request.chip), files)
 
 
 def _chosen_by(family: type[AnySchedule], request: Request) -> AnySchedule | None:

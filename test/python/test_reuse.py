@@ -1,0 +1,159 @@
+"""Compiled kernels that products get in place of those of their chosen schedules."""
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fake_driver import GpuArray, two_gpus
+
+import weft
+from weft.compiler import cache
+from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
+from weft.multiply import compiled_schedules, product_kernel
+from weft.multiply.operands import Operands
+from weft.multiply.options import Options
+from weft.schedules import choice, time_model
+
+F16 = Types("f16", "f16", "f16")
+CHIP = "sm_90a"
+SIZES = 1000, 1000, 1000
+
+
+def instead(chosen, *compiled, sizes=SIZES, types=F16, members=1):
+    return choice.compiled_instead(chosen, compiled, *sizes, types, CHIP, members)
+
+
+@pytest.fixture
+def model(patch):
+    """A model in which a schedule takes as many cycles as its block has columns."""
+    patch.setattr(time_model, "modelled", lambda s, *_, **__: s.block[1])
+
+
+CHOSEN = WarpgroupSchedule((128, 208, 64), 2, 3)
+
+
+def test_a_compiled_kernel_is_taken_where_it_is_predicted_to_be_as_fast(model):
+    near, far, faster = (replace(CHOSEN, block=(128, n, 64)) for n in (214, 216, 192))
+    assert instead(CHOSEN, near) == near
+    assert instead(CHOSEN, far) == CHOSEN
+    assert instead(CHOSEN, near, faster, far) == faster
+    assert instead(CHOSEN, near, faster, CHOSEN) == CHOSEN
+    assert instead(CHOSEN) == CHOSEN
+
+
+@pytest.mark.parametrize(
+    ("other", "taken"),
+    [
+        ({"stages": 2}, True),
+        ({"cluster": (2, 1)}, True),
+        ({"block": (128, 208, 128)}, True),
+        ({"block": (256, 208, 64)}, True),
+        ({"splits": 2}, False),
+        ({"global_splits": 2}, False),
+        ({"swap": True}, False),
+        ({"stream_k": True}, False),
+        ({"group": 4}, False),
+    ],
+)
+def test_only_kernels_with_the_same_results_are_taken(model, other, taken):
+    compiled = replace(CHOSEN, **other)
+    assert instead(CHOSEN, compiled) == (compiled if taken else CHOSEN)
+
+
+def test_slices_are_of_the_same_k_blocks(model):
+    sliced = replace(CHOSEN, global_splits=2)
+    deeper = replace(sliced, block=(128, 208, 128))
+    assert instead(sliced, deeper) == sliced
+    assert instead(sliced, replace(sliced, stages=2)) == replace(sliced, stages=2)
+
+
+def test_groups_dont_matter_where_there_is_only_one(model):
+    other = replace(CHOSEN, group=4)
+    assert instead(CHOSEN, other, sizes=(4 * 128, 1000, 1000)) == other
+    assert instead(CHOSEN, other, sizes=(4 * 128 + 1, 1000, 1000)) == CHOSEN
+
+
+def test_a_tuned_schedule_is_not_replaced(model, patch):
+    near = replace(CHOSEN, stages=2)
+    patch.setattr(choice, "_tuned", lambda *_: CHOSEN)
+    assert instead(CHOSEN, near) == CHOSEN
+    assert instead(CHOSEN, near, members=2) == near  # of which none are tuned
+
+
+def test_families_without_a_model_keep_the_chosen_schedule():
+    chosen = Schedule((64, 64, 64), (2, 2), 3)
+    assert instead(chosen, replace(chosen, stages=2)) == chosen
+
+
+@pytest.mark.parametrize("types", [F16, Types("f8E4M3FN", "f8E4M3FN", "bf16")])
+@pytest.mark.parametrize("swap", [False, True])
+def test_schedules_that_are_exchanged_have_the_same_results(types, swap):
+    """In the emulator, whose tensor cores truncate as hardware does."""
+    rng = np.random.default_rng(5)
+    shapes = (64, 256), (48, 256)
+    if types.a == "f16":
+        a, b = (rng.standard_normal(s).astype(np.float16) for s in shapes)
+        depths = 64, 128
+    else:
+        a, b = (rng.standard_normal(s).astype(ml_dtypes.float8_e4m3fn) for s in shapes)
+        depths = 128, 256
+    one, *others = (
+        WarpgroupSchedule((64 * w, n, depth), w, 2, swap=swap)
+        for w, n, depth in ((1, 16, depths[0]), (2, 32, depths[0]), (1, 64, depths[1]))
+    )
+    assert all(each.same_results(one) for each in others)
+    results = [
+        np.asarray(weft.matmul(a, b, transpose_b=True, schedule=each, arch=CHIP)).tobytes()
+        for each in (one, *others)
+    ]
+    assert results.count(results[0]) == len(results)
+
+
+SPLIT = replace(CHOSEN, splits=2)
+BY_ROWS = {1000: CHOSEN, 2000: replace(CHOSEN, block=(128, 192, 64)), 3000: SPLIT}
+
+
+@pytest.fixture
+def driver(patch, tmp_path, model):
+    """Products whose schedules depend on their rows."""
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    patch.setattr(choice, "choose", lambda m, *_: BY_ROWS[m])
+    with two_gpus(patch) as fake:
+        patch.delenv(compiled_schedules.VARIABLE)
+        yield fake
+
+
+def kernels_for(driver, *rows):
+    """How many kernels there are after products of so many rows."""
+    for m in rows:
+        weft.matmul(GpuArray(driver, 0, m, 64), GpuArray(driver, 0, 64, 512))
+    return product_kernel.compiled.cache_info().currsize
+
+
+def test_a_kernel_serves_several_sizes(driver):
+    assert kernels_for(driver, 2000, 1000) == 1
+    assert kernels_for(driver, 3000) == 2
+
+
+def test_a_kernel_serves_several_sizes_in_later_processes(driver):
+    kernels_for(driver, 2000, 3000)
+    product_kernel.compiled.cache_clear()
+    compiled_schedules._known.cache_clear()
+    assembled = len(list(cache.default().directory.glob("cubin-*")))
+    kernels_for(driver, 1000)
+    assert len(list(cache.default().directory.glob("cubin-*"))) == assembled == 2
+
+
+def test_the_variable_gives_each_product_its_own_kernel(driver, patch):
+    patch.setenv(compiled_schedules.VARIABLE, "0")
+    assert kernels_for(driver, 2000, 1000) == 2
+
+
+def test_arrays_on_the_cpu_get_the_chosen_kernel(driver):
+    kernels_for(driver, 2000)
+    zeros = np.zeros((1000, 64), np.float16), np.zeros((64, 512), np.float16)
+    before = product_kernel.compiled.cache_info().currsize
+    options = Options(None, False, False, 1.0, None, False, None, arch=CHIP)
+    product_kernel.of(Operands.of(*zeros, None, {}, None, options))
+    assert product_kernel.compiled.cache_info().currsize == before + 1
