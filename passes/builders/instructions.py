@@ -27,17 +27,21 @@ _WIDE = 16  # members of a struct
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
     """Lowers every operation of these classes."""
     calls: dict[Kind, _Call | None] = {}
-    rewrite(module, kinds, lambda op: _lower(op, calls))
+    joined: dict[Any, list[Any]] = {}
+    rewrite(module, kinds, lambda op: _lower(op, calls, joined))
 
 
-def _lower(op: Any, calls: dict[Kind, "_Call | None"]) -> list[Any]:
+def _lower(op: Any, calls: dict[Kind, "_Call | None"], joined: dict[Any, list[Any]]) -> list[Any]:
+    """What replaces an operation. `joined` has the registers behind values that stand for them between two
+    operations of a chain, such as the products of a K block: structs there would be most of the IR.
+    """
     kind = kind_of(op.operation)
     if kind not in calls:
         calls[kind] = _call_of(op)
     call = calls[kind]
     if call is not None:
         return call.build(op.operation)
-    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _inline(op, op.form)
+    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _inline(op, op.form, joined)
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def _signed(word: int, bits: int) -> int:
     return word - (1 << bits) if word >> (bits - 1) else word
 
 
-def _inline(op: Any, form: Any) -> list[Any]:
+def _inline(op: Any, form: Any, joined: dict[Any, list[Any]]) -> list[Any]:
     """The instruction as inline PTX; operands that it updates are tied to its results."""
     names: dict[str, list[str]] = {}
     letters: list[str] = []
@@ -145,7 +149,7 @@ def _inline(op: Any, form: Any) -> list[Any]:
         if operand.role in ("out", "inout"):
             words = _words(operand.type) * operand.count
             if operand.role == "inout":
-                tied = list(_split(op.inouts))
+                tied = joined.get(op.inouts) or list(_split(op.inouts))
             declare(operand, words, "=")
             kinds += words
     for operand in form.operands:
@@ -160,8 +164,24 @@ def _inline(op: Any, form: Any) -> list[Any]:
     if _reaches_memory(form):
         letters.append("~{memory}")
     text = f"{form.ptx} {operand_text(form, names)}".rstrip() + ";"
-    words = iter(assembly(text, letters, values + tied, kinds))
-    return [join(each.type, words) for each in op.operation.results]
+    words = assembly(text, letters, values + tied, kinds)
+    if _continues(op):
+        unused = llvm.mlir_undef(op.operation.result.type)
+        joined[unused] = words
+        return [unused]
+    left = iter(words)
+    return [join(each.type, left) for each in op.operation.results]
+
+
+def _continues(op: Any) -> bool:
+    """Whether only an operation of the same kind, which becomes inline PTX too, updates the registers of an
+    operation's result.
+    """
+    if len(op.operation.results) != 1 or len(uses := list(op.operation.result.uses)) != 1:
+        return False
+    user = uses[0].owner.opview
+    updates = type(user) is type(op) and getattr(user, "inouts", None) == op.operation.result
+    return updates and not _has_intrinsic(user)
 
 
 def _reaches_memory(form: Any) -> bool:

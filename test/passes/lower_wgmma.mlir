@@ -24,6 +24,31 @@ func.func @many_registers(%inouts: !llvm.struct<(f32, f32, f32, f32, f32, f32, f
   return
 }
 
+// Registers go from one product of a chain to the next without a struct between. One whose sums have another use keeps it.
+// CHECK-LABEL: @chain(
+func.func @chain(%inouts: !llvm.struct<(f32, f32, f32, f32)>, %a: i64, %b: i64, %scale_d: i1) -> !llvm.struct<(f32,
+  f32, f32, f32)> {
+  // CHECK: %[[FIRST:.*]] = llvm.inline_asm
+  // CHECK-NOT: llvm.insertvalue
+  // CHECK: %[[S0:.*]] = llvm.extractvalue %[[FIRST]][0]
+  // CHECK: %[[S3:.*]] = llvm.extractvalue %[[FIRST]][3]
+  // CHECK-NOT: llvm.insertvalue
+  // CHECK: %[[SECOND:.*]] = llvm.inline_asm {{.*}} %[[S0]], {{.*}}, %[[S3]] :
+  // CHECK: %[[T3:.*]] = llvm.extractvalue %[[SECOND]][3]
+  // CHECK: llvm.insertvalue %[[T3]]
+  // CHECK: llvm.inline_asm
+  %0 = "wgmma.mma_async"(%inouts, %a, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) ->
+    !llvm.struct<(f32, f32, f32, f32)>
+  %1 = "wgmma.mma_async"(%0, %a, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) ->
+    !llvm.struct<(f32, f32, f32, f32)>
+  %2 = "wgmma.mma_async"(%1, %a, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) ->
+    !llvm.struct<(f32, f32, f32, f32)>
+  return %1 : !llvm.struct<(f32, f32, f32, f32)>
+}
+
 // Pairs of halves go as 32 bits.
 // CHECK-LABEL: @a_in_registers(
 // CHECK-SAME: %[[INOUTS:[a-z0-9]+]]: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, %[[A0:[a-z0-9]+]]: vector<2xf16>, %[[A1:[a-z0-9]+]]: vector<2xf16>, %[[A2:[a-z0-9]+]]: vector<2xf16>, %[[A3:[a-z0-9]+]]: vector<2xf16>, %[[B:[a-z0-9]+]]: i64, %[[SCALE_D:[a-z0-9]+]]: i1
