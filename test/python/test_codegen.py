@@ -1,5 +1,6 @@
 """Generating PTX with LLVM in a worker process: options, errors and crashes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -129,6 +130,28 @@ def test_a_worker_that_died_idle_is_replaced():
     assert works()
     os.kill(worker_pid(), signal.SIGKILL)
     assert gone(worker_pid())
+    assert works()
+
+
+def test_a_worker_that_was_started_ahead_answers():
+    codegen._worker.stop()
+    codegen.start()
+    started = worker_pid()
+    codegen.start()
+    assert worker_pid() == started
+    assert works() and worker_pid() == started
+
+
+def test_a_worker_that_cant_be_started_ahead_is_no_error(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    codegen._worker.stop()
+    monkeypatch.setattr(worker.subprocess, "Popen", refuse)
+    codegen.start()
+    with pytest.raises(WeftError, match="LLVM's process doesn't start"):
+        works()
+    monkeypatch.undo()
     assert works()
 
 

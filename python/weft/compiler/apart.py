@@ -21,7 +21,13 @@ _worker = worker.Worker(__name__, "MLIR's process")
 
 
 def compile_input(
-    module: Any, arch: str | None, *, name: str = NAME, default: str | None, rows: str = "aligned"
+    module: Any,
+    arch: str | None,
+    *,
+    name: str = NAME,
+    default: str | None,
+    rows: str = "aligned",
+    own: bool = False,
 ) -> Compiled:
     """Compiles a module, a text or a Path as `stages.compile_module` does. Raises WeftError as that does, and
     WeftInternalError for a crash of MLIR or an unexpected exception.
@@ -30,7 +36,7 @@ def compile_input(
     if isinstance(module, (str, Path)) and not phase.shared() and cache_keys.as_imported():
         return _compiled_apart(module, arch, name, default, rows)
     try:
-        return stages.compile_module(module, arch, name=name, default=default, rows=rows)
+        return stages.compile_module(module, arch, name=name, default=default, rows=rows, own=own)
     except WeftError:
         raise
     except Exception as error:

@@ -79,6 +79,11 @@ class _Request:
 _worker = worker.Worker(__name__, "LLVM's process")
 
 
+def start() -> None:
+    """Starts LLVM's process, so that it is ready when there is something to generate."""
+    _worker.start()
+
+
 def _ask(request: _Request) -> tuple[worker.Message, str]:
     """The worker's answer and what LLVM printed meanwhile."""
     try:

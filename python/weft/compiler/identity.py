@@ -180,9 +180,8 @@ def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
     """The functions and methods in Weft's packages that come from elsewhere, with their names."""
     prefixes = tuple(packages)
     functions: list[tuple[str, Any]] = []
-    for name, module in sorted(sys.modules.items()):
-        if not name.startswith(prefixes):
-            continue
+    modules = [each for each in list(sys.modules.items()) if each[0].startswith(prefixes)]
+    for name, module in sorted(modules):
         own = vars(module)
         for key, value in list(own.items()):
             if type(value) is types.FunctionType:

@@ -146,14 +146,16 @@ def compile_module(
     name: str = "-",
     default: str | None = None,
     rows: str = "aligned",
+    own: bool = False,
 ) -> Compiled:
     """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
 
     The chip is `arch`, or otherwise the one that the module's `gpu.module` names, or otherwise `default`.
-    `rows` of matrices may be "aligned" for the fastest kernel, or "any". Raises WeftError with the source
+    `rows` of matrices may be "aligned" for the fastest kernel, or "any". A module that is the caller's `own`,
+    whose context no other thread uses, is changed; others are copied. Raises WeftError with the source
     location of each mistake.
     """
-    ours = isinstance(module, Path | str)
+    ours = own or isinstance(module, Path | str)
     if isinstance(module, Path):
         name, module = str(module), mlir.parse_file(module, new_context())
     elif isinstance(module, str):
@@ -186,6 +188,8 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
     located = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the locations of operations
 
     def lower() -> bytes:
+        if not phase.shared():  # a process that only lowers needs no LLVM
+            codegen.start()
         compiled.append(_lowered(module if ours else _apart(module), target, name, rows))
         return to_entry(compiled[0].record())
 

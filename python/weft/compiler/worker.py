@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from weft import phase, system
+from weft.errors import WeftError
 
 # Imports what this process would import, from the same folders.
 _SERVE = (
@@ -59,6 +60,15 @@ class Worker:
         self._lock = threading.Lock()
         self.process: _Process | None = None
         _workers.add(self)
+
+    def start(self) -> None:
+        """Starts the process if there is none, without waiting. If the system can't, `ask` says so."""
+        if self.process is None and self._lock.acquire(blocking=False):
+            try:
+                with contextlib.suppress(WeftError):
+                    self.process = self.process or _Process(self._module, self._name)
+            finally:
+                self._lock.release()
 
     def ask(self, request: Message, timeout: float) -> tuple[Message, str]:
         """The answer, and what the process printed. Raises DeathError or TimeoutError."""

@@ -55,7 +55,16 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     _check_arguments(module, arch, kernel)
     default = None if arch else runtime.default_chip()
     source = module.finished() if isinstance(module, Module) else module
-    compiled = compile_input(source, arch, default=default)
+    return _selected(compile_input(source, arch, default=default), kernel)
+
+
+def compile_own(module: Any, arch: str) -> "Kernel":
+    """As `compile`, for an MLIR module in a context of its own, which is changed."""
+    return _selected(compile_input(module, arch, default=None, own=True), None)
+
+
+def _selected(compiled: Compiled, kernel: str | None) -> "Kernel":
+    """The kernel of this name of a module, or its only one. Raises WeftError if there is none."""
     names = list(compiled.launches)
     if kernel is None and len(names) > 1:
         raise WeftError(f"{compiled.name}: kernel must name one of the module's: {', '.join(names)}")

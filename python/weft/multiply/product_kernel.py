@@ -118,7 +118,7 @@ def compiled(
                 schedule=schedule,
             )
     try:
-        made = kernel.compile(_without_locations(module), arch=chip)
+        made = kernel.compile_own(_without_locations(module), chip)
     except WeftError:
         return kernel.compile(module, arch=chip)  # its errors have locations
     if schedule is not None:
