@@ -309,7 +309,8 @@ def test_both_routes_write_the_same_wgmma(both_routes):
     def only(text):
         bodies = re.findall(rf"^define [^@]*@(?:{chosen})\(.*?^}}\n", text, re.MULTILINE | re.DOTALL)
         assert len(bodies) == len(few)
-        return products(codegen.to_ptx("\n".join(bodies), "sm_90a", (8, 0)).ptx)
+        structs = re.findall(r"^%.* = type .*\n", text, re.MULTILINE)
+        return products(codegen.to_ptx("\n".join(structs + bodies), "sm_90a", (8, 0)).ptx)
 
     lines = only(theirs)
     assert lines == only(ours)
