@@ -10,7 +10,7 @@ from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
 from weft.mlir import ir
 
-_ADDED_TYPES = ("f32", "f16", "bf16", "i32")
+_ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
 OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
 
 
@@ -68,7 +68,7 @@ COLUMN_SCALES = Role(("f32",), ("K/128", "N"))
 """What `scale_b` of f32 is with `scale_columns`: it scales each column of B, for each block of K."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
-_OF_INTEGERS = ("relu",)
+_EXACT = ("relu",)
 
 
 def role_of(name: str, element: str, words: int = 0, columns: bool = False) -> Role:
@@ -135,13 +135,15 @@ def title(role: str) -> str:
     return "C" if role == "c" else role
 
 
-def activation_complaint(activation: Any, integers: bool) -> str | None:
-    """Why an activation is unknown, or illegal for integers."""
+def activation_complaint(activation: Any, sums: str) -> str | None:
+    """Why an activation is unknown, or illegal for these sums: only relu is computed without functions of
+    f32.
+    """
     if activation is None:
         return None
-    legal = _OF_INTEGERS if integers else ACTIVATIONS
+    legal = ACTIVATIONS if sums == "f32" else _EXACT
     if activation not in legal:
         what = f"'{activation}'" if isinstance(activation, str) else str(activation)
-        only = " where D is i32" if integers else ""
+        only = "" if sums == "f32" else f" where D is {sums}"
         return f"activation must be {' or '.join(legal)}{only}, got {what}"
     return None

@@ -76,11 +76,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       of integers have none.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
-    gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32), and f32 is multiplied as tf32. The
-    epilogue is computed in f32 (i32) and rounded once, to D's elements. Tensor cores add up products of fp8
-    with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
-    up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
-    bits.
+    gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32, f64: in f64), and f32 is multiplied as
+    tf32. The epilogue is computed in f32 (i32, f64) and rounded once, to D's elements. With f64, D and what
+    is added are f64, too, and the activation is relu. Tensor cores add up products of fp8 with fewer bits
+    than f32 has: with `promote` they add up at most 128 of them, and these sums are added up in f32. Elements
+    of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest bits.
     """
 
     a: ext.Operand[Any]
@@ -190,9 +190,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return wrong
         if len(kinds := list(dict.fromkeys(str(value.type) for value in self.inputs))) > 1:
             return f"expects operands after D of one type, got {', '.join(kinds)}: use tile.operand"
+        doubles = _is_f64(self.d)
         for name in ("alpha", "beta"):
-            if not isfinite(c_float(self.attribute(name)).value):
-                return f"{name} must be finite in f32, got {self.attribute(name)}"
+            value = self.attribute(name)
+            if not isfinite(value if doubles else c_float(value).value):
+                return f"{name} must be finite in {'f64' if doubles else 'f32'}, got {value}"
         for name, value in (("A", self.a), ("B", self.b)):
             if value == self.d:
                 return f"expects {name} and D to be different matrices: D would overwrite what is read"
@@ -208,20 +210,19 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
         if wrong := self._scale_complaint(types):
             return wrong
-        integers = [isinstance(value.type.element_type, ir.IntegerType) for value in (self.a, *rest)]
-        if any(integers) and not all(integers):
-            got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
-            return (
-                f"expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got {got}"
-            )
-        if integers[0] and self.role("alpha") is not None:
-            return (
-                f"expects alpha 1 where A and B are integers, got an operand 'alpha' and A of {self.a.type}"
-            )
-        if integers[0] and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
+        integers = isinstance(self.a.type.element_type, ir.IntegerType)
+        for only, inputs in (("i32", "i8 or ui8"), ("f64", "f64")):
+            if len({types.sums == only, *(str(value.type.element_type) == only for value in rest)}) > 1:
+                got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
+                which = f"{only} if and only if A and B are {inputs}"
+                return f"expects D and what is added to it to be {which}, got {got}"
+        if types.sums != "f32" and self.role("alpha") is not None:
+            what = "1 where A and B are integers" if integers else "a number where A and B are f64"
+            return f"expects alpha {what}, got an operand 'alpha' and A of {self.a.type}"
+        if integers and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
             factors = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
-        return activation_complaint(self.attribute("activation"), integers[0])
+        return activation_complaint(self.attribute("activation"), types.sums)
 
     def _scale_complaint(self, types: Types) -> str | None:
         """Why there are no products with these scales, or with promoted sums."""
@@ -389,6 +390,19 @@ def _alpha_complaint(alpha: Any, products: int | None) -> str | None:
     return f"expects alpha of {legal}, got {alpha.type}"
 
 
+def _is_f64(matrix: Any) -> bool:
+    """Whether a value is a memref of f64."""
+    return isinstance(matrix.type, ir.MemRefType) and isinstance(matrix.type.element_type, ir.F64Type)
+
+
+def _factor(value: Any, d: Any) -> Any:
+    """A number as an attribute: of f64 where D is, and f32 would round it."""
+    number = as_float(value)
+    if not isinstance(number, float) or not isinstance(d, ir.Value) or not _is_f64(d):
+        return number
+    return number if c_float(number).value == number else ir.FloatAttr.get(ir.F64Type.get(), number)
+
+
 def _blocks(size: int | None, block: int) -> int | None:
     return size and ceil_div(size, block)
 
@@ -446,8 +460,8 @@ def matmul(
         attributes={
             "transpose_a": transpose_a,
             "transpose_b": transpose_b,
-            "alpha": as_float(alpha),
-            "beta": as_float(beta),
+            "alpha": _factor(alpha, d),
+            "beta": _factor(beta, d),
             "promote": promote,
             "schedule": chosen and chosen.attribute(),
             "roles": roles,

@@ -22,7 +22,14 @@ from weft.mlir import cast, ext, ir, strides
 
 FP8_TYPES = ("f8E4M3FN", "f8E5M2")
 BYTE_TYPES = ("i8", "ui8")
-_PTX_FLOATS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+_PTX_FLOATS = {
+    "f16": "f16",
+    "bf16": "bf16",
+    "f32": "tf32",
+    "f64": "f64",
+    "f8E4M3FN": "e4m3",
+    "f8E5M2": "e5m2",
+}
 _PTX_NARROW = {"f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2", "f4E2M1FN": "e2m1"}
 NARROW_TYPES = (*FP8_TYPES, *_PTX_NARROW)
 """The floats of at most 8 bits. Those of 4 and 6 bits are packed in global memory."""

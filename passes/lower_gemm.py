@@ -2,7 +2,7 @@
 `tile.gemm_scaled` that of `mma.sync` with block scales.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -52,25 +52,30 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
 @cache
 def _inputs_of(shape: str) -> frozenset[str]:
     """The types of A in PTX that this pass lowers to instructions of a shape."""
-    return frozenset(form.a_type for form in isa.SYNC.forms() if form.shape == shape and _is_lowered(form))
+    return frozenset(form.a_type for form in _lowered() if form.shape == shape)
 
 
 _PTX_SUMS = {"f32": "f32", "i32": "s32"}
 _NEEDED_TYPES = (
     "needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, "
-    "with C and D of i32"
+    "with C and D of i32, or of f64, with C and D of f64"
 )
 
 
 def _is_lowered(form: isa.Sync) -> bool:
     """Whether this pass lowers products of this form: those with sums of 32 bits, without modifiers."""
     a, b = form.a_type, form.b_type
-    sums = "s32" if a in _BYTES else "f32"
+    sums = "s32" if a in _BYTES else "f64" if a == "f64" else "f32"
     mixes = any({a, b} <= kinds for kinds in (_FP8, _BYTES))
     return (mixes or (a == b and a in _ALIKE)) and form == isa.Sync(form.shape, a, b, sums, sums)
 
 
-_ALIKE = frozenset(("f16", "bf16", "tf32"))
+def _lowered() -> Iterator[isa.Sync]:
+    """The instructions that products become. m8n8k4 of f16 is Volta's: four products of eight lanes each."""
+    return (f for f in isa.SYNC.forms() if _is_lowered(f) and (f.shape, f.a_type) != ("m8n8k4", "f16"))
+
+
+_ALIKE = frozenset(("f16", "bf16", "tf32", "f64"))
 _FP8, _BYTES = (frozenset(PTX_INPUTS[name] for name in names) for names in (FP8_TYPES, BYTE_TYPES))
 
 
@@ -100,9 +105,8 @@ def _candidate(shape: str) -> Candidate:
 
 
 def _shapes() -> list[str]:
-    """The shapes of one product in a warp, those of most rows first: m8n8k4 is Volta's, four products."""
-    shapes = {f.shape for f in isa.SYNC.forms() if _is_lowered(f) and f.shape != "m8n8k4"}
-    return sorted(shapes, key=_steps, reverse=True)
+    """The shapes of one product in a warp, those of most rows first."""
+    return sorted({form.shape for form in _lowered()}, key=_steps, reverse=True)
 
 
 CANDIDATES = tuple(_candidate(shape) for shape in _shapes())

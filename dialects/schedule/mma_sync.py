@@ -38,8 +38,10 @@ def form(types: Types, chip: str | None = None) -> mma.Sync:
 def _forms(types: Types) -> list[mma.Sync]:
     """The instructions for A and B, the largest first, whether PTX has them or not."""
     a, b = (PTX_INPUTS.get(name, name) for name in (types.a, types.b))
-    sums = {"f32": "f32", "i32": "s32"}[types.sums]
-    shapes = ((_ROWS, STEP_BYTES), (_ROWS, STEP_BYTES // 2), (_ROWS // 2, STEP_BYTES // 2))
+    sums = {"i32": "s32"}.get(types.sums, types.sums)
+    shapes = [(_ROWS, STEP_BYTES), (_ROWS, STEP_BYTES // 2), (_ROWS // 2, STEP_BYTES // 2)]
+    if types.a == "f64":  # sm_90 alone has larger ones than m8n8k4; ptxas splits them for later chips
+        shapes = [(_ROWS, 4 * STEP_BYTES), (_ROWS // 2, STEP_BYTES)]
     return [mma.Sync(f"m{m}n{_COLUMNS}k{k // types.input_bytes}", a, b, sums, sums) for m, k in shapes]
 
 
@@ -91,9 +93,7 @@ class Schedule(AnySchedule):
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
         if not _takes(types):
-            return (
-                f"{self.instruction} must multiply elements of 8, 16 or 32 bits, got {types.a} and {types.b}"
-            )
+            return f"{self.instruction} must multiply elements of 8 to 64 bits, got {types.a} and {types.b}"
         chip = target.chip.name if target else None
         if verdict := mma.SYNC.judge(form(types, chip), chip):
             return f"mma.sync {verdict}"
@@ -120,6 +120,8 @@ class Schedule(AnySchedule):
         if k * types.input_bytes not in _K_BYTES:
             legal = " or ".join(str(bytes_ // types.input_bytes) for bytes_ in _K_BYTES)
             return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
+        if k % (step := form(types, chip).mnk[2]):
+            return f"block K must be a multiple of {step}, the K of {form(types, chip).shape}, got {k}"
         for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
             if mn_major and extent * types.input_bytes % min(SWIZZLES):
                 unit = min(SWIZZLES) // types.input_bytes

@@ -85,8 +85,10 @@ class Types:
 
     @property
     def sums(self) -> str:
-        """The element type of the sums: f32, or i32 for integers."""
-        return "f32" if ELEMENT_TYPES[PTX_INPUTS[self.a]].kind == "float" else "i32"
+        """The element type of the sums: f32, or f64 for f64 and i32 for integers."""
+        if ELEMENT_TYPES[PTX_INPUTS[self.a]].kind != "float":
+            return "i32"
+        return "f64" if self.a == "f64" else "f32"
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -216,7 +216,7 @@ class TensorMemorySchedule(AnySchedule):
         """What the instruction multiplies."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
         transpose_a, transpose_b = self.swapped(*types.transposed)
-        d = {"f32": "f32", "i32": "s32"}[types.sums]
+        d = {"i32": "s32"}.get(types.sums, types.sums)
         return descriptors.InstructionDescriptor(
             self.kind(types) or "",
             *(self.mma_m, self.block[1], a, b, d, self.cta_group),

@@ -145,7 +145,7 @@ class TmaMmaSchedule(AnySchedule):
         """
         if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.promoted:
             return frozenset()
-        if types.words:
+        if types.words or types.a == "f64":
             return frozenset()
         scaling = cls((64, 64, 64), (2, 2), 2, unit_scales=True).scaling(types)
         if scaling is not None:
@@ -178,6 +178,8 @@ class TmaMmaSchedule(AnySchedule):
 
     def _types_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
+        if types.a == "f64":
+            return f"f64 needs a schedule of mma.sync without TMA (warps), got one of {self.instruction}"
         if types.promoted:
             return f"scales and promote need a schedule of wgmma, got one of {self.instruction}"
         if types.words:

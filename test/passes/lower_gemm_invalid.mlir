@@ -111,7 +111,7 @@ gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, got D f32, A i32, B i32}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A i32, B i32}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -124,7 +124,7 @@ gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, got D f32, A f16, B bf16}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B bf16}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -138,7 +138,7 @@ gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size 
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, got D f16, A f16, B f16, C f32}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f16, A f16, B f16, C f32}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -152,7 +152,7 @@ gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 !C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, got D f32, A f16, B f16, C bf16}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B f16, C bf16}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -165,7 +165,7 @@ gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (alpha: needs alpha 1.0, got 2.0); mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (alpha: needs alpha 1.0, got 2.0); mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b) {alpha = 2.0 : f32} : (!A, !B) -> !D
   gpu.return
 }
@@ -179,7 +179,7 @@ gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32:
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 0.5 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -193,7 +193,7 @@ gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = arr
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = -1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -206,7 +206,7 @@ gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_
 !D = !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (extents: needs M % 16 == 0, got M = 8); mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (extents: needs M % 16 == 0, got M = 8); mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -219,7 +219,7 @@ gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<
 !D = !tile.fragment<array<i64: 16, 4>, f32, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
 gpu.module @m {
 gpu.func @extents_n(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (extents: needs N % 8 == 0, got N = 4); mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (extents: needs N % 8 == 0, got N = 4); mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }

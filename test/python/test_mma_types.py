@@ -1,24 +1,33 @@
-"""Products by `mma.sync` of all types of 8 to 32 bits, in every layout, on chips that have one."""
+"""Products by `mma.sync` of all types of 8 to 64 bits, in every layout, on chips that have one."""
 
 import itertools
 import re
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from launches import complaint
 from products import Case, Product
 
 import weft
-from weft.dialects.schedule import Schedule
+from weft.dialects.schedule import Schedule, TmaMmaSchedule
 from weft.schedules import choice
 from weft.target import Target
 
+DOUBLES = ("f64", "f64", "f64")
 TYPES = {
     "sm_75": (("f16", "f16", "f16"), ("f16", "f16", "f32"), ("i8", "ui8", "i32")),
-    "sm_80": (("f16", "f16", "f16"), ("bf16", "bf16", "f32"), ("f32", "f32", "bf16"), ("i8", "ui8", "i32")),
+    "sm_80": (
+        ("f16", "f16", "f16"),
+        ("bf16", "bf16", "f32"),
+        ("f32", "f32", "bf16"),
+        ("i8", "ui8", "i32"),
+        DOUBLES,
+    ),
     "sm_89": (("f8E4M3FN", "f8E5M2", "bf16"), ("f8E5M2", "f8E5M2", "f8E4M3FN")),
-    "sm_90a": (("i8", "i8", "i32"), ("f32", "f32", "f32"), ("f8E4M3FN", "f8E4M3FN", "f16")),
+    "sm_90a": (("i8", "i8", "i32"), ("f32", "f32", "f32"), ("f8E4M3FN", "f8E4M3FN", "f16"), DOUBLES),
+    "sm_120": (DOUBLES,),
 }
 LAYOUTS = tuple(product((False, True), repeat=2))
 CASES = [
@@ -82,9 +91,55 @@ def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: 
         assert complaint(made, Case(mnk, "integers"), kernel, "emulator") is None
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
+    added = (("c", "f64"), ("bias", "f64"), ("residual", "f64"))
+    made = Product(
+        *DOUBLES, transposed=layout, alpha=0.3, beta=-0.7, added=added, activation="relu", many="batch"
+    )
+    made = replace(scheduled("sm_90", made), members=2)
+    kernel = weft.compile(made.module(), "sm_90")
+    for mnk in ((130, 70, 41), (64, 66, 16)):
+        assert complaint(made, Case(mnk, "normal"), kernel, "emulator") is None
+    assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
+
+
+def test_f64_takes_the_largest_instruction_of_the_chip() -> None:
+    for chip, shape in (("sm_80", "m8n8k4"), ("sm_90", "m16n8k16"), ("sm_100a", "m16n8k16")):
+        ptx = weft.compile(Product(*DOUBLES).module(), chip).ptx
+        assert set(re.findall(r"mma\.sync\S+", ptx)) == {f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64"}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"d": "f32"}, "D and what is added to it to be f64 if and only if A and B are f64"),
+        ({"a": "f32", "b": "f32"}, "D and what is added to it to be f64 if and only if A and B are f64"),
+        ({"b": "f32"}, "expects A and B of one element type"),
+        ({"activation": "silu"}, "activation must be relu where D is f64, got 'silu'"),
+        ({"factors": "one"}, "expects alpha a number where A and B are f64"),
+        ({"alpha": float("inf")}, "alpha must be finite in f64"),
+        (
+            {"schedule": Schedule((64, 64, 8), (2, 2), 2)},
+            "block K must be a multiple of 16, the K of m16n8k16",
+        ),
+        (
+            {"schedule": TmaMmaSchedule((64, 64, 16), (2, 2), 2)},
+            "f64 needs a schedule of mma.sync without TMA",
+        ),
+    ],
+    ids=str,
+)
+def test_f64_is_refused(how: dict[str, Any], message: str) -> None:
+    given = {"a": "f64", "b": "f64", "d": "f64", **how}
+    with pytest.raises(weft.WeftError, match=message):
+        weft.compile(Product(**given).module(), "sm_90a")
+
+
 @pytest.mark.parametrize(
     ("types", "chip", "message"),
     [
+        (DOUBLES, "sm_75", "it needs sm_80 or later"),
         (("f16", "f16", "f32"), "sm_70", "it needs sm_75 or later"),
         (("i8", "i8", "i32"), "sm_72", "it needs sm_75 or later"),
         (("bf16", "bf16", "f32"), "sm_75", "it needs sm_80 or later"),

@@ -113,14 +113,14 @@ def matmul(
     the nearest number and saturates. `beta` must be given with `c`; without `c` it scales the contents of
     `out`.
 
-    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8; fp6, fp4 and block scales from sm_100a
-    on. All except f16 and bf16 need sm_90a or a later chip with its features, with `a` as M x K and `b` as
-    N x K (or transposes of such matrices) where tensor cores read them K-major only: all of them, except
-    fp8, i8 and f32 on sm_100a, sm_103a and sm_110a. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must
-    be in 1..2**31 - 1, and strides must not be negative. Fast kernels need rows at multiples of 16 bytes. A
-    slower kernel takes other rows of f16 and bf16; other types, groups and `transpose_a` have arrays with
-    such rows copied in each call. On sm_100a, sm_103a and sm_110a, this holds for `a` and `b` alone: rows of
-    the result, of `c` and of the residual may begin at any element.
+    Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8 and
+    ui8 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on, with `a` as M x K
+    and `b` as N x K, or transposes of such matrices. With f64, all arrays are f64, and the activation is
+    relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and strides must not be
+    negative. Fast kernels need rows at multiples of 16 bytes. A slower kernel takes other rows of f16 and
+    bf16; other types, groups and `transpose_a` have arrays with such rows copied in each call. On sm_100a,
+    sm_103a and sm_110a, this holds for `a` and `b` alone: rows of the result, of `c` and of the residual may
+    begin at any element.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.

@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 
 _U = 2.0**-24  # half an ulp of f32, relative
+_DOUBLE = 2.0**-53  # half an ulp of f64, relative
 _LEAST = 2.0**-126  # the least normal number; smaller numbers have its absolute error
 _TF32 = 2.0**-9 + 2.0**-20  # relative error of a product of f32 factors without their last 13 bits
 
@@ -188,12 +189,18 @@ def product(
     Tensor cores ignore the last 13 bits of f32: a product of two normal numbers has a relative error of at
     most 2**-9 + 2**-20. A sum below the least normal number has no larger error than that number.
 
+    With f64, both the result and this product have K + 5 roundings of 2**-53, in any order, each relative to
+    |alpha| * S + |beta * c| + |bias| + |residual|.
+
     An activation multiplies the error by at most its slope, and adds its own (`Activation`). A residual adds
     one rounding. fp8 results are clamped to fp8's range.
     """
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
         return _integers(left, right, c if beta else None, bias, activation, residual)
+    if left.dtype == np.float64:
+        terms_added = [None if c is None else beta * c, bias, residual]
+        return _doubles(left, right, float(np.asarray(alpha).item()), terms_added, activation)
     scales = None if scale_a is None or scale_b is None else (scale_a, scale_b)
     if scales is not None and block_scales.scale_type(scales[0]) is not None:
         exact, magnitude, sum_error = _block_scaled(left, right, scales)
@@ -267,6 +274,17 @@ def _rounded(values: Doubles, error: Doubles, dtype: npt.DTypeLike) -> Expected:
         bound = np.where(np.abs(values) - error >= float(kind.max), 0.0, bound)
         values = np.clip(values, float(kind.min), float(kind.max))
     return Expected(values, bound)
+
+
+def _doubles(
+    left: Array, right: Array, alpha: float, added: list[Array | None], activation: str | None
+) -> Expected:
+    """The product of f64, with C (scaled), a bias and a residual. The only activation is relu."""
+    c, bias, residual = (np.zeros(()) if each is None else each for each in added)
+    values = alpha * (left @ right) + c + bias
+    values = (np.maximum(values, 0) if activation is not None else values) + residual
+    terms = abs(alpha) * (np.abs(left) @ np.abs(right)) + np.abs(c) + np.abs(bias) + np.abs(residual)
+    return Expected(values, 2 * (left.shape[1] + 5) * _DOUBLE * terms)
 
 
 def _integers(

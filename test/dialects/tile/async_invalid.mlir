@@ -89,9 +89,9 @@ func.func @map_extent(%m: memref<?x?xf16>) {
 
 // -----
 
-!M = !tile.map<array<i64: 64, 64>, f64, #tile.layout<"S[(64,64):(64,1)]">>
+!M = !tile.map<array<i64: 64, 64>, i16, #tile.layout<"S[(64,64):(64,1)]">>
 func.func @map_element(%m: memref<?x?xf16>) {
-  // expected-error @below {{has a map of f64: elements must be one of f16, bf16, f32,}}
+  // expected-error @below {{has a map of i16: elements must be one of f16, bf16, f32,}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
   return
 }

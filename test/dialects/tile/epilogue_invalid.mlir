@@ -81,10 +81,10 @@ func.func @bias_is_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 
 // -----
 
-func.func @bias_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf64>) {
-  // expected-error @below {{expects bias of element type f32 or f16 or bf16 or i32, got memref<?xf64>}}
+func.func @bias_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xi16>) {
+  // expected-error @below {{expects bias of element type f32 or f16 or bf16 or i32 or f64, got memref<?xi16>}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf64>) -> ()
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xi16>) -> ()
   return
 }
 

@@ -32,17 +32,17 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 
 // -----
 
-func.func @matmul_input_type(%a: memref<?x?xf64>, %b: memref<?x?xf64>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN, got memref<?x?xf64>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf64>, memref<?x?xf64>, memref<?x?xf32>) -> ()
+func.func @matmul_input_type(%a: memref<?x?xi16>, %b: memref<?x?xi16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f64 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN, got memref<?x?xi16>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xi16>, memref<?x?xi16>, memref<?x?xf32>) -> ()
   return
 }
 
 // -----
 
-func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf64>) {
-  // expected-error @below {{expects D of element type f32 or f16 or bf16 or i32 or f8E4M3FN or f8E5M2, got memref<?x?xf64>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf64>) -> ()
+func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi16>) {
+  // expected-error @below {{expects D of element type f32 or f16 or bf16 or i32 or f64 or f8E4M3FN or f8E5M2, got memref<?x?xi16>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi16>) -> ()
   return
 }
 
@@ -477,16 +477,16 @@ func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layo
 
 // -----
 
-func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of f64: elements must be one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i32, i64}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, i16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of i16: elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i32, i64}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, i16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
 func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of "f32": elements must be one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i32, i64}}
+  // expected-error @below {{has a fragment of "f32": elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
