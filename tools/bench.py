@@ -1,7 +1,7 @@
 """`weft bench`: times Weft's products and those of other libraries in turns, in one run."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
@@ -13,15 +13,16 @@ from weft.tools.command import Command
 if TYPE_CHECKING:
     from weft.bench.implementation import Implementation
     from weft.bench.measure import Gpu
-    from weft.bench.problem import Problem
+    from weft.bench.problem import Inputs, Problem
     from weft.bench.report import Report
+    from weft.bench.suites import Shape
 
 _FEWEST_SAMPLES = 2
 
 
 def problem_arguments(parser: ArgumentParser, *, grouped: bool) -> None:
     """The options that say which products are meant, `grouped` ones among them."""
-    from weft.bench.problem import INPUTS, OUTPUTS
+    from weft.bench.problem import INPUTS, LAYOUTS, OUTPUTS
     from weft.bench.suites import suites
 
     add = parser.add_argument
@@ -45,7 +46,14 @@ def problem_arguments(parser: ArgumentParser, *, grouped: bool) -> None:
         choices=tuple(OUTPUTS),
         help="the type of D (default: A's; f32 for tf32, bf16 for e4m3, s32 for s8)",
     )
-    add("--layout", choices=("nt", "nn"), default="nt", help="nt: B is N x K; nn: B is K x N (default: nt)")
+    add(
+        "--layout",
+        choices=LAYOUTS,
+        default="nt",
+        help="A is M x K (n) or K x M (t), B is N x K (t) or K x N (n) (default: nt)",
+    )
+    add("--seed", type=int, default=0, metavar="S", help="the suite random: what draws it (default: 0)")
+    add("--count", type=int, default=100, metavar="N", help="the suite random: its products (default: 100)")
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -105,16 +113,29 @@ def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
     should be `grouped`, it advises no groups.
     """
     from weft.bench.problem import INPUTS, Problem
-    from weft.bench.suites import shapes
 
     types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
-    asked = [shape for text in options.what or ["square"] for shape in shapes(text, grouped)]
-    transpose_b = options.layout == "nt"
+    for name, least in (("seed", 0), ("count", 1)):
+        if (value := getattr(options, name)) < least:
+            raise WeftError(f"--{name} must be at least {least}; got {value}")
+    of_a, of_b = (side == "t" for side in options.layout)
     return [
-        Problem(m, n, k, row.name, options.out_type or row.output, transpose_b, groups, most)
+        Problem(m, n, k, row.name, options.out_type or row.output, of_b, groups, most, of_a)
         for row in types
-        for m, n, k, groups, most in dict.fromkeys(asked)
+        for m, n, k, groups, most in dict.fromkeys(_shapes(options, row, grouped))
     ]
+
+
+def _shapes(options: Namespace, row: "Inputs", grouped: bool) -> "Iterator[Shape]":
+    """The shapes that those options mean for one type."""
+    from weft.bench.suites import RANDOM, random_shapes, shapes
+
+    for text in options.what or ["square"]:
+        if text == RANDOM:
+            of_rows = row.multiple if options.layout.startswith("t") else 1  # M elements in a row of A
+            yield from random_shapes(options.seed, options.count, row.multiple, of_rows)
+        else:
+            yield from shapes(text, grouped)
 
 
 def _implementations(options: Namespace) -> "list[Implementation]":
@@ -156,8 +177,11 @@ def _report(
     from datetime import UTC, datetime
 
     from weft.bench.report import Report
+    from weft.bench.suites import RANDOM
 
     command = ["weft", "bench", *(options.what or ["square"]), "--types", options.types]
+    if RANDOM in options.what:
+        command += ["--seed", str(options.seed), "--count", str(options.count)]
     command += ["--layout", options.layout, "--against", options.against, "--samples", str(options.samples)]
     command += ["--sustained"] if options.sustained else []
     for option in ("out_type", "schedule", "json", "svg"):

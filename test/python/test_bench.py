@@ -15,7 +15,7 @@ from weft.bench.implementation import Implementation, Refusal
 from weft.bench.implementations import PEERS
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
-from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
+from weft.bench.problem import INPUTS, LAYOUTS, OUTPUTS, Buffers, Check, Problem
 from weft.bench.suites import Shape
 from weft.compiler import ptxas
 from weft.dialects.schedule import WarpgroupSchedule
@@ -51,6 +51,22 @@ def test_a_shape_or_a_suite() -> None:
     assert suites.shapes("square") == suites.SUITES["square"]
 
 
+def test_random_shapes_are_uniform_in_their_logarithms() -> None:
+    drawn = suites.random_shapes(7, 400)
+    assert drawn == suites.random_shapes(7, 400) != suites.random_shapes(8, 400)
+    assert drawn[:9] == suites.random_shapes(7, 9)
+    for sizes, least, most, unit in (
+        ([s.m for s in drawn], 1, 16384, 1),
+        ([s.n for s in drawn], 256, 32768, 8),
+        ([s.k for s in drawn], 256, 32768, 8),
+    ):
+        assert min(sizes) >= least and max(sizes) <= most and not any(size % unit for size in sizes)
+        middle = sorted(sizes)[200] / math.sqrt(least * most)
+        assert 0.6 < middle < 1.7
+    rounded = suites.random_shapes(7, 400, 128, 8)
+    assert not any(s.m % 8 or s.n % 128 or s.k % 128 for s in rounded)
+
+
 @pytest.mark.parametrize("text", ["", "1x2", "1x2x3x4", "0x1x1", "1x-1x1", "squares", "1x1x2147483648"])
 def test_what_is_neither(text: str) -> None:
     with pytest.raises(WeftError, match=r"shape must be .* or one of square, llm.*, got '.*'"):
@@ -81,6 +97,7 @@ def test_what_a_problem_takes() -> None:
     assert made.moved_bytes == made.input_bytes + 2 * 64 * 128
     assert (made.shape, made.types) == ("64x128x256", "e4m3 to bf16")
     assert replace(made, transpose_b=False).types == "e4m3 to bf16 nn"
+    assert replace(made, transpose_a=True).types == "e4m3 to bf16 tt"
 
 
 def test_a_type_without_another_for_d_has_a_known_one() -> None:
@@ -299,18 +316,21 @@ def test_versions_are_those_that_are_installed() -> None:
 
 
 @pytest.mark.parametrize("inputs", [name for name, row in INPUTS.items() if not row.format])
-@pytest.mark.parametrize("transpose_b", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_right_result_passes_and_a_wrong_one_is_caught(
-    inputs: str, transpose_b: bool, monkeypatch: pytest.MonkeyPatch
+    inputs: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch, for its arrays")
     monkeypatch.setattr(problem, "_INPUT_BYTES", 1)
     monkeypatch.setattr(problem, "_CHECKED_ELEMENTS", 100_000)  # B in three parts
-    made = Problem(300, 330, 500, inputs, INPUTS[inputs].output, transpose_b)
+    of_a, of_b = (side == "t" for side in layout)
+    made = Problem(300, 330, 500, inputs, INPUTS[inputs].output, of_b, transpose_a=of_a)
+    assert made.layout == layout
     sets = problem.buffers(made, "cpu")
     assert problem.check(made, sets).error is None
     for each in sets:
-        a, b = each.a.double(), (each.b.t() if transpose_b else each.b).double()
+        assert each.a.mT.is_contiguous() == of_a
+        a, b = each.a.double(), (each.b.t() if of_b else each.b).double()
         if each.scale_a is not None:
             block = torch.arange(made.k) // 128
             a = a * each.scale_a.double()[:, block]

@@ -371,8 +371,36 @@ def test_the_command_line_is_all_that_a_run_depends_on(monkeypatch: pytest.Monke
     assert asked[1][3].command == made.command
 
 
+def test_random_products_depend_on_the_seed_and_fit_their_types_and_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(gpu, "unavailable", lambda: None)
+    monkeypatch.setattr(gpu, "TorchGpu", lambda: SimpleNamespace(describe=lambda: DEVICE))
+    monkeypatch.setattr(bench, "measure", lambda *given: asked.append(given) or 0)
+    given = "bench random --types bf16,e4m3,e4m3-block --layout tn --seed 3 --count 40"
+    assert weft.main(given.split()) == 0
+    problems, _, _, made, _ = asked[0]
+    assert weft.main(made.command[1:]) == 0
+    assert asked[1][0] == problems
+    assert weft.main([*given.split(), "--seed", "4"]) == 0
+    assert not set(asked[2][0]) & set(problems)
+    for inputs, unit in (("bf16", 8), ("e4m3", 16), ("e4m3-block", 128)):
+        mine = [p for p in problems if p.inputs == inputs]
+        assert len(mine) == 40 and all(p.transpose_a and not p.transpose_b for p in mine)
+        assert not any(size % unit for p in mine for size in (p.m, p.n, p.k))
+    assert bench.problems(
+        Namespace(what=["random"], types="bf16", out_type=None, layout="nt", seed=3, count=9)
+    )
+
+
+def test_too_few_random_products_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert weft.main(["bench", "random", "--count", "0"]) == 1
+    assert "--count must be at least 1; got 0" in capsys.readouterr().err
+
+
 def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = Namespace(what=["1x1x1"], types=",".join(INPUTS), out_type=None, layout="nt")
+    given = Namespace(what=["1x1x1"], types=",".join(INPUTS), out_type=None, layout="nt", seed=0, count=1)
     assert [(p.inputs, p.output) for p in bench.problems(given)] == [
         ("bf16", "bf16"),
         ("f16", "f16"),
@@ -391,7 +419,7 @@ def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest
 def test_the_commands_of_the_page_are_understood() -> None:
     page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text("utf-8")
     commands = re.findall(r"^weft (bench.*)$", page, re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 6
     for line in commands:
         given = weft._parser().parse_args(shlex.split(line, comments=True))
         assert given.show or (bench.problems(given) and bench._implementations(given))

@@ -438,7 +438,7 @@ def test_the_tool_prints_gains_and_their_mean(
 
 SHAPES = (
     "shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), "
-    "or one of square, llm, deepgemm"
+    "or one of square, llm, deepgemm, random"
 )
 
 

@@ -32,7 +32,7 @@ def product_of(problem: Problem, chip: str) -> Product:
     assert problem.groups is None, problem.shape
     row = INPUTS[problem.inputs]
     element = _ELEMENTS[row.element.name]
-    outside = (False, not problem.transpose_b)
+    outside = (problem.transpose_a, not problem.transpose_b)
     scale = _SCALES[FORMATS[row.format].scale] if row.format else ""
     types = Types(
         *(element, element, _ELEMENTS[problem.output], outside),

@@ -102,8 +102,8 @@ def _scaled_mm(each: Buffers, a: Any, b: Any, scale_a: Any, scale_b: Any, fast: 
 def _triton(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if find_spec("triton") is None:
         raise Refusal("Triton isn't installed")
-    if not problem.transpose_b or INPUTS[problem.inputs].promoted or problem.groups is not None:
-        raise Refusal("B must be N x K, without promoted sums or groups")
+    if problem.layout != "nt" or INPUTS[problem.inputs].promoted or problem.groups is not None:
+        raise Refusal("A must be M x K and B N x K, without promoted sums or groups")
     if INPUTS[problem.inputs].format:
         raise Refusal("types must be without scales of the tensor cores")
     from weft.bench import triton_matmul
@@ -116,8 +116,8 @@ def _deepgemm(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         raise Refusal("DeepGEMM isn't installed")
     import deep_gemm
 
-    if not problem.transpose_b or problem.output != "bf16":
-        raise Refusal("B must be N x K and D bf16")
+    if problem.layout != "nt" or problem.output != "bf16":
+        raise Refusal("A must be M x K, B N x K and D bf16")
     if problem.inputs != "bf16" and not INPUTS[problem.inputs].block_scales:
         raise Refusal("types must be bf16 or e4m3-block")
     name = "bf16_gemm_nt" if problem.inputs == "bf16" else "fp8_gemm_nt"

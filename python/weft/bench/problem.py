@@ -42,6 +42,11 @@ class Inputs:
     promoted: bool = False
     format: str = ""
 
+    @property
+    def multiple(self) -> int:
+        """Of which N and K are multiples in random products: rows begin at multiples of 16 bytes."""
+        return SCALED_BLOCK if self.block_scales or self.format else max(8, 128 // self.element.bits)
+
 
 INPUTS = {
     row.name: row
@@ -59,6 +64,7 @@ INPUTS = {
         Inputs("nvfp4", E2M1, "float4_e2m1fn_x2", "bf16", format="nvfp4"),
     )
 }
+LAYOUTS = ("nt", "nn", "tn", "tt")
 # Types of D and PyTorch's names for them.
 OUTPUTS = {BF16.name: "bfloat16", F16.name: "float16", F32.name: "float32", S32.name: "int32"}
 _OUTPUT_BITS = {element.name: element.bits for element in (BF16, F16, F32, S32)}
@@ -66,7 +72,8 @@ _OUTPUT_BITS = {element.name: element.bits for element in (BF16, F16, F32, S32)}
 
 @dataclass(frozen=True)
 class Problem:
-    """D[M, N] = A[M, K] B: `inputs` is a key of INPUTS, `output` of OUTPUTS; `transpose_b`: B is N x K.
+    """D[M, N] = A[M, K] B: `inputs` is a key of INPUTS, `output` of OUTPUTS; `transpose_b`: B is stored as
+    N x K; `transpose_a`: A is stored as K x M.
 
     With `groups`, as many such products in one call, each with a B and about M rows: the rows of all in one
     A, each group's from a multiple of 128 on; or, with `most`, in an A of so many rows for each group.
@@ -80,6 +87,12 @@ class Problem:
     transpose_b: bool = True
     groups: int | None = None
     most: int | None = None
+    transpose_a: bool = False
+
+    @property
+    def layout(self) -> str:
+        """For A and B, `t` where it's given as transposed: `nt` is M x K and N x K."""
+        return f"{'t' if self.transpose_a else 'n'}{'t' if self.transpose_b else 'n'}"
 
     @property
     def shape(self) -> str:
@@ -90,8 +103,8 @@ class Problem:
 
     @property
     def types(self) -> str:
-        """`bf16 to bf16`, and `nn` where B is K x N."""
-        return f"{self.inputs} to {self.output}{'' if self.transpose_b else ' nn'}"
+        """`bf16 to bf16`, and the layout where it isn't `nt`."""
+        return f"{self.inputs} to {self.output}{'' if self.layout == 'nt' else f' {self.layout}'}"
 
     @property
     def kind(self) -> str:
@@ -153,7 +166,8 @@ def _drawn(expected: int, groups: int, most: int | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Buffers:
-    """One set of tensors: A (M x K), B (N x K, or K x N without `transpose_b`), D (M x N), all row-major.
+    """One set of tensors: A (M x K), B (N x K, or K x N without `transpose_b`), D (M x N), all row-major,
+    except A with `transpose_a`, which is a view of K x M.
 
     Block scales: `scale_a` is M x K/128 and column-major, `scale_b` is N/128 x K/128 and row-major. Those of
     a format are vectors in the 128x4 layout; elements of 4 and 6 bits are packed along K.
@@ -194,16 +208,18 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
     output = getattr(torch, OUTPUTS[problem.output])
     of_a, of_b = _batches(problem)
     sides = (problem.n, problem.k) if problem.transpose_b else (problem.k, problem.n)
+    rows = (problem.k, problem.height) if problem.transpose_a else (problem.height, problem.k)
     groups = _groups(problem, device)
     format_ = INPUTS[problem.inputs].format
-    if format_ and (groups is not None or not problem.transpose_b):
-        raise WeftError(f"{format_} must have a B of N x K, and no groups, with weft bench")
+    if format_ and (groups is not None or problem.layout != "nt"):
+        raise WeftError(f"{format_} must have the layout nt, and no groups, with weft bench")
     created = []
     for _ in range(problem.sets):
         if format_:
             created.append(_of_format(problem, format_, output, generator))
             continue
-        a = _random(problem, (*of_a, problem.height, problem.k), generator)
+        a = _random(problem, (*of_a, *rows), generator)
+        a = a.mT if problem.transpose_a else a
         b = _random(problem, (*of_b, *sides), generator)
         d = torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device)
         created.append(Buffers(a, b, d, *_scales(problem, generator), groups))

@@ -1,6 +1,8 @@
 """The shapes that `weft bench` measures: named suites, and shapes as they are written."""
 
+import math
 import re
+from random import Random
 from typing import NamedTuple
 
 from weft.errors import WeftError
@@ -54,9 +56,31 @@ SUITES: dict[str, tuple[Shape, ...]] = {
 }
 
 
+RANDOM = "random"
+"""The suite that a seed draws."""
+_RANDOM_ROWS, _RANDOM_SIDES = (1, 16384), (256, 32768)
+
+
 def suites(grouped: bool = True) -> list[str]:
     """The names of all suites, or of those without groups."""
-    return [name for name, rows in SUITES.items() if grouped or all(row.groups is None for row in rows)]
+    fixed = [name for name, rows in SUITES.items() if grouped or all(row.groups is None for row in rows)]
+    return [*fixed, RANDOM]
+
+
+def random_shapes(seed: int, count: int, multiple: int = 8, of_rows: int = 1) -> tuple[Shape, ...]:
+    """`count` products with sizes whose logarithms are uniform: M in 1..16384, N and K in 256..32768. N and K
+    are rounded to multiples of `multiple`, M to one of `of_rows`.
+    """
+    source = Random(seed)
+
+    def drawn(least: int, most: int, unit: int) -> int:
+        size = math.exp(source.uniform(math.log(least), math.log(most)))
+        return max(round(size / unit), 1) * unit
+
+    return tuple(
+        Shape(drawn(*_RANDOM_ROWS, of_rows), drawn(*_RANDOM_SIDES, multiple), drawn(*_RANDOM_SIDES, multiple))
+        for _ in range(count)
+    )
 
 
 def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
