@@ -16,7 +16,7 @@ SMALL = Schedule((64, 64, 64), (2, 2), 3)
 """For products that are known to be smaller than the other tiles."""
 STAGED = Schedule((128, 128, 32), (2, 4), 2)
 """On chips without `cp.async`, where a K block waits in registers beside the sums."""
-DOUBLE = Schedule((128, 64, 64), (4, 2), 3)
+DOUBLE = Schedule((64, 64, 64), (2, 2), 4)
 """For f64: each sum takes two registers."""
 LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 """Where a thread needs more registers beside its sums: ptxas would spill those of larger tiles of a warp."""
