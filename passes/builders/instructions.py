@@ -180,8 +180,9 @@ def _continues(op: Any) -> bool:
     if len(op.operation.results) != 1 or len(uses := list(op.operation.result.uses)) != 1:
         return False
     user = uses[0].owner.opview
-    updates = type(user) is type(op) and getattr(user, "inouts", None) == op.operation.result
-    return updates and not _has_intrinsic(user)
+    if type(user) is not type(op) or (updated := getattr(user, "inouts", None)) is None:
+        return False
+    return updated == op.operation.result and not _has_intrinsic(user)
 
 
 def _reaches_memory(form: Any) -> bool:

@@ -84,9 +84,11 @@ def views(given: list[GpuArray]) -> list[ArrayView]:
 
 
 def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
-    chips, compile_ = [], product_kernel.kernel.compile
+    chips, compile_ = [], product_kernel.kernel.compile_own
     monkeypatch.setattr(
-        product_kernel.kernel, "compile", lambda module, arch: chips.append(arch) or compile_(module, arch)
+        product_kernel.kernel,
+        "compile_own",
+        lambda module, arch: chips.append(arch) or compile_(module, arch),
     )
     driver.majors[1] = 8
     for gpu in (1, 0):
