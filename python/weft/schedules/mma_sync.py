@@ -18,6 +18,8 @@ STAGED = Schedule((128, 128, 32), (2, 4), 2)
 """On chips without `cp.async`, where a K block waits in registers beside the sums."""
 DOUBLE = Schedule((64, 64, 64), (2, 2), 4)
 """For f64: each sum takes two registers."""
+DOUBLE_LIGHT = Schedule((128, 64, 64), (4, 2), 3)
+"""For f64 with an MN-major operand, whose addresses ptxas would spill in the other."""
 LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 """Where a thread needs more registers beside its sums: ptxas would spill those of larger tiles of a warp."""
 
@@ -25,7 +27,7 @@ LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 def choose(m: int | None, n: int | None, types: Types, chip: str) -> Schedule:
     """The schedule for a product of M rows and N columns, as far as they are known."""
     if types.a == "f64":
-        return _fitted(DOUBLE, types)
+        return _fitted(DOUBLE_LIGHT if any(types.transposed) else DOUBLE, types)
     if m and n and (m < 128 or n < 128):
         return _fitted(SMALL, types)
     if chip not in async_copy.CP_ASYNC.table[COPY].chips:
