@@ -137,8 +137,8 @@ class CopyOp(Op, dialect=Tile, name="copy"):
 
 
 class CopyOutOp(Op, dialect=Tile, name="copy_out"):
-    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, element by element. Elements
-    outside of the matrix are not written; no alignment is needed.
+    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, in words of 4 bytes where
+    there are whole ones. Elements outside of the matrix are not written; no alignment is needed.
     """
 
     tile: ext.Operand[Any]

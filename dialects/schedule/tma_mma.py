@@ -93,10 +93,8 @@ class TmaMmaSchedule(AnySchedule):
         return 1
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
-        """16 bytes where TMA copies an operand; otherwise two elements where it's accessed in pairs."""
-        if operand in ("a", "b"):
-            return tensor_map.ROW_BYTES
-        return 2 * element_bytes if operand in ("c", "d", "residual") else 1
+        """16 bytes where TMA copies an operand; otherwise one element."""
+        return tensor_map.ROW_BYTES if operand in ("a", "b") else 1
 
     def scaling(self, types: Types) -> BlockScaling | None:
         """How tensor cores multiply with block scales, those of the product or scales of 1."""

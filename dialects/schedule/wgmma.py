@@ -138,12 +138,9 @@ class WarpgroupSchedule(AnySchedule):
         return 0 if self.splits > 1 else 1
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
-        """16 bytes where TMA copies an operand; otherwise two elements where it's accessed in pairs."""
-        if operand == "scale_b" and types.scale_columns:
-            return tensor_map.ROW_BYTES
-        if operand in ("a", "b", "scale_a") or (operand == "d" and self.staged(types)):
-            return tensor_map.ROW_BYTES
-        return 2 * element_bytes if operand in ("c", "d", "residual") else 1
+        """16 bytes where TMA alone copies an operand; otherwise one element."""
+        of_columns = operand == "scale_b" and types.scale_columns
+        return tensor_map.ROW_BYTES if of_columns or operand in ("a", "b", "scale_a") else 1
 
     def form(self, types: Types) -> wgmma.MmaAsync:
         """The instruction that multiplies."""

@@ -12,7 +12,15 @@ from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish
 from weft.passes.kernels.fragments import transposed
-from weft.passes.kernels.matrices import element_bytes, map_of_member, member, panels, run_bytes, size
+from weft.passes.kernels.matrices import (
+    element_bytes,
+    map_of_member,
+    member,
+    misaligned,
+    panels,
+    run_bytes,
+    size,
+)
 
 
 class Writer(Protocol):
@@ -40,7 +48,9 @@ class DirectWriter:
 
 
 class StagedWriter:
-    """Stores through shared memory: a warpgroup puts its tile together there, and TMA stores it."""
+    """Stores through shared memory: a warpgroup puts its tile together there, and TMA stores it; threads do
+    where rows of D aren't aligned for TMA.
+    """
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         """Builds the buffer and the tensor map at the insertion point."""
@@ -49,7 +59,7 @@ class StagedWriter:
         layout = panels(rows, columns, op.types.output_bytes, schedule.warpgroups)
         shape = schedule.warpgroups, rows, columns
         self.buffer = tile.alloc(BufferType.of(shape, op.d.type.element_type, layout))
-        self.map = tile.tensor_map(op.d, tile.stage_type(self.buffer.type))
+        self.map = tile.tensor_map(op.d, tile.stage_type(self.buffer.type), any_rows=True)
 
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
@@ -69,7 +79,7 @@ class StagedWriter:
         meet_warpgroup(warpgroup)
         end = emit.add(column, part.type.shape[1])
         ragged = arith.andi(self.ragged, emit.less(size(self.op.d, -1), end))
-        branch = scf.IfOp(ragged, has_else=True)
+        branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             tile.copy_out(part, member(self.op.d, index), row, column)
             scf.yield_([])

@@ -200,7 +200,7 @@ gpu.module @warpgroups {
   // CHECK-LABEL: gpu.func @staged
   // CHECK: "tile.tensor_map"
   // CHECK: "tile.tensor_map"
-  // CHECK: %[[TO_D:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
+  // CHECK: %[[TO_D:.*]] = "tile.tensor_map"(%{{.*}}) {any_rows = true} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
   // CHECK: "tile.role"
   // CHECK: arith.mulf
   // CHECK: "tile.load"
@@ -213,6 +213,8 @@ gpu.module @warpgroups {
   // CHECK-SAME: !tile.buffer<array<i64: 64, 64>, f16,
   // CHECK: nvvm.fence.proxy
   // CHECK: nvvm.barrier id
+  // CHECK: scf.if
+  // CHECK: "tile.copy_out"
   // CHECK: "tile.store_async"(%{{.*}}, %[[TO_D]],
   // CHECK: nvvm.cp.async.bulk.commit.group
   // CHECK: nvvm.cp.async.bulk.wait_group 0

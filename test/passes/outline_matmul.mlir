@@ -50,7 +50,7 @@ func.func private @declared(memref<?x?xf16>)
 // CHECK: gpu.func @warpgroups
 // CHECK-SAME: known_block_size = array<i32: 384, 1, 1>
 // CHECK-NOT: known_cluster_size
-// CHECK-SAME: weft.aligned = array<i32: 16, 16, 8>
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 1>
 // CHECK-SAME: weft.grid = #[[GRID]]
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-SAME: weft.writes = array<i32: 2>
@@ -62,9 +62,9 @@ func.func @warpgroups(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
 
 // -----
 
-// TMA stores D of 16 bits too; C is read in pairs. Arguments have an order of their own, with a number among them.
+// TMA reads A and B alone: rows of D and C may begin anywhere. Arguments have an order of their own, with a number among them.
 // CHECK: gpu.func @aligned
-// CHECK-SAME: weft.aligned = array<i32: 1, 16, 4, 16, 16>
+// CHECK-SAME: weft.aligned = array<i32: 1, 1, 1, 16, 16>
 // CHECK-SAME: weft.writes = array<i32: 1>
 func.func @aligned(%n: i32, %d: memref<?x?xbf16>, %c: memref<?x?xbf16>, %b: memref<?x?xbf16>, %a: memref<?x?xbf16>) {
   "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
@@ -102,7 +102,7 @@ func.func @swapped(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
 // CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 64, d5 ceildiv 64, 4)>
 // CHECK: gpu.func @splits
 // CHECK-SAME: known_cluster_size = array<i32: 4, 1, 1>
-// CHECK-SAME: weft.aligned = array<i32: 16, 16, 4>
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 1>
 // CHECK-SAME: weft.persistent = 0 : i32
 func.func @splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, splits = 4}}
@@ -118,7 +118,7 @@ func.func @splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>)
 // CHECK: gpu.func @global_splits
 // CHECK-SAME: memref<?x?xf16>, %{{[a-z0-9]+}}: memref<?x128xvector<4xf32>>, %{{[a-z0-9]+}}: memref<?xi32>)
 // CHECK-NOT: known_cluster_size
-// CHECK-SAME: weft.aligned = array<i32: 16, 16, 4>
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 1>
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-SAME: weft.workspace = array<i64: 8, 32>
 func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
@@ -133,7 +133,7 @@ func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 64, d5 ceildiv 64, 15)>
 // CHECK: gpu.func @stream_k
 // CHECK-SAME: memref<?x?xf16>, %{{[a-z0-9]+}}: memref<?x128xvector<4xf32>>, %{{[a-z0-9]+}}: memref<?xi32>)
-// CHECK-SAME: weft.aligned = array<i32: 16, 16, 16>
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 1>
 // CHECK-SAME: weft.cta_workspace = array<i64: 16, 32>
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-NOT: weft.workspace

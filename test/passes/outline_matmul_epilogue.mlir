@@ -3,7 +3,7 @@
 // Sizes are numbered over all arguments, in order; a bias has one. Nothing is asked of where it begins.
 // CHECK: #[[EQUAL:.*]] = affine_map<{{.*}} -> (d0 - d4, d1 - d3, d2 - d5, d6 - d5, d7 - d4, d8 - d5)>
 // CHECK-LABEL: gpu.func @epilogue
-// CHECK-SAME: weft.aligned = array<i32: 16, 16, 16, 1, 4>
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 1, 1, 1>
 // CHECK-SAME: weft.requires = #[[EQUAL]], weft.writes = array<i32: 2>
 // CHECK: %[[V:.*]] = "tile.operand"(%arg3) : (memref<?xf32>) -> !tile.any
 // CHECK: %[[R:.*]] = "tile.operand"(%arg4) : (memref<?x?xbf16>) -> !tile.any

@@ -118,9 +118,8 @@ def matmul(
     and `b` as N x K, or transposes of such matrices. With f64, all arrays are f64, and the activation is
     relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and strides must not be
     negative. Fast kernels need rows at multiples of 16 bytes. A slower kernel takes other rows of f16 and
-    bf16; other types, groups and `transpose_a` have arrays with such rows copied in each call. On sm_100a,
-    sm_103a and sm_110a, this holds for `a` and `b` alone: rows of the result, of `c` and of the residual may
-    begin at any element.
+    bf16; other types, groups and `transpose_a` have arrays with such rows copied in each call. Rows of
+    the result, of `c` and of the residual may begin at any element.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.
