@@ -305,8 +305,8 @@ gpu.module @warpgroups {
   // there. Parts take turns at blocks of K: of two, every other block is a part's.
   // CHECK-LABEL: gpu.func @global_splits
   // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
-  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "128B"}
-  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "128B"}
+  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "64B"}
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "64B"}
   // CHECK: "tile.gemm_async"
   // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
   // CHECK: %[[COUNTER:.*]] = arith.muli %{{.*}}, %c8_i32

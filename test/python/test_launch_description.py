@@ -90,7 +90,7 @@ def test_a_kernel_runs_from_its_launch_description(schedule):
     np.testing.assert_allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("parts", "promotion"), [(1, "256B"), (2, "128B")])
+@pytest.mark.parametrize(("parts", "promotion"), [(1, "256B"), (2, "64B")])
 def test_l2_promotion_is_described_and_encoded(parts, promotion):
     schedule = f"{{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = {parts}}}"
     kernel = weft.compile(text(schedule), arch="sm_90a")
@@ -98,6 +98,14 @@ def test_l2_promotion_is_described_and_encoded(parts, promotion):
     view = arrays.view(np.zeros((64, 64), np.float16))
     for each in kernel.launch.maps:
         assert tensor_map.TensorMap.decode(map_of_view(view, each, 4096).encode()).l2_promotion == promotion
+
+
+@pytest.mark.parametrize(("columns", "promotion"), [(64, "256B"), (128, "256B"), (72, "128B"), (80, "128B")])
+def test_rows_that_begin_inside_a_line_are_not_read_in_256_bytes(columns, promotion):
+    kernel = weft.compile(text("{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}"), arch="sm_90a")
+    view = arrays.view(np.zeros((64, columns), np.float16))
+    for each in kernel.launch.maps:
+        assert map_of_view(view, each, 4096).l2_promotion == promotion
 
 
 def test_numbers_are_parameters_of_their_types():

@@ -30,6 +30,7 @@ _SCALARS = {
     "f64": ("d", np.float64),
 }
 # TMA's names for MLIR types.
+_LINE = 128  # bytes of a line of the L2 cache
 _MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
 
 
@@ -121,8 +122,16 @@ def _map_of_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_ma
         box=(*want.box[::-1], *[1] * (len(view.shape) - 2)),
         swizzle=swizzle,
         atom=atom or tensor_map.ATOMS[0],
-        l2_promotion=want.l2_promotion,
+        l2_promotion=_promotion(want, strides),
     )
+
+
+def _promotion(want: MapParameter, strides: Sequence[int]) -> str:
+    """The size of L2's reads: if rows begin inside lines of 128 bytes, one of 256 takes in lines that other
+    copies read at another time.
+    """
+    inside = any(stride % _LINE for stride in strides)
+    return "128B" if inside and want.l2_promotion == "256B" else want.l2_promotion
 
 
 def _map_of_chunks(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
