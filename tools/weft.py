@@ -13,12 +13,13 @@ from weft.tools.completion import COMPLETION
 from weft.tools.doctor import DOCTOR
 from weft.tools.emulate import EMULATE
 from weft.tools.isa import ISA
+from weft.tools.kernels import KERNELS
 from weft.tools.lint import LINT
 from weft.tools.predict import PREDICT
 from weft.tools.run import RUN
 from weft.tools.tune import TUNE
 
-COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, PREDICT, ISA, LINT, DOCTOR, COMPLETION)
+COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, KERNELS, PREDICT, ISA, LINT, DOCTOR, COMPLETION)
 
 
 def _parser() -> cli.Parser:

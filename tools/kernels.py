@@ -1,0 +1,84 @@
+"""`weft kernels`: how many kernels `weft.matmul` needs for products, and their compilation in advance."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.errors import WeftError
+from weft.tools import bench, cli
+from weft.tools.bar import Bar
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.bench.problem import Problem
+    from weft.schedules.database import Product
+    from weft.schedules.needed import Needed
+
+_HEADING = f"{'types':21}  {'products':>8}  {'schedules':>9}  {'kernels':>7}  {'slower %':>8}"
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    bench.problem_arguments(parser, grouped=False)
+    add = parser.add_argument
+    add("--arch", default="sm_90a", metavar="CHIP", help="the chip (default: sm_90a)")
+    add("--compile", action="store_true", help="compile the kernels into the cache of weft.matmul")
+    add(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes that compile (default: one less than there are cores)",
+    )
+
+
+def _run(options: Namespace) -> int:
+    from weft.bench.compiling import product_of
+    from weft.schedules.needed import needed
+
+    if options.jobs is not None and options.jobs < 1:
+        raise WeftError(f"--jobs must be at least 1; got {options.jobs}")
+    by_types: dict[str, list[Product]] = {}
+    for problem in _single(bench.problems(options, grouped=False)):
+        by_types.setdefault(problem.types, []).append(product_of(problem, options.arch))
+    found = []
+    cli.say(_HEADING)
+    for types, products in by_types.items():
+        with Bar(types) as bar:
+            found.append(needed(products, bar))
+        cli.say(_row(types, found[-1]))
+    if options.compile:
+        _compile([each[0] for each in by_types.values()], found, options.jobs)
+    return 0
+
+
+def _single(problems: "Sequence[Problem]") -> "Sequence[Problem]":
+    """The problems. Raises WeftError if one has groups."""
+    for problem in problems:
+        if problem.groups is not None:
+            raise WeftError(f"weft kernels counts those of single products, got the groups '{problem.shape}'")
+    return problems
+
+
+def _row(types: str, found: "Needed") -> str:
+    numbers = f"{found.products:8}  {len(found.chosen):9}  {len(found.kernels):7}"
+    return f"{types:21}  {numbers}  {100 * (found.slower - 1):8.2f}"
+
+
+def _compile(products: "Sequence[Product]", found: "Sequence[Needed]", jobs: int | None) -> None:
+    """Compiles the kernels of each types' product. Raises WeftError if nothing is kept, or one can't be."""
+    from weft.bench.compiling import Compiler, default_jobs, written
+    from weft.compiler import cache
+
+    if cache.default().directory is None:
+        raise WeftError("--compile needs a cache: WEFT_CACHE is 0")
+    asked = [(p, written(s)) for p, each in zip(products, found, strict=True) for s in each.kernels]
+    with Compiler(min(jobs or default_jobs(), len(asked))) as compiler, Bar("compiling") as bar:
+        for product, schedule in asked:
+            compiler.ahead(product, [schedule])
+        for number, (product, schedule) in enumerate(asked, 1):
+            if complaint := compiler.complaint(product, schedule):
+                raise WeftError(f"{schedule}: {complaint}")
+            bar(number, len(asked))
+    cli.say(f"compiled {len(asked)} kernels into {cache.default().directory}")
+
+
+KERNELS = Command("kernels", "count the kernels that products need, and compile them", _arguments, _run)
