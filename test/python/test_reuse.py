@@ -86,28 +86,30 @@ def test_families_without_a_model_keep_the_chosen_schedule():
     assert instead(chosen, replace(chosen, stages=2)) == chosen
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", [F16, Types("f8E4M3FN", "f8E4M3FN", "bf16")])
-@pytest.mark.parametrize("swap", [False, True])
-def test_schedules_that_are_exchanged_have_the_same_results(types, swap):
+@pytest.mark.parametrize(
+    "fields", [{}, {"swap": True}, {"splits": 2}, {"global_splits": 2}, {"splits": 2, "swap": True}]
+)
+def test_schedules_that_are_exchanged_have_the_same_results(types, fields):
     """In the emulator, whose tensor cores truncate as hardware does."""
     rng = np.random.default_rng(5)
-    shapes = (64, 256), (48, 256)
-    if types.a == "f16":
-        a, b = (rng.standard_normal(s).astype(np.float16) for s in shapes)
-        depths = 64, 128
-    else:
-        a, b = (rng.standard_normal(s).astype(ml_dtypes.float8_e4m3fn) for s in shapes)
-        depths = 128, 256
+    kind, depth = (np.float16, 64) if types.a == "f16" else (ml_dtypes.float8_e4m3fn, 128)
+    a, b = (rng.standard_normal((rows, 8 * depth)).astype(kind) for rows in (64, 48))
+    deeper = depth if "splits" in "".join(fields) else 2 * depth
     one, *others = (
-        WarpgroupSchedule((64 * w, n, depth), w, 2, swap=swap)
-        for w, n, depth in ((1, 16, depths[0]), (2, 32, depths[0]), (1, 64, depths[1]))
+        WarpgroupSchedule((64 * warpgroups, n, k), warpgroups, stages, **fields)
+        for warpgroups, n, k, stages in ((1, 16, depth, 3), (2, 32, depth, 2), (1, 64, deeper, 2))
     )
     assert all(each.same_results(one) for each in others)
-    results = [
-        np.asarray(weft.matmul(a, b, transpose_b=True, schedule=each, arch=CHIP)).tobytes()
-        for each in (one, *others)
-    ]
-    assert results.count(results[0]) == len(results)
+
+    def result(schedule):
+        options = {"out_dtype": "f32", "transpose_b": True, "arch": CHIP}
+        return weft.matmul(a, b, schedule=schedule, **options).tobytes()
+
+    assert {result(each) for each in others} == {result(one)}
+    other = replace(one, block=(64, 32, depth), splits=4, global_splits=1)
+    assert not other.same_results(one) and result(other) != result(one)
 
 
 SPLIT = replace(CHOSEN, splits=2)
