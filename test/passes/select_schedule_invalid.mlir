@@ -4,7 +4,7 @@
 // RUN: not weft-opt %s --select-schedule=group=4 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not weft-opt %s --select-schedule=rows=odd 2>&1 | FileCheck %s --check-prefix=ROWS
 
-// SM72: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_72: it needs sm_75 or later
+// SM72: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_72 that multiplies f16 and f16: it needs sm_75 or later
 // SM99: target must be a known chip (sm_70,
 // OPTION: pass 'select-schedule' has no option 'group': its options are chip, rows
 // ROWS: --select-schedule: rows must be aligned or any, got 'odd'
@@ -18,7 +18,7 @@ func.func @schedule_for_another_chip(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %
 // -----
 
 func.func @inputs_for_another_chip(%f: memref<?x?xf8E4M3FN>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op has no schedule for sm_86: it needs sm_89 or later}}
+  // expected-error @below {{'tile.matmul' op has no schedule for sm_86 that multiplies f8E4M3FN and f8E4M3FN: it needs sm_89 or later, or A and B of f16}}
   "tile.matmul"(%f, %f, %d) {transpose_b = true} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xf32>) -> ()
   return
 }

@@ -321,5 +321,8 @@ def test_a_chip_that_cannot_round_to_fp8_is_refused():
     types, schedule = Types("f16", "f16", "f8E5M2"), SCHEDULES[-1]
     assert schedule.complaint(types, Target.of("sm_89")) is None
     assert "needs sm_89 or later, got sm_86" in (schedule.complaint(types, Target.of("sm_86")) or "")
-    with pytest.raises(weft.WeftError, match="has no schedule for sm_80: it needs"):
+    with pytest.raises(
+        weft.WeftError,
+        match="has no schedule for sm_80 that multiplies f16 and f16 for D of f8E5M2: it needs",
+    ):
         Product("f16", "f16", "f8E5M2").compiled(None, "sm_80")  # type: ignore[arg-type]

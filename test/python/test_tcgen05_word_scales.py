@@ -268,7 +268,9 @@ def test_schedules_that_do_not_fit_words_are_refused(block, schedule, said):
 
 @pytest.mark.parametrize(("chip", "tiles"), [("sm_90a", False), ("sm_120a", True)])
 def test_other_chips_need_tiles(chip, tiles):
-    with pytest.raises(WeftError, match=rf"has no schedule for {chip}: it needs .*sm_100a") as error:
+    with pytest.raises(
+        WeftError, match=rf"has no schedule for {chip} that multiplies .* in words of .*: it needs .*sm_100a"
+    ) as error:
         choice.choose(512, 512, 512, Case(of(128, 64), (1, 1, 1)).types, chip)
     assert ("or scales in the 128x4 layout (weft.tiled_scales)" in str(error.value)) == tiles
 

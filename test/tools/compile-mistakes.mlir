@@ -20,10 +20,10 @@
 // CHECK:      weft: error: the following arguments are required: FILE.mlir (see weft compile --help)
 // CHECK-NEXT: weft: error: cannot read '{{.*}}none.mlir': No such file or directory
 // CHECK-NEXT: weft: error: target must be a known chip (sm_70,
-// CHECK-NEXT: examples/matmul.mlir:13:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
+// CHECK-NEXT: examples/matmul.mlir:13:3: error: 'tile.matmul' op has no schedule for sm_75 that multiplies bf16 and bf16: it needs sm_80 or later, or A and B of f16
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: <stdin>:13:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
+// CHECK-NEXT: <stdin>:13:3: error: 'tile.matmul' op has no schedule for sm_75 that multiplies bf16 and bf16: it needs sm_80 or later, or A and B of f16
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: weft: error: --after needs --emit mlir; got --emit ptx

@@ -26,6 +26,7 @@ from weft.isa.chips import describe
 from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
+from weft.schedules.similar_products import unsupported
 from weft.target import Target
 
 REUSED = 1.03
@@ -202,10 +203,9 @@ def _refusal(family: type[AnySchedule], request: Request, any_rows: bool) -> str
 
 def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
     """Why no family multiplies these types on a chip; with `any_rows`, none that takes rows anywhere."""
+    if wrong := unsupported(types, chip):
+        return wrong
     needed = needed_chips(types, any_rows=any_rows)
-    if not needed and not needed_chips(types):
-        scales = f" with scales of {types.scale}" if types.scale else ""
-        return f"has no schedule that multiplies {types.a} and {types.b}{scales} for D of {types.d}"
     if not needed:
         what = "groups" if types.grouped else f"elements of {types.a}"
         if any(chip in family.chips(types) for family in FAMILIES if family.takes_any_result):
@@ -213,9 +213,7 @@ def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
         wide = " (rows of D in f32 or i32 at multiples of two elements)"
         return f"rows must begin at multiples of 16 bytes with {what}{wide}"
     if chip not in needed:
-        tiled = types.words and chip in needed_chips(replace(types, words=0))
-        other = ", or scales in the 128x4 layout (weft.tiled_scales)" if tiled else ""
-        return f"has no schedule for {chip}: it needs {describe(needed)}{other}"
+        return f"rows must begin at multiples of 16 bytes on {chip}: other rows need {describe(needed)}"
     return None
 
 
