@@ -28,6 +28,14 @@ def _arguments(parser: ArgumentParser) -> None:
         "family", nargs="?", metavar="FAMILY", help="wmma, mma, wgmma, tcgen05, or an instruction (mma.sync)"
     )
     parser.add_argument("--arch", metavar="CHIP", help="show only what this chip has")
+    parser.add_argument(
+        "--matmul", action="store_true", help="show what tile.matmul multiplies on each chip, and how"
+    )
+    parser.add_argument(
+        "--types",
+        metavar="TYPE",
+        help="with --matmul: only products with this type of A or B, as MLIR names it",
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each form")
 
 
@@ -38,6 +46,10 @@ def _run(options: Namespace) -> int:
     chip = options.arch
     if chip is not None and chip not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(chip)}")
+    if options.matmul:
+        return _matmul(options)
+    if options.types is not None:
+        raise WeftError("--types needs --matmul")
     families = chosen(options.family)
     if not any(any(family.forms(chip)) for family in families):
         raise WeftError(_missing(options.family, families, chip))
@@ -49,6 +61,21 @@ def _run(options: Namespace) -> int:
         return 0
     shown = [part for family in families if any(family.forms(chip)) for part in _table(family, chip)]
     cli.say(_rendered(shown).rstrip())
+    return 0
+
+
+def _matmul(options: Namespace) -> int:
+    """Prints the matrix of `tile.matmul`."""
+    from weft.schedules import matrix
+    from weft.tools import isa_matmul
+
+    if options.family is not None:
+        raise WeftError(f"--matmul shows all families, got '{options.family}'")
+    cells = matrix.cells(options.arch, options.types)
+    if options.json:
+        cli.say("\n".join(json.dumps(isa_matmul.entry(cell)) for cell in cells))
+    else:
+        cli.say(_rendered(list(isa_matmul.tables(cells))).rstrip())
     return 0
 
 

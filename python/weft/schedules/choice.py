@@ -26,7 +26,7 @@ from weft.isa.chips import describe
 from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
-from weft.schedules.similar_products import unsupported
+from weft.schedules.similar_products import product_text, unsupported
 from weft.target import Target
 
 REUSED = 1.03
@@ -245,7 +245,12 @@ def _chosen(
     for family in _able(request, any_rows):
         if (chosen := _chosen_by(family, request)) is not None:
             return chosen
-    raise WeftError(f"has no schedule for {request.chip} that is chosen without being named")
+    able = [family for family in reversed(families) if request.chip in family.chips(request.types)]
+    named = " or ".join(family.instruction for family in able)
+    raise WeftError(
+        f"has no schedule for {request.chip} that is chosen for {product_text(request.types)} without being "
+        f"named: name a schedule of {named}"
+    )
 
 
 def _tuned(request: Request, files: tuple[Path, ...]) -> AnySchedule | None:

@@ -1,0 +1,140 @@
+"""What `tile.matmul` multiplies on each chip: `weft isa --matmul`, and docs/matrix.md, which
+`python -m weft.tools.isa_matmul` writes.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.schedules import matrix
+from weft.schedules.matrix import Cell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "matrix.md"
+_HEADINGS = ("A and B", "family", "instruction", "layouts", "D", "extras", "rows", "measured")
+_ALL = "all"
+
+_ABOUT = """\
+# What each chip multiplies
+
+`weft isa --matmul` shows which products `tile.matmul` and `weft.matmul` have on each chip:
+
+```sh
+weft isa --matmul --arch sm_90a
+weft isa --matmul --types f8E4M3FN
+```
+
+`python -m weft.tools.isa_matmul` makes this page from the registered families of schedules, and a test checks
+that they agree. Chips whose products are alike share a table.
+
+| column | contents |
+|---|---|
+| family | the families that multiply; the first is the default for large products, `family` selects another |
+| layouts | `nt`: A is M x K and B is N x K; `n` of B is K x N, `t` of A is K x M |
+| D | the types of D; sums are f32, for integers i32, for f64 f64 |
+| extras | in addition to batches, C, bias, activations and residual, which all products have |
+| rows | where rows may begin: at any element, only those of D, or at multiples of 16 bytes |
+| measured | whether a report in [benchmarks](../benchmarks/README.md) has such products on a GPU |
+
+`weft.matmul` copies matrices whose rows no kernel takes. `test/python/test_matrix.py` multiplies every
+product without block scales whose elements have at least 8 bits, in each layout and at three sizes, in the
+emulator with its sanitizer.
+
+| extra | what it is |
+|---|---|
+| `promote` | sums of 128 products of fp8, added up in f32 |
+| `scales` | scales of f32 for 128 elements along K ([scales](scaled.md)) |
+| `words` | block scales as words of four |
+| `groups` | groups of rows, contiguous, masked or by their ends ([groups](batches.md)) |
+| `k_ends` | groups along K |
+
+"""
+
+
+def _cells_of(cell: Cell) -> tuple[str, ...]:
+    """A row of a table."""
+    return (
+        str(cell.inputs),
+        ", ".join(cell.families),
+        cell.instruction,
+        _ALL if len(cell.layouts) == len(matrix.LAYOUTS) else " ".join(cell.layouts),
+        ", ".join(cell.results),
+        ", ".join(cell.extras),
+        cell.rows,
+        "yes" if cell.measured else "no",
+    )
+
+
+def entry(cell: Cell) -> dict[str, Any]:
+    """A cell as JSON has it. `complaint` is None where the chip multiplies the product."""
+    return {
+        "chip": cell.chip,
+        "a": cell.inputs.a,
+        "b": cell.inputs.b,
+        "scale": cell.inputs.scale or None,
+        "families": list(cell.families),
+        "instruction": cell.instruction or None,
+        "layouts": list(cell.layouts),
+        "d": list(cell.results),
+        "extras": list(cell.extras),
+        "rows": cell.rows or None,
+        "measured": cell.measured,
+        "complaint": cell.complaint,
+    }
+
+
+def tables(cells: Sequence[Cell]) -> "Iterator[RenderableType]":
+    """The matrix in a terminal: a table for chips that are alike, and why they lack the other products."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    for chips, of_chip in matrix.groups(cells):
+        yield f"[bold]{', '.join(chips)}[/bold]"
+        able = [cell for cell in of_chip if cell.complaint is None]
+        if able:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+            for heading in _HEADINGS:
+                table.add_column(heading)
+            for cell in able:
+                table.add_row(*map(escape, _cells_of(cell)))
+            yield table
+        for cell in of_chip:
+            if cell.complaint is not None:
+                yield f"  {escape(str(cell.inputs))}: {escape(cell.complaint)}"
+        yield ""
+
+
+def page() -> str:
+    """The text of docs/matrix.md."""
+    return _ABOUT + "\n".join(_sections(matrix.cells())).rstrip("\n") + "\n"
+
+
+def _sections(cells: Sequence[Cell]) -> Iterator[str]:
+    for chips, of_chip in matrix.groups(cells):
+        yield from (f"## {', '.join(chips)}", "")
+        able = [cell for cell in of_chip if cell.complaint is None]
+        if able:
+            yield f"| {' | '.join(_HEADINGS)} |"
+            yield "|---" * len(_HEADINGS) + "|"
+            yield from (f"| {' | '.join(_cells_of(cell))} |" for cell in able)
+            yield ""
+        if len(able) < len(of_chip):
+            yield from (f"| A and B | message on {chips[0]} |", "|---|---|")
+            for cell in of_chip:
+                if cell.complaint is not None:
+                    yield f"| {cell.inputs} | {cell.complaint} |"
+            yield ""
+
+
+def main() -> int:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
