@@ -157,6 +157,7 @@ def test_a_product_of_quantised_matrices_is_that_of_their_values(kind, element):
         ),
         (lambda: reference.tiled_scales(np.zeros(4)), r"scales must be a matrix or a batch .* shape \(4,\)"),
         (lambda: reference.quantize(1.0, "mxfp8"), "matrix must be an array of real numbers .*, got 1.0"),
+        (lambda: reference.quantize(np.ones(32), "mxfp8"), r"two dimensions, got .* of shape \(32,\)"),
         (lambda: reference.quantize([["a"]], "mxfp8"), "matrix must be an array of real numbers"),
         (lambda: reference.quantize(normal(1, 32) + 1j, "mxfp8"), "real numbers .* an array of complex64"),
         (lambda: reference.quantize(normal(1, 32), "nvfp4", factor=0), "factor must be a positive, finite"),

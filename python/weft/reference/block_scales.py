@@ -200,16 +200,21 @@ def _bits(elements: Array) -> int:
     return ELEMENT_TYPES[name].bits
 
 
+_MATRIX = 2  # dimensions, without those of a batch
+
+
 def _numbers(matrix: object) -> Doubles:
     """A matrix in float64. Raises WeftError for what isn't a matrix of real numbers."""
     try:
         values = np.asarray(matrix)
-        if values.ndim and values.dtype.kind != "c":
+        if values.ndim >= _MATRIX and values.dtype.kind != "c":
             return values.astype(np.float64)
     except (TypeError, ValueError):
         pass
-    got = f"an array of {matrix.dtype}" if isinstance(matrix, np.ndarray) else shown(matrix)
-    raise WeftError(f"matrix must be an array of real numbers with at least one dimension, got {got}")
+    got = shown(matrix)
+    if isinstance(matrix, np.ndarray):
+        got = f"an array of {matrix.dtype} of shape {matrix.shape}"
+    raise WeftError(f"matrix must be an array of real numbers with at least two dimensions, got {got}")
 
 
 def _given_factor(factor: object) -> float | None:
