@@ -9,7 +9,7 @@ from typing import Any
 from cuda.bindings import driver as real
 
 from weft.launch import cuda_driver, launcher, runtime
-from weft.multiply import compiled_schedules, matmul, product_kernel
+from weft.multiply import compiled_schedules, matmul, product_kernel, row_copies
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -28,7 +28,6 @@ class FakeDriver:
         self.stack: list[int] = []
         self.majors = [9, 9]  # of each GPU's compute capability
         self.launched: list[tuple[int, int]] = []  # GPU and stream
-        self.queued: list[Any] = []  # kernels, by their GPU, and copies of rows
         self.waited: list[int] = []  # on which GPU
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
@@ -102,10 +101,6 @@ class FakeDriver:
         self.cleared.append(address // MEMORY - 1)
         return (OK,)
 
-    def cuMemcpy2DAsync(self, copy: Any, stream: int) -> Any:
-        self.queued.append(copy)
-        return (OK,)
-
     def cuStreamCreate(self, flags: Any) -> Any:
         return OK, 77
 
@@ -175,7 +170,6 @@ class FakeDriver:
         if kernel - 200 != self.gpu:
             return int(real.CUresult.CUDA_ERROR_INVALID_HANDLE)
         self.launched.append((self.gpu, ctypes.c_uint64.from_address(config + _STREAM_OFFSET).value))
-        self.queued.append(self.gpu)
         if self.sizes:
             starts = (ctypes.c_void_p * len(self.sizes)).from_address(parameters)
             self.given.append([ctypes.string_at(at, n) for at, n in zip(starts, self.sizes, strict=True)])
@@ -234,5 +228,5 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 def _forget() -> None:
     matmul.plans.clear()
     caches = runtime.device, cuda_driver.primary, product_kernel.compiled, compiled_schedules._known
-    for cache in (*caches, launcher._driver):
+    for cache in (*caches, launcher._driver, row_copies._kernel):
         cache.cache_clear()

@@ -1,8 +1,5 @@
-"""`weft.matmul` with rows that TMA can't take, where there is no other kernel: in the emulator, and on a
-driver that is none.
-"""
+"""`weft.matmul` with rows of A and B that TMA can't take: in the emulator, and on a driver that is none."""
 
-import ctypes
 import gc
 import weakref
 
@@ -12,8 +9,7 @@ import pytest
 from fake_driver import GpuArray, two_gpus
 
 import weft
-from weft.launch import arrays
-from weft.launch.arrays import ArrayView
+from weft.launch import arrays, runtime
 from weft.multiply import padded_rows
 
 RNG = np.random.default_rng(2)
@@ -112,93 +108,67 @@ class F8Array(GpuArray):
         self.__cuda_array_interface__["typestr"] = typestr
 
 
+@pytest.fixture
+def queued(monkeypatch):
+    """The addresses of each launch from Python."""
+    made, launch = [], runtime.Prepared.launch
+
+    def record(self, stream, *addresses):
+        made.append(addresses)
+        launch(self, stream, *addresses)
+
+    monkeypatch.setattr(runtime.Prepared, "launch", record)
+    return made
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", [[], [101]])
-def test_copies_are_queued_around_the_kernel(monkeypatch, before):
+def test_one_launch_copies_all_rows(monkeypatch, queued, before):
     with two_gpus(monkeypatch) as driver:
         a, b, c = (F8Array(driver, 1, *shape) for shape in ((33, 67), (41, 67), (48, 64)))
         out, aligned = (F8Array(driver, 1, *shape, typestr="<i4") for shape in ((33, 41), (48, 48)))
         for _ in range(2):
-            driver.stack, driver.queued = list(before), []
+            driver.stack = list(before)
+            queued.clear()
             weft.matmul(a, b, transpose_b=True, out=out, stream=5)
-            of_a, of_b, kernel = driver.queued
-            assert (of_a.WidthInBytes, of_a.Height, of_a.srcPitch, of_a.dstPitch) == (67, 33, 67, 80)
-            assert (
-                int(of_a.srcDevice) == arrays.view(a).address
-                and int(of_b.srcDevice) == arrays.view(b).address
-            )
-            assert kernel == 1
+            (of_a, to_a, of_b, to_b), given = queued
+            assert (of_a, of_b) == (arrays.view(a).address, arrays.view(b).address)
+            assert given == (to_a, to_b, arrays.view(out).address)
+            assert to_a % 128 == to_b % 128 == 0 and not {of_a, of_b} & {to_a, to_b}
         assert driver.stack == before and set(driver.launched) == {(1, 5)}
-        driver.queued = []
+        count = len(driver.launched)
         weft.matmul(a, b, transpose_b=True, out=out, beta=1.0)
-        assert [type(each) is int for each in driver.queued] == [False] * 2 + [True]
-        driver.queued = []
+        assert len(driver.launched) == count + 2
         weft.matmul(c, c, transpose_b=True, out=aligned)
-        assert driver.queued == [1]
+        weft.matmul(
+            c, F8Array(driver, 1, 41, 64), transpose_b=True, out=F8Array(driver, 1, 48, 41, typestr="<i4")
+        )
+        assert len(driver.launched) == count + 4
 
 
-def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch):
+def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch, queued):
     with two_gpus(monkeypatch) as driver:
-        a, b, whole = (F8Array(driver, 1, *shape) for shape in ((33, 67), (48, 67), (33, 48)))
-        out, wide = (F8Array(driver, 1, *shape, typestr="<i4") for shape in ((33, 48), (33, 47)))
-        weft.matmul(a, b, transpose_b=True, out=out, stream=5)  # a and b
-        weft.matmul(a, F8Array(driver, 1, 47, 67), transpose_b=True, out=wide, stream=5)  # b has another size
-        copied = len(driver.queued)
-        weft.matmul(whole, F8Array(driver, 1, 47, 48), transpose_b=True, out=wide, stream=5)  # none
-        assert copied == 3 + 3 and len(driver.queued) == copied + 1
+        a, b, whole = (F8Array(driver, 1, *shape) for shape in ((33, 67), (48, 67), (33, 67)))
+        out = F8Array(driver, 1, 33, 48, typestr="<i4")
+        whole.__cuda_array_interface__["strides"] = (80, 1)
+        weft.matmul(a, b, transpose_b=True, out=out, stream=5)
+        weft.matmul(whole, b, transpose_b=True, out=out, stream=5)
+        assert [len(addresses) for addresses in queued] == [4, 3, 2, 3]
         gone = weakref.ref(b)
         del b
         gc.collect()
         assert gone() is None
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("shape", "strides", "count"),
-    [
-        ((5,), (1,), 1),
-        ((4, 5), (7, 1), 1),
-        ((1, 5), (0, 1), 1),
-        ((3, 4, 5), (28, 7, 1), 1),
-        ((3, 4, 5), (40, 7, 1), 3),
-        ((3, 4, 5), (6, 20, 1), 3),
-        ((4, 3, 5), (20, 6, 1), 3),
-        ((3, 1, 5), (40, 7, 1), 1),
-    ],
-)
-def test_copies_take_each_element_to_its_address(monkeypatch, shape, strides, count):
-    memory = small(200, dtype=np.int16)
-    there = np.lib.stride_tricks.as_strided(memory[3:], shape, [2 * s for s in strides])
-    padded = np.zeros((*shape[:-1], 8), np.int16)[..., :5]
-    given, made = arrays.view(there), arrays.view(padded)
-    with two_gpus(monkeypatch):
-        into, back = padded_rows.copies(given, made), padded_rows.copies(made, given)
-    assert len(into) == len(back) == count
-    _do(into)
-    assert (padded == there).all()
-    before = memory.copy()
-    padded += 1
-    _do(back)
-    assert (there == padded).all() and (memory != before).sum() == padded.size
+def test_halves_are_copied_for_wgmma_too(monkeypatch):
+    run, kernels = padded_rows.run, []
 
+    def watch(kernel, views, numbers, on):
+        kernels.append((kernel, numbers))
+        run(kernel, views, numbers, on)
 
-def _do(made):
-    """Those copies, of memory of the CPU."""
-    for copy in made:
-        for row in range(copy.Height):
-            target, source = (
-                int(copy.dstDevice) + row * copy.dstPitch,
-                int(copy.srcDevice) + row * copy.srcPitch,
-            )
-            ctypes.memmove(target, source, copy.WidthInBytes)
-
-
-def test_rows_that_overlap_are_refused(monkeypatch):
-    with two_gpus(monkeypatch) as driver:
-        b, whole = F8Array(driver, 0, 16, 64), arrays.view(F8Array(driver, 0, 32, 64))
-        a = ArrayView(whole.address, (16, 64), (3, 1), whole.dtype, "cuda", 0, False, whole.owner)
-        message = (
-            r"rows of a must begin at multiples of 16 bytes, .* that overlap, with strides of 3, 1 bytes"
-        )
-        with pytest.raises(weft.WeftError, match=message):
-            weft.matmul(a, b, transpose_b=True)
+    monkeypatch.setattr(padded_rows, "run", watch)
+    a, b = small(37, 67, dtype=np.float16), small(21, 67, dtype=np.float16)
+    assert (weft.matmul(a, b, transpose_b=True, arch="sm_90a") == doubles(a) @ doubles(b).T).all()
+    ((kernel, numbers),) = kernels
+    assert "wgmma" in kernel.ptx and numbers == (0, 1)

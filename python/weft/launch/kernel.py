@@ -408,19 +408,22 @@ class Kernel:
         views, _ = checked(self.launch, args)
         return Bound.of(self.plan(views), views)
 
-    def plan(self, args: Sequence[Any], extents: Extents | None = None) -> runtime.Prepared:
+    def plan(
+        self, args: Sequence[Any], extents: Extents | None = None, grid: Sequence[int] | None = None
+    ) -> runtime.Prepared:
         """A launch with these numbers and with arrays like these, of one GPU. The addresses of the arrays, in
         order, are arguments of each launch.
 
         An array must start at a multiple of 16 (32) bytes if that of `args` does. `extents` are checked by
-        the launch's `queue_apart`. Raises WeftError for arguments that don't fit.
+        the launch's `queue_apart`. `grid` is required if the kernel doesn't specify it. Raises WeftError for
+        arguments that don't fit.
         """
         views, aligned = checked(self.launch, args)
         if not aligned:
-            return self.for_any_rows.plan(views, extents)
+            return self.for_any_rows.plan(views, extents, grid)
         with runtime.on(runtime.holder(views)):
-            grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
-            return self._prepared(views, grid, block, extents)
+            ctas, block = self.dimensions(views, grid, multiprocessors=self.multiprocessors())
+            return self._prepared(views, ctas, block, extents)
 
     def multiprocessors(self) -> int:
         """How many multiprocessors of the current GPU can hold a CTA at once. Clusters can't use all of

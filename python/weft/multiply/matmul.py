@@ -117,9 +117,9 @@ def matmul(
     ui8 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on, with `a` as M x K
     and `b` as N x K, or transposes of such matrices. With f64, all arrays are f64, and the activation is
     relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and strides must not be
-    negative. Fast kernels need rows at multiples of 16 bytes. A slower kernel takes other rows of f16 and
-    bf16; other types, groups and `transpose_a` have arrays with such rows copied in each call. Rows of
-    the result, of `c` and of the residual may begin at any element.
+    negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a` and `b` at multiples of 16
+    bytes; others are copied in each call, by one more kernel on the same stream. Rows of the result, of `c`
+    and of the residual may begin at any element.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.
@@ -218,7 +218,7 @@ def _planned(
     operands = Operands.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
     kernel = product_kernel.of(operands)
-    copied = product_kernel.copied(kernel, operands)
+    copied = padded_rows.copied(kernel, operands.views)
     if operands.ordinal is None:
         operands.check_groups()
         padded_rows.run(kernel, operands.views, copied, on="emulator" if options.arch else None)
@@ -250,7 +250,7 @@ def _handed(every: list[Any], roles: list[str], activation: str | None, options:
     a, b, *added = views
     operands = Operands.of(a, b, None, dict(zip(roles, added, strict=True)), activation, options)
     kernel = product_kernel.of(operands)
-    if product_kernel.copied(kernel, operands).numbers:
+    if padded_rows.copied(kernel, operands.views):
         return None
     return Handed(jax_call.call(kernel.plan(operands.views), operands.views[2]))
 

@@ -1,111 +1,81 @@
-"""Calls of a kernel with arrays whose rows aren't aligned as it needs: it gets copies with rows at multiples
-of 16 bytes.
+"""Calls of a kernel with arrays whose rows aren't aligned as it needs: it reads copies with padded rows.
 
-On a GPU, these copies are queued on the caller's stream, before and after the kernel, so that a graph
-captures them.
+On a GPU, one more kernel copies all of them. It is queued on the caller's stream before the kernel itself, so
+that a graph captures both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from math import gcd
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.dialects.schedule import ceil_div
-from weft.errors import WeftError
-from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, runtime
+from weft.launch import runtime
 from weft.launch.arrays import ArrayView
-from weft.launch.cuda_driver import api, call, context, entered
+from weft.launch.cuda_driver import context, entered
 from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import aligned_to
 from weft.launch.launcher import OVERLAP, Extents
 from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
+from weft.multiply import row_copies
+from weft.multiply.row_copies import Rows
+
+_MOST_UNIT = 4  # bytes
 
 # By GPU, and by the arguments that are copied.
 _pools: WeakKeyDictionary[Kernel, dict[tuple[int, tuple[int, ...]], Pool]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class Copied:
-    """The arguments of a kernel that are copied."""
-
-    names: tuple[str, ...]  # of all arguments, in messages
-    out: int  # the number of the argument that is written
-    keeps_out: bool  # whether the kernel reads it, or doesn't write all of it
-    numbers: tuple[int, ...]  # of the arguments that are copied
-
-    @classmethod
-    def of(
-        cls, kernel: Kernel, names: Sequence[str], views: Sequence[ArrayView], keeps_out: bool
-    ) -> "Copied":
-        """The arguments whose rows aren't aligned as the kernel needs."""
-        wanted = enumerate(zip(views, kernel.launch.aligned, strict=False))
-        numbers = tuple(number for number, (view, bytes_) in wanted if aligned_to(view) % bytes_)
-        return cls(tuple(names), names.index("out"), keeps_out, numbers)
-
-    @property
-    def before(self) -> list[int]:
-        """The indices in `numbers` of arguments that are copied before the kernel runs."""
-        return [i for i, number in enumerate(self.numbers) if number != self.out or self.keeps_out]
-
-    @property
-    def after(self) -> list[int]:
-        """The indices in `numbers` of arguments that are copied back."""
-        return [i for i, number in enumerate(self.numbers) if number == self.out]
+def copied(kernel: Kernel, views: Sequence[ArrayView]) -> tuple[int, ...]:
+    """The numbers of the arguments whose rows aren't aligned as the kernel needs. It reads all of them."""
+    wanted = enumerate(zip(views, kernel.launch.aligned, strict=False))
+    return tuple(number for number, (view, bytes_) in wanted if aligned_to(view) % bytes_)
 
 
-def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied, on: str | None = None) -> None:
-    """Calls the kernel with arrays of the CPU, `on` as a kernel's call has it."""
-    memories = [np.zeros(*_memory(views[number])) for number in copied.numbers]
-    parts = [m[..., : views[n].in_bytes.shape[-1]] for n, m in zip(copied.numbers, memories, strict=True)]
+def run(kernel: Kernel, views: Sequence[ArrayView], numbers: Sequence[int], on: str | None = None) -> None:
+    """Calls the kernel with arrays of the CPU and copies of some, `on` as a kernel's call has it."""
     aligned = list(views)
-    for number, part in zip(copied.numbers, parts, strict=True):
-        view = arrays.view(part)
-        aligned[number] = view.unpacked_from(views[number].dtype) if views[number].packed else view
-    for i in copied.before:
-        parts[i][...] = views[copied.numbers[i]].numpy()
+    for number in numbers:
+        view, rows = views[number], Rows.of(views[number])
+        memory = np.zeros(rows.nbytes, np.uint8)
+        aligned[number] = replace(rows.padded(view, memory.ctypes.data), owner=memory)
+        aligned[number].in_bytes.numpy()[...] = view.in_bytes.numpy()
     kernel(*aligned, on=on)
-    for i in copied.after:
-        views[copied.numbers[i]].numpy()[...] = parts[i]
 
 
 def plan(
-    kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents
+    kernel: Kernel, views: Sequence[ArrayView], numbers: tuple[int, ...], extents: Extents
 ) -> "Prepared | PaddedLaunch":
-    """A launch with arrays like these of one GPU, as `Kernel.plan` returns it. Raises WeftError for
-    overlapping rows, which the driver can't copy.
-    """
-    if not copied.numbers:
+    """A launch with arrays like these of one GPU, some of which are copied, as `Kernel.plan` returns it."""
+    if not numbers:
         return kernel.plan(views, extents)
-    for number in copied.numbers:
-        _check(copied.names[number], views[number], kernel.launch.aligned[number])
     with runtime.on(runtime.holder(views)):
-        return PaddedLaunch(kernel, views, copied, extents)
+        return PaddedLaunch(kernel, views, numbers, extents)
 
 
 class PaddedLaunch:
-    """A launch between copies, with the methods of `runtime.Prepared`."""
+    """A launch after that of copies, with the methods of `runtime.Prepared`."""
 
-    def __init__(self, kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents) -> None:
+    def __init__(
+        self, kernel: Kernel, views: Sequence[ArrayView], numbers: tuple[int, ...], extents: Extents
+    ) -> None:
         """On the current GPU."""
         # The launch doesn't keep the arrays alive.
         ordinal = runtime.current().ordinal
-        self._views = [replace(view, owner=None, device_id=ordinal) for view in views]
-        self._copied, self._extents = copied, extents
-        self._aligned = list(self._views)
-        for number in copied.numbers:
-            strides = arrays.contiguous_strides(_memory(views[number])[0])
-            copy = replace(self._views[number].in_bytes, address=0, strides=strides)
-            self._aligned[number] = copy.unpacked_from(views[number].dtype) if views[number].packed else copy
-        self._plan = kernel.plan(self._aligned)
+        views = [replace(view, owner=None, device_id=ordinal) for view in views]
+        self._numbers, self._extents = numbers, extents
+        rows = [Rows.of(views[number]) for number in numbers]
+        aligned = list(views)
+        for number, of in zip(numbers, rows, strict=True):
+            aligned[number] = of.padded(views[number], 0)
+        self._plan = kernel.plan(aligned)
         self.action = self._plan.action
+        self._copies = _plan_copies(kernel.chip, rows, [views[number] for number in numbers])
         self._context = context(None)
-        key = ordinal, copied.numbers
-        pool = _pools.setdefault(kernel, {}).setdefault(key, Pool())
-        self._memory = PerStream(pool, [_size(views[number]) for number in copied.numbers])
+        pool = _pools.setdefault(kernel, {}).setdefault((ordinal, numbers), Pool())
+        self._memory = PerStream(pool, [_size(of) for of in rows])
 
     def queue_apart(self, stream: int, *addresses: int) -> int:
         """As `launch`, but returns `OVERLAP` and does nothing if the arrays may overlap."""
@@ -118,93 +88,34 @@ class PaddedLaunch:
         """Queues the copies and the launch on a stream of its GPU, which needn't be the current one."""
         with entered(self._context):
             _, memory = self._memory.of(stream)
-            aligned = list(addresses)
-            for number, address in zip(self._copied.numbers, memory, strict=True):
-                aligned[number] = address
-            for i in self._copied.before:
-                self._copy(self._copied.numbers[i], self._views, addresses, self._aligned, aligned, stream)
-            self._plan.launch(stream, *aligned)
-            for i in self._copied.after:
-                self._copy(self._copied.numbers[i], self._aligned, aligned, self._views, addresses, stream)
+        aligned, pairs = list(addresses), list[int]()
+        for number, address in zip(self._numbers, memory, strict=True):
+            pairs += [addresses[number], address]
+            aligned[number] = address
+        self._copies.launch(stream, *pairs)
+        self._plan.launch(stream, *aligned)
 
     def settle(self, status: int, stream: int, *addresses: int) -> None:
         raise AssertionError(status)
 
-    @staticmethod
-    def _copy(
-        number: int,
-        sources: Sequence[ArrayView],
-        source_addresses: Sequence[int],
-        targets: Sequence[ArrayView],
-        target_addresses: Sequence[int],
-        stream: int,
-    ) -> None:
-        source = replace(sources[number], address=source_addresses[number])
-        target = replace(targets[number], address=target_addresses[number])
-        for copy in copies(source, target):
-            call("copying rows to aligned memory, or back", api().cuMemcpy2DAsync, copy, stream)
+
+def _plan_copies(chip: str, rows: Sequence[Rows], views: Sequence[ArrayView]) -> Prepared:
+    """The launch that copies these rows, whose addresses are those of each source and its copy in turn."""
+    unit = gcd(_MOST_UNIT, *(aligned_to(view) for view in views), *(of.width for of in rows))
+    sources = [_flat(view, view.address, of.span) for view, of in zip(views, rows, strict=True)]
+    targets = [_flat(view, 0, of.nbytes) for view, of in zip(views, rows, strict=True)]
+    kernel = row_copies.kernel_of(rows, unit, chip)
+    return kernel.plan(row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
 
 
-def copies(source: ArrayView, target: ArrayView) -> list[Any]:
-    """The driver's copies between two arrays of one shape. Each copies rows with one stride."""
-    source, target = source.in_bytes, target.in_bytes
-    size = arrays.numpy_dtype(source.dtype).itemsize
-    outer, (count, *apart) = _rows(source, target)
-    driver = api()
-    every = []
-    for number in range(outer[0]):
-        copy = driver.CUDA_MEMCPY2D()
-        copy.srcMemoryType = copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        copy.srcDevice = source.address + number * outer[1] * size
-        copy.dstDevice = target.address + number * outer[2] * size
-        copy.WidthInBytes, copy.Height = source.shape[-1] * size, count
-        copy.srcPitch, copy.dstPitch = (stride * size for stride in apart)
-        every.append(copy)
-    return every
+def _flat(view: ArrayView, address: int, nbytes: int) -> ArrayView:
+    """Bytes on the GPU of a view."""
+    plain = view.in_bytes
+    return replace(plain, address=address, shape=(nbytes,), strides=(1,), dtype="ui8", readonly=False)
 
 
-def _rows(source: ArrayView, target: ArrayView) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """The number of copies and the number of rows in each, with their strides in both arrays."""
-    width = source.shape[-1]
-    every = zip(source.shape[:-1], source.strides, target.strides, strict=False)
-    match [each for each in every if each[0] > 1]:
-        case []:
-            return (1, 0, 0), (1, width, width)
-        case [rows]:
-            return (1, 0, 0), rows
-        case [outer, rows] if outer[1:] == (rows[0] * rows[1], rows[0] * rows[2]):
-            return (1, 0, 0), (outer[0] * rows[0], *rows[1:])
-        case [outer, rows]:
-            return (outer, rows) if outer[0] <= rows[0] else (rows, outer)
-    raise AssertionError(source.shape)
-
-
-def _size(view: ArrayView) -> int:
-    """The bytes of memory for a copy of an array: a power of two, so that all that is kept for growing sizes
-    is at most twice the largest.
+def _size(rows: Rows) -> int:
+    """The bytes of memory for a copy: a power of two, so that all that is kept for growing sizes is at most
+    twice the largest.
     """
-    shape, dtype = _memory(view)
-    return 1 << (int(np.prod(shape)) * dtype.itemsize - 1).bit_length()
-
-
-def _memory(view: ArrayView) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and the type of memory for a copy of an array, with padded rows; of bytes if it is packed."""
-    # TMA reads rows of packed elements at multiples of twice as many bytes where it gives each a byte.
-    row_bytes, view = 2 * ROW_BYTES if view.packed else ROW_BYTES, view.in_bytes
-    dtype = arrays.numpy_dtype(view.dtype)
-    unit = row_bytes // dtype.itemsize
-    return (*view.shape[:-1], ceil_div(view.shape[-1], unit) * unit), dtype
-
-
-def _check(name: str, view: ArrayView, wanted: int) -> None:
-    """Raises WeftError for rows that the driver can't copy."""
-    view = view.in_bytes
-    size = arrays.numpy_dtype(view.dtype).itemsize
-    _, (_, apart, _) = _rows(view, view)
-    if apart < view.shape[-1]:
-        columns, strides = _memory(view)[0][-1], ", ".join(str(stride * size) for stride in view.strides)
-        raise WeftError(
-            f"weft.matmul: rows of {name} must begin at multiples of {wanted} bytes, as in the first "
-            f"{view.shape[-1]} columns of an array with {columns}, got rows that overlap, with strides of "
-            f"{strides} bytes"
-        )
+    return 1 << (rows.nbytes - 1).bit_length()

@@ -12,7 +12,6 @@ from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
-from weft.multiply.padded_rows import Copied
 from weft.schedules import choice
 
 
@@ -37,17 +36,6 @@ def of(operands: Operands) -> kernel.Kernel:
             having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))
             schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
     return compiled(types, ranks, added, operands.transposed, *what, schedule, chip)
-
-
-def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
-    """The operands that must be copied since no kernel takes rows with their alignment, or only one that is
-    slower than copies: kernels for any rows read wider and narrower types than 16 bits element by element.
-    """
-    types = operands.types
-    if types.input_bits == 16 and choice.complaint(types, compiled.chip, any_rows=True) is None:
-        return Copied(operands.names, 2, False, ())
-    keeps_out = (operands.options.beta != 0 and "c" not in operands.names) or operands.types.grouped
-    return Copied.of(compiled, operands.names, operands.views, keeps_out)
 
 
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")
