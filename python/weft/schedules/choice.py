@@ -80,7 +80,7 @@ class Chooser:
 
 
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
-    Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip)),
+    Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip, members=r.members)),
     TmaMmaSchedule: Chooser(
         lambda r: tma_mma.choose(*r.mnk, r.types, r.chip, r.members),
         lambda r: tma_mma.ranked(*r.mnk, r.types, r.chip),
