@@ -39,6 +39,8 @@ class LaunchAttribute:
         kernel.operation.attributes[self.name] = value
 
 
+MIN_CTAS = "nvvm.minctasm"
+"""LLVM's attribute of the CTAs that a multiprocessor must hold at least."""
 GRID = LaunchAttribute(
     "weft.grid",
     ir.AffineMapAttr,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
-from weft.dialects.schedule.product_types import BYTES, Types
+from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
 from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES, ChipSet, describe
@@ -19,6 +19,8 @@ COPY = async_copy.copy_of(16)
 STEP_BYTES = 32
 """Bytes of a row of A, or of a column of B, that one instruction multiplies."""
 _ROWS, _COLUMNS = 16, 8
+_MOST_PROMOTED = 32
+"""Promoted sums of a lane, at most: it has as many of the K block."""
 _K_BYTES = (64, 128)
 """Bytes of block K: those of a row of a K-major tile in shared memory."""
 
@@ -83,7 +85,7 @@ class Schedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        if types.promoted or types.grouped or types.scale or not _takes(types):
+        if types.scale or not _takes(types):
             return frozenset()
         rows = (mma.SYNC.table[each] for each in _forms(types) if each in mma.SYNC.table)
         chips: ChipSet = frozenset().union(*(row.chips for row in rows))
@@ -99,8 +101,8 @@ class Schedule(AnySchedule):
             return f"mma.sync {verdict}"
         if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
             return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
-        if types.grouped:
-            return "groups need a schedule of wgmma, got one of mma.sync"
+        if types.scale:
+            return f"scales of {types.scale} need a schedule of mma.sync with TMA, got one of mma.sync"
         if complaint := self.least_complaint() or self.count_complaint():
             return complaint
         if self.threads > MOST_THREADS:
@@ -117,6 +119,12 @@ class Schedule(AnySchedule):
                 f"a warp must hold at most {MOST_REGISTERS * LANES} sums, {MOST_REGISTERS} for each lane, "
                 f"got {rows} x {columns}"
             )
+        if types.promoted and (complaint := self._promotion_complaint(types)):
+            return complaint
+        if types.k_groups and (complaint := self.k_group_complaint()):
+            return complaint
+        if types.grouped and not types.k_groups and GROUP_ROWS % m:
+            return f"block M must divide {GROUP_ROWS} with groups, got {m}"
         if k * types.input_bytes not in _K_BYTES:
             legal = " or ".join(str(bytes_ // types.input_bytes) for bytes_ in _K_BYTES)
             return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
@@ -127,6 +135,18 @@ class Schedule(AnySchedule):
                 unit = min(SWIZZLES) // types.input_bytes
                 return f"block {name} must be a multiple of {unit} for an MN-major operand, got {extent}"
         return self.shared_complaint(types, target)
+
+    def _promotion_complaint(self, types: Types) -> str | None:
+        """Why sums can't be promoted, or scaled."""
+        if (k := self.block[2]) != PROMOTED:
+            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        rows, columns = self.warp_tile
+        if rows * columns > _MOST_PROMOTED * LANES:
+            most = _MOST_PROMOTED * LANES
+            return f"a warp must hold at most {most} promoted sums, got {rows} x {columns}"
+        if types.scaled and not types.scale_columns and PROMOTED % columns:
+            return f"columns of a warp must divide {PROMOTED}, which share a scale, got {columns}"
+        return None
 
     def __str__(self) -> str:
         m, n, k = self.block

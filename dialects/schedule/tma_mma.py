@@ -179,7 +179,8 @@ class TmaMmaSchedule(AnySchedule):
         if types.a == "f64":
             return f"f64 needs a schedule of mma.sync without TMA (warps), got one of {self.instruction}"
         if types.promoted:
-            return f"scales and promote need a schedule of wgmma, got one of {self.instruction}"
+            wanted = "a schedule of mma.sync without TMA (warps)"
+            return f"promoted sums need {wanted}, got one of {self.instruction}"
         if types.words:
             what = f"scales must be in the 128x4 layout with a schedule of {self.instruction}"
             return f"{what}, got words of i32: weft.tiled_scales converts them"

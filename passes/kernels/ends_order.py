@@ -26,6 +26,12 @@ class Ends:
         """The one after the last."""
         return emit.minimum(emit.maximum(element(self.ends, group), 0), self.size)
 
+    def k_blocks(self, group: Any, block_k: int) -> tuple[Any, Any]:
+        """The first block of `block_k` columns of a group, and the one after its last: none if it's empty."""
+        begin, end = self.begin(group), self.end(group)
+        first = emit.div(begin, block_k)
+        return first, emit.maximum(emit.ceil_div(end, block_k), first)
+
 
 @dataclass(frozen=True)
 class RowEndsOrder(MaskedOrder):

@@ -9,19 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, mma_sync
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
-from weft.mlir import arith, gpu, ir, memref, nvvm, scf
+from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
 from weft.passes.builders import byte_moves, emit
+from weft.passes.kernels import scale_factors
 from weft.passes.kernels.fragments import sorted_sums
+from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.tile_order import Tile
-from weft.passes.kernels.tiles import grid_tile
 from weft.passes.kernels.writer import store
 
 VECTOR_BYTES = COPY.bytes
@@ -134,6 +136,7 @@ class MmaKernel:
     b: _Operand
     depth: Any  # K of this launch
     tile: Tile
+    has: Any  # whether there is a product, an i1; None: always
 
     @classmethod
     def of(cls, op: MatmulOp) -> "MmaKernel":
@@ -146,7 +149,9 @@ class MmaKernel:
         m, n, k = schedule.block
         warp_m, warp_n = schedule.warp_tile
         index = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
-        a, b = member(op.a, index), member(op.b, index)
+        at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
+        number = at.member if at else index
+        a, b = member(op.a, number), member(op.b, number)
         return cls(
             op,
             schedule,
@@ -154,7 +159,8 @@ class MmaKernel:
             _Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
             _Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
             size(op.a, -2 if types.transposed[0] else -1),
-            grid_tile(schedule, index),
+            at or grid_tile(schedule, index),
+            has,
         )
 
     @property
@@ -166,6 +172,16 @@ class MmaKernel:
 
     def emit(self) -> None:
         """Writes the body at the insertion point."""
+        if self.op.types.promoted:
+            # Without it, ptxas spills a few registers so that two CTAs fit a multiprocessor.
+            self.op.operation.parent.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
+        if self.has is None:
+            self._emit()
+            return
+        with emit.when(self.has):
+            self._emit()
+
+    def _emit(self) -> None:
         block_m, block_n, _ = self.schedule.block
         warp_m, warp_n = self.schedule.warp_tile
         row, column = emit.mul(self.tile.row, block_m), emit.mul(self.tile.column, block_n)
@@ -219,19 +235,19 @@ class MmaKernel:
             nvvm.cp_async_commit_group()
 
         for block in range(ahead):
-            fetch(block, block)
-        blocks = emit.ceil_div(self.depth, block_k)
+            fetch(emit.add(self._first_block, block), block)
 
         def body(block: Any, carried: list[Any]) -> list[Any]:
             accumulator, read, write = carried
+            factors = self._factors(block, row, column, start_m, start_n)
             nvvm.cp_async_wait_group(ahead - 1)
             gpu.barrier()
             fetch(emit.add(block, ahead), write)
             stage_a, stage_b = tile.stage(self.a.read, read), tile.stage(self.b.read, read)
-            accumulator = self._multiply(accumulator, stage_a, stage_b, start_m, start_n)
+            accumulator = self._add(accumulator, stage_a, stage_b, start_m, start_n, factors)
             return [accumulator, self._next(read), self._next(write)]
 
-        return emit.loop(0, blocks, 1, [self._zero(), emit.value(0), emit.value(ahead)], body)[0]
+        return emit.loop(*self._blocks(), 1, [self._zero(), emit.value(0), emit.value(ahead)], body)[0]
 
     def _through_registers(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
@@ -253,20 +269,19 @@ class MmaKernel:
             for (copy, *_), part in zip(copies, loaded, strict=True):
                 copy.store(part, stage, warp)
 
-        store(load(0), 0)
-        blocks = emit.ceil_div(self.depth, block_k)
+        store(load(self._first_block), 0)
 
         def body(block: Any, carried: list[Any]) -> list[Any]:
             accumulator, read = carried
             gpu.barrier()
             loaded = load(emit.add(block, 1))
             stage_a, stage_b = tile.stage(self.a.read, read), tile.stage(self.b.read, read)
-            accumulator = self._multiply(accumulator, stage_a, stage_b, start_m, start_n)
+            accumulator = self._add(accumulator, stage_a, stage_b, start_m, start_n, None)
             write = self._next(read)
             store(loaded, write)
             return [accumulator, write]
 
-        return emit.loop(0, blocks, 1, [self._zero(), emit.value(0)], body)[0]
+        return emit.loop(*self._blocks(), 1, [self._zero(), emit.value(0)], body)[0]
 
     def _plain(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
@@ -277,25 +292,58 @@ class MmaKernel:
             tile.stage(operand.read, first) if operand.alternates else stage
             for operand, stage in ((self.a, stage_a), (self.b, stage_b))
         )
-        blocks = emit.ceil_div(self.depth, block_k)
 
         def body(block: Any, carried: list[Any]) -> list[Any]:
             k = emit.mul(block, block_k)
+            factors = self._factors(block, row, column, start_m, start_n)
             gpu.barrier()
             tile.copy(self.a.matrix, *self.a.origin(row, k), stage_a)
             tile.copy(self.b.matrix, *self.b.origin(column, k), stage_b)
             gpu.barrier()
-            return [self._multiply(carried[0], read_a, read_b, start_m, start_n)]
+            return [self._add(carried[0], read_a, read_b, start_m, start_n, factors)]
 
-        return emit.loop(0, blocks, 1, [self._zero()], body)[0]
+        return emit.loop(*self._blocks(), 1, [self._zero()], body)[0]
+
+    @property
+    def _first_block(self) -> Any:
+        """The tile's first K block."""
+        return self.tile.k_span[0] if self.tile.k_span else 0
+
+    def _blocks(self) -> tuple[Any, Any]:
+        """The tile's first K block, and the one after its last."""
+        return self.tile.k_span or (0, emit.ceil_div(self.depth, self.schedule.block[2]))
 
     def _next(self, stage: Any) -> Any:
         following = emit.add(stage, 1)
         return emit.select(emit.equal(following, self.schedule.stages), 0, following)
 
     def _zero(self) -> Any:
+        """Sums before the first K block."""
         kind = self.accumulator_type
-        return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+        zero = tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+        return self._sorted(zero) if self.op.types.promoted else zero
+
+    def _sorted(self, sums: Any) -> Any:
+        return sorted_sums(sums, self.a.alternates, self.b.alternates)
+
+    def _factors(self, block: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+        """What a lane's sums of a K block are multiplied by; None for 1."""
+        if not self.op.types.scaled:
+            return None
+        kind, scales = self._zero().type, scale_factors.matrices(self.op, self.tile.member)
+        at = emit.add(row, start_m), emit.add(column, start_n)
+        return scale_factors.of_lane(self.op, self.schedule, kind, scales, block, *at)
+
+    def _add(self, sums: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, factors: Any) -> Any:
+        """A warp's sums and its products of a K block, which have sums of their own if they are promoted."""
+        if not self.op.types.promoted:
+            return self._multiply(sums, stage_a, stage_b, start_m, start_n)
+        kind = self.accumulator_type
+        zero = tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+        block = self._sorted(self._multiply(zero, stage_a, stage_b, start_m, start_n))
+        lane, total = tile.to_lane(block), tile.to_lane(sums)
+        added = arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
+        return tile.from_lane(added, sums.type)
 
     def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
         """One block of K: a warp's share of a stage, one atom of K at a time."""
@@ -306,7 +354,8 @@ class MmaKernel:
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Finishes the sums and stores them."""
-        accumulator = sorted_sums(accumulator, self.a.alternates, self.b.alternates)
+        if not self.op.types.promoted:
+            accumulator = self._sorted(accumulator)
         store(self.op, accumulator, row, column, self.tile.member, run=2 if aligned else 1)
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import PROMOTED, TensorMemorySchedule
+from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, memref, vector
-from weft.passes.builders import emit, fragment_coordinates
-from weft.passes.kernels.matrices import member, size
+from weft.mlir import arith, vector
+from weft.passes.builders import emit
+from weft.passes.kernels import scale_factors
 from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
 from weft.passes.kernels.tile_order import Tile
 
@@ -68,34 +68,10 @@ class _Scales:
 
     def of_block(self, at: Tile, number: Any, origins: list[SliceOrigin]) -> list[Any]:
         """The factors of a lane's sums of the tile's K block `number`, for each slice."""
-        block = at.k_block(number)
-        of_a, of_b = (member(self.op.role(f"scale_{name}"), at.member) for name in "ab")
-        return [self._factors(of_a, of_b, block, origin) for origin in origins]
-
-    def _factors(self, of_a: Any, of_b: Any, block: Any, origin: SliceOrigin) -> Any:
-        """The factors of a lane's sums of one slice. Beyond the last row, column or K block, where there are
-        no scales, those of the last.
-        """
-        digits = fragment_coordinates.lane_digits(self.kind.layout, self.kind.shape)
-        assert digits is not None
-        lane = [fragment_coordinates.lane_coordinate(each) for each in digits]
-        row, column = self.schedule.swapped(
-            emit.add(origin.own_row, lane[0]), emit.add(origin.own_column, lane[1])
-        )
-        elements = fragment_coordinates.lane_elements(self.kind.layout, self.kind.shape)[0]
-        inside = [self.schedule.swapped(*each) for each in elements]
-        rows = {each: _element(of_a, block, emit.add(row, each)) for each, _ in inside}
-        if self.op.types.scale_columns:
-            columns = {each: _element(of_b, block, emit.add(column, each)) for _, each in inside}
-            factors = [arith.mulf(rows[at_row], columns[at_column]) for at_row, at_column in inside]
-            return vector.from_elements(self.kind.lane_type, factors)
-        # A slice lies within a block of columns of B.
-        of_columns = _element(of_b, emit.div(column, PROMOTED), block)
-        products = {each: arith.mulf(scale, of_columns) for each, scale in rows.items()}
-        return vector.from_elements(self.kind.lane_type, [products[each] for each, _ in inside])
-
-
-def _element(matrix: Any, row: Any, column: Any) -> Any:
-    """The element at (`row`, `column`) of a matrix, or the nearest one."""
-    nearest = (emit.minimum(at, emit.sub(size(matrix, i), 1)) for i, at in enumerate((row, column)))
-    return memref.load(matrix, [emit.as_index(at) for at in nearest])
+        block, scales = at.k_block(number), scale_factors.matrices(self.op, at.member)
+        return [
+            scale_factors.of_lane(
+                self.op, self.schedule, self.kind, scales, block, origin.own_row, origin.own_column
+            )
+            for origin in origins
+        ]

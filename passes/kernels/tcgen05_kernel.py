@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.launch_contract import STAGES
+from weft.dialects.launch_contract import MIN_CTAS, STAGES
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import WARPS
@@ -40,7 +40,7 @@ def expand(op: MatmulOp) -> None:
     assert isinstance(schedule, TensorMemorySchedule)
     # Without it, ptxas spills rather than use more registers than two CTAs of a multiprocessor could.
     kernel = op.operation.parent
-    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(emit.i32(), 1)
+    kernel.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
     STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     # Memory first: buffers are laid out in this order.
     operands = staged_operands(op, schedule)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
-from weft.dialects.schedule import AnySchedule, Schedule
+from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
@@ -13,17 +13,10 @@ from weft.passes.kernels.dynamic_order import DynamicOrder
 from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
 from weft.passes.kernels.matrices import size
 from weft.passes.kernels.stream_order import StreamOrder
-from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, grouped, k_span
+from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, k_span
 
 _S = TypeVar("_S", bound=AnySchedule)
 _Order = Order | DynamicOrder | GroupedOrder | MaskedOrder | KEndsOrder | StreamOrder
-
-
-def grid_tile(schedule: Schedule, member: Any) -> Tile:
-    """The one tile of a CTA in a grid of rows x columns of tiles, built at the insertion point."""
-    x, y = (emit.as_i32(gpu.block_id(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
-    rows, columns = (emit.as_i32(gpu.grid_dim(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
-    return Tile(*grouped(emit.add(emit.mul(y, rows), x), rows, columns, schedule.group), member)
 
 
 class Tiles(Generic[_S]):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.launch_contract import STAGES
+from weft.dialects.launch_contract import MIN_CTAS, STAGES
 from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import LANES, WARPS
@@ -27,7 +27,6 @@ from weft.passes.kernels.warp_scales import LoadedScales, UnitScales, WarpScales
 from weft.passes.kernels.wgmma_kernel import Role
 from weft.passes.kernels.writer import store
 
-_MIN_CTAS = "nvvm.minctasm"
 _RUN = 2  # sums of a lane that follow each other in a row
 _Feed = Feed[TmaMmaSchedule]
 
@@ -47,7 +46,7 @@ def expand(op: MatmulOp) -> None:
     gpu.barrier()
     # ptxas ignores the roles' registers unless it knows with how many a kernel starts.
     kernel = op.operation.parent
-    kernel.attributes[_MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
+    kernel.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
     STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.

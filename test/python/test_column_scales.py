@@ -7,9 +7,10 @@ import pytest
 import weft
 from weft import reference
 from weft.dialects import tile
-from weft.dialects.schedule import TensorMemorySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule
 from weft.passes.kernels import row_scales
 
+CHIPS = {WarpgroupSchedule: "sm_90a", TensorMemorySchedule: "sm_100a", Schedule: "sm_89"}
 RNG = np.random.default_rng(9)
 F8 = ml_dtypes.float8_e4m3fn
 TYPES = Types("f8E4M3FN", "f8E4M3FN", "f32", promoted=True, scaled=True, scale_columns=True)
@@ -42,7 +43,7 @@ def kernel(schedule):
         with module.func("scaled", kinds) as (a, b, d, scale_a, scale_b):
             given = {"scale_a": scale_a, "scale_b": scale_b, "scale_columns": True}
             tile.matmul(a, b, d, transpose_b=True, schedule=schedule, **given)
-    return weft.compile(module, arch="sm_90a" if isinstance(schedule, WarpgroupSchedule) else "sm_100a")
+    return weft.compile(module, arch=CHIPS[type(schedule)])
 
 
 SCHEDULES = [
@@ -61,6 +62,8 @@ SCHEDULES = [
     TensorMemorySchedule((128, 32, 128), 1, 2, swap=True),
     TensorMemorySchedule((256, 64, 128), 2, 2, cta_group=2),
     TensorMemorySchedule((128, 96, 128), 1, 2, epilogues=2),
+    Schedule((64, 64, 128), (2, 2), 3),
+    Schedule((16, 96, 128), (1, 2), 2),
 ]
 
 
@@ -131,8 +134,14 @@ def test_schedules_with_scales_of_columns(schedule, said):
 
 
 @pytest.mark.parametrize("arch", ["sm_89", "sm_120a"])
-def test_other_chips_refuse_scales_of_columns(arch):
+def test_chips_with_mma_sync_scale_columns(arch):
+    a, b, of_a, of_b = small(40, 200), small(24, 200), scales(40, 2), scales(24, 2)
+    options = {"transpose_b": True, "scales": (of_a, of_b), "out_dtype": "f32", "arch": arch}
+    assert (weft.matmul(a, b, **options) == scaled(a, of_a) @ scaled(b, of_b).T).all()
+
+
+def test_chips_without_fp8_refuse_scales_of_columns():
     a, b = small(16, 128), small(16, 128)
-    options = {"transpose_b": True, "scales": (scales(16, 1), scales(16, 1)), "arch": arch}
-    with pytest.raises(weft.WeftError, match="it needs sm_90a"):
+    options = {"transpose_b": True, "scales": (scales(16, 1), scales(16, 1)), "arch": "sm_80"}
+    with pytest.raises(weft.WeftError, match="it needs sm_89 or later"):
         weft.matmul(a, b, **options)

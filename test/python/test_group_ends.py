@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft import reference
 from weft.dialects import tile
-from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import Schedule, TensorMemorySchedule, TmaMmaSchedule, Types, WarpgroupSchedule
 from weft.passes.kernels.ends_order import Ends
 
 RNG = np.random.default_rng(5)
@@ -19,7 +19,12 @@ KINDS = {
     "f32": np.float32,
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
 }
-CHIPS = {WarpgroupSchedule: "sm_90a", TensorMemorySchedule: "sm_100a", TmaMmaSchedule: "sm_120a"}
+CHIPS = {
+    WarpgroupSchedule: "sm_90a",
+    TensorMemorySchedule: "sm_100a",
+    TmaMmaSchedule: "sm_120a",
+    Schedule: "sm_89",
+}
 COUNTS = [(100, 0, 128, 30), (0, 1, 0, 129, 0), (64, 256)]
 
 
@@ -108,6 +113,8 @@ OTHERS = [
     TensorMemorySchedule((128, 64, 64), 2, 3),
     TensorMemorySchedule((128, 32, 64), 1, 2, swap=True),
     TmaMmaSchedule((64, 64, 64), (2, 2), 3),
+    Schedule((64, 64, 64), (2, 2), 3),
+    Schedule((128, 32, 32), (4, 1), 2),
 ]
 
 
@@ -181,6 +188,7 @@ def test_rows_of_groups_with_block_scales(block):
         (of(128, 64, 128), "f8E4M3FN", True),
         (of(128, 64, 128, 2), "f8E4M3FN", True),
         (TensorMemorySchedule((128, 64, 128), 2, 3), "f8E4M3FN", True),
+        (Schedule((64, 64, 128), (2, 2), 3), "f8E4M3FN", True),
     ],
     ids=str,
 )  # fmt: skip
@@ -215,6 +223,7 @@ GROUPS_OF_K = Types("bf16", "bf16", "f32", grouped=True, k_groups=True)
         (of(192, 64, warpgroups=3), None),
         (TensorMemorySchedule((128, 64, 256), 1, 2), "block K must divide 128 with k_ends, got 256"),
         (TensorMemorySchedule((128, 64, 64), 1, 2, dynamic=True), "dynamic must be false with groups"),
+        (Schedule((64, 64, 64), (2, 2), 2), None),
         (TmaMmaSchedule((64, 64, 192), (2, 2), 2), "block K must divide 128 with k_ends, got 192"),
     ],
     ids=str,

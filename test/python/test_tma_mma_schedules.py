@@ -299,7 +299,7 @@ _TYPES, _FP8 = Types("bf16", "bf16", "bf16"), Types("f8E4M3FN", "f8E5M2", "f32")
         ),
         (of(64, 64, 64, unit_scales=True), _TYPES, "unit_scales must be false unless A and B are"),
         (of(64, 64, 64, (4, 1), unit_scales=True), _FP8, "multiples of 32 with scales, got 16 x 64"),
-        (of(64, 64, 128), Types("f8E4M3FN", "f8E4M3FN", "f32", promoted=True), "scales and promote need"),
+        (of(64, 64, 128), Types("f8E4M3FN", "f8E4M3FN", "f32", promoted=True), "promoted sums need"),
         (
             of(64, 64, 64),
             Types("bf16", "f16", "bf16"),

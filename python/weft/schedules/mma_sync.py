@@ -24,12 +24,16 @@ DOUBLE = Schedule((64, 64, 64), (2, 2), 4)
 """For f64: each sum takes two registers."""
 DOUBLE_LIGHT = Schedule((128, 64, 64), (4, 2), 3)
 """For f64 with an MN-major operand, whose addresses ptxas would spill in the other."""
+PROMOTED_SUMS = Schedule((128, 64, 64), (4, 2), 3)
+"""For promoted sums: a lane has as many sums of the K block."""
 LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 """Where a thread needs more registers beside its sums: ptxas would spill those of larger tiles of a warp."""
 
 
 def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: int = 1) -> Schedule:
     """The schedule for `members` products of M rows and N columns, as far as these are known."""
+    if types.promoted:
+        return _fitted(PROMOTED_SUMS, types)
     if types.a == "f64":
         return _fitted(DOUBLE_LIGHT if any(types.transposed) else DOUBLE, types)
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
