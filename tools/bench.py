@@ -120,9 +120,15 @@ def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
             raise WeftError(f"--{name} must be at least {least}; got {value}")
     of_a, of_b = (side == "t" for side in options.layout)
     return [
-        Problem(m, n, k, row.name, options.out_type or row.output, of_b, groups, most, of_a)
+        Problem(
+            **shape._asdict(),
+            inputs=row.name,
+            output=options.out_type or row.output,
+            transpose_a=of_a,
+            transpose_b=of_b,
+        )
         for row in types
-        for m, n, k, groups, most in dict.fromkeys(_shapes(options, row, grouped))
+        for shape in dict.fromkeys(_shapes(options, row, grouped))
     ]
 
 

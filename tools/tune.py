@@ -70,12 +70,14 @@ def _run(options: Namespace) -> int:
 
 
 def problems(options: Namespace) -> "list[Problem]":
-    """The products that those options mean. Raises WeftError for groups."""
+    """The products that those options mean. Raises WeftError for groups and matrices that aren't dense."""
     asked = bench.problems(options, grouped=False)
     for problem in asked:
         if problem.groups is not None:
             what = f"weft tune searches single products, got the groups '{problem.shape}'"
             raise WeftError(f"{what}: the model chooses their schedules")
+        if problem.shift or problem.gap:
+            raise WeftError(f"weft tune searches dense, aligned products, got '{problem.shape}'")
     return asked
 
 

@@ -38,17 +38,22 @@ def test_suites_hold_what_their_names_promise() -> None:
         "square": 6,
         "llm": 21,
         "deepgemm": 24,
+        "odd": 36,
         "deepgemm-grouped": 10,
     }
     assert all(len(set(shapes)) == len(shapes) for shapes in suites.SUITES.values())
     assert {s.m for s in suites.SUITES["llm"] if (s.n, s.k) == (4096, 14336)} == {1, 16, 64, 128, 256}
     assert suites.SUITES["square"][-1] == Shape(16384, 16384, 16384)
     assert Shape(8192, 2112, 7168) in suites.SUITES["deepgemm"]
+    for shape in suites.SUITES["odd"]:  # with both operands K-major, in elements of 2 bytes
+        sizes = shape.k + shape.gap, shape.n + shape.gap, shape.shift
+        assert any(size % 8 for size in sizes), shape
 
 
 def test_a_shape_or_a_suite() -> None:
     assert suites.shapes("1x23X456") == (Shape(1, 23, 456),)
     assert suites.shapes("square") == suites.SUITES["square"]
+    assert suites.shapes("1x2x3+4~5") == (Shape(1, 2, 3, shift=4, gap=5),)
 
 
 def test_random_shapes_are_uniform_in_their_logarithms() -> None:

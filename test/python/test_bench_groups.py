@@ -29,10 +29,13 @@ BOTH = pytest.mark.parametrize("made", [CONTIGUOUS, MASKED], ids=["contiguous", 
 # Shapes
 
 
-@pytest.mark.parametrize("text", ["4096x512x64", "4@8192x4096x7168", "1@256/4096x4096x7168", "4096@1/1x1x1"])
+WRITTEN = ("4096x512x64", "4@8192x4096x7168", "1@256/4096x4096x7168", "4096@1/1x1x1", "1x2x3+4", "1x2x3+4~5")
+
+
+@pytest.mark.parametrize("text", WRITTEN)
 def test_a_problem_is_written_as_its_shape_is_read(text: str) -> None:
-    ((m, n, k, groups, most),) = suites.shapes(text)
-    assert Problem(m, n, k, "bf16", "bf16", groups=groups, most=most).shape == text
+    (shape,) = suites.shapes(text)
+    assert Problem(**shape._asdict(), inputs="bf16", output="bf16").shape == text
 
 
 def test_groups_are_read() -> None:
@@ -51,6 +54,7 @@ def test_groups_are_read() -> None:
         ("1/2x3x4", r"shape '1/2x3x4': groups must precede rows with room, such as 4@1/2x3x4"),
         ("0@1x1x1", "shape '0@1x1x1': groups must be in 1..4096, got 0"),
         ("4097@1x1x1", "groups must be in 1..4096, got 4097"),
+        ("4@1x1x1+1", "must be without groups, got 4"),
         ("4@65/64x1x1", "the room of a group must be at least its rows, 65, got 64"),
     ],
 )

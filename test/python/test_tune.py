@@ -438,7 +438,7 @@ def test_the_tool_prints_gains_and_their_mean(
 
 SHAPES = (
     "shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), "
-    "or one of square, llm, deepgemm, random"
+    "or one of square, llm, deepgemm, odd, random"
 )
 
 
@@ -459,6 +459,7 @@ SHAPES = (
             "64x64x64 4@256/4096x4096x7168",
             "weft tune searches single products, got the groups '4@256/4096x4096x7168'",
         ),
+        ("64x64x64 8x8x8+1", "weft tune searches dense, aligned products, got '8x8x8+1'"),
     ],
 )
 def test_mistakes_are_told(

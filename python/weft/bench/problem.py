@@ -77,6 +77,8 @@ class Problem:
 
     With `groups`, as many such products in one call, each with a B and about M rows: the rows of all in one
     A, each group's from a multiple of 128 on; or, with `most`, in an A of so many rows for each group.
+
+    A, B and D begin `shift` elements after an aligned address, and `gap` elements lie between their rows.
     """
 
     m: int
@@ -88,6 +90,8 @@ class Problem:
     groups: int | None = None
     most: int | None = None
     transpose_a: bool = False
+    shift: int = 0
+    gap: int = 0
 
     @property
     def layout(self) -> str:
@@ -99,7 +103,8 @@ class Problem:
         """As `suites.shapes` reads it."""
         before = "" if self.groups is None else f"{self.groups}@"
         after = "" if self.most is None else f"/{self.most}"
-        return f"{before}{self.m}{after}x{self.n}x{self.k}"
+        placed = (f"+{self.shift}" if self.shift else "") + (f"~{self.gap}" if self.gap else "")
+        return f"{before}{self.m}{after}x{self.n}x{self.k}{placed}"
 
     @property
     def types(self) -> str:
@@ -213,15 +218,17 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
     format_ = INPUTS[problem.inputs].format
     if format_ and (groups is not None or problem.layout != "nt"):
         raise WeftError(f"{format_} must have the layout nt, and no groups, with weft bench")
+    if format_ and (problem.shift or problem.gap):
+        raise WeftError(f"{format_} must have aligned matrices with weft bench, got {problem.shape}")
     created = []
     for _ in range(problem.sets):
         if format_:
             created.append(_of_format(problem, format_, output, generator))
             continue
-        a = _random(problem, (*of_a, *rows), generator)
+        a = _placed(problem, _random(problem, (*of_a, *rows), generator))
         a = a.mT if problem.transpose_a else a
-        b = _random(problem, (*of_b, *sides), generator)
-        d = torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device)
+        b = _placed(problem, _random(problem, (*of_b, *sides), generator))
+        d = _placed(problem, torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device))
         created.append(Buffers(a, b, d, *_scales(problem, generator), groups))
     poison(created)
     return created
@@ -250,6 +257,17 @@ def _random(problem: Problem, shape: tuple[int, ...], generator: Any) -> Any:
     if row.element == S8:
         values = (32 * values).round_().clamp_(-128, 127)
     return values.to(getattr(torch, row.torch))
+
+
+def _placed(problem: Problem, matrix: Any) -> Any:
+    """The same matrix where the problem has it in memory."""
+    if not problem.shift and not problem.gap:
+        return matrix
+    rows, columns = matrix.shape
+    stride = columns + problem.gap
+    memory = matrix.new_zeros(problem.shift + rows * stride)
+    placed = memory[problem.shift :].as_strided((rows, columns), (stride, 1))
+    return placed.copy_(matrix)
 
 
 def _scales(problem: Problem, generator: Any) -> tuple[Any, Any]:
