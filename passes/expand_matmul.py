@@ -14,13 +14,15 @@ from weft.dialects.schedule import (
     TensorMemorySchedule,
     TmaMmaSchedule,
     WarpgroupSchedule,
+    WmmaSchedule,
 )
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.kernels import mma_kernel, tcgen05_kernel, tma_mma_kernel, wgmma_kernel
+from weft.passes.kernels import mma_kernel, tcgen05_kernel, tma_mma_kernel, wgmma_kernel, wmma_kernel
 from weft.passes.registry.pass_ import Pass
 
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
+    WmmaSchedule: wmma_kernel.expand,
     Schedule: mma_kernel.expand,
     TmaMmaSchedule: tma_mma_kernel.expand,
     WarpgroupSchedule: wgmma_kernel.expand,

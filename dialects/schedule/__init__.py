@@ -15,6 +15,7 @@ from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ce
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
+from weft.dialects.schedule.wmma import WmmaSchedule
 
 __all__ = [
     "COPY",
@@ -30,6 +31,7 @@ __all__ = [
     "TmaMmaSchedule",
     "Types",
     "WarpgroupSchedule",
+    "WmmaSchedule",
     "ceil_div",
     "needed_chips",
     "read_schedule",

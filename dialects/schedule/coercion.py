@@ -10,10 +10,12 @@ from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
+from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import Diagnostic, WeftError, shown
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 _EXAMPLES = {
+    WmmaSchedule.key: "{block = array<i64: 128, 128, 32>, warp_grid = array<i64: 2, 4>, stages = 2}",
     Schedule.key: "{block = array<i64: 128, 128, 32>, warps = array<i64: 2, 2>, stages = 4}",
     TmaMmaSchedule.key: "{block = array<i64: 128, 128, 64>, consumers = array<i64: 4, 2>, stages = 3}",
     TensorMemorySchedule.key: "{block = array<i64: 128, 256, 64>, accumulators = 2, stages = 4}",

@@ -26,6 +26,7 @@ from weft.dialects.schedule.product_types import Types
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import WarpgroupSchedule
+from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet
 from weft.isa.suggest import did_you_mean
@@ -135,7 +136,7 @@ def families_named(name: str) -> tuple[type[AnySchedule], ...]:
     return named
 
 
-FAMILIES = Families(Schedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule)
+FAMILIES = Families(WmmaSchedule, Schedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule)
 
 
 def schedule_of(attribute: Any) -> AnySchedule:

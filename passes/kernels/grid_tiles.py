@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from weft.dialects.schedule import Schedule
+from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, gpu
 from weft.passes.builders import emit
@@ -12,14 +12,14 @@ from weft.passes.kernels.matrices import size
 from weft.passes.kernels.tile_order import Tile, element, grouped
 
 
-def grid_tile(schedule: Schedule, member: Any) -> Tile:
+def grid_tile(schedule: AnySchedule, member: Any) -> Tile:
     """The one tile of a CTA in a grid of rows x columns of tiles, built at the insertion point."""
     x, y = (emit.as_i32(gpu.block_id(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
     rows, columns = (emit.as_i32(gpu.grid_dim(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
     return Tile(*grouped(emit.add(emit.mul(y, rows), x), rows, columns, schedule.group), member)
 
 
-def group_tile(op: MatmulOp, schedule: Schedule, index: Any) -> tuple[Tile, Any]:
+def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, Any]:
     """The one tile of a CTA where products have groups, and whether it has a product, an i1 (None: it always
     has). Both are built at the insertion point. `index` is the CTA's in the grid's third dimension.
     """

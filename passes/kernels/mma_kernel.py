@@ -10,9 +10,9 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS
-from weft.dialects.schedule import COPY, SWIZZLES, Schedule, mma_sync
+from weft.dialects.schedule import COPY, SWIZZLES, Schedule, WmmaSchedule, mma_sync
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
-from weft.isa import async_copy, mma
+from weft.isa import async_copy, mma, wmma
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
@@ -30,7 +30,7 @@ VECTOR_BYTES = COPY.bytes
 
 
 @dataclass
-class _Operand:
+class Operand:
     """A or B: its matrix in global memory, and its tiles in shared memory and registers."""
 
     matrix: Any
@@ -130,10 +130,10 @@ class MmaKernel:
     """One tile of D for each CTA. Its sums stay in the registers of the warps that multiply it."""
 
     op: MatmulOp
-    schedule: Schedule
-    form: mma.Sync
-    a: _Operand
-    b: _Operand
+    schedule: Schedule | WmmaSchedule
+    form: mma.Sync | wmma.Mma
+    a: Operand
+    b: Operand
     depth: Any  # K of this launch
     tile: Tile
     has: Any  # whether there is a product, an i1; None: always
@@ -156,8 +156,8 @@ class MmaKernel:
             op,
             schedule,
             form,
-            _Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
-            _Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
+            Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
+            Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
             size(op.a, -2 if types.transposed[0] else -1),
             at or grid_tile(schedule, index),
             has,
@@ -188,11 +188,8 @@ class MmaKernel:
         warp = emit.div(emit.thread(), LANES)
         start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
         start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
-        self.a.allocate()
-        self.b.allocate()
-        target = self.op.target
-        asynchronous = target is None or target.chip.name in async_copy.CP_ASYNC.table[COPY].chips
-        fast = self._pipelined if asynchronous else self._through_registers
+        self._allocate()
+        fast = self._pipelined if self._asynchronous else self._through_registers
         branch = scf.IfOp(self._aligned(), has_else=True)
         for block, loop in ((branch.then_block, fast), (branch.else_block, self._plain)):
             with ir.InsertionPoint(block):
@@ -200,6 +197,17 @@ class MmaKernel:
                 aligned = block == branch.then_block
                 self._epilogue(result, emit.add(row, start_m), emit.add(column, start_n), aligned)
                 scf.yield_([])
+
+    def _allocate(self) -> None:
+        """Builds the stages."""
+        self.a.allocate()
+        self.b.allocate()
+
+    @property
+    def _asynchronous(self) -> bool:
+        """Whether the chip has `cp.async`."""
+        target = self.op.target
+        return target is None or target.chip.name in async_copy.CP_ASYNC.table[COPY].chips
 
     def _aligned(self) -> Any:
         """Whether A and B can be copied 16 bytes at a time, and D and what is added to it be accessed in

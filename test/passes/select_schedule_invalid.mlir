@@ -4,7 +4,7 @@
 // RUN: not weft-opt %s --select-schedule=group=4 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not weft-opt %s --select-schedule=rows=odd 2>&1 | FileCheck %s --check-prefix=ROWS
 
-// SM72: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_72 that multiplies f16 and f16: it needs sm_75 or later
+// SM72: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op mma.sync needs sm_75 or later: sm_72 has no mma.sync.aligned.m16n8k8
 // SM99: target must be a known chip (sm_70,
 // OPTION: pass 'select-schedule' has no option 'group': its options are chip, rows
 // ROWS: --select-schedule: rows must be aligned or any, got 'odd'

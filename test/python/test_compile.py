@@ -202,7 +202,11 @@ def kernel_of(body: str = "", arguments: str = "", target: str = "", kernel: str
 
 REFUSED = {
     "unknown chip": (text(), "sm_99", "target must be a known chip (sm_70,"),
-    "old chip": (text(), "sm_72", "op has no schedule for sm_72 that multiplies f16 and f16: it needs sm_75"),
+    "old chip": (
+        text("bf16", schedule=""),
+        "sm_72",
+        "op has no schedule for sm_72 that multiplies bf16 and bf16",
+    ),
     "types": (text("i16"), "sm_80", "-:2:3: error: 'tile.matmul' op expects A of element type f16 or bf16"),
     "schedule": (
         text(schedule=of_block(8, 32, 32)),

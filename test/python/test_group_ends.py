@@ -9,7 +9,14 @@ import pytest
 import weft
 from weft import reference
 from weft.dialects import tile
-from weft.dialects.schedule import Schedule, TensorMemorySchedule, TmaMmaSchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import (
+    Schedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+    WmmaSchedule,
+)
 from weft.passes.kernels.ends_order import Ends
 
 RNG = np.random.default_rng(5)
@@ -24,6 +31,7 @@ CHIPS = {
     TensorMemorySchedule: "sm_100a",
     TmaMmaSchedule: "sm_120a",
     Schedule: "sm_89",
+    WmmaSchedule: "sm_80",
 }
 COUNTS = [(100, 0, 128, 30), (0, 1, 0, 129, 0), (64, 256)]
 
@@ -115,6 +123,7 @@ OTHERS = [
     TmaMmaSchedule((64, 64, 64), (2, 2), 3),
     Schedule((64, 64, 64), (2, 2), 3),
     Schedule((128, 32, 32), (4, 1), 2),
+    WmmaSchedule((64, 64, 64), (2, 2), 2),
 ]
 
 

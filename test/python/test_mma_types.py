@@ -140,8 +140,7 @@ def test_f64_is_refused(how: dict[str, Any], message: str) -> None:
     ("types", "chip", "message"),
     [
         (DOUBLES, "sm_75", "it needs sm_80 or later"),
-        (("f16", "f16", "f32"), "sm_70", "it needs sm_75 or later"),
-        (("i8", "i8", "i32"), "sm_72", "it needs sm_75 or later"),
+        (("i8", "ui8", "i32"), "sm_72", "it needs sm_75 or later"),
         (("bf16", "bf16", "f32"), "sm_75", "it needs sm_80 or later"),
     ],
     ids=str,

@@ -5,7 +5,14 @@ import pytest
 import weft
 from weft import passes
 from weft.dialects import tile
-from weft.dialects.schedule import FAMILIES, Schedule, TensorMemorySchedule, TmaMmaSchedule, Types
+from weft.dialects.schedule import (
+    FAMILIES,
+    Schedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WmmaSchedule,
+)
 from weft.dialects.schedule.families import families_named, family_name
 from weft.mlir import operations
 from weft.schedules import choice
@@ -17,6 +24,7 @@ BF16 = Types("bf16", "bf16", "bf16", (False, True))
     ("chip", "family", "expected"),
     [
         ("sm_90a", "mma", Schedule),
+        ("sm_90a", "wmma", WmmaSchedule),
         ("sm_100a", "mma", Schedule),
         ("sm_100a", "tcgen05", TensorMemorySchedule),
         ("sm_120a", "mma", TmaMmaSchedule),
@@ -38,9 +46,14 @@ def test_each_family_has_a_name(family: type) -> None:
             BF16,
             "sm_80",
             "wgmma",
-            "family must be mma for bf16 and bf16 on sm_80, got wgmma: wgmma needs sm_90a",
+            "family must be mma or wmma for bf16 and bf16 on sm_80, got wgmma: wgmma needs sm_90a",
         ),
-        (BF16, "sm_90a", "tcgen05", "family must be wgmma or mma for bf16 and bf16 on sm_90a, got tcgen05"),
+        (
+            BF16,
+            "sm_90a",
+            "tcgen05",
+            "family must be wgmma or mma or wmma for bf16 and bf16 on sm_90a, got tcgen05",
+        ),
         (BF16, "sm_90a", "wgma", "family must be one of .*wgmma.*, got 'wgma'.*did you mean 'wgmma'"),
     ],
 )
@@ -61,7 +74,9 @@ def test_the_pass_takes_a_family() -> None:
     assert isinstance(_selected("chip=sm_90a family=mma"), Schedule)
     named = Schedule((64, 64, 64), (2, 2), 3)
     assert _selected("chip=sm_90a family=wgmma", named) == named
-    with pytest.raises(weft.WeftError, match="family must be mma for bf16 and bf16 on sm_80, got wgmma"):
+    with pytest.raises(
+        weft.WeftError, match="family must be mma or wmma for bf16 and bf16 on sm_80, got wgmma"
+    ):
         _selected("chip=sm_80 family=wgmma")
     with pytest.raises(weft.WeftError, match=r"--select-schedule: family must be one of .*got 'tensor'"):
         _selected("chip=sm_80 family=tensor")

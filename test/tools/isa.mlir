@@ -37,7 +37,7 @@
 // CHIP: weft: error: --arch must be a known chip (sm_70
 
 // RUN: weft isa --matmul --arch sm_80 --types f32 | FileCheck %s --check-prefix=MATMUL
-// MATMUL: f32 {{ +}}mma {{ +}}mma.sync {{ +}}all {{ +}}f32, f16, bf16
+// MATMUL: f32 {{ +}}mma, wmma {{ +}}mma.sync {{ +}}all {{ +}}f32, f16, bf16
 // RUN: weft isa --matmul --arch sm_75 --types bf16 --json | FileCheck %s --check-prefix=NO
 // NO: "complaint": "has no schedule for sm_75 that multiplies bf16 and bf16: it needs sm_80 or later, or A and B of f16"
 // RUN: not weft isa --matmul --types bf17 2>&1 | FileCheck %s --check-prefix=TYPES

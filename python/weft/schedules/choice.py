@@ -17,13 +17,14 @@ from weft.dialects.schedule import (
     TmaMmaSchedule,
     Types,
     WarpgroupSchedule,
+    WmmaSchedule,
     ceil_div,
     needed_chips,
 )
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
 from weft.isa.chips import describe
-from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma
+from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma, wmma
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
 from weft.schedules.similar_products import product_text, unsupported
@@ -80,6 +81,7 @@ class Chooser:
 
 
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
+    WmmaSchedule: Chooser(lambda r: wmma.choose(r.m, r.n, r.types)),
     Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip, members=r.members)),
     TmaMmaSchedule: Chooser(
         lambda r: tma_mma.choose(*r.mnk, r.types, r.chip, r.members),

@@ -138,6 +138,11 @@ class Mma(Form):
     assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
 
     @property
+    def mnk(self) -> tuple[int, int, int]:
+        """The shape as numbers."""
+        return mnk(self.shape)
+
+    @property
     def intrinsic(self) -> str:
         types = f"{self.d_type}.{self.c_type}" if self.a_type == F16.name else self.a_type
         bit_op = f".{self.bit_op}" if self.bit_op else ""

@@ -1,0 +1,200 @@
+"""The kernel that `--expand-matmul` writes for a schedule of `wmma`: that of `mma.sync` with tiles in padded
+rows. PTX doesn't specify which lane holds which sum, so the epilogue reads the sums from shared memory.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.dialects import tile, wmma
+from weft.dialects.schedule import wmma as schedules
+from weft.dialects.schedule.wmma import ATOM, PADDING, WmmaSchedule
+from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.isa.chips import LANES
+from weft.isa.family import Registers
+from weft.layout import Layout
+from weft.mlir import gpu, ir, llvm, nvvm
+from weft.passes.builders import addresses, emit
+from weft.passes.kernels.grid_tiles import grid_tile, group_tile
+from weft.passes.kernels.matrices import element_bytes, member, size
+from weft.passes.kernels.mma_kernel import MmaKernel, Operand
+from weft.passes.kernels.writer import store
+
+_RUN = 2  # sums of a row that a lane holds together
+
+
+@dataclass
+class _Operand(Operand):
+    """A or B in padded rows, of which `wmma.load` reads fragments."""
+
+    @property
+    def buffer_type(self) -> Any:
+        """The type of the stages: padded rows, contiguous as in global memory."""
+        rows, columns = (self.extent, self.block_k) if self.k_major else (self.block_k, self.extent)
+        layout = f"S[({self.stages},{rows},{columns}):({rows * self._pitch},{self._pitch},1)]"
+        return BufferType.of((self.stages, rows, columns), self.element, layout)
+
+    @property
+    def _pitch(self) -> int:
+        """Elements from one row to the next."""
+        return self.width + PADDING // element_bytes(self.matrix)
+
+    @property
+    def width(self) -> int:
+        """Elements of a row in a stage."""
+        return self.block_k if self.k_major else self.extent
+
+    @property
+    def alternates(self) -> bool:
+        """Never: `wmma.load` transposes elements of any width."""
+        return False
+
+    def registers(self, stage: Any, start: Any, k: int, **form: str) -> list[Any]:
+        """The registers of one instruction's fragment from row or column `start` and depth `k` on."""
+        row, column = (start, k) if self.k_major else (k, start)
+        at = emit.mul(emit.add(emit.mul(row, self._pitch), column), element_bytes(self.matrix))
+        address = addresses.offset(tile.address(stage), at)
+        fragment = self.atom.name
+        layout = "row" if self.k_major == (fragment == "a") else "col"
+        loaded = wmma.load(
+            address=address, stride=emit.value(self._pitch), fragment=fragment, layout=layout, **form
+        )
+        return _members(loaded, self.atom)
+
+
+def expand(op: MatmulOp) -> None:
+    """Writes the kernel of a product at the insertion point."""
+    WmmaKernel.of(op).emit()
+
+
+@dataclass
+class WmmaKernel(MmaKernel):
+    """One tile of D for each CTA. Sums are a vector of the registers of all fragments, row by row."""
+
+    a: _Operand
+    b: _Operand
+    scratch: Any = field(init=False)  # in which a warp exchanges its sums
+
+    @classmethod
+    def of(cls, op: MatmulOp) -> "WmmaKernel":
+        """The kernel of a product, its sizes and tile read at the insertion point."""
+        schedule, types = op.schedule, op.types
+        assert isinstance(schedule, WmmaSchedule)
+        form = schedules.form(types)
+        _, atom_a, atom_b, _ = form.operands
+        m, n, k = schedule.block
+        warp_m, warp_n = schedule.warp_tile
+        index = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
+        at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
+        number = at.member if at else index
+        a, b = member(op.a, number), member(op.b, number)
+        return cls(
+            op,
+            schedule,
+            form,
+            _Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
+            _Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
+            size(op.a, -2 if types.transposed[0] else -1),
+            at or grid_tile(schedule, index),
+            has,
+        )
+
+    def _allocate(self) -> None:
+        """Builds the stages, and the memory for the sums over them."""
+        super()._allocate()
+        columns = self.schedule.warp_tile[1]
+        pitch, warps = columns + PADDING // 4, self.schedule.threads // LANES
+        layout = f"S[({warps},{ATOM},{columns}):({ATOM * pitch},{pitch},1)]"
+        kind = BufferType.of((warps, ATOM, columns), self._sum_type, layout)
+        self.scratch = tile.alloc(kind, over=self.a.buffer)
+
+    @property
+    def _sum_type(self) -> Any:
+        return ir.Type.parse(self.op.types.sums)
+
+    @property
+    def _atoms(self) -> tuple[int, int]:
+        """Instructions along the rows and columns of a warp's tile."""
+        rows, columns = self.schedule.warp_tile
+        return rows // ATOM, columns // ATOM
+
+    def _zero(self) -> Any:
+        down, across = self._atoms
+        count = down * across * self.form.operands[0].count
+        return emit.constant(ir.VectorType.get([count], self._sum_type), 0)
+
+    def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
+        """One block of K: a warp's share of a stage, one instruction's K at a time."""
+        form, (down, across) = self.form, self._atoms
+        d = form.operands[0]
+        sums = _groups(emit.elements(accumulator), d.count)
+        for k in range(0, self.schedule.block[2], form.mnk[2]):
+            left, right = (
+                [
+                    operand.registers(stage, emit.add(start, i * ATOM), k, shape=form.shape, type=kind)
+                    for i in range(count)
+                ]
+                for operand, stage, start, count, kind in (
+                    (self.a, stage_a, start_m, down, form.a_type),
+                    (self.b, stage_b, start_n, across, form.b_type),
+                )
+            )
+            for i in range(down):
+                for j in range(across):
+                    at = i * across + j
+                    product = wmma.mma(a=left[i], b=right[j], c=sums[at], **vars(form))
+                    sums[at] = _members(product, d)
+        return emit.vector_of([register for group in sums for register in group])
+
+    def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
+        """Exchanges the sums 16 rows at a time, finishes and stores them."""
+        if self._asynchronous:
+            nvvm.cp_async_wait_group(0)
+        gpu.barrier()  # the stages become memory for sums
+        (down, across), form = self._atoms, self.form
+        part = tile.stage(self.scratch, emit.div(emit.thread(), LANES))
+        address, pitch = tile.address(part), emit.value(self.schedule.warp_tile[1] + PADDING // 4)
+        sums = _groups(emit.elements(accumulator), form.operands[0].count)
+        for i in range(down):
+            for j in range(across):
+                wmma.store(
+                    address=addresses.offset(address, 4 * ATOM * j),
+                    d=sums[i * across + j],
+                    stride=pitch,
+                    shape=form.shape,
+                    type=form.d_type,
+                )
+            nvvm.SyncWarpOp(emit.value(-1))
+            loaded = tile.load(part, emit.value(0), emit.value(0), self._band, vector_bytes=4 * _RUN)
+            nvvm.SyncWarpOp(emit.value(-1))
+            at = emit.add(row, i * ATOM)
+            store(self.op, loaded, at, column, self.tile.member, run=_RUN if aligned else 1)
+
+    @property
+    def _band(self) -> Any:
+        """16 rows of a warp's sums as the epilogue has them: lanes hold pairs of a row's elements."""
+        columns = self.schedule.warp_tile[1]
+        lanes = min(LANES, columns // _RUN)
+        panels, at_once = columns // (_RUN * lanes), LANES // lanes
+        digits = [
+            (ATOM // at_once, str(panels * _RUN)),
+            (at_once, f"{lanes}@laneid"),
+            (panels, str(_RUN)),
+            (lanes, "1@laneid"),
+            (_RUN, "1"),
+        ]
+        extents, strides = zip(*(digit for digit in digits if digit[0] > 1), strict=True)
+        layout = Layout.parse(f"S[({','.join(map(str, extents))}):({','.join(strides)})]")
+        return FragmentType.of((ATOM, columns), self._sum_type, layout)
+
+
+def _members(value: Any, registers: Registers) -> list[Any]:
+    """The registers of a fragment, which a struct holds unless there is only one."""
+    if registers.count == 1:
+        return [value]
+    kind = ir.Type.parse(registers.type)
+    return [llvm.extractvalue(kind, value, [number]) for number in range(registers.count)]
+
+
+def _groups(values: list[Any], count: int) -> list[list[Any]]:
+    """The values in lists of so many."""
+    return [values[start : start + count] for start in range(0, len(values), count)]
