@@ -140,6 +140,20 @@ def test_chips_with_mma_sync_scale_columns(arch):
     assert (weft.matmul(a, b, **options) == scaled(a, of_a) @ scaled(b, of_b).T).all()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("chip", ["sm_89", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize("transposed", [(False, True), (False, False), (True, True), (True, False)], ids=str)
+def test_chosen_schedules_of_mma_sync_do_not_spill(chip, transposed):
+    with weft.Module() as module:
+        kinds = [weft.memref("?x?", t) for t in ("f8E4M3FN", "f8E4M3FN", "bf16", "f32", "f32", "f32")]
+        with module.func("scaled", kinds) as (a, b, d, scale_a, scale_b, c):
+            given = {"scale_a": scale_a, "scale_b": scale_b, "scale_columns": True, "c": c, "beta": 0.5}
+            given |= dict(zip(("transpose_a", "transpose_b"), transposed, strict=True))
+            tile.matmul(a, b, d, activation="gelu", **given)
+    found = weft.compile(module, arch=chip).resources
+    assert found.spill_stores == found.stack_bytes == 0
+
+
 def test_chips_without_fp8_refuse_scales_of_columns():
     a, b = small(16, 128), small(16, 128)
     options = {"transpose_b": True, "scales": (scales(16, 1), scales(16, 1)), "arch": "sm_80"}

@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.dialects.schedule import FAMILIES, Types
-from weft.schedules.mma_sync import DOUBLE, DOUBLE_LIGHT, LIGHT, SCHEDULES, SMALL
+from weft.schedules.mma_sync import DOUBLE, DOUBLE_LIGHT, LIGHT, PROMOTED_COLUMNS, SCHEDULES, SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test"))
@@ -136,7 +136,10 @@ def test_the_walkthrough_begins_with_the_example():
 
 def test_the_page_on_schedules_has_all_of_them_in_order():
     shown = re.findall(r"^\| (block .*?) \| (\d+) bytes \|", (DOCS / "schedule.md").read_text(), re.MULTILINE)
-    schedules, types = (*SCHEDULES, SMALL, LIGHT, DOUBLE, DOUBLE_LIGHT), Types("f16", "f16", "f32")
+    schedules, types = (
+        (*SCHEDULES, SMALL, LIGHT, DOUBLE, DOUBLE_LIGHT, PROMOTED_COLUMNS),
+        Types("f16", "f16", "f32"),
+    )
     assert shown == [(str(schedule), str(schedule.shared_bytes(types))) for schedule in schedules]
 
 

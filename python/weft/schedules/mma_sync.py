@@ -26,6 +26,8 @@ DOUBLE_LIGHT = Schedule((128, 64, 64), (4, 2), 3)
 """For f64 with an MN-major operand, whose addresses ptxas would spill in the other."""
 PROMOTED_SUMS = Schedule((128, 64, 64), (4, 2), 3)
 """For promoted sums: a lane has as many sums of the K block."""
+PROMOTED_COLUMNS = Schedule((64, 64, 64), (2, 4), 3)
+"""For promoted sums with a factor each. On sm_90, where ptxas multiplies fp8 as f16, it would spill more."""
 LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 """Where a thread needs more registers beside its sums: ptxas would spill those of larger tiles of a warp."""
 
@@ -33,7 +35,7 @@ LIGHT = Schedule((128, 128, 64), (2, 4), 3)
 def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: int = 1) -> Schedule:
     """The schedule for `members` products of M rows and N columns, as far as these are known."""
     if types.promoted:
-        return _fitted(PROMOTED_SUMS, types)
+        return _fitted(PROMOTED_COLUMNS if types.scale_columns else PROMOTED_SUMS, types)
     if types.a == "f64":
         return _fitted(DOUBLE_LIGHT if any(types.transposed) else DOUBLE, types)
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
