@@ -3,7 +3,7 @@
 // RUN: weft bench --help | FileCheck %s --check-prefix=HELP
 // HELP: [SUITE|SHAPE ...]
 // HELP: Compare the times of products with those of cuBLAS and others.
-// HELP: square, llm, deepgemm, deepgemm-grouped, random,
+// HELP: square, llm, deepgemm, odd, deepgemm-grouped, random,
 // HELP-NEXT: MxNxK, G@MxNxK (G groups of about M rows)
 // HELP: types of A and B, from
 // HELP-SAME: bf16,f16,tf32,e4m3,e4m3-
@@ -49,7 +49,7 @@
 // RUN: not weft bench llm --show %S/Inputs/bench.json 2>> %t/log
 // RUN: not weft bench --show %S/Inputs/broken.txt 2>> %t/log
 // RUN: FileCheck %s --check-prefix=LOG < %t/log
-// LOG:      weft: error: shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), 4@8192x4096x7168 for 4 groups of about 8192 rows, 4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of square, llm, deepgemm, deepgemm-grouped, random
+// LOG:      weft: error: shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), 4@8192x4096x7168 for 4 groups of about 8192 rows, 4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of square, llm, deepgemm, odd, deepgemm-grouped, random
 // LOG-NEXT: weft: error: shape must be MxNxK,{{.*}} got '64x64x0'
 // LOG-NEXT: weft: error: --types must be among bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8,mxfp8,mxfp6,mxfp4,nvfp4, got 'fp8'; did you mean 'mxfp8'?
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
