@@ -47,9 +47,18 @@ def _arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="the file for the results (default: $WEFT_SCHEDULES, otherwise the user's own file)",
     )
+    add("--record", metavar="FILE", help="search nothing: measure schedules for --fit, and keep their times")
+    add("--fit", metavar="FILE", help="measure nothing: fit the model to the times that --record kept")
+    add("--models", metavar="FILE", help="with --fit: the copy of chip_models.py that gets the numbers")
 
 
 def _run(options: Namespace) -> int:
+    if options.fit is not None:
+        return _fit(options)
+    if options.models is not None:
+        raise WeftError("--models can be used with --fit only")
+    if options.record is not None:
+        return _record(options)
     from weft.bench import gpu
     from weft.bench.compiling import Compiler, default_jobs, product_of
     from weft.tuning.search import LIMIT
@@ -67,6 +76,45 @@ def _run(options: Namespace) -> int:
     with Compiler(options.jobs or default_jobs()) as compiler:
         tuner = Tuner(path, device, described["name"], compiler, options.samples, limit, options.again)
         return tune(products, tuner)
+
+
+def _fit(options: Namespace) -> int:
+    """Fits the model, and prints how well it does."""
+    from weft.schedules.chip_models import H200
+    from weft.tuning import fit, report, times
+
+    if options.what:
+        raise WeftError("--fit can't be used with shapes: it measures nothing")
+    measured = list(times.read(cli.read(options.fit)))
+    model = fit.fit(H200, [fit.Sample.of(each, options.seed, checked=False) for each in measured])
+    for line in report.fitted(model, measured, options.seed):
+        cli.say(line)
+    if options.models is not None:
+        cli.write(options.models, fit.written(cli.read(options.models), model))
+    return 0
+
+
+def _record(options: Namespace) -> int:
+    """Measures schedules, and keeps their times."""
+    from weft.bench import gpu
+    from weft.bench.compiling import Compiler, default_jobs, product_of
+    from weft.tuning import record, times
+
+    asked = problems(options)
+    _check(options)
+    cli.check_writable(options.record)
+    if (reason := gpu.unavailable()) is not None:
+        raise WeftError(reason.replace("weft bench", "weft tune"))
+    device = gpu.TorchGpu()
+    chip = device.describe()["chip"]
+    planned = record.planned([(problem, product_of(problem, chip)) for problem in asked], options.seed)
+
+    def keep(found: "Sequence[times.Times]") -> None:
+        cli.write(options.record, times.written(found))
+
+    with Compiler(options.jobs or default_jobs()) as compiler, Bar("measuring schedules") as bar:
+        record.recorded(planned, device, compiler, options.samples, keep, bar)
+    return 0
 
 
 def problems(options: Namespace) -> "list[Problem]":

@@ -32,7 +32,7 @@
 // LAUNCH-NEXT: "matmul": {
 // LAUNCH-NEXT: "parameters": ["argument 0: pointer", "argument 0: pointer", "argument 0: offset", "argument 0: size 0",
 // LAUNCH-SAME: "map 0", "map 1"],
-// LAUNCH: "grid": ["(s4 ceildiv 128)", "(s5 ceildiv 256)", "1"],
+// LAUNCH: "grid": ["((s4 ceildiv 256) * 2)", "(s5 ceildiv 256)", "1"],
 // LAUNCH: "requires": ["(s0 - s4)", "(s1 - s3)", "(s2 - s5)"]
 // LAUNCH: "dependent": true,
 

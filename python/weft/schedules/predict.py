@@ -6,11 +6,12 @@ from math import ceil
 from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.isa.wgmma import M
-from weft.schedules import time_model
-from weft.schedules.chip_models import CHIP_MODELS
+from weft.schedules import time_model, wgmma_cycles
+from weft.schedules.chip_models import CHIP_MODELS, ChipModel
 from weft.schedules.predict_gpus import KINDS, Gpu
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import Counts, Prediction, predict
+from weft.schedules.wgmma_cycles import Kernels
 
 
 def predict_schedule(
@@ -40,10 +41,11 @@ def predict_schedule(
 def _of_wgmma(
     s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, gpu: Gpu, members: int, burst: bool
 ) -> Prediction:
-    """The cycles that `time_model` chooses schedules by, the launch, and the power limit."""
+    """The cycles that `time_model` chooses schedules by, and the power limit."""
     (m, n, k), chip, kind = mnk, CHIP_MODELS[gpu.chip], kind_of(types)
     clock, flops = gpu.clock_ghz * 1e3, 2 * m * n * k * members
-    counts, limits = _counts(s, mnk, types, gpu, members), _limits(s, mnk, types, gpu)
+    counts = _counts(s, mnk, types, gpu, members)
+    limits = _limits(s, mnk, types, chip, counts.tiles)
     busy = time_model.modelled(s, m, n, k, types, chip, members=members) / clock + gpu.launch_us
     tiles_at_a_time = chip.resident[s.ctas]
     share = counts.tiles / tiles_at_a_time * counts.k_blocks / clock
@@ -54,7 +56,7 @@ def _of_wgmma(
     block = max(limits.values()) + chip.k_block
     idle = counts.waves - counts.tiles / tiles_at_a_time
     parts["tail"] = idle * (counts.k_blocks * block + chip.tile) / clock
-    parts["launch"] = gpu.launch_us
+    parts["launch"] = (chip.start + chip.start_all) / clock + gpu.launch_us
     bound, time = max(parts, key=lambda name: parts[name]), busy
     if (limit := gpu.cap(kind.name + ("_promoted" if types.promoted else ""), burst=burst)) is not None:
         ideal = flops / (gpu.multiprocessors * gpu.flops[kind.name]) / clock
@@ -64,11 +66,14 @@ def _of_wgmma(
     return Prediction(time, bound, parts, counts, flops)
 
 
-def _limits(s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, gpu: Gpu) -> dict[str, float]:
+def _limits(
+    s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, chip: ChipModel, ctas: int
+) -> dict[str, float]:
     """Cycles of a K block by resource."""
-    chip = CHIP_MODELS[gpu.chip]
-    products = time_model.product_cycles(s, types, chip)
-    fill = time_model.fill_cycles(s, *s.swapped(*mnk[:2]), types, chip)
+    kernels = Kernels.of([s], types, chip)
+    active = min(ctas, chip.resident[s.ctas])
+    fill = float(wgmma_cycles.fill_cycles(kernels, *mnk, active)[0])
+    products = float(kernels.products[0])
     return {"tensor cores": products, "TMA": max(fill, (chip.copy_latency + fill + products) / s.stages)}
 
 

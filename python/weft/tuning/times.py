@@ -1,0 +1,101 @@
+"""Measured times of many schedules, in a file that a fit reads.
+
+Each line has one combination of types and a layout, with the schedules and for each product its sizes, the
+time of cuBLAS if there is one, and then the index and the microseconds of one schedule after the other.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from weft.bench.problem import INPUTS, LAYOUTS, Problem
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.errors import WeftError
+
+
+@dataclass(frozen=True)
+class ProductTimes:
+    """M, N and K, the microseconds of schedules by their index, and those of cuBLAS."""
+
+    size: tuple[int, int, int]
+    microseconds: dict[int, float]
+    other: float | None
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of all products with `inputs`, a key of INPUTS, and a layout."""
+
+    inputs: str
+    layout: str
+    schedules: tuple[WarpgroupSchedule, ...]
+    products: tuple[ProductTimes, ...]
+
+    @property
+    def name(self) -> str:
+        """The types and the layout."""
+        return f"{self.inputs} {self.layout}"
+
+    @property
+    def types(self) -> Types:
+        """As schedules know them."""
+        from weft.bench.compiling import product_of
+
+        of_a, of_b = (side == "t" for side in self.layout)
+        problem = Problem(1, 1, 1, self.inputs, INPUTS[self.inputs].output, of_b, transpose_a=of_a)
+        return product_of(problem, "").types
+
+
+def written(times: Iterable[Times]) -> str:
+    """The text of a file."""
+    return "".join(f"{json.dumps(_plain(each), separators=(',', ':'))}\n" for each in times)
+
+
+def read(text: str) -> Iterator[Times]:
+    """The times in the text of a file. Raises WeftError for another text."""
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            yield _times(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise WeftError(f"line {number} must have times of schedules: {error}") from None
+
+
+def _plain(times: Times) -> dict[str, Any]:
+    products = [
+        [*each.size, each.other, *(value for pair in each.microseconds.items() for value in pair)]
+        for each in times.products
+    ]
+    return {
+        "inputs": times.inputs,
+        "layout": times.layout,
+        "schedules": [astuple(s) for s in times.schedules],
+        "products": products,
+    }
+
+
+def _times(record: dict[str, Any]) -> Times:
+    if record["inputs"] not in INPUTS or record["layout"] not in LAYOUTS:
+        raise ValueError(f"unknown types or layout, {record['inputs']} {record['layout']}")
+    schedules = tuple(
+        WarpgroupSchedule(
+            (rows, columns, depth),
+            warpgroups,
+            stages,
+            group,
+            splits,
+            swap,
+            (down, across),
+            slices,
+            stream_k,
+        )
+        for (rows, columns, depth), warpgroups, stages, group, splits, swap, (
+            down,
+            across,
+        ), slices, stream_k in record["schedules"]
+    )
+    products = [
+        ProductTimes((m, n, k), dict(zip(rest[::2], rest[1::2], strict=True)), other)
+        for m, n, k, other, *rest in record["products"]
+    ]
+    return Times(record["inputs"], record["layout"], schedules, tuple(products))
