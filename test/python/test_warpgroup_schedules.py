@@ -205,14 +205,8 @@ def test_promoted_sums_keep_what_a_tensor_core_cuts_off():
 
 
 def test_rows_that_tma_cannot_copy_are_multiplied_by_mma_sync():
-    product = Product("i8", "i32")
-    assert not product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
-
-
-def test_rows_that_tma_cannot_copy_need_what_mma_sync_has():
-    product = Product("f8E4M3FN", "f32", promote=True)
-    with pytest.raises(weft.WeftError, match="rows must begin at multiples of 16 bytes with elements of f8"):
-        product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
+    for product in (Product("i8", "i32"), Product("f8E4M3FN", "f32", promote=True)):
+        assert not product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
 
 
 @pytest.mark.sampled(10)
