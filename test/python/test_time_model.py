@@ -13,6 +13,7 @@ from weft.target import Target
 
 SM_90A = Target.of("sm_90a")
 BF16 = Types("bf16", "bf16", "bf16")
+BF16_NN = replace(BF16, transposed=(False, True))
 E4M3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
 PROMOTED = Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True)
 SCALED = Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True, scaled=True)
@@ -78,14 +79,14 @@ def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cy
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
-    (BF16, (8192, 16, 8192), {8: 66}),
-    (BF16, (8192, 8192, 1024), {8: 785, 16: 74}),
-    (BF16, (256, 16, 512), {4: 227, 8: 40}),
+    (BF16, (8192, 16, 8192), {8: 80}),
+    (BF16, (8192, 8192, 1024), {8: 801, 16: 74}),
+    (BF16, (256, 16, 512), {4: 237, 8: 40}),
     (BF16, (64, 16, 2048), {8: 313}),
     (E4M3, (64, 40, 1000), {4: 184, 8: 1}),
-    (PROMOTED, (8192, 16, 8192), {8: 39}),
-    (SCALED, (100, 128, 1024), {4: 894, 8: 79}),
-    (TF32, (130, 40, 256), {4: 713, 8: 35}),
+    (PROMOTED, (8192, 16, 8192), {8: 48}),
+    (SCALED, (100, 128, 1024), {4: 898, 8: 79}),
+    (TF32, (130, 40, 256), {4: 748, 8: 36}),
 )
 
 
@@ -114,7 +115,9 @@ def test_candidates_for_many_sums_have_every_block_and_cluster():
 
 CHOSEN = (
     (BF16, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 11 stages, group 8"),
-    (BF16, (1, 8192, 8192), "block 64x8x64, 1 warpgroups, 12 stages, group 8, swapped"),
+    (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
+    (BF16, (3, 29120, 3328), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
+    (BF16_NN, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
     (BF16, (16, 4096, 7168), "block 64x16x128, 1 warpgroups, 5 stages, group 8, 2 splits, swapped"),
     (
         BF16,

@@ -33,6 +33,8 @@ _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
 
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
+_FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
+_NEAR_READ = 1.02  # and the model tells fewer of their schedules apart
 
 
 def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1) -> WarpgroupSchedule:
@@ -40,9 +42,10 @@ def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: in
 
     Raises WeftError where none is legal.
     """
+    few = m <= _FEW_ROWS
     near: list[tuple[float, WarpgroupSchedule]] = []
     for cycles, s in by_time(m, n, k, types, chip, members):
-        if near and cycles > near[0][0] * _NEAR:
+        if near and cycles > near[0][0] * (_NEAR_READ if few else _NEAR):
             break
         near.append((cycles, s))
     if not near:
@@ -50,7 +53,16 @@ def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: in
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip.chip}{layout}")
 
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
-        """Of those that the model can't tell apart: fewest CTAs for a tile, then the largest tile."""
+        """Of those that the model can't tell apart: fewest CTAs for a tile, then the largest tile. For few
+        rows, B is read fastest while a CTA of the next launch fits beside this one's, in few long
+        pieces.
+        """
+        if few:
+            beside = s.shared_bytes(types) <= wgmma_cycles.room_of_two(chip.facts)
+            rows, _, depth = s.block
+            mn_major, _ = s.swapped(*types.transposed)
+            piece, pieces = (rows, depth) if mn_major else (depth, rows)
+            return -s.ctas * s.global_splits, beside, piece, -pieces, -cycles
         down, across = s.swapped(m, n)
         rows, columns = min(s.block[0], down), min(s.block[1], across)
         return -s.ctas * s.global_splits, rows * columns, -s.block[2], -s.warpgroups, -cycles
@@ -156,7 +168,8 @@ def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
     half = s.most_stages(types, wgmma_cycles.room_of_two(facts))
     if most < 2:
         return []
-    if not _FEWEST_STAGES <= half < most:
+    fewest = _FEWEST_STAGES - (s.block[1] <= _FEW_ROWS)  # which wait for little but B
+    if not fewest <= half < most:
         return [most]
     two_fit = Kernels.of([replace(s, stages=half)], types, chip).two_fit[0]
     return [most, half] if two_fit else [most]
