@@ -22,6 +22,7 @@ from weft.dialects.operand_roles import (
 )
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
+from weft.dialects.schedule.product_types import HALF, accumulate_complaint
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
     BYTE_TYPES,
@@ -77,10 +78,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32, f64: in f64), and f32 is multiplied as
-    tf32. The epilogue is computed in f32 (i32, f64) and rounded once, to D's elements. With f64, D and what
-    is added are f64, too, and the activation is relu. Tensor cores add up products of fp8 with fewer bits
-    than f32 has: with `promote` they add up at most 128 of them, and these sums are added up in f32. Elements
-    of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest bits.
+    tf32. With `accumulate = "f16"`, tensor cores add up products of f16 and fp8 in f16, and only sums of K
+    slices are added in f32. The epilogue is computed in f32 (i32, f64) and rounded once, to D's elements.
+    With f64, D and what is added are f64, too, and the activation is relu. Tensor cores add up products of
+    fp8 with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
+    up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
+    bits.
     """
 
     a: ext.Operand[Any]
@@ -93,6 +96,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         "alpha": 1.0,
         "beta": 0.0,
         "promote": False,
+        "accumulate": None,
         "schedule": None,
         "roles": None,
         "activation": None,
@@ -166,8 +170,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         promoted = scaled or self.attribute("promote")
         grouping = self.grouping
         of_groups = grouping is not None, grouping == "k_ends"
-        columns = bool(self.attribute("scale_columns"))
-        return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns)
+        columns, half = bool(self.attribute("scale_columns")), self.attribute("accumulate") == HALF
+        return Types(
+            a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, half
+        )
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -227,6 +233,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     def _scale_complaint(self, types: Types) -> str | None:
         """Why there are no products with these scales, or with promoted sums."""
         scale_a, scale_b = self.role("scale_a"), self.role("scale_b")
+        if wrong := accumulate_complaint(self.attribute("accumulate"), types):
+            return wrong
         if types.promoted and not {types.a, types.b} <= set(FP8_TYPES):
             what = "there are scales of f32" if types.scaled else "promote is true"
             got = self.a.type if types.a not in FP8_TYPES else self.b.type
@@ -430,6 +438,7 @@ def matmul(
     activation: str | None = None,
     residual: Any | None = None,
     promote: bool = False,
+    accumulate: str | None = None,
     scale_a: Any | None = None,
     scale_b: Any | None = None,
     groups: Any | None = None,
@@ -463,6 +472,7 @@ def matmul(
             "alpha": _factor(alpha, d),
             "beta": _factor(beta, d),
             "promote": promote,
+            "accumulate": accumulate,
             "schedule": chosen and chosen.attribute(),
             "roles": roles,
             "activation": activation,

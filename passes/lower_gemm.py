@@ -57,17 +57,20 @@ def _inputs_of(shape: str) -> frozenset[str]:
 
 _PTX_SUMS = {"f32": "f32", "i32": "s32"}
 _NEEDED_TYPES = (
-    "needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, "
-    "with C and D of i32, or of f64, with C and D of f64"
+    "needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also "
+    "f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64"
 )
 
 
 def _is_lowered(form: isa.Sync) -> bool:
-    """Whether this pass lowers products of this form: those with sums of 32 bits, without modifiers."""
-    a, b = form.a_type, form.b_type
-    sums = "s32" if a in _BYTES else "f64" if a == "f64" else "f32"
+    """Whether this pass lowers products of this form: those with C and D of one type, without modifiers."""
+    a, b, sums = form.a_type, form.b_type, form.d_type
+    legal = {"s32"} if a in _BYTES else {"f64"} if a == "f64" else {"f32"}
+    if a in {"f16", *_FP8}:
+        legal.add("f16")
     mixes = any({a, b} <= kinds for kinds in (_FP8, _BYTES))
-    return (mixes or (a == b and a in _ALIKE)) and form == isa.Sync(form.shape, a, b, sums, sums)
+    alike = mixes or (a == b and a in _ALIKE)
+    return alike and sums in legal and form == isa.Sync(form.shape, a, b, sums, sums)
 
 
 def _lowered() -> Iterator[isa.Sync]:

@@ -21,13 +21,15 @@ from weft.passes import lower_gemm_async_tcgen05
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, matrix_descriptors
+from weft.passes.builders.fragment_registers import words_of
 from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
-SUMS = ("f32", "i32")
+SUMS = ("f32", "i32", "f16")
 """Element types of accumulators that are waited for, and of what is pinned."""
+_SUMS = f"{', '.join(SUMS[:-1])} or {SUMS[-1]}"
 
 
 def run(module: Any) -> None:
@@ -96,7 +98,7 @@ def _accumulator(op: GemmAsyncOp) -> str | None:
     kind, registers = op.d.type, _form(op).operands[0]
     layout = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
     if str(kind.element_type) not in SUMS or kind.layout.canonical() != layout.canonical():
-        return f"needs C and D of {' or '.join(SUMS)} in layout {layout}, got {kind}"
+        return f"needs C and D of {_SUMS} in layout {layout}, got {kind}"
     return None
 
 
@@ -146,7 +148,9 @@ def _multiply(op: GemmAsyncOp) -> Any:
     b = _SharedMemory(op, "B", op.b)
     a = _SharedMemory(op, "A", op.a) if is_buffer(op.a) else _InRegisters(op.a, form.operands[1])
     kind = op.d.type
-    sums = emit.elements(tile.to_lane(op.c))
+    register, lane = ir.Type.parse(form.operands[0].type), tile.to_lane(op.c)
+    halves = kind.element_type == ir.F16Type.get()
+    sums = words_of(lane) if halves else emit.elements(lane)
     count = len(sums) // (m // isa.M)
     wgmma.fence()
     results: list[Any] = []
@@ -161,9 +165,17 @@ def _multiply(op: GemmAsyncOp) -> Any:
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
                 **{f"trans_{name.lower()}": 1 for name in "AB" if _mn_major(op, name)},
             )
-        results += [llvm.extractvalue(kind.element_type, struct, [i]) for i in range(count)]
+        members = [llvm.extractvalue(register, struct, [i]) for i in range(count)]
+        results += [llvm.bitcast(emit.i32(), member) for member in members] if halves else members
     wgmma.commit_group()
-    return tile.from_lane(vector.from_elements(kind.lane_type, results), kind)
+    return tile.from_lane(_lane(results, kind), kind)
+
+
+def _lane(registers: list[Any], kind: Any) -> Any:
+    """The vector of a fragment's sums from its registers, words for f16."""
+    if kind.element_type == ir.F16Type.get():
+        return vector.bitcast(kind.lane_type, emit.vector_of(registers))
+    return vector.from_elements(kind.lane_type, registers)
 
 
 class _SharedMemory:
@@ -207,13 +219,15 @@ def _wait(op: WaitGemmOp) -> list[Any]:
 
 def _tied(op: Any, fragment: Any) -> Any:
     """A fragment as an empty instruction returns it, which LLVM moves across no other that has effects."""
-    kind, values = fragment.type, emit.elements(tile.to_lane(fragment))
+    kind, lane = fragment.type, tile.to_lane(fragment)
+    halves = kind.element_type == ir.F16Type.get()
+    values = words_of(lane) if halves else emit.elements(lane)
     if str(kind.element_type) not in SUMS:
-        raise refuse(op, f"expects fragments of {' or '.join(SUMS)}, got {kind}")
+        raise refuse(op, f"expects fragments of {_SUMS}, got {kind}")
     kinds = [str(value.type) for value in values]
     letters = [*(f"={LETTERS[each]}" for each in kinds), *(str(i) for i in range(len(kinds)))]
     elements = assembly("", letters, values, kinds)
-    return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
+    return tile.from_lane(_lane(elements, kind), kind)
 
 
 CANDIDATES = (

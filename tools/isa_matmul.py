@@ -45,6 +45,7 @@ emulator with its sanitizer.
 
 | extra | what it is |
 |---|---|
+| `accumulate` | sums of f16 in the tensor cores (`accumulate = "f16"`) |
 | `promote` | sums of 128 products of fp8, added up in f32 |
 | `scales` | scales of f32 for 128 elements along K ([scales](scaled.md)) |
 | `words` | block scales as words of four |

@@ -40,11 +40,13 @@ def form(types: Types, chip: str | None = None) -> mma.Sync:
 def _forms(types: Types) -> list[mma.Sync]:
     """The instructions for A and B, the largest first, whether PTX has them or not."""
     a, b = (PTX_INPUTS.get(name, name) for name in (types.a, types.b))
-    sums = {"i32": "s32"}.get(types.sums, types.sums)
     shapes = [(_ROWS, STEP_BYTES), (_ROWS, STEP_BYTES // 2), (_ROWS // 2, STEP_BYTES // 2)]
     if types.a == "f64":  # sm_90 alone has larger ones than m8n8k4; ptxas splits them for later chips
         shapes = [(_ROWS, 4 * STEP_BYTES), (_ROWS // 2, STEP_BYTES)]
-    return [mma.Sync(f"m{m}n{_COLUMNS}k{k // types.input_bytes}", a, b, sums, sums) for m, k in shapes]
+    return [
+        mma.Sync(f"m{m}n{_COLUMNS}k{k // types.input_bytes}", a, b, types.ptx_sums, types.ptx_sums)
+        for m, k in shapes
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The element types of a product, and how its operands are stored: what a schedule must be legal for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.types import ELEMENT_TYPES
 
@@ -30,7 +30,7 @@ class Types:
     `scale`: the type of block scales, which tensor cores apply (`block_scaling`); empty without. `words`: how
     many elements share one of these scales where they come as words of four
     (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout. `scale_columns`: where sums
-    are `scaled`, each column of B has scales of its own, not each 128.
+    are `scaled`, each column of B has scales of its own, not each 128. `half_sums`: tensor cores add in f16.
     """
 
     a: str
@@ -44,6 +44,7 @@ class Types:
     words: int = 0
     k_groups: bool = False
     scale_columns: bool = False
+    half_sums: bool = False
 
     @property
     def block_scaling(self) -> BlockScaling | None:
@@ -85,10 +86,45 @@ class Types:
 
     @property
     def sums(self) -> str:
-        """The element type of the sums: f32, or f64 for f64 and i32 for integers."""
+        """The element type of the epilogue's sums: f32, or f64 for f64 and i32 for integers."""
         if ELEMENT_TYPES[PTX_INPUTS[self.a]].kind != "float":
             return "i32"
         return "f64" if self.a == "f64" else "f32"
+
+    @property
+    def instruction_sums(self) -> str:
+        """The element type of the sums that instructions add to: f16 with `half_sums`, otherwise `sums`."""
+        return "f16" if self.half_sums else self.sums
+
+    @property
+    def ptx_sums(self) -> str:
+        """PTX's name of `instruction_sums`."""
+        return {"i32": "s32"}.get(self.instruction_sums, self.instruction_sums)
+
+
+HALF = "f16"
+"""The type of sums that a product may ask for instead of the usual one."""
+
+
+def accumulate_complaint(accumulate: str | None, types: Types) -> str | None:
+    """Why products of these types can't be added up in the type that `accumulate` names."""
+    if accumulate is None or types.a not in PTX_INPUTS:
+        return None
+    usual = replace(types, half_sums=False).sums
+    if accumulate == usual:
+        return None
+    able = ("f16", *FP8_TYPES)
+    if accumulate != HALF:
+        others = f" or {HALF}" if {types.a, types.b} <= set(able) else ""
+        kinds = " and ".join(dict.fromkeys((types.a, types.b)))
+        return f"accumulate must be {usual}{others} for A and B of {kinds}, got {accumulate}"
+    if not {types.a, types.b} <= set(able):
+        got = types.a if types.a not in able else types.b
+        return f"expects A and B of f16 or fp8 where accumulate is {HALF}, got {got}: omit it for {usual}"
+    if types.promoted or types.scale:
+        what = "scales" if types.scaled or types.scale else "promote"
+        return f"accumulate must be {usual} with {what}, got {HALF}"
+    return None
 
 
 def ceil_div(a: int, b: int) -> int:

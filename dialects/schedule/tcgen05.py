@@ -216,10 +216,9 @@ class TensorMemorySchedule(AnySchedule):
         """What the instruction multiplies."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
         transpose_a, transpose_b = self.swapped(*types.transposed)
-        d = {"i32": "s32"}.get(types.sums, types.sums)
         return descriptors.InstructionDescriptor(
             self.kind(types) or "",
-            *(self.mma_m, self.block[1], a, b, d, self.cta_group),
+            *(self.mma_m, self.block[1], a, b, types.ptx_sums, self.cta_group),
             transpose_a=transpose_a,
             transpose_b=transpose_b,
         )

@@ -33,8 +33,8 @@ def _scaled_form(types: Types, scaling: BlockScaling) -> mma.Scaled:
 
 
 def _takes_unit_scales(types: Types) -> bool:
-    """Whether A and B are floats of at most 8 bits, without scales."""
-    return {types.a, types.b} <= set(NARROW_TYPES) and not types.scale
+    """Whether A and B are floats of at most 8 bits, without scales, and sums are of f32."""
+    return {types.a, types.b} <= set(NARROW_TYPES) and not types.scale and not types.half_sums
 
 
 @dataclass(frozen=True)

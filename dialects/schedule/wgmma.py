@@ -146,8 +146,7 @@ class WarpgroupSchedule(AnySchedule):
         """The instruction that multiplies."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
         depth = wgmma.depth(ELEMENT_TYPES[a])
-        d = {"i32": "s32"}.get(types.sums, types.sums)
-        return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
+        return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, types.ptx_sums)
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage."""

@@ -20,16 +20,14 @@ PADDING = 16
 """Bytes between rows in shared memory, so that the rows of a fragment are in different banks."""
 _STEP = {"tf32": 8}  # elements along K of one instruction: 16 of other types
 _K_BYTES = (64, 128)
-_SUM_BYTES = 4
 
 
 def form(types: Types) -> wmma.Mma:
     """The instruction that multiplies A and B as they are stored, legal or not."""
     a, b = (PTX_INPUTS.get(name, name) for name in (types.a, types.b))
-    sums = {"i32": "s32"}.get(types.sums, types.sums)
     mn_major_a, mn_major_b = types.transposed
     layouts = "col" if mn_major_a else "row", "row" if mn_major_b else "col"
-    return wmma.Mma(f"m{ATOM}n{ATOM}k{_STEP.get(a, ATOM)}", a, b, sums, sums, *layouts)
+    return wmma.Mma(f"m{ATOM}n{ATOM}k{_STEP.get(a, ATOM)}", a, b, types.ptx_sums, types.ptx_sums, *layouts)
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class WmmaSchedule(AnySchedule):
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, which the epilogue's sums use later."""
-        columns = self.warp_tile[1] * _SUM_BYTES + PADDING
+        columns = self.warp_tile[1] * BYTES[types.instruction_sums] + PADDING
         return max(self.stages * self.stage_bytes(types), self.threads // LANES * ATOM * columns)
 
     @classmethod

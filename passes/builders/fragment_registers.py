@@ -91,9 +91,12 @@ class FragmentRegisters:
         return words
 
     def put(self, first: int, second: int, registers: list[Any]) -> None:
-        """Replaces the elements of one atom, one register each."""
-        for i, register in zip(self.map[first, second], registers, strict=True):
-            self.elements[i] = register
+        """Replaces the elements of one atom."""
+        indices = self.map[first, second]
+        if len(indices) > len(registers):
+            registers = [element for register in registers for element in emit.elements(register)]
+        for i, element in zip(indices, registers, strict=True):
+            self.elements[i] = element
 
 
 def words_of(lane: Any) -> list[Any]:

@@ -8,20 +8,21 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.layout import Layout
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.fragments import sum_type, undefined
+from weft.passes.kernels.fragments import undefined, widened
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
 
 
 def sums_type(schedule: WarpgroupSchedule, types: Types, columns: int | None = None) -> Any:
-    """The type of a warpgroup's sums, or of `columns` columns of them."""
+    """The type of a warpgroup's sums, or of `columns` columns of them, as the epilogue has them."""
     columns = columns or schedule.block[1]
     form = replace(schedule, block=(wgmma.M, columns, wgmma.M)).form(types)
     d, shape = form.operands[0], (schedule.rows, columns)
     layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-    return FragmentType.of(shape, sum_type(form), layout)
+    return FragmentType.of(shape, ir.Type.parse(types.sums), layout)
 
 
 class Accumulator:
@@ -33,7 +34,8 @@ class Accumulator:
 
     def __init__(self, feed: Feed[WarpgroupSchedule], types: Types) -> None:
         self.feed, self.schedule = feed, feed.schedule
-        self.kind = sums_type(self.schedule, types)
+        wide = sums_type(self.schedule, types)
+        self.kind = FragmentType.of(wide.shape, ir.Type.parse(types.instruction_sums), wide.layout)
 
     def multiply(self, at: Tile, start: Any, position: list[Any]) -> list[Any]:
         """Multiplies all K blocks of a warpgroup's rows from `start` on; returns the sums and the ring's next
@@ -59,7 +61,7 @@ class Accumulator:
         (sums,) = tile.wait_gemm(sums)
         if late:
             self.feed.release(last)
-        return [sums, *position]
+        return [widened(sums), *position]
 
     def _start(self, start: Any, sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
         """Waits for a stage and starts its products."""

@@ -4,15 +4,9 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile_types import FP8_TYPES, FragmentType
-from weft.isa import wgmma
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, fragment_coordinates
-
-
-def sum_type(form: wgmma.MmaAsync) -> Any:
-    """The type of an instruction's sums."""
-    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
 
 
 def transposed(kind: Any) -> Any:
@@ -52,6 +46,15 @@ def _alternating(number: int) -> int:
     """Where a row or column is among 16 of which the halves alternate."""
     high, low = divmod(number, 16)
     return 16 * high + 8 * (low % 2) + low // 2
+
+
+def widened(sums: Any) -> Any:
+    """Sums as the epilogue has them: those of f16 in f32."""
+    kind = sums.type
+    if kind.element_type != ir.F16Type.get():
+        return sums
+    wide = FragmentType.of(kind.shape, ir.F32Type.get(), kind.layout)
+    return tile.from_lane(arith.extf(wide.lane_type, tile.to_lane(sums)), wide)
 
 
 def undefined(kind: Any) -> Any:

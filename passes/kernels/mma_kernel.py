@@ -19,7 +19,7 @@ from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
 from weft.passes.builders import byte_moves, emit
 from weft.passes.kernels import scale_factors
-from weft.passes.kernels.fragments import sorted_sums
+from weft.passes.kernels.fragments import sorted_sums, widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
 from weft.passes.kernels.register_copies import RegisterCopy
@@ -168,11 +168,11 @@ class MmaKernel:
         d, *_ = self.form.operands
         shape = self.schedule.warp_tile
         layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-        return FragmentType.of(shape, ir.Type.parse(self.op.types.sums), layout)
+        return FragmentType.of(shape, ir.Type.parse(self.op.types.instruction_sums), layout)
 
     def emit(self) -> None:
         """Writes the body at the insertion point."""
-        if self.op.types.promoted:
+        if self.op.types.promoted or self.op.types.half_sums:
             # Without it, ptxas spills a few registers so that two CTAs fit a multiprocessor.
             self.op.operation.parent.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
         if self.has is None:
@@ -363,7 +363,7 @@ class MmaKernel:
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Finishes the sums and stores them."""
         if not self.op.types.promoted:
-            accumulator = self._sorted(accumulator)
+            accumulator = self._sorted(widened(accumulator))
         store(self.op, accumulator, row, column, self.tile.member, run=2 if aligned else 1)
 
 

@@ -61,7 +61,7 @@ def expand(op: MatmulOp) -> None:
     if schedule.cluster != (1, 1) and schedule.cta_group == 1:
         meet_cluster()
     with tile.tensor_memory(warp=ALLOCATING, cta_group=schedule.cta_group):
-        sums = TensorSums(schedule, ir.Type.parse(types.sums), shared)
+        sums = TensorSums(schedule, types, shared)
         if scales is not None:
             scales.allocate()
         products = Products(feed, full, sums, types.promoted, scales)

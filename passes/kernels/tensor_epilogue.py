@@ -9,6 +9,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import MatmulOp
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.global_sums import GlobalSums, ThreadSums
 from weft.passes.kernels.promotion import Promotion
@@ -85,7 +86,7 @@ class AddedSlices(SliceConsumer):
         held = ThreadSums(
             schedule.epilogues, schedule.vectors, schedule.vectors, schedule.vector_columns, sums.fragment
         )
-        self.slots = GlobalSums(op, sums.element, held, schedule.global_splits, most=_AT_ONCE)
+        self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, schedule.global_splits, most=_AT_ONCE)
         self.writer = DirectSlices(op, schedule)
 
     def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:

@@ -4,12 +4,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import TensorMemorySchedule
+from weft.dialects.schedule import TensorMemorySchedule, Types
 from weft.dialects.tile import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPS
 from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import Iter, Layout
+from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.fragments import widened
 
 
 @dataclass(frozen=True)
@@ -41,22 +43,21 @@ class TensorSums:
     columns: the last ones of the first and the first ones of the second.
     """
 
-    def __init__(self, schedule: TensorMemorySchedule, element: Any, shared: int) -> None:
+    def __init__(self, schedule: TensorMemorySchedule, types: Types, shared: int) -> None:
         """Builds the buffers at the insertion point, in the region of `tile.tensor_memory`."""
-        self.schedule, self.element, self.shared = schedule, element, shared
+        self.schedule, self.types, self.shared = schedule, types, shared
+        element = ir.Type.parse(types.instruction_sums)
         count, rows = schedule.accumulators * schedule.parts, min(schedule.cta_rows, tensor_layouts.LANES)
-        layout = Layout.parse(
-            tensor_layouts.accumulator(schedule.mma_m, schedule.block[1], schedule.cta_group)
-        )
-        slots = Iter(count, schedule.part_columns - shared, "TCol")
-        kind = BufferType.of(
-            (count, rows, schedule.block[1]), element, replace(layout, shard=(slots, *layout.shard)), "tmem"
-        )
+        m, n, bits = schedule.mma_m, schedule.block[1], element.width
+        layout = Layout.parse(tensor_layouts.accumulator(m, n, schedule.cta_group, bits))
+        of_column = tensor_layouts.COLUMN_BITS // bits  # elements, of which sums of f16 use every other
+        slots = Iter(count, (schedule.part_columns - shared) * of_column, "TCol")
+        kind = BufferType.of((count, rows, n), element, replace(layout, shard=(slots, *layout.shard)), "tmem")
         self.products = tile.alloc(kind)
         self.read = self.products
         if schedule.halves:  # warps read whole lanes, as of a matrix of 128 rows and half of the columns
             shape = count, tensor_layouts.LANES, schedule.part_columns
-            whole = tensor_layouts.accumulator(tensor_layouts.LANES, schedule.part_columns)
+            whole = tensor_layouts.accumulator(tensor_layouts.LANES, schedule.part_columns, element_bits=bits)
             every = replace(Layout.parse(whole), shard=(slots, *Layout.parse(whole).shard))
             self.read = tile.alloc(BufferType.of(shape, element, every, "tmem"), over=self.products)
 
@@ -73,7 +74,9 @@ class TensorSums:
     def load(self, slot: Any, of: Slice, columns: int) -> Any:
         """A slice's sums of `columns` columns: a fragment of the warpgroup."""
         buffer = tile.stage(self.read, self._index(slot, of.part))
-        return tile.load(buffer, emit.value(0), emit.value(of.column), self.fragment(columns))
+        kind = self.fragment(columns)
+        held = FragmentType.of(kind.shape, buffer.type.element_type, kind.layout)
+        return widened(tile.load(buffer, emit.value(0), emit.value(of.column), held))
 
     def fragment(self, columns: int) -> Any:
         """The type of a slice's sums: a row for each lane, or with 64 rows the accumulator of `wgmma`."""
@@ -83,7 +86,7 @@ class TensorSums:
         else:
             digits = f"({WARPS},2,8,{columns // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)"
             layout = f"S[{digits}]"
-        return FragmentType.of((rows, columns), self.element, layout)
+        return FragmentType.of((rows, columns), ir.Type.parse(self.types.sums), layout)
 
     def origin(self, row: Any, column: Any, of: Slice) -> "SliceOrigin":
         """Where a slice of the tile that begins at (`row`, `column`) in this CTA is."""

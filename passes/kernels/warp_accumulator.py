@@ -11,6 +11,7 @@ from weft.layout import Layout
 from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.fragments import widened
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
@@ -32,7 +33,7 @@ class WarpAccumulator:
         self.form = self.schedule.form(types)
         d, self.a, self.b, *_ = self.form.operands
         shape = self.schedule.warp_tile
-        sum_type = ir.Type.parse(types.sums)
+        sum_type = ir.Type.parse(types.instruction_sums)
         self.kind = FragmentType.of(shape, sum_type, Layout.parse(d.layout).tile_to(shape, d.shape))
         self.steps = self.schedule.block[2] // self.form.mnk[2]
 
@@ -60,7 +61,8 @@ class WarpAccumulator:
         sums, stage, phase, a, b, *scales = each_k_block(at, carried, next_block)
         sums, last = self._steps(sums, (a, b), stage, scales)
         self.feed.release(stage)
-        return [self._gemm(last, sums, self.steps - 1, scales), *tile.advance(ring, stage, phase)]
+        sums = widened(self._gemm(last, sums, self.steps - 1, scales))
+        return [sums, *tile.advance(ring, stage, phase)]
 
     def _steps(self, sums: Any, loaded: _Fragments, stage: Any, scales: list[Any]) -> tuple[Any, _Fragments]:
         """Multiplies all steps of a stage but the last. Returns the sums and the last step's operands."""

@@ -12,13 +12,12 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import gpu, nvvm
+from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import Accumulator
 from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
-from weft.passes.kernels.fragments import sum_type
 from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadSums
 from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.promoted_scales import BlockScales
@@ -78,7 +77,7 @@ def expand(op: MatmulOp) -> None:
 
 def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, over: Any) -> _Sums:
     """The memory through which CTAs add up their sums of a tile; None where one CTA computes all of it."""
-    element = sum_type(schedule.form(op.types))
+    element = ir.Type.parse(op.types.sums)
     if schedule.splits > 1:
         return ClusterSums(schedule, element, over)
     if schedule.global_splits > 1:

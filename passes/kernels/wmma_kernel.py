@@ -12,14 +12,16 @@ from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
-from weft.mlir import gpu, ir, llvm, nvvm
+from weft.mlir import gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit
+from weft.passes.kernels.fragments import widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import element_bytes, member, size
 from weft.passes.kernels.mma_kernel import MmaKernel, Operand
 from weft.passes.kernels.writer import store
 
 _RUN = 2  # sums of a row that a lane holds together
+_WORD = 4  # bytes
 
 
 @dataclass
@@ -101,15 +103,21 @@ class WmmaKernel(MmaKernel):
     def _allocate(self) -> None:
         """Builds the stages, and the memory for the sums over them."""
         super()._allocate()
-        columns = self.schedule.warp_tile[1]
-        pitch, warps = columns + PADDING // 4, self.schedule.threads // LANES
+        columns = self.schedule.warp_tile[1] // self._packed
+        warps, pitch = self.schedule.threads // LANES, columns + PADDING // _WORD
         layout = f"S[({warps},{ATOM},{columns}):({ATOM * pitch},{pitch},1)]"
-        kind = BufferType.of((warps, ATOM, columns), self._sum_type, layout)
+        kind = BufferType.of((warps, ATOM, columns), self._word, layout)
         self.scratch = tile.alloc(kind, over=self.a.buffer)
 
     @property
-    def _sum_type(self) -> Any:
-        return ir.Type.parse(self.op.types.sums)
+    def _packed(self) -> int:
+        """Sums in a word."""
+        return 2 if self.op.types.half_sums else 1
+
+    @property
+    def _word(self) -> Any:
+        """The type of a word of sums, as loops carry it and shared memory holds it."""
+        return emit.i32() if self.op.types.half_sums else ir.Type.parse(self.op.types.sums)
 
     @property
     def _atoms(self) -> tuple[int, int]:
@@ -120,7 +128,7 @@ class WmmaKernel(MmaKernel):
     def _zero(self) -> Any:
         down, across = self._atoms
         count = down * across * self.form.operands[0].count
-        return emit.constant(ir.VectorType.get([count], self._sum_type), 0)
+        return emit.constant(ir.VectorType.get([count], self._word), 0)
 
     def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
         """One block of K: a warp's share of a stage, one instruction's K at a time."""
@@ -141,8 +149,9 @@ class WmmaKernel(MmaKernel):
             for i in range(down):
                 for j in range(across):
                     at = i * across + j
-                    product = wmma.mma(a=left[i], b=right[j], c=sums[at], **vars(form))
-                    sums[at] = _members(product, d)
+                    c = [_cast(word, ir.Type.parse(d.type)) for word in sums[at]]
+                    product = wmma.mma(a=left[i], b=right[j], c=c, **vars(form))
+                    sums[at] = [_cast(member, self._word) for member in _members(product, d)]
         return emit.vector_of([register for group in sums for register in group])
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
@@ -152,39 +161,50 @@ class WmmaKernel(MmaKernel):
         gpu.barrier()  # the stages become memory for sums
         (down, across), form = self._atoms, self.form
         part = tile.stage(self.scratch, emit.div(emit.thread(), LANES))
-        address, pitch = tile.address(part), emit.value(self.schedule.warp_tile[1] + PADDING // 4)
-        sums = _groups(emit.elements(accumulator), form.operands[0].count)
+        address = tile.address(part)
+        d, columns = form.operands[0], self.schedule.warp_tile[1]
+        pitch = emit.value(columns + self._packed * (PADDING // _WORD))
+        registers = [_cast(word, ir.Type.parse(d.type)) for word in emit.elements(accumulator)]
+        sums = _groups(registers, d.count)
         for i in range(down):
             for j in range(across):
                 wmma.store(
-                    address=addresses.offset(address, 4 * ATOM * j),
+                    address=addresses.offset(address, _WORD // self._packed * ATOM * j),
                     d=sums[i * across + j],
                     stride=pitch,
                     shape=form.shape,
                     type=form.d_type,
                 )
             nvvm.SyncWarpOp(emit.value(-1))
-            loaded = tile.load(part, emit.value(0), emit.value(0), self._band, vector_bytes=4 * _RUN)
+            run = _RUN // self._packed
+            words = FragmentType.of((ATOM, columns // self._packed), self._word, self._band(run))
+            loaded = tile.load(part, emit.value(0), emit.value(0), words, vector_bytes=_WORD * run)
             nvvm.SyncWarpOp(emit.value(-1))
             at = emit.add(row, i * ATOM)
-            store(self.op, loaded, at, column, self.tile.member, run=_RUN if aligned else 1)
+            store(self.op, self._unpacked(loaded), at, column, self.tile.member, run=_RUN if aligned else 1)
 
-    @property
-    def _band(self) -> Any:
-        """16 rows of a warp's sums as the epilogue has them: lanes hold pairs of a row's elements."""
+    def _unpacked(self, loaded: Any) -> Any:
+        """The words of 16 rows as sums."""
+        if not self.op.types.half_sums:
+            return loaded
+        half, shape = ir.F16Type.get(), (ATOM, self.schedule.warp_tile[1])
+        kind = FragmentType.of(shape, half, self._band(_RUN))
+        return widened(tile.from_lane(vector.bitcast(kind.lane_type, tile.to_lane(loaded)), kind))
+
+    def _band(self, run: int) -> Layout:
+        """16 rows of a warp's sums as the epilogue has them: lanes hold `run` elements of a row together."""
         columns = self.schedule.warp_tile[1]
         lanes = min(LANES, columns // _RUN)
         panels, at_once = columns // (_RUN * lanes), LANES // lanes
         digits = [
-            (ATOM // at_once, str(panels * _RUN)),
+            (ATOM // at_once, str(panels * run)),
             (at_once, f"{lanes}@laneid"),
-            (panels, str(_RUN)),
+            (panels, str(run)),
             (lanes, "1@laneid"),
-            (_RUN, "1"),
+            (run, "1"),
         ]
         extents, strides = zip(*(digit for digit in digits if digit[0] > 1), strict=True)
-        layout = Layout.parse(f"S[({','.join(map(str, extents))}):({','.join(strides)})]")
-        return FragmentType.of((ATOM, columns), self._sum_type, layout)
+        return Layout.parse(f"S[({','.join(map(str, extents))}):({','.join(strides)})]")
 
 
 def _members(value: Any, registers: Registers) -> list[Any]:
@@ -193,6 +213,11 @@ def _members(value: Any, registers: Registers) -> list[Any]:
         return [value]
     kind = ir.Type.parse(registers.type)
     return [llvm.extractvalue(kind, value, [number]) for number in range(registers.count)]
+
+
+def _cast(value: Any, kind: Any) -> Any:
+    """The value as a register of another type."""
+    return value if value.type == kind else llvm.bitcast(kind, value)
 
 
 def _groups(values: list[Any], count: int) -> list[list[Any]]:

@@ -121,6 +121,7 @@ class Product:
     activation: str | None = None
     promote: bool = False
     scaled: bool = False
+    accumulate: str | None = None
     many: str = ""
     members: int = 3
     rows: str = "aligned"
@@ -132,6 +133,7 @@ class Product:
         what += [f"{role} {kind}" for role, kind in self.added]
         what += [word for word in (self.activation, self.many) if word]
         what += [f"{self.factors} alpha"] if self.factors else []
+        what += [f"sums of {self.accumulate}"] if self.accumulate else []
         what += ["scaled"] if self.scaled else ["promoted"] if self.promote else []
         what += [f"{self.rows} rows"] if self.rows != "aligned" else []
         return ", ".join([*what, str(self.schedule or "chosen schedule")])
@@ -140,8 +142,9 @@ class Product:
     def types(self) -> Types:
         """As schedules have them."""
         outside = self.transposed[0], not self.transposed[1]
-        grouped = self.many in ("rows", "masked")
-        return Types(self.a, self.b, self.d, outside, self.promote or self.scaled, self.scaled, grouped)
+        grouped, half = self.many in ("rows", "masked"), self.accumulate == "f16"
+        promoted = self.promote or self.scaled
+        return Types(self.a, self.b, self.d, outside, promoted, self.scaled, grouped=grouped, half_sums=half)
 
     @property
     def regimes(self) -> list[str]:
@@ -152,7 +155,7 @@ class Product:
             found.remove("ties")
         if self.activation not in (None, "relu"):
             found.remove("special")
-        if self.activation and not integers:
+        if (self.activation and not integers) or self.accumulate:  # f16 overflows
             found.remove("largest")
         return found
 
@@ -161,6 +164,7 @@ class Product:
         """What `tile.matmul` and `reference.product` call by the same names."""
         a, b = self.transposed
         how = {"transpose_a": a, "transpose_b": b, "activation": self.activation, "promote": self.promote}
+        how |= {"accumulate": self.accumulate}
         how |= {} if self.factors else {"alpha": self.alpha}
         return how | {"beta": self.beta}
 
@@ -292,7 +296,9 @@ class Product:
             values[place], bound[place] = self._expected(part)
             written[place] = True
         bare = regime.whole or not (self.added or self.beta)
-        exact = is_integer(self.d) or (regime.exact and bare and self.activation in (None, "relu"))
+        exact = is_integer(self.d) or (
+            regime.exact and bare and not self.accumulate and self.activation in (None, "relu")
+        )
         alone = ~written if self.many == "rows" else np.zeros(d.shape, bool)
         return Wanted(values, bound, written, alone, exact)
 

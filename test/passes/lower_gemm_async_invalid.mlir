@@ -173,23 +173,10 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
-gpu.module @m {
-  gpu.func @half_sums(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{wgmma.mma_async (accumulator: needs C and D of f32 or i32 in layout S[}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
-    gpu.return
-  }
-}
-
-// -----
-
-!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
-!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(4,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @sums_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{accumulator: needs C and D of f32 or i32 in layout S[(}}
+    // expected-error @below {{accumulator: needs C and D of f32, i32 or f16 in layout S[(}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -379,10 +366,10 @@ gpu.module @m {
 
 // -----
 
-!H = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!H = !tile.fragment<array<i64: 64, 16>, bf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @wait_for_halves(%h: !H) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.wait_gemm' op expects fragments of f32 or i32, got !tile.fragment<}}
+    // expected-error @below {{'tile.wait_gemm' op expects fragments of f32, i32 or f16, got !tile.fragment<}}
     %0 = "tile.wait_gemm"(%h) : (!H) -> !H
     gpu.return
   }
@@ -390,10 +377,10 @@ gpu.module @m {
 
 // -----
 
-!H = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!H = !tile.fragment<array<i64: 64, 16>, bf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @pin_halves(%h: !H) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.pin' op expects fragments of f32 or i32, got !tile.fragment<}}
+    // expected-error @below {{'tile.pin' op expects fragments of f32, i32 or f16, got !tile.fragment<}}
     %0 = "tile.pin"(%h) : (!H) -> !H
     gpu.return
   }

@@ -111,7 +111,7 @@ gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A i32, B i32}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A i32, B i32}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -124,7 +124,7 @@ gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B bf16}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B bf16}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -138,7 +138,7 @@ gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size 
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f16, A f16, B f16, C f32}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f16, A f16, B f16, C f32}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -152,7 +152,7 @@ gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 !C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32, or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B f16, C bf16}}
+  // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B f16, C bf16}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }

@@ -49,6 +49,7 @@ def matmul(
     row_ends: Any = None,
     k_ends: Any = None,
     promote: bool = False,
+    accumulate: str | None = None,
     out_dtype: str | None = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
@@ -81,6 +82,9 @@ def matmul(
     of its columns N x ceil(K / 128), with contiguous columns like those of `a`. Both scale the product of
     each 128 elements along K before these are added in f32. Without scales, `promote` adds products of fp8 in
     f32; otherwise the tensor cores add them with about 13 bits of fraction.
+
+    With `accumulate` "f16", tensor cores add up products of f16 or fp8 in f16 (from sm_70 and sm_89 on), not
+    f32; only sums of K slices are added in f32. Sums of 65,520 and more become infinite.
 
     Block scales are applied by the tensor cores of sm_100a and later. `kind` is "nvfp4", "mxfp4", "mxfp6" or
     "mxfp8", or a pair of these for `a` and `b`. It may be omitted unless an array has type uint8. Elements
@@ -164,7 +168,18 @@ def matmul(
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote), of_alpha, beta.__class__
-        key: Any = found[0], flags, out_dtype, factor or str(factor), beta, schedule, activation, named, arch
+        key: Any = (
+            found[0],
+            flags,
+            out_dtype,
+            factor or str(factor),
+            beta,
+            schedule,
+            activation,
+            named,
+            arch,
+            accumulate,
+        )
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = plan = None
@@ -185,7 +200,17 @@ def matmul(
         return plan.multiply(a, b, *(array for array in more if array is not None))
     number, factors = _split(alpha)
     options = Options(
-        out_dtype, transpose_a, transpose_b, number, beta, promote, schedule, kind, scale_block, arch
+        out_dtype,
+        transpose_a,
+        transpose_b,
+        number,
+        beta,
+        promote,
+        schedule,
+        kind,
+        scale_block,
+        arch,
+        accumulate,
     )
     of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     added = _added(c, epilogue, scales, of_groups, factors)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from weft.dialects.operand_roles import BLOCK_SCALES, GROUPINGS, SCALE_OF_WORDS, WORD, extents, role_of
 from weft.dialects.schedule import PROMOTED, Types, ceil_div
+from weft.dialects.schedule.product_types import HALF, accumulate_complaint
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_SCALES
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
@@ -130,7 +131,7 @@ def _types(
     options: Options,
     sizes: "Sizes",
 ) -> Types:
-    """The element types, and which of a and b are MN-major."""
+    """The element types, and which of a and b are MN-major. Raises WeftError for sums of no such type."""
     a, b, d, *_ = (view.dtype for view in views)
     mn_major = transposed[0], not transposed[1]
     scales = [view.dtype for name, view in zip(names, views, strict=True) if name == "scale_a"]
@@ -142,7 +143,13 @@ def _types(
     of_columns = ceil_div(sizes.k, PROMOTED), sizes.n  # which isn't the shape of other scales of b if n > 1
     given = (view.shape[-2:] for name, view in zip(names, views, strict=True) if name == "scale_b")
     columns = scaled and sizes.n > 1 and of_columns in given
-    return Types(a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns)
+    half = options.accumulate == HALF
+    types = Types(
+        a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, half
+    )
+    if wrong := accumulate_complaint(options.accumulate, types):
+        raise WeftError(f"weft.matmul: {wrong}")
+    return types
 
 
 def _grouping(added: dict[str, Any]) -> tuple[str | None, int]:

@@ -7,6 +7,7 @@ from weft import passes
 from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Types, ceil_div
+from weft.dialects.schedule.product_types import HALF
 from weft.errors import WeftError
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
@@ -101,6 +102,7 @@ def compiled(
                 alpha=factor,
                 beta=float.fromhex(beta),
                 promote=promote,
+                accumulate=HALF if types.half_sums else None,
                 scale_block=types.words,
                 scale_columns=types.scale_columns,
                 schedule=schedule,

@@ -154,6 +154,7 @@ def product(
     activation: str | None = None,
     residual: Array | None = None,
     promote: bool = False,
+    accumulate: str | None = None,
     scale_a: Array | None = None,
     scale_b: Array | None = None,
     dtype: npt.DTypeLike = np.float32,
@@ -183,6 +184,11 @@ def product(
         ceil(128 / 16) * (33 + 2) * v * S           for the products of all blocks,
         (2 * ceil(K / 128) + 1) * u * S             for as many f32 roundings.
 
+    With `accumulate` "f16", each step also rounds its sum to f16. Volta adds 4 products of f16 in a step, and
+    fp8 has 16 in each at least:
+
+        ceil(K / 4) * 2**-11 * S                    for f16 (fp8: ceil(K / 16)), with S at least 2**-14.
+
     Block scales are exact factors. Their steps add 32 or 64 products, aligned to 25 fraction bits or more, so
     the bound has ceil(K / 32) steps of 33 terms, or half as many of 65.
 
@@ -206,6 +212,9 @@ def product(
         exact, magnitude, sum_error = _block_scaled(left, right, scales)
     else:
         exact, magnitude, sum_error = _sums(left, right, promote or scales is not None, scales)
+        if accumulate == "f16":
+            steps = -(-left.shape[1] // (16 if left.dtype.itemsize == 1 else 4))
+            sum_error += steps * 2.0**-11 * np.where(magnitude > 0, np.maximum(magnitude, 2.0**-14), 0.0)
     alpha, beta = np.asarray(alpha, np.float32).item(), float(np.float32(beta))
     values, terms = alpha * exact, abs(alpha) * (magnitude + sum_error)
     if c is not None and beta != 0.0:

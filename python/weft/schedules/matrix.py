@@ -151,6 +151,8 @@ class Cell:
         fp8 = {self.inputs.a, self.inputs.b} <= set(FP8_TYPES) and not self.inputs.scale
         if extra in ("promote", "scales"):
             return fp8
+        if extra == "accumulate":
+            return fp8 or self.inputs.a == self.inputs.b == "f16"
         if extra == "words":
             return self.inputs.scale == _SCALES["mx"]
         return extra != "k_ends" or not self.inputs.scale
@@ -164,6 +166,7 @@ class Cell:
 
 
 EXTRAS: Mapping[str, Mapping[str, Any]] = {
+    "accumulate": {"half_sums": True},
     "promote": {"promoted": True},
     "scales": {"promoted": True, "scaled": True},
     "words": {"words": 32},

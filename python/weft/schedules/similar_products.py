@@ -29,6 +29,8 @@ def product_text(types: Types) -> str:
         parts.append("scales of f32" + (" for each column of B" if types.scale_columns else ""))
     elif types.promoted:
         parts.append("promoted sums")
+    if types.half_sums:
+        parts.append("sums of f16")
     if types.grouped:
         parts.append("groups along K" if types.k_groups else "groups")
     return " with ".join([parts[0], " and ".join(parts[1:])]) if parts[1:] else parts[0]
@@ -67,6 +69,8 @@ def _similar(types: Types) -> Iterator[tuple[str, Types]]:
         yield "a product without groups", single
     if types.promoted:
         yield f"sums without {'scales' if types.scaled else 'promote'}", plain
+    if types.half_sums:
+        yield "sums of f32", replace(types, half_sums=False)
     if types.scale:
         yield "A and B without block scales", unscaled
     if types.grouped and types.promoted:
