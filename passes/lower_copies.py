@@ -33,8 +33,8 @@ from weft.passes.builders import (
     fragment_coordinates,
     matrix_moves,
     shared_tiles,
-    tensor_copies,
-    tensor_moves,
+    tensor_memory_copies,
+    tensor_memory_moves,
     thread_ids,
 )
 from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
@@ -52,7 +52,7 @@ def run(module: Any) -> None:
         CopyAsyncOp: _copy_async,
         CopyOp: _copy,
         CopyOutOp: _copy_out,
-        CopyTmemOp: tensor_copies.copy,
+        CopyTmemOp: tensor_memory_copies.copy,
         LoadOp: _load,
         LoadRowOp: _load_row,
         StoreOp: _store,
@@ -224,7 +224,7 @@ def _loaded_inside(source: Matrix, address: Any, inside: Any, kind: Any) -> Any:
 
 def _load(op: LoadOp) -> Any:
     if is_tensor_buffer(op.source):
-        return tensor_moves.load(op)
+        return tensor_memory_moves.load(op)
     if is_buffer(op.source):
         return _load_shared(op)
     return _load_global(op)
@@ -464,7 +464,7 @@ def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> A
 
 def _store(op: StoreOp) -> None:
     if is_tensor_buffer(op.destination):
-        tensor_moves.store(op)
+        tensor_memory_moves.store(op)
         return
     if is_buffer(op.destination):
         _store_shared(op)

@@ -20,7 +20,7 @@ from weft.isa.chips import LANES
 from weft.mlir import gpu, ir, llvm, nvvm, operations
 from weft.passes.analysis import cta_groups, repetition, uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, tensor_tiles, thread_ids
+from weft.passes.builders import emit, tensor_memory_tiles, thread_ids
 from weft.passes.registry.pass_ import Pass
 
 _VIEWS = (StageOp, SliceOp, AddressOp)
@@ -82,14 +82,15 @@ def _lower(op: TensorMemoryOp) -> None:
     _allocate(op, emit.equal(number, op.attribute("warp")), word, columns)
     base = llvm.load(emit.i32(), word)
     address_of = {
-        buffer: tensor_tiles.pointer(emit.value(emit.add(base, start))) for buffer, start in starts.items()
+        buffer: tensor_memory_tiles.pointer(emit.value(emit.add(base, start)))
+        for buffer, start in starts.items()
     }
     _move_body(op)
     tcgen05.fence(kind="before_thread_sync")
     _synchronize(group)
     with emit.when(emit.equal(number, op.attribute("warp"))):
         tcgen05.fence(kind="after_thread_sync")
-        tcgen05.dealloc(address=tensor_tiles.pointer(base), columns=columns, cta_group=group)
+        tcgen05.dealloc(address=tensor_memory_tiles.pointer(base), columns=columns, cta_group=group)
     _forward(op, address_of)
 
 
@@ -136,7 +137,7 @@ def _forward(op: TensorMemoryOp, address_of: dict[Any, Any]) -> None:
             view.address.replace_all_uses_with(base)
             continue
         with ir.InsertionPoint(view), view.location:
-            address_of[view.tile] = tensor_tiles.advanced(base, tensor_tiles.view_offset(view))
+            address_of[view.tile] = tensor_memory_tiles.advanced(base, tensor_memory_tiles.view_offset(view))
     for view in reversed(views):
         for result in view.results:
             for use in result.uses:

@@ -19,7 +19,7 @@ from weft.isa.tcgen05.descriptors import (
     steps,
 )
 from weft.layout import Layout
-from weft.passes.builders import tensor_parts
+from weft.passes.builders import tensor_memory_parts
 from weft.passes.builders.tcgen05_kinds import BYTE, container_bits, container_of, scale_size, scale_vec
 from weft.passes.builders.tcgen05_operands import SharedOperand, Steps
 
@@ -172,7 +172,9 @@ class Product:
 
     def layout_of_scales(self, name: str) -> Layout:
         """The layout of eight scales of each row of A (or column of B) of one instruction in one CTA."""
-        return tensor_parts.layout_of_scales(*((self.rows, 1) if name == "A" else (self.n, self.banks)))
+        return tensor_memory_parts.layout_of_scales(
+            *((self.rows, 1) if name == "A" else (self.n, self.banks))
+        )
 
     def rows_of(self, number: int) -> tuple[int, ...]:
         """The rows of D that the instruction of this number along M computes."""
@@ -190,7 +192,7 @@ class Product:
         """The address of an instruction's D, by its numbers along M and N, from that of C; None where C has
         another layout.
         """
-        return tensor_parts.part(self.op.c.type, self.rows_of(i), self.columns_of(j), self.layout_of_d)
+        return tensor_memory_parts.part(self.op.c.type, self.rows_of(i), self.columns_of(j), self.layout_of_d)
 
     def part_of_a(self, i: int, step: int) -> int | None:
         """The address of what an instruction reads of A in tensor memory from that of A; None where A has
@@ -198,7 +200,7 @@ class Product:
         """
         k, depth = self.steps[step]
         columns = tuple(range(k, k + depth))
-        return tensor_parts.part(self.op.a.type, self.rows_of(i), columns, self.layout_of_a(depth))
+        return tensor_memory_parts.part(self.op.a.type, self.rows_of(i), columns, self.layout_of_a(depth))
 
     def part_of_scales(self, name: str, number: int, step: int) -> int | None:
         """The address of the column with an instruction's first scale of A (or B), by its number along M (or
@@ -207,7 +209,7 @@ class Product:
         assert self.op.scales is not None
         buffer = self.op.scales["AB".index(name)].type
         rows, banks = (self.rows_of(number), 1) if name == "A" else (self.columns_of(number), self.banks)
-        return tensor_parts.scale_part(buffer, rows, *self.scales_of(step), banks)
+        return tensor_memory_parts.scale_part(buffer, rows, *self.scales_of(step), banks)
 
     def scales_of(self, step: int) -> tuple[int, int]:
         """The first scale of a step along K, and how many it has. With `scale_block`, the first is found at

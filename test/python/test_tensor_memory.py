@@ -10,7 +10,7 @@ from weft.isa.tcgen05 import copy as isa
 from weft.isa.tcgen05.tensor_layouts import accumulator
 from weft.layout import Layout
 from weft.mlir import ir, operations
-from weft.passes.builders.tensor_moves import plan
+from weft.passes.builders.tensor_memory_moves import plan
 
 
 @pytest.fixture

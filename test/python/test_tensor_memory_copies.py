@@ -12,7 +12,7 @@ from weft.isa.tcgen05.tensor_layouts import operand_a, scales, scales_of_b
 from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table
 from weft.mlir import ir
-from weft.passes.builders.tensor_copies import plan
+from weft.passes.builders.tensor_memory_copies import plan
 
 TYPES = {"f16": np.uint16, "i8": np.uint8, "f32": np.uint32}
 ARGUMENTS = {"f16": np.float16, "i8": np.int8, "f32": np.float32}

@@ -22,7 +22,7 @@ from weft.layout.iterators import point_table
 from weft.mlir import arith, ir, vector
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import addresses, emit, tensor_tiles, thread_ids
+from weft.passes.builders import addresses, emit, tensor_memory_tiles, thread_ids
 from weft.passes.builders.instructions import assembly
 from weft.passes.registry import remarks
 
@@ -334,18 +334,18 @@ def _path(chosen: Plan, instruction: str) -> remarks.Path:
 def _addressed(op: Any, buffer: Any, chosen: Plan, fragment: Any) -> Iterator[tuple[Move, Any]]:
     """Each instruction with its address. Warps of a warpgroup have lanes of their own, and copies in them."""
     groups = buffer.type.layout.group(buffer.type.shape)
-    base = tensor_tiles.advanced(
+    base = tensor_memory_tiles.advanced(
         tile.address(buffer),
-        tensor_tiles.offset(buffer.type, tuple(zip((op.row, op.column), groups, strict=True))),
+        tensor_memory_tiles.offset(buffer.type, tuple(zip((op.row, op.column), groups, strict=True))),
     )
     part = PART << LANE_SHIFT
     if fragment.warps > 1:
-        base = tensor_tiles.advanced(base, emit.mul(thread_ids.warp(), part))
+        base = tensor_memory_tiles.advanced(base, emit.mul(thread_ids.warp(), part))
     for it in buffer.type.layout.canonical().replica:
         copy = emit.rem(emit.div(thread_ids.warp(), it.stride // PART), it.extent)
-        base = tensor_tiles.advanced(base, emit.mul(copy, it.stride // PART * part))
+        base = tensor_memory_tiles.advanced(base, emit.mul(copy, it.stride // PART * part))
     for move in chosen.moves:
-        yield move, tensor_tiles.advanced(base, (move.lane << LANE_SHIFT) + move.column)
+        yield move, tensor_memory_tiles.advanced(base, (move.lane << LANE_SHIFT) + move.column)
 
 
 def _attributes(move: Move) -> dict[str, Any]:
