@@ -28,7 +28,9 @@ from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
     NARROW_TYPES,
+    NIBBLE_TYPES,
     PTX_INPUTS,
+    PTX_OPERANDS,
     PTX_SCALES,
     Tile,
     matrix_complaint,
@@ -37,7 +39,7 @@ from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.mlir import ext, ir
 
-INPUT_TYPES = tuple(PTX_INPUTS)
+INPUT_TYPES = tuple(PTX_OPERANDS)
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
@@ -77,13 +79,13 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       of integers have none.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
-    gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32, f64: in f64), and f32 is multiplied as
-    tf32. With `accumulate = "f16"`, tensor cores add up products of f16 and fp8 in f16, and only sums of K
+    gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
+    as tf32. With `accumulate = "f16"`, tensor cores add up products of f16 and fp8 in f16, and only sums of K
     slices are added in f32. The epilogue is computed in f32 (i32, f64) and rounded once, to D's elements.
     With f64, D and what is added are f64, too, and the activation is relu. Tensor cores add up products of
     fp8 with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
     up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
-    bits.
+    bits. i4 and ui4 are packed along K, of which A and B must be contiguous rows.
     """
 
     a: ext.Operand[Any]
@@ -210,14 +212,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _type_complaint(self) -> str | None:
         types = self.types
-        mixed = any({types.a, types.b} <= set(kinds) for kinds in (NARROW_TYPES, BYTE_TYPES))
+        mixed = any({types.a, types.b} <= set(kinds) for kinds in (NARROW_TYPES, BYTE_TYPES, NIBBLE_TYPES))
         if types.a != types.b and not mixed:
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
         if wrong := self._scale_complaint(types):
             return wrong
         integers = isinstance(self.a.type.element_type, ir.IntegerType)
-        for only, inputs in (("i32", "i8 or ui8"), ("f64", "f64")):
+        for only, inputs in (("i32", "integers"), ("f64", "f64")):
             if len({types.sums == only, *(str(value.type.element_type) == only for value in rest)}) > 1:
                 got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
                 which = f"{only} if and only if A and B are {inputs}"

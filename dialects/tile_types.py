@@ -22,6 +22,7 @@ from weft.mlir import cast, ext, ir, strides
 
 FP8_TYPES = ("f8E4M3FN", "f8E5M2")
 BYTE_TYPES = ("i8", "ui8")
+NIBBLE_TYPES = ("i4", "ui4")
 _PTX_FLOATS = {
     "f16": "f16",
     "bf16": "bf16",
@@ -34,7 +35,11 @@ _PTX_NARROW = {"f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2", "f4E2M1FN": "e2m1"}
 NARROW_TYPES = (*FP8_TYPES, *_PTX_NARROW)
 """The floats of at most 8 bits. Those of 4 and 6 bits are packed in global memory."""
 PTX_INPUTS = {**_PTX_FLOATS, "i8": "s8", "ui8": "u8", **_PTX_NARROW}
-"""The PTX types as which tensor cores read elements of MLIR's types."""
+"""The PTX types as which tensor cores read elements of MLIR's types in tiles."""
+PTX_PACKED = {"i4": "s4", "ui4": "u4"}
+"""The same for integers of less than a byte, which only whole products have. They are packed along K."""
+PTX_OPERANDS = {**PTX_INPUTS, **PTX_PACKED}
+"""The PTX types of A and B in whole products."""
 PTX_SCALES = {"f8E8M0FNU": "ue8m0", "f8E4M3FN": "ue4m3"}
 """The PTX types as which they read block scales of MLIR's types."""
 ELEMENT_TYPES = (*PTX_INPUTS, "f8E8M0FNU", "i32", "i64")

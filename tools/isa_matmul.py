@@ -40,7 +40,7 @@ that they agree. Chips whose products are alike share a table.
 | measured | whether a report in [benchmarks](../benchmarks/README.md) has such products on a GPU |
 
 `weft.matmul` copies matrices whose rows no kernel takes. `test/python/test_matrix.py` multiplies every
-product without block scales whose elements have at least 8 bits, in each layout and at three sizes, in the
+product without block scales, except for floats of less than 8 bits, in each layout and at three sizes, in the
 emulator with its sanitizer.
 
 | extra | what it is |

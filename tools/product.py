@@ -210,17 +210,18 @@ def _array(
     generator: np.random.Generator | None,
     scales: bool = False,
 ) -> Array:
-    """An array of the argument's type: of integers from all of 8 bits, of normal numbers, or of powers of two
-    for block scales.
+    """An array of the argument's type: of integers from all of up to 8 bits, of normal numbers, or of powers
+    of two for block scales.
     """
     columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
     whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
-    integers = np.issubdtype(dtype, np.integer)
+    limits = arrays.integer_limits(dtype)
     if generator is None:
-        return np.full(whole, np.iinfo(dtype).min if integers else np.nan, dtype)[..., :columns]
+        return np.full(whole, limits[0] if limits else np.nan, dtype)[..., :columns]
     if scales:
         return np.exp2(generator.integers(-3, 4, whole)).astype(dtype)[..., :columns]
-    if integers:
-        least = max(np.iinfo(dtype).min, -128)
-        return generator.integers(least, least + 256, whole).astype(dtype)[..., :columns]
+    if limits:
+        least = max(limits[0], -128)
+        most = min(limits[1], least + 255)
+        return generator.integers(least, most, whole, endpoint=True).astype(dtype)[..., :columns]
     return generator.standard_normal(whole, np.float32).astype(dtype)[..., :columns]

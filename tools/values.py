@@ -226,13 +226,16 @@ def filled(
 
 
 def _random(count: int, dtype: "np.dtype[Any]", seed: int) -> "npt.NDArray[Any]":
-    """Integers from all of 8 bits, or normal numbers."""
+    """Integers from all of 8 bits or fewer, or normal numbers."""
     import numpy as np
 
+    from weft.launch import arrays
+
     generator = np.random.default_rng(seed)
-    if np.issubdtype(dtype, np.integer):
-        least = max(int(np.iinfo(dtype).min), -128)
-        return generator.integers(least, least + 256, count).astype(dtype)
+    if limits := arrays.integer_limits(dtype):
+        least = max(limits[0], -128)
+        most = min(limits[1], least + 255)
+        return generator.integers(least, most, count, endpoint=True).astype(dtype)
     return generator.standard_normal(count, np.float32).astype(dtype)
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
-from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
+from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES, ChipSet, describe
 from weft.isa.conversion import FP8_ROUNDING
@@ -39,12 +39,12 @@ def form(types: Types, chip: str | None = None) -> mma.Sync:
 
 def _forms(types: Types) -> list[mma.Sync]:
     """The instructions for A and B, the largest first, whether PTX has them or not."""
-    a, b = (PTX_INPUTS.get(name, name) for name in (types.a, types.b))
+    a, b = (PTX_OPERANDS.get(name, name) for name in (types.a, types.b))
     shapes = [(_ROWS, STEP_BYTES), (_ROWS, STEP_BYTES // 2), (_ROWS // 2, STEP_BYTES // 2)]
     if types.a == "f64":  # sm_90 alone has larger ones than m8n8k4; ptxas splits them for later chips
         shapes = [(_ROWS, 4 * STEP_BYTES), (_ROWS // 2, STEP_BYTES)]
     return [
-        mma.Sync(f"m{m}n{_COLUMNS}k{k // types.input_bytes}", a, b, types.ptx_sums, types.ptx_sums)
+        mma.Sync(f"m{m}n{_COLUMNS}k{8 * k // types.input_bits}", a, b, types.ptx_sums, types.ptx_sums)
         for m, k in shapes
     ]
 
@@ -93,14 +93,25 @@ class Schedule(AnySchedule):
         chips: ChipSet = frozenset().union(*(row.chips for row in rows))
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
+    @classmethod
+    def layout_complaint(cls, types: Types) -> str | None:
+        """Why elements can't be read as they are stored: those of less than a byte are packed along K."""
+        if not types.packs_integers or not any(types.transposed):
+            return None
+        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
+        return f"{name} must be K-major ({legal}), as mma.sync reads {types.a}, got an MN-major one"
+
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
         if not _takes(types):
-            return f"{self.instruction} must multiply elements of 8 to 64 bits, got {types.a} and {types.b}"
+            legal = "floats of 8 to 64 bits or integers of 4 or 8"
+            return f"{self.instruction} must multiply {legal}, got {types.a} and {types.b}"
         chip = target.chip.name if target else None
         if verdict := mma.SYNC.judge(form(types, chip), chip):
             return f"mma.sync {verdict}"
+        if complaint := self.layout_complaint(types):
+            return complaint
         if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
             return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
         if types.scale:
@@ -127,8 +138,8 @@ class Schedule(AnySchedule):
             return complaint
         if types.grouped and not types.k_groups and GROUP_ROWS % m:
             return f"block M must divide {GROUP_ROWS} with groups, got {m}"
-        if k * types.input_bytes not in _K_BYTES:
-            legal = " or ".join(str(bytes_ // types.input_bytes) for bytes_ in _K_BYTES)
+        if k * types.input_bits not in [8 * bytes_ for bytes_ in _K_BYTES]:
+            legal = " or ".join(str(8 * bytes_ // types.input_bits) for bytes_ in _K_BYTES)
             return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
         if k % (step := form(types, chip).mnk[2]):
             return f"block K must be a multiple of {step}, the K of {form(types, chip).shape}, got {k}"
@@ -157,5 +168,6 @@ class Schedule(AnySchedule):
 
 
 def _takes(types: Types) -> bool:
-    """Whether elements of A and B have whole bytes in global memory, and types that an instruction has."""
-    return {types.a, types.b} <= set(PTX_INPUTS) & set(BYTES) and types.d in BYTES
+    """Whether elements of A and B have types that an instruction has: floats must have whole bytes."""
+    legal = set(PTX_INPUTS) & set(BYTES) | set(PTX_PACKED)
+    return {types.a, types.b} <= legal and types.d in BYTES

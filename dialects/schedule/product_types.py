@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED, PTX_SCALES
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.types import ELEMENT_TYPES
 
@@ -14,7 +14,7 @@ GROUP_ROWS = 128
 """All rows of D from a multiple of this number up to the next one are of one group, and with groups along K
 all columns of A.
 """
-BITS = {name: ELEMENT_TYPES[ptx].bits for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
+BITS = {name: ELEMENT_TYPES[ptx].bits for name, ptx in {**PTX_OPERANDS, "i32": "s32"}.items()}
 """Bits of an element in global memory, by MLIR's name of its type."""
 BYTES = {name: bits // 8 for name, bits in BITS.items() if bits % 8 == 0}
 """Bytes of an element, by MLIR's name of its type."""
@@ -55,9 +55,11 @@ class Types:
 
     @property
     def input_bits(self) -> int:
-        """Bits of an element of A, and of B, in shared memory, where an element of 4 or 6 bits takes a byte
+        """Bits of an element of A, and of B, in shared memory, where a float of 4 or 6 bits takes a byte
         except under block scales of its own (`BlockScaling.packed`). In global memory it has `BITS`.
         """
+        if self.packs_integers:
+            return BITS[self.a]
         scaling = self.block_scaling
         return scaling.bits if scaling else max(BITS[self.a], 8)
 
@@ -73,10 +75,17 @@ class Types:
         return min(BITS.get(self.a, 8), BITS.get(self.b, 8)) < 8
 
     @property
+    def packs_integers(self) -> bool:
+        """Whether A and B have integers of less than a byte, in shared memory and registers too."""
+        return self.a in PTX_PACKED
+
+    @property
     def multiple_of_k(self) -> int:
         """What K must be a multiple of."""
         if not self.has_packed_inputs:
             return 1
+        if self.packs_integers:
+            return 8 // BITS[self.a]
         return multiple_of_k(PTX_INPUTS[self.a], PTX_INPUTS[self.b], self.block_scaling)
 
     @property
@@ -87,7 +96,7 @@ class Types:
     @property
     def sums(self) -> str:
         """The element type of the epilogue's sums: f32, or f64 for f64 and i32 for integers."""
-        if ELEMENT_TYPES[PTX_INPUTS[self.a]].kind != "float":
+        if ELEMENT_TYPES[PTX_OPERANDS[self.a]].kind != "float":
             return "i32"
         return "f64" if self.a == "f64" else "f32"
 
@@ -108,7 +117,7 @@ HALF = "f16"
 
 def accumulate_complaint(accumulate: str | None, types: Types) -> str | None:
     """Why products of these types can't be added up in the type that `accumulate` names."""
-    if accumulate is None or types.a not in PTX_INPUTS:
+    if accumulate is None or types.a not in PTX_OPERANDS:
         return None
     usual = replace(types, half_sums=False).sums
     if accumulate == usual:

@@ -176,8 +176,10 @@ class TmaMmaSchedule(AnySchedule):
 
     def _types_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
-        if types.a == "f64":
-            return f"f64 needs a schedule of mma.sync without TMA (warps), got one of {self.instruction}"
+        if types.a == "f64" or types.packs_integers:
+            return (
+                f"{types.a} needs a schedule of mma.sync without TMA (warps), got one of {self.instruction}"
+            )
         if types.promoted:
             wanted = "a schedule of mma.sync without TMA (warps)"
             return f"promoted sums need {wanted}, got one of {self.instruction}"

@@ -229,7 +229,7 @@ class WarpgroupSchedule(AnySchedule):
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:
         """Why `wgmma` can't read A and B as they are stored."""
-        if types.input_bytes == 2 or not any(types.transposed):
+        if types.input_bits == 16 or not any(types.transposed):
             return None
         name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
         return f"{name} must be K-major ({legal}), as wgmma reads {types.a}, got an MN-major one"
@@ -256,6 +256,8 @@ class WarpgroupSchedule(AnySchedule):
         """Why there is no such instruction."""
         if types.scale:
             return f"scales of {types.scale} need a schedule of tcgen05, got one of wgmma"
+        if types.packs_integers:
+            return f"{types.a} needs a schedule of mma.sync (warps), got one of wgmma"
         verdict = wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None)
         if verdict is None:
             return None

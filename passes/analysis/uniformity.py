@@ -37,7 +37,7 @@ SAME_IN_A_CTA = (
         for axis in "xyz"
     ),
     *("memref.dim", "memref.extract_strided_metadata", "memref.extract_aligned_pointer_as_index"),
-    "memref.subview",
+    *("memref.subview", "memref.cast", "memref.reinterpret_cast", "builtin.unrealized_conversion_cast"),
     *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
     *("tile.alloc", "tile.address", "llvm.mlir.addressof", "llvm.getelementptr"),
     *("tile.make_ring", "tile.advance", "tile.query_cancel"),

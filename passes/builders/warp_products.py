@@ -78,23 +78,37 @@ class Product:
     def _lower(self, op: Gemm) -> Any:
         """The nest, and the fragment of its sums."""
         form = self.form(op)
-        d, a, b, *_ = form.operands
-        left = cache(FragmentRegisters(tile.to_lane(op.a), op.a.type, a).atom)
-        right = cache(FragmentRegisters(tile.to_lane(op.b), op.b.type, b).atom)
-        total = FragmentRegisters(_initial(op), op.d.type, d)
-        scales = self.scales(op, form)
-        m, n, k = (extent // step for extent, step in zip(op.mnk, self.steps, strict=True))
-        word, product = ir.Type.parse(d.type), None
-        for i in range(m):
-            for j in range(n):
-                registers = total.atom(i, j)
-                for p in range(k):
-                    operands = {"a": left(i, p), "b": right(p, j), "c": registers, **scales(i, j, p)}
-                    product = repeated(product, operands) if product else self.build(operands, form).owner
-                    registers = [extract(word, product.results[0], r) for r in range(d.count)]
-                total.put(i, j, registers)
-        kind = op.d.type
-        return tile.from_lane(vector.from_elements(kind.lane_type, total.elements), kind)
+        return nest(op.a, op.b, _initial(op), op.d.type, form, self.build, self.scales(op, form))
+
+
+def nest(
+    a: Any,
+    b: Any,
+    initial: Any,
+    kind: Any,
+    form: Any,
+    build: Callable[[Operands, Any], Any],
+    scales: Callable[[int, int, int], Operands] = lambda i, j, p: {},
+) -> Any:
+    """The fragment of type `kind` with the products of two fragments, added to a lane's `initial` sums: the
+    nest of what `build` builds, with the registers of `form`.
+    """
+    d, of_a, of_b, *_ = form.operands
+    left = cache(FragmentRegisters(tile.to_lane(a), a.type, of_a).atom)
+    right = cache(FragmentRegisters(tile.to_lane(b), b.type, of_b).atom)
+    total = FragmentRegisters(initial, kind, d)
+    extents = *kind.shape, a.type.shape[1]
+    m, n, k = (extent // step for extent, step in zip(extents, form.mnk, strict=True))
+    word, product = ir.Type.parse(d.type), None
+    for i in range(m):
+        for j in range(n):
+            registers = total.atom(i, j)
+            for p in range(k):
+                operands = {"a": left(i, p), "b": right(p, j), "c": registers, **scales(i, j, p)}
+                product = repeated(product, operands) if product else build(operands, form).owner
+                registers = [extract(word, product.results[0], r) for r in range(d.count)]
+            total.put(i, j, registers)
+    return tile.from_lane(vector.from_elements(kind.lane_type, total.elements), kind)
 
 
 def tiles(op: Gemm) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
 from weft.passes.builders import byte_moves, emit
-from weft.passes.kernels import scale_factors
+from weft.passes.kernels import packed_integers, scale_factors
 from weft.passes.kernels.fragments import sorted_sums, widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
@@ -134,7 +134,7 @@ class MmaKernel:
     form: mma.Sync | wmma.Mma
     a: Operand
     b: Operand
-    depth: Any  # K of this launch
+    depth: Any  # K of this launch, in bytes of packed integers
     tile: Tile
     has: Any  # whether there is a product, an i1; None: always
 
@@ -145,20 +145,23 @@ class MmaKernel:
         assert isinstance(schedule, Schedule)
         chip = op.target.chip.name if op.target else None
         form = mma_sync.form(types, chip)
-        _, atom_a, atom_b, _ = form.operands
+        in_bytes = packed_integers.of_bytes(form)
+        _, atom_a, atom_b, _ = in_bytes.operands
         m, n, k = schedule.block
+        to_byte = form.mnk[2] // in_bytes.mnk[2]  # elements along K
+        k //= to_byte
         warp_m, warp_n = schedule.warp_tile
         index = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
         at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
         number = at.member if at else index
-        a, b = member(op.a, number), member(op.b, number)
+        a, b = (packed_integers.in_bytes(member(each, number)) for each in (op.a, op.b))
         return cls(
             op,
             schedule,
             form,
             Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
             Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
-            size(op.a, -2 if types.transposed[0] else -1),
+            emit.div(size(op.a, -2 if types.transposed[0] else -1), to_byte),
             at or grid_tile(schedule, index),
             has,
         )
@@ -231,7 +234,7 @@ class MmaKernel:
     def _pipelined(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop with `stages - 1` blocks in flight; returns the accumulators."""
         ahead = self.schedule.stages - 1
-        block_k = self.schedule.block[2]
+        block_k = self.a.block_k
 
         def fetch(block: Any, stage: Any) -> None:
             k = emit.mul(block, block_k)
@@ -261,7 +264,7 @@ class MmaKernel:
         """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
         to the following stage after them; returns the accumulators.
         """
-        block_k = self.schedule.block[2]
+        block_k = self.a.block_k
         warps = self.schedule.threads // LANES
         warp = emit.div(emit.thread(), LANES)
         copies = [
@@ -293,7 +296,7 @@ class MmaKernel:
 
     def _plain(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
-        block_k = self.schedule.block[2]
+        block_k = self.a.block_k
         first = emit.value(0)
         stage_a, stage_b = tile.stage(self.a.buffer, first), tile.stage(self.b.buffer, first)
         read_a, read_b = (
@@ -319,7 +322,7 @@ class MmaKernel:
 
     def _blocks(self) -> tuple[Any, Any]:
         """The tile's first K block, and the one after its last."""
-        return self.tile.k_span or (0, emit.ceil_div(self.depth, self.schedule.block[2]))
+        return self.tile.k_span or (0, emit.ceil_div(self.depth, self.a.block_k))
 
     def _next(self, stage: Any) -> Any:
         following = emit.add(stage, 1)
@@ -355,9 +358,13 @@ class MmaKernel:
 
     def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
         """One block of K: a warp's share of a stage, one atom of K at a time."""
-        for k in range(0, self.schedule.block[2], self.form.mnk[2]):
+        for k in range(0, self.a.block_k, self.a.atom.shape[1]):
             a, b = self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)
-            accumulator = tile.gemm(a, b, accumulator, self.accumulator_type)
+            if self.op.types.packs_integers:
+                assert isinstance(self.form, mma.Sync)
+                accumulator = packed_integers.multiply(a, b, accumulator, self.form)
+            else:
+                accumulator = tile.gemm(a, b, accumulator, self.accumulator_type)
         return accumulator
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.launch.arrays import numpy_dtype
+from weft.launch.arrays import integer_limits, numpy_dtype
 
 _BIG = 16.0  # what cancels, beside what doesn't
 _SMALL = 2.0**-20  # sums of 2**15 such parts of the largest numbers are within f32's range
@@ -45,7 +45,14 @@ class Regime:
 
 def is_integer(kind: str) -> bool:
     """Whether elements of a type are integers."""
-    return bool(np.issubdtype(numpy_dtype(kind), np.integer))
+    return integer_limits(numpy_dtype(kind)) is not None
+
+
+def _limits(kind: str) -> tuple[int, int]:
+    """The least and the largest of a type of integers."""
+    limits = integer_limits(numpy_dtype(kind))
+    assert limits is not None
+    return limits
 
 
 def finfo(kind: str) -> Any:
@@ -57,8 +64,7 @@ def cast(values: Any, kind: str) -> Any:
     """Numbers as elements of a type, integers as its nearest."""
     dtype = numpy_dtype(kind)
     if is_integer(kind):
-        limits = np.iinfo(dtype)
-        return np.clip(np.round(values), limits.min, limits.max).astype(dtype)
+        return np.clip(np.round(values), *_limits(kind)).astype(dtype)
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float64).astype(dtype)
 
@@ -74,8 +80,7 @@ def kept(values: Any, kind: str) -> Any:
 def _random(rng: Any, kind: str, *shape: int) -> Any:
     """Normal numbers, or integers of a type's whole range."""
     if is_integer(kind):
-        limits = np.iinfo(numpy_dtype(kind))
-        return rng.integers(limits.min, limits.max, shape, endpoint=True).astype(np.float64)
+        return rng.integers(*_limits(kind), shape, endpoint=True).astype(np.float64)
     return rng.standard_normal(shape)
 
 
@@ -117,8 +122,8 @@ def _largest(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
     """
     a, b = _integers(rng, kinds, m, n, k)
     if kinds.integers:
-        of_a, of_b = (np.iinfo(numpy_dtype(kind)) for kind in (kinds.a, kinds.b))
-        a[::3], b[:, ::2] = of_a.min or of_a.max, of_b.min or of_b.max
+        (least_a, most_a), (least_b, most_b) = _limits(kinds.a), _limits(kinds.b)
+        a[::3], b[:, ::2] = least_a or most_a, least_b or most_b
         return a, b
     small = _SMALL if kinds.a in ("bf16", "f32") else 1.0
     a, b = a * small, b * small
@@ -143,7 +148,7 @@ def _special(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
 def _one_hot(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
     """Rows of A with a one alone: each row of D is a row of B, or its negative."""
     a = np.zeros((m, k))
-    signs = [1.0] if kinds.a == "ui8" else [-1.0, 1.0]
+    signs = [1.0] if kinds.integers and not _limits(kinds.a)[0] else [-1.0, 1.0]
     a[np.arange(m), rng.integers(0, k, m)] = rng.choice(signs, m)
     return a, _random(rng, kinds.b, k, n)
 

@@ -15,7 +15,7 @@ from weft import reference
 from weft.dialects import tile
 from weft.dialects.schedule import GROUP_ROWS, PROMOTED, AnySchedule, Types
 from weft.launch import runtime
-from weft.launch.arrays import ArrayView, numpy_dtype
+from weft.launch.arrays import ArrayView, integer_limits, numpy_dtype
 
 CHIP = "sm_90a"
 _FRONT = 256  # bytes before an operand, poisoned as those behind it
@@ -43,8 +43,8 @@ class Placed:
         self.shape, self.strides, self.dtype = shape, apart, values.dtype
         self.start = _FRONT + (size if rows == "shifted" else 0)
         behind = (shape[0] * apart[0] + max(_ROWS_BEHIND, min(height, GROUP_ROWS)) * pitch) * size
-        integers = np.issubdtype(values.dtype, np.integer)
-        self.memory = np.full(self.start + behind, _POISON[bool(integers)], np.uint8)
+        integers = integer_limits(values.dtype) is not None
+        self.memory = np.full(self.start + behind, _POISON[integers], np.uint8)
         self.values[...] = values
         self.before = self.memory.copy()
 

@@ -143,7 +143,7 @@ POWERS = EIGHT.tiled_scales, EIGHT.tiled_scales
         ),
         (
             lambda: refused(EIGHT.elements, FOUR.packed, TILES, ("mxfp8", "nvfp4")),
-            "kind must have one type of scales for a and b, got mxfp8 and nvfp4",
+            "kind must have one type of scales for a and b, or none, got mxfp8 and nvfp4",
         ),
         (
             lambda: refused(FOUR.elements, FOUR.elements, None, "nvfp4"),

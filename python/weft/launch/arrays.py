@@ -44,7 +44,7 @@ _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
 _DLPACK = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
 _BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
-PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4}
+PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4, "i4": 4, "ui4": 4}
 """The types whose elements kernels read packed, with their bits."""
 _PACKED_DLPACK = {(15, 6): "f6E2M3FN", (16, 6): "f6E3M2FN", (17, 4): "f4E2M1FN"}
 _TORCH_PAIRS = {"float4_e2m1fn_x2": "f4E2M1FN"}
@@ -57,6 +57,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         got = name if isinstance(name, str) else shown(name)
         raise WeftError(f"element type must be one of {', '.join(_NUMPY)}, got {got}")
     return _NUMPY[name]
+
+
+def integer_limits(dtype: npt.DTypeLike) -> tuple[int, int] | None:
+    """The least and the largest integer of a type of arrays; None for a type of floats."""
+    if not mlir_type(dtype).startswith(("i", "ui")):
+        return None
+    limits = ml_dtypes.iinfo(np.dtype(dtype))  # type: ignore[no-untyped-call]
+    return int(limits.min), int(limits.max)
 
 
 def mlir_type(dtype: npt.DTypeLike) -> str:
@@ -111,7 +119,7 @@ class ArrayView:
         """The array itself, or the bytes of a packed one. Raises WeftError if its rows aren't whole bytes."""
         if not self.packed:
             return self
-        along, bits = _contiguous(self.strides), self.bits
+        along, bits = contiguous_dimension(self.strides), self.bits
         starts = [s for i, s in enumerate(self.strides) if i != along and self.shape[i] > 1]
         if along is None or any(each * bits % 8 for each in (self.shape[along], *starts)):
             what = f"rows of packed {self.dtype} must be whole bytes"
@@ -124,7 +132,7 @@ class ArrayView:
         """The packed elements of a type that this array of bytes contains. Raises WeftError where they don't
         fill it.
         """
-        along, bits = _contiguous(self.strides), PACKED_BITS[dtype]
+        along, bits = contiguous_dimension(self.strides), PACKED_BITS[dtype]
         if along is None:
             raise WeftError(f"bytes of packed {dtype} must have a dimension of stride 1, got {self.strides}")
         others = [s for i, s in enumerate(self.strides) if i != along and self.shape[i] > 1]
@@ -140,7 +148,7 @@ class Planned(ArrayView):
     """An array without memory yet: it gets an address when the planned launch runs."""
 
 
-def _contiguous(strides: Sequence[int]) -> int | None:
+def contiguous_dimension(strides: Sequence[int]) -> int | None:
     """The dimension of stride 1, the last of several; None without one."""
     return max((i for i, stride in enumerate(strides) if stride == 1), default=None)
 

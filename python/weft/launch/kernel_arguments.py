@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,11 +81,17 @@ def _is_padded(view: ArrayView) -> bool:
 
 
 def packed_copy(view: ArrayView) -> ArrayView:
-    """A packed copy of an array on the CPU that has a byte for each element. Raises WeftError where a row
-    isn't whole bytes.
+    """A copy of an array on the CPU that has a byte for each element, packed along the dimension of stride 1.
+    Raises WeftError where that isn't whole bytes.
     """
-    octets = packed_elements.pack(view.numpy().view(np.uint8), arrays.PACKED_BITS[view.dtype])
-    return arrays.view(octets).unpacked_from(view.dtype)
+    along = arrays.contiguous_dimension(view.strides)
+    along = len(view.shape) - 1 if along is None else along
+    codes = np.moveaxis(view.numpy().view(np.uint8), along, -1)
+    octets = packed_elements.pack(codes, arrays.PACKED_BITS[view.dtype])
+    packed = arrays.view(octets).unpacked_from(view.dtype)
+    order = [*range(along), len(view.shape) - 1, *range(along, len(view.shape) - 1)]
+    shape, strides = (tuple(each[i] for i in order) for each in (packed.shape, packed.strides))
+    return replace(packed, shape=shape, strides=strides)
 
 
 def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:

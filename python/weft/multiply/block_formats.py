@@ -1,5 +1,5 @@
-"""Arrays with block scales in `weft.matmul`: the kinds that callers name, and the views of arrays that have
-their types under other names (bytes) or in other shapes (scales).
+"""Arrays of packed elements and of block scales in `weft.matmul`: the kinds that callers name, and the views
+of arrays that have their types under other names (bytes) or in other shapes (scales).
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from numbers import Integral
 from typing import Any
 
 from weft.dialects.operand_roles import SCALE_OF_WORDS, WORD
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
+from weft.dialects.tile_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError, shown
-from weft.isa.block_scales import FORMATS, WORD_BLOCKS, Format
+from weft.isa.block_scales import FORMATS, WORD_BLOCKS
 from weft.launch import arrays
 from weft.launch.arrays import PACKED_BITS, ArrayView
 from weft.launch.kernel_arguments import packed_copy
@@ -23,30 +23,28 @@ _BYTES = "ui8"
 
 @dataclass(frozen=True)
 class Kind:
-    """The format of an operand, by a name that callers give. Only one of `elements` can be in arrays of
-    bytes.
+    """The elements of an operand and the type of their scales, by a name that callers give and MLIR's names.
+    Only one of `elements` can be in arrays of bytes. Integers have no scales.
     """
 
     name: str
-    format: Format
     elements: tuple[str, ...]
-
-    @property
-    def scale(self) -> str:
-        """The type of scales, by MLIR's name."""
-        return _MLIR_SCALES[self.format.scale]
+    scale: str = ""
 
 
 def _kinds() -> dict[str, Kind]:
-    """Each format, and where it has several elements also one of them: mxfp6, mxfp6_e2m3, mxfp6_e3m2."""
+    """Each format, and where it has several elements also one of them: mxfp6, mxfp6_e2m3, mxfp6_e3m2. Then
+    packed integers, by the names of ml_dtypes.
+    """
     kinds: dict[str, Kind] = {}
     for name, each in FORMATS.items():
-        elements = tuple(_MLIR_ELEMENTS[ptx] for ptx in each.elements)
-        kinds[name] = Kind(name, each, elements)
+        elements, scale = tuple(_MLIR_ELEMENTS[ptx] for ptx in each.elements), _MLIR_SCALES[each.scale]
+        kinds[name] = Kind(name, elements, scale)
         if len(elements) > 1:
             for ptx in each.elements:
-                kinds[f"{name}_{ptx}"] = Kind(f"{name}_{ptx}", each, (_MLIR_ELEMENTS[ptx],))
-    return kinds
+                kinds[f"{name}_{ptx}"] = Kind(f"{name}_{ptx}", (_MLIR_ELEMENTS[ptx],), scale)
+    integers = {arrays.numpy_dtype(element).name: element for element in PTX_PACKED}
+    return kinds | {name: Kind(name, (element,)) for name, element in integers.items()}
 
 
 KINDS = _kinds()
@@ -67,7 +65,7 @@ def checked(kind: Any) -> tuple[Kind, Kind] | None:
     a, b = (KINDS[name] for name in names)
     if a.scale != b.scale:
         raise WeftError(
-            f"weft.matmul: kind must have one type of scales for a and b, got {a.name} and {b.name}"
+            f"weft.matmul: kind must have one type of scales for a and b, or none, got {a.name} and {b.name}"
         )
     return a, b
 
@@ -87,7 +85,9 @@ def checked_block(block: Any) -> int:
 def complaint(kinds: tuple[Kind, Kind] | None, views: Sequence[ArrayView], scaled: bool) -> str | None:
     """Why a kind can't be without scales, or bytes of a and b can't have scales without a kind."""
     if kinds is not None:
-        return None if scaled else f"scales must be given with kind {kinds[0].name}"
+        wanted = bool(kinds[0].scale)
+        must = f"must {'' if wanted else 'not '}be given"
+        return None if scaled == wanted else f"scales {must} with kind {kinds[0].name}"
     of_bytes = [name for name, view in zip("ab", views, strict=True) if view.dtype == _BYTES]
     if scaled and of_bytes:
         return f"kind must be given with scales and {of_bytes[0]} of uint8, such as kind='nvfp4'"

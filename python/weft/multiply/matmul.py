@@ -112,18 +112,20 @@ def matmul(
     `__cuda_array_interface__`. All must be on one GPU or all on the CPU, from where they are copied to the
     GPU; without a GPU, the emulator multiplies them. The result is written to `out` (which can't be JAX's) or
     to a new array of `a`'s library. Its elements are of type `out_dtype` (MLIR's name; by default that of
-    `a`, but bf16 for fp8 and i32 for i8 and ui8). `out` may be `c` or the residual, element for element, but
+    `a`, but bf16 for fp8 and i32 for integers). `out` may be `c` or the residual, element for element, but
     must not share memory with other arrays, nor its elements with each other. A result in fp8 is rounded to
     the nearest number and saturates. `beta` must be given with `c`; without `c` it scales the contents of
     `out`.
 
-    Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8 and
-    ui8 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on, with `a` as M x K
-    and `b` as N x K, or transposes of such matrices. With f64, all arrays are f64, and the activation is
-    relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and strides must not be
-    negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a` and `b` at multiples of 16
-    bytes; others are copied in each call, by one more kernel on the same stream. Rows of the result, of `c`
-    and of the residual may begin at any element.
+    Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8,
+    i4 and ui4 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on. Elements
+    of less than a byte, and block scales, need `a` as M x K and `b` as N x K, or transposes of such matrices.
+    i4 and ui4 are packed along K: bytes of uint8 with `kind` "int4" or "uint4" (a pair for `a` and `b` of
+    different types), or on the CPU ml_dtypes' int4 and uint4, with a byte for each element. With f64, all
+    arrays are f64, and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in
+    1..2**31 - 1, and strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows
+    of `a` and `b` at multiples of 16 bytes; others are copied in each call, by one more kernel on the same
+    stream. Rows of the result, of `c` and of the residual may begin at any element.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from weft.dialects.operand_roles import BLOCK_SCALES, GROUPINGS, SCALE_OF_WORDS, WORD, extents, role_of
 from weft.dialects.schedule import PROMOTED, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint
-from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_SCALES
+from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, libraries, runtime
@@ -21,7 +21,7 @@ from weft.multiply.group_values import check_ends, check_groups, check_padding
 from weft.multiply.options import Options, checked_activation
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
-_OUTPUTS = {**dict.fromkeys(BYTE_TYPES, "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
+_OUTPUTS = {**dict.fromkeys((*BYTE_TYPES, *PTX_PACKED), "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
 
 
 @dataclass(frozen=True)

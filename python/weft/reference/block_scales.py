@@ -32,6 +32,7 @@ _DTYPES = {
         ("ue4m3", ml_dtypes.float8_e4m3fn),
     )
 }
+_INTEGERS = {"s4": np.dtype(ml_dtypes.int4), "u4": np.dtype(ml_dtypes.uint4)}
 _ELEMENTS = {dtype: name for name, dtype in _DTYPES.items() if name not in layout.SCALE_TYPES}
 _SCALES = {_DTYPES[name]: name for name in layout.SCALE_TYPES}
 _LEAST_EXPONENT, _MOST_EXPONENT = -127, 127  # of ue8m0
@@ -126,8 +127,11 @@ def pack(elements: Array) -> npt.NDArray[np.uint8]:
 
 
 def unpack(packed: npt.NDArray[np.uint8], element: str) -> Array:
-    """The elements, of PTX's name ("e2m1", "e2m3" or "e3m2"), that bytes hold as `pack` packs them."""
-    return packed_elements.unpack(packed, ELEMENT_TYPES[element].bits).view(_DTYPES[element])
+    """The elements, of PTX's name ("e2m1", "e2m3", "e3m2", "s4" or "u4"), that bytes hold as `pack` packs
+    them.
+    """
+    dtype = (_DTYPES | _INTEGERS)[element]
+    return packed_elements.unpack(packed, ELEMENT_TYPES[element].bits).view(dtype)
 
 
 def tiled_scales(scales: Array) -> Array:
@@ -193,9 +197,10 @@ def _format(kind: object) -> Format:
 
 
 def _bits(elements: Array) -> int:
-    """The bits of an element. Raises WeftError for a type that no format has."""
-    if (name := element_type(elements)) is None:
-        known = ", ".join(dtype.name for dtype in _ELEMENTS)
+    """The bits of an element. Raises WeftError for a type that neither a format nor packed integers have."""
+    every = _ELEMENTS | {dtype: name for name, dtype in _INTEGERS.items()}
+    if (name := every.get(elements.dtype)) is None:
+        known = ", ".join(dtype.name for dtype in every)
         raise WeftError(f"elements must be of {known}, got {elements.dtype}")
     return ELEMENT_TYPES[name].bits
 

@@ -9,7 +9,14 @@ from typing import Any
 from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.dialects.schedule import FAMILIES, AnySchedule, Types
 from weft.dialects.schedule.families import family_name
-from weft.dialects.tile_types import BYTE_TYPES, FP8_TYPES, NARROW_TYPES, PTX_INPUTS
+from weft.dialects.tile_types import (
+    BYTE_TYPES,
+    FP8_TYPES,
+    NARROW_TYPES,
+    NIBBLE_TYPES,
+    PTX_INPUTS,
+    PTX_PACKED,
+)
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 from weft.schedules import choice
@@ -18,8 +25,7 @@ LAYOUTS = {"nt": (False, False), "nn": (False, True), "tt": (True, False), "tn":
 """Which of A and B are MN-major, by BLAS's letters of A (M x K is n) and B (K x N is n)."""
 MEASURED = {"sm_90a": frozenset({"f16", "bf16", "f32", "i8", "f8E4M3FN"})}
 """The chips and types of A and B whose products were timed on a GPU: those of the reports in benchmarks/."""
-_ABSENT = ("i4", "ui4", "i1")  # types of instructions: rows without an element type of tile.matmul say so
-_INTEGERS = (*BYTE_TYPES, *_ABSENT)
+_INTEGERS = (*BYTE_TYPES, *PTX_PACKED, "i1")
 _SCALES = {"mx": "f8E8M0FNU", "nv": "f8E4M3FN"}
 
 
@@ -49,9 +55,8 @@ class Inputs:
 def inputs() -> Iterator[Inputs]:
     """The rows of the matrix."""
     floats = [name for name in PTX_INPUTS if name not in (*_INTEGERS, *NARROW_TYPES)]
-    integers = dict.fromkeys((*(each for each in PTX_INPUTS if each in _INTEGERS), *_ABSENT))
-    yield from (Inputs(name, name) for name in (*floats, *integers))
-    yield Inputs("i8", "ui8")
+    yield from (Inputs(name, name) for name in (*floats, *_INTEGERS))
+    yield from (Inputs(*pair) for pair in (BYTE_TYPES, NIBBLE_TYPES))
     for a, b in combinations(NARROW_TYPES, repeat=2):
         if NARROW_TYPES.index(a) <= NARROW_TYPES.index(b):
             yield Inputs(a, b)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from weft.dialects.schedule import COPY, Schedule, Types, ceil_div
-from weft.dialects.tile_types import BYTE_TYPES, FP8_TYPES
+from weft.dialects.tile_types import FP8_TYPES
 from weft.isa import async_copy
 from weft.target import Target
 
@@ -43,20 +43,20 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
     if chip not in async_copy.CP_ASYNC.table[COPY].chips:
         return _fitted(STAGED, types)
     # Elements of 32 bits are transposed one by one. On sm_90, ptxas multiplies fp8 as f16.
-    if types.a in FP8_TYPES or (types.input_bytes == 4 and any(types.transposed)):
+    if types.a in FP8_TYPES or (types.input_bits == 32 and any(types.transposed)):
         return _fitted(LIGHT, types)
     # 8-bit integers are 5% faster in the smaller tiles on an H200, from 2048 cubed on.
-    first = 1 if types.a in BYTE_TYPES else 0
+    first = 1 if types.sums == "i32" else 0
     fitted = (_fitted(schedule, types) for schedule in SCHEDULES[first:])
     return next(schedule for schedule in fitted if schedule.complaint(types, Target.of(chip)) is None)
 
 
 def _are_few(tiles: int, types: Types) -> bool:
     """Whether a product has too few tiles of 128 x 128. ptxas spills MN-major bytes in smaller tiles."""
-    return tiles < _FEW and (types.input_bytes > 1 or not any(types.transposed))
+    return tiles < _FEW and (types.input_bits > 8 or not any(types.transposed))
 
 
 def _fitted(schedule: Schedule, types: Types) -> Schedule:
     """A schedule for 16-bit types with K blocks of as many bytes."""
     m, n, k = schedule.block
-    return replace(schedule, block=(m, n, 2 * k // types.input_bytes))
+    return replace(schedule, block=(m, n, 16 * k // types.input_bits))

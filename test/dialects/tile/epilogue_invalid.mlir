@@ -140,7 +140,7 @@ func.func @residual_of_rank_1(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 func.func @bias_of_integers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xi32>, %x: memref<?x?xf32>) {
   %0 = "tile.operand"(%v) : (memref<?xi32>) -> !tile.any
   %1 = "tile.operand"(%x) : (memref<?x?xf32>) -> !tile.any
-  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got}}
   "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["bias", "residual"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any, !tile.any) -> ()
   return

@@ -33,7 +33,7 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 // -----
 
 func.func @matmul_input_type(%a: memref<?x?xi16>, %b: memref<?x?xi16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f64 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN, got memref<?x?xi16>}}
+  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f64 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN or i4 or ui4, got memref<?x?xi16>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi16>, memref<?x?xi16>, memref<?x?xf32>) -> ()
   return
 }
@@ -137,7 +137,7 @@ func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32
 // -----
 
 func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
-  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
   return
 }
@@ -1067,7 +1067,7 @@ func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got memref<?x?xi8>, memref<?x?xf32>}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got memref<?x?xi8>, memref<?x?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
   return
 }
@@ -1075,7 +1075,7 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 // -----
 
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got memref<?x?xf16>, memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got memref<?x?xf16>, memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
   return
 }

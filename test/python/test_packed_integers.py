@@ -1,0 +1,176 @@
+"""Products by `mma.sync` of integers of less than a byte, which are packed along K."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from launches import complaint
+from products import Case, Product
+
+import weft
+from weft import packed_elements, reference
+from weft.dialects.schedule import Schedule, Types
+from weft.launch import arrays
+from weft.schedules import choice
+from weft.target import Target
+from weft.tools.weft import main
+
+NIBBLES = (("i4", "i4"), ("i4", "ui4"), ("ui4", "ui4"))
+CHIPS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a")
+EVERYTHING: dict[str, Any] = {
+    "beta": 1.0,
+    "added": (("c", "i32"), ("bias", "i32"), ("residual", "i32")),
+    "activation": "relu",
+}
+
+
+def right(made: Product, chip: str, *cases: tuple[int, int, int]) -> weft.Kernel:
+    """The kernel of a product, which multiplies all of these sizes rightly in the emulator."""
+    kernel = weft.compile(made.module(), chip)
+    for number, mnk in enumerate(cases):
+        assert complaint(made, Case(mnk, ("integers", "largest")[number % 2]), kernel, "emulator") is None
+    assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
+    return kernel
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("a", "b"), NIBBLES)
+def test_products_of_nibbles(chip: str, a: str, b: str) -> None:
+    kernel = right(Product(a, b, "i32"), chip, (130, 70, 96), (33, 129, 74), (1, 1, 2), (16, 8, 320))
+    shape = "m8n8k32" if chip == "sm_75" else "m16n8k64"
+    types = ".".join(("s32", *({"i4": "s4", "ui4": "u4"}[each] for each in (a, b)), "s32"))
+    assert set(re.findall(r"mma\.sync\S+", kernel.ptx)) == {f"mma.sync.aligned.{shape}.row.col.{types}"}
+
+
+@pytest.mark.sampled(15)
+@pytest.mark.parametrize("many", ["batch", "one a", "one b", "rows", "masked"])
+@pytest.mark.parametrize("chip", ["sm_75", "sm_80", "sm_90a"])
+def test_batches_and_groups_with_an_epilogue(chip: str, many: str) -> None:
+    added = EVERYTHING if many != "rows" else {"activation": "relu"}
+    right(Product("i4", "ui4", "i32", many=many, members=2, **added), chip, (140, 66, 64), (130, 35, 46))
+
+
+@pytest.mark.parametrize("chip", ["sm_75", "sm_80"])
+def test_rows_begin_at_any_byte(chip: str) -> None:
+    rng = np.random.default_rng(0)
+    kernel = weft.compile(Product("i4", "ui4", "i32").module(), chip)
+    memory = rng.integers(0, 256, 1 << 13).astype(np.uint8)
+    for first, pitch in ((16, 48), (16, 45), (3, 48)):
+        rows = [arrays.strided(memory[first + i :], (40, 44), (pitch, 1)) for i in (0, 2048)]
+        a, b = (arrays.view(each).unpacked_from(t) for each, t in zip(rows, ("i4", "ui4"), strict=True))
+        d = np.zeros((40, 40), np.int32)
+        assert not kernel.emulate(a, b, d).findings
+        codes = [packed_elements.unpack(each, 4).astype(np.int32) for each in rows]
+        assert (d == (codes[0] ^ 8) @ codes[1].T - 8 * codes[1].T.sum(0)).all()
+
+
+@pytest.mark.parametrize("block", [(64, 64, 256), (32, 128, 128), (128, 64, 128)], ids=str)
+def test_any_legal_schedule_multiplies(block: tuple[int, int, int]) -> None:
+    right(Product("i4", "i4", "i32", Schedule(block, (2, 2), 2)), "sm_80", (70, 140, 288), (33, 34, 70))
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+def test_arrays_of_nibbles(arch: str) -> None:
+    rng = np.random.default_rng(1)
+    a = rng.integers(-8, 8, (2, 34, 48)).astype(ml_dtypes.int4)
+    b = rng.integers(0, 16, (50, 48)).astype(ml_dtypes.uint4)
+    wanted = a.astype(np.int32) @ b.astype(np.int32).T
+    packed = [reference.pack(each) for each in (a, b)]
+    assert (reference.unpack(packed[1], "u4") == b).all()
+    bias = rng.integers(-9, 9, 50).astype(np.int32)
+    found = weft.matmul(a, b, transpose_b=True, epilogue=weft.Epilogue(bias, "relu"), arch=arch)
+    assert found.dtype == np.int32 and (found == np.maximum(wanted + bias, 0)).all()
+    assert (weft.matmul(a, b.T, arch=arch) == wanted).all()
+    kinds = ("int4", "uint4")
+    assert (weft.matmul(packed[0], packed[1].T, kind=kinds, arch=arch) == wanted).all()
+    assert (weft.matmul(packed[0], b.T, kind=kinds, arch=arch) == wanted).all()
+
+
+def _nibbles(*shape: int) -> Any:
+    return np.zeros(shape, ml_dtypes.int4)
+
+
+_BYTES = np.zeros((16, 16), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how", "message"),
+    [
+        ((_nibbles(16, 32), _nibbles(32, 16)), {}, "b must be N x K with contiguous rows.* i4 K-major only"),
+        ((_nibbles(16, 32).T, _nibbles(32, 16)), {}, "the same K"),
+        ((_nibbles(32, 16).T, _nibbles(32, 32).T), {}, "a must be M x K"),
+        ((_nibbles(16, 31), _nibbles(16, 31).T), {}, "packed elements of 4 bits must have a multiple of 2"),
+        ((_nibbles(16, 32), np.zeros((16, 32), np.int8).T), {}, "A and B of one element type"),
+        ((_BYTES, _BYTES.T), {"kind": ("int4", "nvfp4")}, "one type of scales .* got int4 and nvfp4"),
+        ((_BYTES, _BYTES.T), {"kind": "int4", "scales": (_BYTES, _BYTES)}, "scales must not be given with"),
+        ((_BYTES, _BYTES.T), {"kind": "int4", "alpha": 2.0}, "alpha 1 and beta 0 or 1 where A and B are int"),
+        (
+            (_BYTES, _BYTES.T),
+            {"kind": "int4", "out_dtype": "f32"},
+            "to be i32 if and only if A and B are int",
+        ),
+        ((_BYTES, _BYTES.T), {"kind": "int4", "promote": True}, "A and B of fp8 where promote is true"),
+        ((_BYTES, _BYTES.T), {"kind": "int4", "arch": "sm_72"}, "sm_75 or later, or A and B of i8"),
+        ((_BYTES, _BYTES.T), {"kind": "uint4", "arch": "sm_70"}, "sm_75 or later, or A and B of f16"),
+    ],
+    ids=str,
+)
+def test_arrays_are_refused(arguments: tuple[Any, Any], how: dict[str, Any], message: str) -> None:
+    with pytest.raises(weft.WeftError, match=message):
+        weft.matmul(*arguments, **{"arch": "sm_80", **how})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"transposed": (True, True)}, r"A must be K-major \(transpose_a = false\), as mma.sync reads i4"),
+        ({"transposed": (False, False)}, r"B must be K-major \(transpose_b = true\), as mma.sync reads i4"),
+        ({"b": "i8"}, "expects A and B of one element type"),
+        ({"d": "f32"}, "D and what is added to it to be i32 if and only if A and B are integers"),
+        ({"schedule": Schedule((64, 64, 64), (2, 2), 2)}, "block K must be 128 or 256"),
+        ({"transposed": (True, True), "schedule": Schedule((64, 64, 128), (2, 2), 2)}, "A must be K-major"),
+    ],
+    ids=str,
+)
+def test_products_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(weft.WeftError, match=message):
+        weft.compile(Product(**{"a": "i4", "b": "i4", "d": "i32", **given}).module(), "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("family", "chip", "message"),
+    [
+        ("wmma", "sm_80", "wmma.mma must multiply elements of 8 to 32 bits, got i4 and ui4"),
+        ("wgmma", "sm_90a", r"i4 needs a schedule of mma.sync \(warps\), got one of wgmma"),
+        ("tcgen05", "sm_100a", "A and B must be of types of one kind of tcgen05.mma, got i4 and ui4"),
+        ("mma", "sm_120a", r"i4 needs a schedule of mma.sync without TMA \(warps\)"),
+    ],
+)
+def test_schedules_of_other_families_are_refused(family: str, chip: str, message: str) -> None:
+    named = choice.choose(4096, 4096, 4096, Types("f16", "f16", "f32"), chip, family=family)
+    types = Types("i4", "ui4", "i32")
+    assert re.match(message, named.complaint(types, Target.of(chip)) or "")
+    if family != "mma":
+        with pytest.raises(weft.WeftError, match="family must be mma for i4 and ui4"):
+            choice.choose(4096, 4096, 4096, types, chip, family=family)
+
+
+def test_k_is_a_multiple_of_what_a_byte_has() -> None:
+    with weft.Module() as module:
+        kinds = [weft.memref("8x31", "i4"), weft.memref("8x31", "i4"), weft.memref("8x8", "i32")]
+        with (
+            module.func("product", kinds) as values,
+            pytest.raises(weft.WeftError, match="K must be a multiple of 2 for A and B of i4 and i4, got 31"),
+        ):
+            weft.dialects.tile.matmul(*values, transpose_b=True)
+
+
+def test_weft_run_checks_nibbles(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "nibbles.mlir"
+    file.write_text(str(Product("i4", "ui4", "i32").module()))
+    assert main(["run", str(file), "--arch", "sm_80", "--on", "emulator", "--shape", "40x33x70"]) == 0
+    assert "A[40,70] i4 * B[33,70]ᵀ ui4" in capfd.readouterr().out
