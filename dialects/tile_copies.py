@@ -30,6 +30,8 @@ from weft.mlir import ext
 CHUNK_BITS = 8
 """The bits of elements that tensor maps may count in chunks: as pairs, of which a box has up to 256."""
 MOST_CHUNK = 2 * MOST_BOX
+EDGES = ZERO, ANY, INSIDE = ("zero", "any", "inside")
+"""What a tile has beyond the edges of the matrix: zeros, undefined elements, or it never reaches beyond."""
 
 
 def vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
@@ -77,7 +79,9 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
 
     From a memref, all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
     aligned to `vector_bytes`. The data has arrived after `nvvm.cp.async.commit.group`,
-    `nvvm.cp.async.wait.group` and a barrier.
+    `nvvm.cp.async.wait.group` and a barrier. `rows` = `inside` asserts that the matrix has all rows of the
+    tile. With `any`, elements in rows that it lacks are undefined, not zero. `columns` is the same for
+    columns.
 
     From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier
     (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
@@ -90,7 +94,7 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     column: ext.Operand[Any]
     tile: ext.Operand[Any]
     barrier: Sequence[ext.Operand[Any]]
-    optional = {"vector_bytes": 0, "cta_group": 1}  # noqa: RUF012
+    optional = {"vector_bytes": 0, "rows": ZERO, "columns": ZERO, "cta_group": 1}  # noqa: RUF012
 
     @property
     def form(self) -> async_copy.Copy:
@@ -104,6 +108,9 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
             return f"expects a barrier only where the source is a tile.map, got {self.source.type}"
         if "cta_group" in self.attributes:
             return "expects cta_group only where the source is a tile.map, got a memref"
+        for name in ("rows", "columns"):
+            if (edge := self.attribute(name)) not in EDGES:
+                return f"{name} must be {', '.join(EDGES[:-1])} or {EDGES[-1]}, got {edge}"
         widths = tuple(dict.fromkeys(form.bytes for form in async_copy.CP_ASYNC.forms()))
         wrong = _copy_complaint(self, "source", self.source) or vector_complaint(self, widths)
         return wrong or judge(async_copy.CP_ASYNC, self)
@@ -113,8 +120,9 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
             return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
         if wrong := _barrier_complaint(self, self.barrier[0]):
             return wrong
-        if "vector_bytes" in self.attributes:
-            return "expects vector_bytes only where the source is a memref, got a tile.map"
+        for name in ("vector_bytes", "rows", "columns"):
+            if name in self.attributes:
+                return f"expects {name} only where the source is a memref, got a tile.map"
         if wrong := cta_group_complaint(self):
             return wrong
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
@@ -319,6 +327,8 @@ def copy_async(
     tile: Any,
     *,
     vector_bytes: int = 0,
+    rows: str = ZERO,
+    columns: str = ZERO,
     barrier: Any = None,
     cta_group: int = 1,
 ) -> Any:
@@ -326,7 +336,7 @@ def copy_async(
     return build(
         CopyAsyncOp,
         operands=[source, row, column, tile, *([] if barrier is None else [barrier])],
-        attributes={"vector_bytes": vector_bytes, "cta_group": cta_group},
+        attributes={"vector_bytes": vector_bytes, "rows": rows, "columns": columns, "cta_group": cta_group},
     )
 
 

@@ -20,6 +20,7 @@ from weft.dialects.tile import (
     is_map,
     is_tensor_buffer,
 )
+from weft.dialects.tile_copies import ANY, INSIDE, ZERO
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import LANES, WARPGROUP, WARPS, describe
 from weft.isa.mma.matrix_moves import STMATRIX
@@ -98,11 +99,24 @@ def _copy_async(op: CopyAsyncOp) -> None:
     even = threads % per_row == 0 and rows % rows_at_once == 0
     split = even and shared_tiles.carry_free(shared.groups[0], rows_at_once)
 
+    edges = op.attribute("rows"), op.attribute("columns")
+
     def copy(row: Point, column: Any) -> None:
         from_row, from_column = emit.add(op.row, row.value, row.constant), emit.add(op.column, column)
-        inside = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
+        has_row, inside = None, elements
+        # In place of what is undefined, the nearest vector of the matrix is read.
+        if edges[0] == ANY:
+            from_row = emit.minimum(from_row, emit.sub(source.rows, 1))
+        elif edges[0] == ZERO:
+            has_row = source.has_row(from_row)
+        if edges[1] == ANY:
+            last = emit.mul(emit.div(emit.sub(source.columns, 1), elements), elements)
+            from_column = emit.minimum(from_column, last)
+        if edges[1] != INSIDE:
+            inside = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
         address = source.element_of(source.row(from_row), from_column)
-        bytes_ = emit.mul(emit.select(source.has_row(from_row), inside, 0), source.bytes)
+        inside = inside if has_row is None else emit.select(has_row, inside, 0)
+        bytes_ = None if isinstance(inside, int) else emit.mul(inside, source.bytes)
         target = addresses.offset(base, shared.offset(row, Point(column)))
         cache = nvvm.LoadCacheModifierKind[op.form.cache.upper()]
         nvvm.CpAsyncOp(target, address, width, cache, cpSize=bytes_)

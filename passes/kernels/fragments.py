@@ -15,15 +15,34 @@ def transposed(kind: Any) -> Any:
     return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
 
 
-def sorted_sums(sums: Any, rows: bool, columns: bool) -> Any:
-    """Sums of `mma.sync` whose rows, or columns, alternate between the two halves of 16, in their order: a
-    lane's elements of a row follow each other.
+PAIR = 2
+"""Sums of `mma.sync` that follow each other in a row, in one lane."""
+QUAD = 4
+"""Lanes that hold a row of its sums."""
+ALTERNATING_RUN = 4
+"""As PAIR, where the columns of halves of 16 alternate."""
+_LONGEST_RUN = 8
+
+
+def longest_run(rows: int, columns: int, bytes_: int) -> int:
+    """Sums of a lane that can follow each other in a row of D, in up to 16 bytes, if the columns of B have
+    another order. `rows` are those of the instruction, `columns` those of a warp, `bytes_` an element of D's.
     """
-    if not rows and not columns:
+    run = min(16 // bytes_, _LONGEST_RUN)
+    while run > PAIR and columns % (QUAD * run):
+        run //= 2
+    return run if rows == 16 and run > PAIR else PAIR
+
+
+def sorted_sums(sums: Any, rows: bool, columns: bool, run: int = PAIR) -> Any:
+    """Sums of `mma.sync` in the order of D's rows and columns: a lane's elements of a row follow each other.
+    `rows` and `columns`: these alternate between the two halves of 16. `run`: that of columns which don't.
+    """
+    if not rows and not columns and run == PAIR:
         return sums
     (m, n), kind = sums.type.shape, sums.type
-    run = 4 if columns else 2
-    per_row, across = n // 4, 4 * run
+    run = ALTERNATING_RUN if columns else run
+    per_row, across = n // QUAD, QUAD * run
     tall = (8, 2) if rows else (2, 8)
     strides = {8: "4@laneid", 2: str(per_row)}
     layout = Layout.parse(
@@ -36,7 +55,11 @@ def sorted_sums(sums: Any, rows: bool, columns: bool) -> Any:
     wanted = fragment_coordinates.lane_elements(layout, kind.shape)[0]
     elements = emit.elements(tile.to_lane(sums))
     lane = [
-        elements[held[_alternating(row) if rows else row, _alternating(column) if columns else column]]
+        elements[
+            held[
+                _alternating(row) if rows else row, _alternating(column) if columns else _in_runs(column, run)
+            ]
+        ]
         for row, column in wanted
     ]
     return tile.from_lane(emit.vector_of(lane), FragmentType.of((m, n), kind.element_type, layout))
@@ -55,6 +78,13 @@ def widened(sums: Any) -> Any:
         return sums
     wide = FragmentType.of(kind.shape, ir.F32Type.get(), kind.layout)
     return tile.from_lane(arith.extf(wide.lane_type, tile.to_lane(sums)), wide)
+
+
+def _in_runs(number: int, run: int) -> int:
+    """Which column of the products is this one of D, where lanes have runs of its columns."""
+    group, within = divmod(number, QUAD * run)
+    lane, at = divmod(within, run)
+    return QUAD * run * group + QUAD * PAIR * (at // PAIR) + PAIR * lane + at % PAIR
 
 
 def undefined(kind: Any) -> Any:

@@ -5,13 +5,17 @@ ahead. On chips without `cp.async`, tiles go through registers, one K block ahea
 to 16 bytes, a third loop copies element by element into one stage.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, WmmaSchedule, mma_sync
+from weft.dialects.schedule.product_types import BYTES
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.dialects.tile_copies import ANY, INSIDE, ZERO
+from weft.dialects.tile_types import FP8_TYPES
 from weft.isa import async_copy, mma, wmma
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
@@ -19,14 +23,16 @@ from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
 from weft.passes.builders import byte_moves, emit
 from weft.passes.kernels import packed_integers, scale_factors
-from weft.passes.kernels.fragments import sorted_sums, widened
+from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_run, sorted_sums, widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
-from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
+from weft.passes.kernels.matrices import element_bytes, member, size
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.writer import store
 
 VECTOR_BYTES = COPY.bytes
+_MOST_REGISTERS = 208
+"""What a thread may hold beside what ptxas computes in its other registers."""
 
 
 @dataclass
@@ -40,13 +46,14 @@ class Operand:
     block_k: int
     stages: int
     atom: Registers
+    run: int = PAIR  # sums of a lane that follow each other in a row of D
     buffer: Any = field(init=False)  # that copies fill
     read: Any = field(init=False)  # the same memory, as fragments read it
 
     def allocate(self) -> None:
         """Builds the stages at the insertion point."""
         self.buffer = self.read = tile.alloc(self.buffer_type)
-        if self.alternates:
+        if self.permutes:
             self.read = tile.alloc(self._read_type, over=self.buffer)
 
     @property
@@ -58,10 +65,14 @@ class Operand:
         """The type of the stages: K-major rows, or MN-major panels as wide as a swizzle."""
         bytes_ = element_bytes(self.matrix)
         if self.k_major:
-            shape = (self.extent, self.block_k)
-            strides = f"({self.extent * self.block_k},{self.block_k},1)"
-            layout = f"S[({self.stages},{self.extent},{self.block_k}):{strides}]"
-            swizzle = SWIZZLES[self.block_k * bytes_]
+            shape, k = (self.extent, self.block_k), self.block_k
+            rows, strides = f"{self.extent}", f"{k}"
+            if self.run > PAIR:  # as the columns of the products
+                across = QUAD * self.run
+                rows = f"{self.extent // across},{QUAD},{self.run // PAIR},{PAIR}"
+                strides = f"{across * k},{PAIR * k},{QUAD * PAIR * k},{k}"
+            layout = f"S[({self.stages},{rows},{k}):({self.extent * k},{strides},1)]"
+            swizzle = SWIZZLES[k * bytes_]
         else:
             width = self.width
             shape = (self.block_k, self.extent)
@@ -89,9 +100,16 @@ class Operand:
         return not self.k_major and element_bytes(self.matrix) == 1
 
     @property
+    def permutes(self) -> bool:
+        """Whether fragments hold the rows of A, or the columns of B, in another order than the matrix."""
+        return self.alternates or self.run > PAIR
+
+    @property
     def _read_type(self) -> Any:
-        """The type of the stages as fragments read them, where they alternate."""
+        """The type of the stages as fragments read them, where their order is another one."""
         kind = self.buffer_type
+        if self.k_major:
+            return replace(self, run=PAIR).buffer_type  # the rows of memory, one after another
         stages, depth, panels, width = (it.extent for it in kind.layout.shard)
         strides = ",".join(str(it.stride) for it in kind.layout.shard[:-1])
         digits, inner = byte_moves.interleaved(width)
@@ -155,12 +173,13 @@ class MmaKernel:
         at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
         number = at.member if at else index
         a, b = (packed_integers.in_bytes(member(each, number)) for each in (op.a, op.b))
+        run = PAIR if types.transposed[1] else longest_run(form.mnk[0], warp_n, types.output_bytes)
         return cls(
             op,
             schedule,
             form,
             Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
-            Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
+            Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b, run),
             emit.div(size(op.a, -2 if types.transposed[0] else -1), to_byte),
             at or grid_tile(schedule, index),
             has,
@@ -213,52 +232,106 @@ class MmaKernel:
         return target is None or target.chip.name in async_copy.CP_ASYNC.table[COPY].chips
 
     def _aligned(self) -> Any:
-        """Whether A and B can be copied 16 bytes at a time, and D and what is added to it be accessed in
-        pairs of elements.
-        """
-        wanted = [(self.a.matrix, VECTOR_BYTES), (self.b.matrix, VECTOR_BYTES)]
-        d = member(self.op.d, self.tile.member)
-        others = (each for each in (self.op.c, self.op.role("residual")) if each is not None)
-        wanted += [
-            (matrix, pair_bytes(matrix)) for matrix in (d, *(member(o, self.tile.member) for o in others))
-        ]
-        # Pairs lie wholly inside of D only where it has an even number of columns.
-        bits = arith.andi(memref.dim(d, _index(1)), _index(1))
-        for matrix, width in wanted:
-            pointer = _pointer(matrix)
+        """Whether A and B can be copied 16 bytes at a time."""
+        bits = _index(0)
+        for matrix in (self.a.matrix, self.b.matrix):
             row = arith.muli(_stride(matrix), _index(element_bytes(matrix)))
-            low = arith.andi(arith.ori(pointer, row), _index(width - 1))
-            bits = arith.ori(bits, low)
+            bits = arith.ori(bits, arith.andi(arith.ori(_pointer(matrix), row), _index(VECTOR_BYTES - 1)))
         return arith.cmpi(arith.CmpIPredicate.eq, bits, _index(0))
 
     def _pipelined(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
-        """The k loop with `stages - 1` blocks in flight; returns the accumulators."""
-        ahead = self.schedule.stages - 1
-        block_k = self.a.block_k
+        """The k loop with `stages - 1` blocks in flight; returns the accumulators. It is split in two: only
+        the last blocks that are copied may end outside of A and B.
+        """
+        ahead, block_k = self.schedule.stages - 1, self.a.block_k
+        steps = range(0, block_k, self._step)
+        first, end = self._blocks()
 
-        def fetch(block: Any, stage: Any) -> None:
-            k = emit.mul(block, block_k)
-            for operand, start in ((self.a, row), (self.b, column)):
-                destination = tile.stage(operand.buffer, emit.value(stage))
-                tile.copy_async(
-                    operand.matrix, *operand.origin(start, k), destination, vector_bytes=VECTOR_BYTES
-                )
-            nvvm.cp_async_commit_group()
+        def load(stage: Any, k: int) -> list[Any]:
+            stage_a, stage_b = (tile.stage(each.read, emit.value(stage)) for each in (self.a, self.b))
+            return self._load(stage_a, stage_b, start_m, start_n, k)
 
-        for block in range(ahead):
-            fetch(emit.add(self._first_block, block), block)
-
-        def body(block: Any, carried: list[Any]) -> list[Any]:
-            accumulator, read, write = carried
-            factors = self._factors(block, row, column, start_m, start_n)
+        def wait() -> None:
             nvvm.cp_async_wait_group(ahead - 1)
             gpu.barrier()
-            fetch(emit.add(block, ahead), write)
-            stage_a, stage_b = tile.stage(self.a.read, read), tile.stage(self.b.read, read)
-            accumulator = self._add(accumulator, stage_a, stage_b, start_m, start_n, factors)
-            return [accumulator, self._next(read), self._next(write)]
 
-        return emit.loop(*self._blocks(), 1, [self._zero(), emit.value(0), emit.value(ahead)], body)[0]
+        def body(whole: bool, block: Any, carried: list[Any]) -> list[Any]:
+            # The K of the copies is carried: computed from the block, it would cost registers in each loop.
+            sums, read, write, at, *loaded = carried
+            factors = self._factors(block, row, column, start_m, start_n)
+            if not self._loads_ahead:
+                wait()
+                loaded = load(read, 0)
+            total, following = self._begin(sums), self._next(read)
+            # The copies are spread over the steps, so that ptxas puts products between them.
+            copies = [(self.a, row, 0), (self.b, column, min(1, max(len(steps) - 2, 0)))]
+            for number, k in enumerate(steps):
+                for operand, start, when in copies:
+                    if number != when:
+                        continue
+                    if whole:
+                        self._fetch(operand, start, at, write, True)
+                        continue
+                    # One block more than there are: operands are loaded from it, which must be written.
+                    with emit.when(emit.less(emit.add(block, ahead - 1), end)):
+                        self._fetch(operand, start, at, write, False)
+                if number == copies[-1][-1]:
+                    nvvm.cp_async_commit_group()
+                multiplied = loaded
+                if number + 1 < len(steps):
+                    loaded = load(read, k + self._step)
+                elif self._loads_ahead:
+                    wait()
+                    loaded = load(following, 0)
+                total = self._product(total, multiplied)
+            kept = loaded if self._loads_ahead else []
+            at = emit.add(at, block_k)
+            return [self._end(sums, total, factors), following, self._next(write), at, *kept]
+
+        for block in range(ahead):
+            for operand, start in ((self.a, row), (self.b, column)):
+                self._fetch(operand, start, emit.mul(emit.add(first, block), block_k), block, False)
+            nvvm.cp_async_commit_group()
+        position = emit.value(emit.mul(emit.add(first, ahead), block_k))
+        carried = [self._zero(), emit.value(0), emit.value(ahead), position]
+        if self._loads_ahead:
+            wait()
+            carried += load(0, 0)
+        rest = emit.maximum(emit.sub(emit.minimum(end, emit.div(self.depth, block_k)), ahead), first)
+        carried = emit.loop(first, rest, 1, carried, partial(body, True))
+        return emit.loop(rest, end, 1, carried, partial(body, False))[0]
+
+    @property
+    def _step(self) -> int:
+        """Elements of a stage along K that an instruction multiplies."""
+        return self.a.block_k * self.form.mnk[2] // self.schedule.block[2]
+
+    @property
+    def _loads_ahead(self) -> bool:
+        """Whether a step's operands are loaded before the products of the step before. Both steps' operands,
+        the sums and the addresses of the copies must then fit in registers.
+        """
+        schedule, types, (rows, columns) = self.schedule, self.op.types, self.schedule.warp_tile
+        operands = (rows + columns) * self._step * element_bytes(self.a.matrix) // (4 * LANES)
+        addresses = 2 * schedule.stage_bytes(types) // (VECTOR_BYTES * schedule.threads)
+        sums = rows * columns * BYTES[types.sums] // (4 * LANES)
+        # ptxas converts them where a chip has no such instruction: on sm_90, fp8 to f16.
+        sets = 4 if types.packs_integers or types.a in FP8_TYPES else 2
+        return not types.promoted and sums + sets * operands + addresses <= _MOST_REGISTERS
+
+    @staticmethod
+    def _fetch(operand: Operand, start: Any, at: Any, stage: Any, whole: bool) -> None:
+        """Starts to copy a K block to a stage. `whole`: it ends inside of the matrix."""
+        k, others = INSIDE if whole else ZERO, ANY  # sums of other rows and columns aren't stored
+        rows, columns = (others, k) if operand.k_major else (k, others)
+        tile.copy_async(
+            operand.matrix,
+            *operand.origin(start, at),
+            tile.stage(operand.buffer, emit.value(stage)),
+            vector_bytes=VECTOR_BYTES,
+            rows=rows,
+            columns=columns,
+        )
 
     def _through_registers(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
@@ -300,7 +373,7 @@ class MmaKernel:
         first = emit.value(0)
         stage_a, stage_b = tile.stage(self.a.buffer, first), tile.stage(self.b.buffer, first)
         read_a, read_b = (
-            tile.stage(operand.read, first) if operand.alternates else stage
+            tile.stage(operand.read, first) if operand.permutes else stage
             for operand, stage in ((self.a, stage_a), (self.b, stage_b))
         )
 
@@ -335,7 +408,7 @@ class MmaKernel:
         return self._sorted(zero) if self.op.types.promoted else zero
 
     def _sorted(self, sums: Any) -> Any:
-        return sorted_sums(sums, self.a.alternates, self.b.alternates)
+        return sorted_sums(sums, self.a.alternates, self.b.alternates, self.b.run)
 
     def _factors(self, block: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """What a lane's sums of a K block are multiplied by; None for 1."""
@@ -346,32 +419,45 @@ class MmaKernel:
         return scale_factors.of_lane(self.op, self.schedule, kind, scales, block, *at)
 
     def _add(self, sums: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, factors: Any) -> Any:
-        """A warp's sums and its products of a K block, which have sums of their own if they are promoted."""
+        """A warp's sums and its products of a K block."""
+        total = self._begin(sums)
+        for k in range(0, self.a.block_k, self._step):
+            total = self._product(total, self._load(stage_a, stage_b, start_m, start_n, k))
+        return self._end(sums, total, factors)
+
+    def _begin(self, sums: Any) -> Any:
+        """What the products of a K block are added to: the sums, unless they are promoted."""
         if not self.op.types.promoted:
-            return self._multiply(sums, stage_a, stage_b, start_m, start_n)
+            return sums
         kind = self.accumulator_type
-        zero = tile.from_lane(emit.constant(kind.lane_type, 0), kind)
-        block = self._sorted(self._multiply(zero, stage_a, stage_b, start_m, start_n))
-        lane, total = tile.to_lane(block), tile.to_lane(sums)
-        added = arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
+        return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+
+    def _end(self, sums: Any, total: Any, factors: Any) -> Any:
+        """The sums after a K block."""
+        if not self.op.types.promoted:
+            return total
+        lane, before = tile.to_lane(self._sorted(total)), tile.to_lane(sums)
+        added = arith.addf(before, lane) if factors is None else vector.fma(lane, factors, before)
         return tile.from_lane(added, sums.type)
 
-    def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
-        """One block of K: a warp's share of a stage, one atom of K at a time."""
-        for k in range(0, self.a.block_k, self.a.atom.shape[1]):
-            a, b = self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)
-            if self.op.types.packs_integers:
-                assert isinstance(self.form, mma.Sync)
-                accumulator = packed_integers.multiply(a, b, accumulator, self.form)
-            else:
-                accumulator = tile.gemm(a, b, accumulator, self.accumulator_type)
-        return accumulator
+    def _load(self, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, k: int) -> list[Any]:
+        """A warp's operands at depth `k` of a stage, one atom of K deep."""
+        return [self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)]
+
+    def _product(self, sums: Any, operands: list[Any]) -> Any:
+        """The sums and the products of one atom of K."""
+        a, b = operands
+        if self.op.types.packs_integers:
+            assert isinstance(self.form, mma.Sync)
+            return packed_integers.multiply(a, b, sums, self.form)
+        return tile.gemm(a, b, sums, self.accumulator_type)
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Finishes the sums and stores them."""
         if not self.op.types.promoted:
             accumulator = self._sorted(widened(accumulator))
-        store(self.op, accumulator, row, column, self.tile.member, run=2 if aligned else 1)
+        run = ALTERNATING_RUN if self.b.alternates else self.b.run
+        store(self.op, accumulator, row, column, self.tile.member, run=run if aligned else 1)
 
 
 def _pointer(matrix: Any) -> Any:

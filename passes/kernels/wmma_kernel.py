@@ -130,29 +130,39 @@ class WmmaKernel(MmaKernel):
         count = down * across * self.form.operands[0].count
         return emit.constant(ir.VectorType.get([count], self._word), 0)
 
-    def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
-        """One block of K: a warp's share of a stage, one instruction's K at a time."""
+    @property
+    def _loads_ahead(self) -> bool:
+        """Never."""
+        return False
+
+    def _load(self, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, k: int) -> list[Any]:
+        """The registers of a warp's operands at depth `k` of a stage: those of A by rows, and those of B."""
         form, (down, across) = self.form, self._atoms
-        d = form.operands[0]
-        sums = _groups(emit.elements(accumulator), d.count)
-        for k in range(0, self.schedule.block[2], form.mnk[2]):
-            left, right = (
-                [
-                    operand.registers(stage, emit.add(start, i * ATOM), k, shape=form.shape, type=kind)
-                    for i in range(count)
-                ]
-                for operand, stage, start, count, kind in (
-                    (self.a, stage_a, start_m, down, form.a_type),
-                    (self.b, stage_b, start_n, across, form.b_type),
-                )
+        return [
+            register
+            for operand, stage, start, count, kind in (
+                (self.a, stage_a, start_m, down, form.a_type),
+                (self.b, stage_b, start_n, across, form.b_type),
             )
-            for i in range(down):
-                for j in range(across):
-                    at = i * across + j
-                    c = [_cast(word, ir.Type.parse(d.type)) for word in sums[at]]
-                    product = wmma.mma(a=left[i], b=right[j], c=c, **vars(form))
-                    sums[at] = [_cast(member, self._word) for member in _members(product, d)]
-        return emit.vector_of([register for group in sums for register in group])
+            for i in range(count)
+            for register in operand.registers(
+                stage, emit.add(start, i * ATOM), k, shape=form.shape, type=kind
+            )
+        ]
+
+    def _product(self, sums: Any, operands: list[Any]) -> Any:
+        """The sums and the products of one instruction's K."""
+        form, (down, across) = self.form, self._atoms
+        d, a, b, _ = form.operands
+        totals, split = _groups(emit.elements(sums), d.count), down * a.count
+        left, right = _groups(operands[:split], a.count), _groups(operands[split:], b.count)
+        for i in range(down):
+            for j in range(across):
+                at = i * across + j
+                c = [_cast(word, ir.Type.parse(d.type)) for word in totals[at]]
+                product = wmma.mma(a=left[i], b=right[j], c=c, **vars(form))
+                totals[at] = [_cast(member, self._word) for member in _members(product, d)]
+        return emit.vector_of([register for group in totals for register in group])
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Exchanges the sums 16 rows at a time, finishes and stores them."""

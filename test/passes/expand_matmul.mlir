@@ -1,32 +1,45 @@
 // RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
 
 gpu.module @m {
-  // Two stages of each operand; a block is in flight while another is multiplied.
+  // Two stages of each operand; a block is in flight while another is multiplied. Columns of B lie in memory as
+  // lanes shall have them: four of a row of D in each.
   // CHECK-LABEL: gpu.func @transposed
   // CHECK-DAG: "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 32, 32>, f16, #tile.layout<"S[(2,32,32):(1024,32,1)] xor 64B">, "shared">
-  // CHECK-DAG: "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 16, 32>, f16, #tile.layout<"S[(2,16,32):(512,32,1)] xor 64B">, "shared">
+  // CHECK-DAG: "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 16, 32>, f16, #tile.layout<"S[(2,1,4,2,2,32):(512,512,64,256,32,1)] xor 64B">, "shared">
+  // CHECK-DAG: "tile.alloc"(%{{.*}} -> !tile.buffer<array<i64: 2, 16, 32>, f16, #tile.layout<"S[(2,16,32):(512,32,1)] xor 64B">, "shared">
   // CHECK: scf.if
-  // CHECK-COUNT-2: "tile.copy_async"
+  // CHECK-COUNT-2: "tile.copy_async"{{.*}} {rows = "any", vector_bytes = 16 : i64}
   // CHECK: nvvm.cp.async.commit.group
-  // CHECK: scf.for
   // CHECK: nvvm.cp.async.wait.group 0
   // CHECK-NEXT: gpu.barrier
-  // CHECK-COUNT-2: "tile.copy_async"
-  // CHECK: nvvm.cp.async.commit.group
   // CHECK: "tile.load"
   // CHECK-SAME: !tile.fragment<array<i64: 16, 16>, f16
   // CHECK: "tile.load"
   // CHECK-SAME: {transpose = true}
   // CHECK-SAME: !tile.fragment<array<i64: 16, 16>, f16
+  // The blocks during which whole blocks are copied.
+  // CHECK: scf.for
+  // CHECK-COUNT-2: "tile.copy_async"{{.*}} {columns = "inside", rows = "any", vector_bytes = 16 : i64}
+  // CHECK-NEXT: nvvm.cp.async.commit.group
+  // CHECK-COUNT-2: "tile.load"
   // CHECK: "tile.gemm"
   // CHECK-SAME: {beta = 1.000000e+00 : f32}
-  // CHECK: "tile.load"
-  // CHECK: "tile.load"
+  // CHECK: nvvm.cp.async.wait.group 0
+  // CHECK-NEXT: gpu.barrier
+  // CHECK-COUNT-2: "tile.load"
   // CHECK: "tile.gemm"
   // CHECK-NOT: "tile.gemm"
   // CHECK: scf.yield
+  // The last ones.
+  // CHECK: scf.for
+  // CHECK: scf.if
+  // CHECK: "tile.copy_async"{{.*}} {rows = "any", vector_bytes = 16 : i64}
+  // CHECK: nvvm.cp.async.commit.group
+  // CHECK-COUNT-2: "tile.gemm"
+  // CHECK-NOT: "tile.gemm"
+  // CHECK: scf.yield
   // CHECK: "tile.store"
-  // CHECK-SAME: {vector_bytes = 8 : i64}
+  // CHECK-SAME: {vector_bytes = 16 : i64}
   // Rows that aren't aligned: the same product with one stage, between barriers.
   // CHECK: } else {
   // CHECK: scf.for

@@ -23,6 +23,35 @@ gpu.module @m {
     gpu.return
   }
 
+  // All columns are inside: a row beyond the last is replaced by that, and no copy has a length.
+  // CHECK-LABEL: gpu.func @copy_async_any_rows
+  // CHECK: %[[LAST:.*]] = arith.subi %{{.*}}, %{{.*}} : i32
+  // CHECK: %[[ROW:.*]] = arith.minsi %{{.*}}, %[[LAST]]
+  // CHECK: arith.index_cast %[[ROW]]
+  // CHECK-COUNT-4: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+  // CHECK-NOT: nvvm.cp.async.shared.global
+  // CHECK: gpu.return
+  gpu.func @copy_async_any_rows(%m: memref<?x?xf16>, %i: i32, %t: !Rows) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, rows = "any", columns = "inside"}
+      : (memref<?x?xf16>, i32, i32, !Rows) -> ()
+    gpu.return
+  }
+
+  // All rows are inside: only the columns limit the length, those of the last vector of a row at least.
+  // CHECK-LABEL: gpu.func @copy_async_any_columns
+  // CHECK: %[[COLUMN:.*]] = arith.minsi
+  // CHECK: %[[LEFT:.*]] = arith.subi %{{.*}}, %[[COLUMN]]
+  // CHECK: arith.minsi %[[LEFT]]
+  // CHECK-NOT: arith.select
+  // CHECK-COUNT-4: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg, %{{.*}} :
+  gpu.func @copy_async_any_columns(%m: memref<?x?xf16>, %i: i32, %t: !Rows) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, rows = "inside", columns = "any"}
+      : (memref<?x?xf16>, i32, i32, !Rows) -> ()
+    gpu.return
+  }
+
   // 4 and 8 bytes go through the L1 cache; 48 threads end their third round early.
   // CHECK-LABEL: gpu.func @copy_async_uneven
   // CHECK-COUNT-2: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 4, cache = ca, %{{.*}} :

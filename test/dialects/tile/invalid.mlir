@@ -793,6 +793,15 @@ func.func @copy_async_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_async_edge(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{rows must be zero, any or inside, got none}}
+  "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, rows = "none"} : (memref<?x?xf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @copy_async_without_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
   // expected-error @below {{expects vector_bytes to be one of 4, 8, 16, got 0}}
   "tile.copy_async"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
