@@ -22,7 +22,7 @@ from weft.dialects.operand_roles import (
 )
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.schedule.product_types import HALF, accumulate_complaint
+from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
     BYTE_TYPES,
@@ -85,7 +85,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     With f64, D and what is added are f64, too, and the activation is relu. Tensor cores add up products of
     fp8 with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
     up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
-    bits. i4 and ui4 are packed along K, of which A and B must be contiguous rows.
+    bits. i4, ui4 and i1 are packed along K: A must be M x K and B N x K. Of i1, `bit_op` ("xor.popc" or
+    "and.popc") multiplies: the bits that differ, or that are both 1, are counted.
     """
 
     a: ext.Operand[Any]
@@ -99,6 +100,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         "beta": 0.0,
         "promote": False,
         "accumulate": None,
+        "bit_op": None,
         "schedule": None,
         "roles": None,
         "activation": None,
@@ -173,9 +175,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         grouping = self.grouping
         of_groups = grouping is not None, grouping == "k_ends"
         columns, half = bool(self.attribute("scale_columns")), self.attribute("accumulate") == HALF
-        return Types(
-            a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, half
-        )
+        sums = promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, half
+        return Types(a, b, d, mn_major, *sums, self.attribute("bit_op") or "")
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -236,6 +237,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """Why there are no products with these scales, or with promoted sums."""
         scale_a, scale_b = self.role("scale_a"), self.role("scale_b")
         if wrong := accumulate_complaint(self.attribute("accumulate"), types):
+            return wrong
+        if wrong := bit_op_complaint(self.attribute("bit_op"), types):
             return wrong
         if types.promoted and not {types.a, types.b} <= set(FP8_TYPES):
             what = "there are scales of f32" if types.scaled else "promote is true"
@@ -441,6 +444,7 @@ def matmul(
     residual: Any | None = None,
     promote: bool = False,
     accumulate: str | None = None,
+    bit_op: str | None = None,
     scale_a: Any | None = None,
     scale_b: Any | None = None,
     groups: Any | None = None,
@@ -475,6 +479,7 @@ def matmul(
             "beta": _factor(beta, d),
             "promote": promote,
             "accumulate": accumulate,
+            "bit_op": bit_op,
             "schedule": chosen and chosen.attribute(),
             "roles": roles,
             "activation": activation,

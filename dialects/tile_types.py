@@ -36,7 +36,7 @@ NARROW_TYPES = (*FP8_TYPES, *_PTX_NARROW)
 """The floats of at most 8 bits. Those of 4 and 6 bits are packed in global memory."""
 PTX_INPUTS = {**_PTX_FLOATS, "i8": "s8", "ui8": "u8", **_PTX_NARROW}
 """The PTX types as which tensor cores read elements of MLIR's types in tiles."""
-PTX_PACKED = {"i4": "s4", "ui4": "u4"}
+PTX_PACKED = {"i4": "s4", "ui4": "u4", "i1": "b1"}
 """The same for integers of less than a byte, which only whole products have. They are packed along K."""
 PTX_OPERANDS = {**PTX_INPUTS, **PTX_PACKED}
 """The PTX types of A and B in whole products."""

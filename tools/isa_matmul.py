@@ -76,6 +76,7 @@ def entry(cell: Cell) -> dict[str, Any]:
         "a": cell.inputs.a,
         "b": cell.inputs.b,
         "scale": cell.inputs.scale or None,
+        "bit_op": cell.inputs.bit_op or None,
         "families": list(cell.families),
         "instruction": cell.instruction or None,
         "layouts": list(cell.layouts),

@@ -75,7 +75,7 @@ class Product:
 
     @property
     def _attributes(self) -> dict[str, Any]:
-        named = ("transpose_a", "transpose_b", "alpha", "beta", "activation", "accumulate")
+        named = ("transpose_a", "transpose_b", "alpha", "beta", "activation", "accumulate", "bit_op")
         return {name: self.op.attribute(name) for name in named}
 
     @property

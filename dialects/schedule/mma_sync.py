@@ -40,11 +40,12 @@ def form(types: Types, chip: str | None = None) -> mma.Sync:
 def _forms(types: Types) -> list[mma.Sync]:
     """The instructions for A and B, the largest first, whether PTX has them or not."""
     a, b = (PTX_OPERANDS.get(name, name) for name in (types.a, types.b))
+    sums = types.ptx_sums
     shapes = [(_ROWS, STEP_BYTES), (_ROWS, STEP_BYTES // 2), (_ROWS // 2, STEP_BYTES // 2)]
     if types.a == "f64":  # sm_90 alone has larger ones than m8n8k4; ptxas splits them for later chips
         shapes = [(_ROWS, 4 * STEP_BYTES), (_ROWS // 2, STEP_BYTES)]
     return [
-        mma.Sync(f"m{m}n{_COLUMNS}k{8 * k // types.input_bits}", a, b, types.ptx_sums, types.ptx_sums)
+        mma.Sync(f"m{m}n{_COLUMNS}k{8 * k // types.input_bits}", a, b, sums, sums, bit_op=types.bit_op)
         for m, k in shapes
     ]
 
@@ -87,7 +88,7 @@ class Schedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        if types.scale or not _takes(types):
+        if types.scale or not _takes(types) or (types.k_groups and not _has_k_groups(types)):
             return frozenset()
         rows = (mma.SYNC.table[each] for each in _forms(types) if each in mma.SYNC.table)
         chips: ChipSet = frozenset().union(*(row.chips for row in rows))
@@ -105,7 +106,7 @@ class Schedule(AnySchedule):
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
         if not _takes(types):
-            legal = "floats of 8 to 64 bits or integers of 4 or 8"
+            legal = "floats of 8 to 64 bits or integers of 1, 4 or 8"
             return f"{self.instruction} must multiply {legal}, got {types.a} and {types.b}"
         chip = target.chip.name if target else None
         if verdict := mma.SYNC.judge(form(types, chip), chip):
@@ -165,6 +166,11 @@ class Schedule(AnySchedule):
         m, n, k = self.block
         warps = f"{self.warps[0]}x{self.warps[1]}"
         return f"block {m}x{n}x{k}, warps {warps}, {self.stages} stages, group {self.group}"
+
+
+def _has_k_groups(types: Types) -> bool:
+    """Whether a K block is within a group along K."""
+    return GROUP_ROWS * types.input_bits >= 8 * min(_K_BYTES)
 
 
 def _takes(types: Types) -> bool:

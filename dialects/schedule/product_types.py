@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 
 from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED, PTX_SCALES
+from weft.errors import shown
+from weft.isa import mma
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.types import ELEMENT_TYPES
 
@@ -31,6 +33,7 @@ class Types:
     many elements share one of these scales where they come as words of four
     (`weft.isa.block_scales.WORD_BLOCKS`); 0 where they are in the 128x4 layout. `scale_columns`: where sums
     are `scaled`, each column of B has scales of its own, not each 128. `half_sums`: tensor cores add in f16.
+    `bit_op`: how bits of i1 are multiplied, by PTX's name; empty for other types.
     """
 
     a: str
@@ -45,6 +48,7 @@ class Types:
     k_groups: bool = False
     scale_columns: bool = False
     half_sums: bool = False
+    bit_op: str = ""
 
     @property
     def block_scaling(self) -> BlockScaling | None:
@@ -111,6 +115,8 @@ class Types:
         return {"i32": "s32"}.get(self.instruction_sums, self.instruction_sums)
 
 
+BIT = "i1"
+"""The type of elements that a bit operation multiplies."""
 HALF = "f16"
 """The type of sums that a product may ask for instead of the usual one."""
 
@@ -133,6 +139,17 @@ def accumulate_complaint(accumulate: str | None, types: Types) -> str | None:
     if types.promoted or types.scale:
         what = "scales" if types.scaled or types.scale else "promote"
         return f"accumulate must be {usual} with {what}, got {HALF}"
+    return None
+
+
+def bit_op_complaint(bit_op: str | None, types: Types) -> str | None:
+    """Why elements of these types can't be multiplied by a bit operation, or without one."""
+    legal, bits = " or ".join(mma.BIT_OPS), {types.a, types.b} == {BIT}
+    if bits and bit_op not in mma.BIT_OPS:
+        return f"bit_op must be {legal} for A and B of {BIT}, got {shown(bit_op) if bit_op else 'none'}"
+    if bit_op and not bits:
+        kinds = " and ".join(dict.fromkeys((types.a, types.b)))
+        return f"bit_op must be omitted unless A and B are {BIT}, got {shown(bit_op)} with {kinds}"
     return None
 
 

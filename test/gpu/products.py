@@ -122,6 +122,7 @@ class Product:
     promote: bool = False
     scaled: bool = False
     accumulate: str | None = None
+    bit_op: str | None = None
     many: str = ""
     members: int = 3
     rows: str = "aligned"
@@ -134,6 +135,7 @@ class Product:
         what += [word for word in (self.activation, self.many) if word]
         what += [f"{self.factors} alpha"] if self.factors else []
         what += [f"sums of {self.accumulate}"] if self.accumulate else []
+        what += [self.bit_op] if self.bit_op else []
         what += ["scaled"] if self.scaled else ["promoted"] if self.promote else []
         what += [f"{self.rows} rows"] if self.rows != "aligned" else []
         return ", ".join([*what, str(self.schedule or "chosen schedule")])
@@ -144,7 +146,8 @@ class Product:
         outside = self.transposed[0], not self.transposed[1]
         grouped, half = self.many in ("rows", "masked"), self.accumulate == "f16"
         promoted = self.promote or self.scaled
-        return Types(self.a, self.b, self.d, outside, promoted, self.scaled, grouped=grouped, half_sums=half)
+        more = {"grouped": grouped, "half_sums": half, "bit_op": self.bit_op or ""}
+        return Types(self.a, self.b, self.d, outside, promoted, self.scaled, **more)
 
     @property
     def regimes(self) -> list[str]:
@@ -164,7 +167,7 @@ class Product:
         """What `tile.matmul` and `reference.product` call by the same names."""
         a, b = self.transposed
         how = {"transpose_a": a, "transpose_b": b, "activation": self.activation, "promote": self.promote}
-        how |= {"accumulate": self.accumulate}
+        how |= {"accumulate": self.accumulate, "bit_op": self.bit_op}
         how |= {} if self.factors else {"alpha": self.alpha}
         return how | {"beta": self.beta}
 

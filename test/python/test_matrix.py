@@ -85,7 +85,7 @@ def test_each_product_is_right(chip: str, inputs: matrix.Inputs, layout: str) ->
         assert cell.complaint or "must be K-major" in (choice.layout_complaint(wanted, chip) or "")
         return
     a, b = matrix.LAYOUTS[layout]
-    made = Product(inputs.a, inputs.b, inputs.d, transposed=(a, not b))
+    made = Product(inputs.a, inputs.b, inputs.d, transposed=(a, not b), bit_op=inputs.bit_op or None)
     kernel = weft.compile(made.module(), chip)
     body = kernel.ptx.partition(".visible")[2]
     if (body, made) in ran:  # chips share kernels, from the entry on

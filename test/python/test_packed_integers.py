@@ -13,6 +13,7 @@ from products import Case, Product
 import weft
 from weft import packed_elements, reference
 from weft.dialects.schedule import Schedule, Types
+from weft.isa import mma
 from weft.launch import arrays
 from weft.schedules import choice
 from weft.target import Target
@@ -36,7 +37,7 @@ def right(made: Product, chip: str, *cases: tuple[int, int, int]) -> weft.Kernel
     return kernel
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(("a", "b"), NIBBLES)
 def test_products_of_nibbles(chip: str, a: str, b: str) -> None:
@@ -46,15 +47,32 @@ def test_products_of_nibbles(chip: str, a: str, b: str) -> None:
     assert set(re.findall(r"mma\.sync\S+", kernel.ptx)) == {f"mma.sync.aligned.{shape}.row.col.{types}"}
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("bit_op", mma.BIT_OPS)
+def test_products_of_bits(chip: str, bit_op: str) -> None:
+    made = Product("i1", "i1", "i32", bit_op=bit_op)
+    if (chip, bit_op) == ("sm_75", "and.popc"):
+        with pytest.raises(weft.WeftError, match=r"i1 and i1 with and\.popc: it needs sm_80 or later"):
+            weft.compile(made.module(), chip)
+        return
+    kernel = right(made, chip, (130, 70, 512), (33, 129, 1000), (1, 1, 8), (16, 8, 1664))
+    shape = "m8n8k128" if chip == "sm_75" else "m16n8k256"
+    wanted = f"mma.sync.aligned.{shape}.row.col.s32.b1.b1.s32.{bit_op}"
+    assert set(re.findall(r"mma\.sync\S+", kernel.ptx)) == {wanted}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("many", ["batch", "one a", "one b", "rows", "masked"])
 @pytest.mark.parametrize("chip", ["sm_75", "sm_80", "sm_90a"])
 def test_batches_and_groups_with_an_epilogue(chip: str, many: str) -> None:
     added = EVERYTHING if many != "rows" else {"activation": "relu"}
-    right(Product("i4", "ui4", "i32", many=many, members=2, **added), chip, (140, 66, 64), (130, 35, 46))
+    for types in ({"a": "i4", "b": "ui4"}, {"a": "i1", "b": "i1", "bit_op": "xor.popc"}):
+        right(Product(d="i32", many=many, members=2, **types, **added), chip, (140, 66, 64), (130, 35, 48))
 
 
-@pytest.mark.parametrize("chip", ["sm_75", "sm_80"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_75"])
 def test_rows_begin_at_any_byte(chip: str) -> None:
     rng = np.random.default_rng(0)
     kernel = weft.compile(Product("i4", "ui4", "i32").module(), chip)
@@ -68,12 +86,14 @@ def test_rows_begin_at_any_byte(chip: str) -> None:
         assert (d == (codes[0] ^ 8) @ codes[1].T - 8 * codes[1].T.sum(0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [(64, 64, 256), (32, 128, 128), (128, 64, 128)], ids=str)
 def test_any_legal_schedule_multiplies(block: tuple[int, int, int]) -> None:
     right(Product("i4", "i4", "i32", Schedule(block, (2, 2), 2)), "sm_80", (70, 140, 288), (33, 34, 70))
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_75"])
 def test_arrays_of_nibbles(arch: str) -> None:
     rng = np.random.default_rng(1)
     a = rng.integers(-8, 8, (2, 34, 48)).astype(ml_dtypes.int4)
@@ -85,9 +105,22 @@ def test_arrays_of_nibbles(arch: str) -> None:
     found = weft.matmul(a, b, transpose_b=True, epilogue=weft.Epilogue(bias, "relu"), arch=arch)
     assert found.dtype == np.int32 and (found == np.maximum(wanted + bias, 0)).all()
     assert (weft.matmul(a, b.T, arch=arch) == wanted).all()
-    kinds = ("int4", "uint4")
+    kinds = "int4", "uint4"
     assert (weft.matmul(packed[0], packed[1].T, kind=kinds, arch=arch) == wanted).all()
     assert (weft.matmul(packed[0], b.T, kind=kinds, arch=arch) == wanted).all()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("bit_op", mma.BIT_OPS)
+def test_arrays_of_bits(bit_op: str) -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(0, 2, (2, 34, 96)).astype(bool), rng.integers(0, 2, (50, 96)).astype(bool)
+    wanted = (np.logical_xor if bit_op == "xor.popc" else np.logical_and)(a[:, :, None], b).sum(-1)
+    packed = [packed_elements.pack(each, 1) for each in (a, b)]
+    assert (weft.matmul(a, b.T, bit_op=bit_op, arch="sm_80") == wanted).all()
+    how: dict[str, Any] = {"kind": "bool", "bit_op": bit_op, "arch": "sm_80"}
+    assert (weft.matmul(*packed, transpose_b=True, **how) == wanted).all()
+    assert (weft.matmul(packed[0], b.T, **how) == wanted).all()
 
 
 def _nibbles(*shape: int) -> Any:
@@ -95,6 +128,7 @@ def _nibbles(*shape: int) -> Any:
 
 
 _BYTES = np.zeros((16, 16), np.uint8)
+_BITS = np.zeros((16, 32), bool)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +150,23 @@ _BYTES = np.zeros((16, 16), np.uint8)
         ((_BYTES, _BYTES.T), {"kind": "int4", "promote": True}, "A and B of fp8 where promote is true"),
         ((_BYTES, _BYTES.T), {"kind": "int4", "arch": "sm_72"}, "sm_75 or later, or A and B of i8"),
         ((_BYTES, _BYTES.T), {"kind": "uint4", "arch": "sm_70"}, "sm_75 or later, or A and B of f16"),
+        ((_BITS, _BITS.T), {}, "bit_op must be xor.popc or and.popc for A and B of i1, got none"),
+        ((_BITS, _BITS.T), {"bit_op": "xor"}, "must be xor.popc or and.popc for A and B of i1, got 'xor'"),
+        ((_BITS, _BITS.T), {"bit_op": 1}, "must be xor.popc or and.popc for A and B of i1, got 1"),
+        (
+            (_BYTES, _BYTES.T),
+            {"bit_op": "and.popc"},
+            "omitted unless A and B are i1, got 'and.popc' with ui8",
+        ),
+        ((_BITS, _BITS.T), {"bit_op": "and.popc", "arch": "sm_75"}, "it needs sm_80 or later, or xor.popc"),
+        ((_BITS, _BITS.T), {"bit_op": "and.popc", "arch": "sm_72"}, "sm_80 or later, or A and B of i8"),
+        ((_BITS, _BITS.T.copy()), {"bit_op": "and.popc"}, "tensor cores read i1 K-major only"),
+        (
+            (_BITS[:, :30], _BITS[:, :30].T),
+            {"bit_op": "xor.popc"},
+            "1 bits must have a multiple of 8, got 30",
+        ),
     ],
-    ids=str,
 )
 def test_arrays_are_refused(arguments: tuple[Any, Any], how: dict[str, Any], message: str) -> None:
     with pytest.raises(weft.WeftError, match=message):
@@ -139,6 +188,33 @@ def test_arrays_are_refused(arguments: tuple[Any, Any], how: dict[str, Any], mes
 def test_products_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(weft.WeftError, match=message):
         weft.compile(Product(**{"a": "i4", "b": "i4", "d": "i32", **given}).module(), "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bit_op": None}, "bit_op must be xor.popc or and.popc for A and B of i1, got none"),
+        ({"bit_op": "xor"}, "bit_op must be xor.popc or and.popc for A and B of i1, got 'xor'"),
+        ({"a": "i8", "b": "i8"}, "bit_op must be omitted unless A and B are i1, got 'xor.popc' with i8"),
+        ({"b": "i4"}, "expects A and B of one element type"),
+        ({"transposed": (False, False)}, r"B must be K-major \(transpose_b = true\), as mma.sync reads i1"),
+        ({"schedule": Schedule((64, 64, 256), (2, 2), 2)}, "block K must be 512 or 1024"),
+        ({"accumulate": "f16"}, "accumulate must be i32|accumulate is f16, got i1"),
+    ],
+    ids=str,
+)
+def test_products_of_bits_are_refused(given: dict[str, Any], message: str) -> None:
+    bits = {"a": "i1", "b": "i1", "d": "i32", "bit_op": "xor.popc"}
+    with pytest.raises(weft.WeftError, match=message):
+        weft.compile(Product(**{**bits, **given}).module(), "sm_80")
+
+
+def test_bits_have_no_groups_along_k() -> None:
+    types = Types("i1", "i1", "i32", grouped=True, k_groups=True, bit_op="xor.popc")
+    with pytest.raises(weft.WeftError, match="groups along K for D of i32: use a product without groups"):
+        choice.choose(64, 64, 512, types, "sm_80")
+    named = Schedule((64, 64, 512), (2, 2), 2)
+    assert named.complaint(types) == "block K must divide 128 with k_ends, got 512"
 
 
 @pytest.mark.parametrize(
@@ -169,8 +245,11 @@ def test_k_is_a_multiple_of_what_a_byte_has() -> None:
             weft.dialects.tile.matmul(*values, transpose_b=True)
 
 
-def test_weft_run_checks_nibbles(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "nibbles.mlir"
-    file.write_text(str(Product("i4", "ui4", "i32").module()))
-    assert main(["run", str(file), "--arch", "sm_80", "--on", "emulator", "--shape", "40x33x70"]) == 0
-    assert "A[40,70] i4 * B[33,70]ᵀ ui4" in capfd.readouterr().out
+@pytest.mark.parametrize(("a", "b", "bit_op"), [("i4", "ui4", None), ("i1", "i1", "and.popc")])
+def test_weft_run_checks_packed_integers(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], a: str, b: str, bit_op: str | None
+) -> None:
+    file = tmp_path / "packed.mlir"
+    file.write_text(str(Product(a, b, "i32", bit_op=bit_op).module()))
+    assert main(["run", str(file), "--arch", "sm_80", "--on", "emulator", "--shape", "40x33x72"]) == 0
+    assert f"A[40,72] {a} * B[33,72]ᵀ {b}" in capfd.readouterr().out

@@ -32,6 +32,7 @@ _TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
     ("i16", np.int16, 0),
     ("i8", np.int8, 0),
     ("i4", ml_dtypes.int4, None),
+    ("i1", np.bool_, None),
     ("ui64", np.uint64, 1),
     ("ui32", np.uint32, 1),
     ("ui16", np.uint16, 1),
@@ -44,7 +45,7 @@ _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
 _DLPACK = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
 _BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
-PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4, "i4": 4, "ui4": 4}
+PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4, "i4": 4, "ui4": 4, "i1": 1}
 """The types whose elements kernels read packed, with their bits."""
 _PACKED_DLPACK = {(15, 6): "f6E2M3FN", (16, 6): "f6E3M2FN", (17, 4): "f4E2M1FN"}
 _TORCH_PAIRS = {"float4_e2m1fn_x2": "f4E2M1FN"}
@@ -61,7 +62,10 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def integer_limits(dtype: npt.DTypeLike) -> tuple[int, int] | None:
     """The least and the largest integer of a type of arrays; None for a type of floats."""
-    if not mlir_type(dtype).startswith(("i", "ui")):
+    name = mlir_type(dtype)
+    if name == "i1":
+        return 0, 1
+    if not name.startswith(("i", "ui")):
         return None
     limits = ml_dtypes.iinfo(np.dtype(dtype))  # type: ignore[no-untyped-call]
     return int(limits.min), int(limits.max)

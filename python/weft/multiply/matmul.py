@@ -50,6 +50,7 @@ def matmul(
     k_ends: Any = None,
     promote: bool = False,
     accumulate: str | None = None,
+    bit_op: str | None = None,
     out_dtype: str | None = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
@@ -118,10 +119,12 @@ def matmul(
     `out`.
 
     Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8,
-    i4 and ui4 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on. Elements
-    of less than a byte, and block scales, need `a` as M x K and `b` as N x K, or transposes of such matrices.
-    i4 and ui4 are packed along K: bytes of uint8 with `kind` "int4" or "uint4" (a pair for `a` and `b` of
-    different types), or on the CPU ml_dtypes' int4 and uint4, with a byte for each element. With f64, all
+    i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on.
+    Elements of less than a byte, and block scales, need `a` as M x K and `b` as N x K, or transposes of such
+    matrices. i4, ui4 and i1 are packed along K: bytes of uint8 with `kind` "int4", "uint4" or "bool" (a pair
+    for `a` and `b` of different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a
+    byte for each element. `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc"
+    (from sm_80 on) those that are both 1. K is a multiple of 8 for i1, of 2 for i4 and ui4. With f64, all
     arrays are f64, and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in
     1..2**31 - 1, and strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows
     of `a` and `b` at multiples of 16 bytes; others are copied in each call, by one more kernel on the same
@@ -181,6 +184,7 @@ def matmul(
             named,
             arch,
             accumulate,
+            bit_op,
         )
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
@@ -213,6 +217,7 @@ def matmul(
         scale_block,
         arch,
         accumulate,
+        bit_op,
     )
     of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     added = _added(c, epilogue, scales, of_groups, factors)

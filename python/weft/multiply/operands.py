@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from weft.dialects.operand_roles import BLOCK_SCALES, GROUPINGS, SCALE_OF_WORDS, WORD, extents, role_of
 from weft.dialects.schedule import PROMOTED, Types, ceil_div
-from weft.dialects.schedule.product_types import HALF, accumulate_complaint
+from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
@@ -143,11 +143,9 @@ def _types(
     of_columns = ceil_div(sizes.k, PROMOTED), sizes.n  # which isn't the shape of other scales of b if n > 1
     given = (view.shape[-2:] for name, view in zip(names, views, strict=True) if name == "scale_b")
     columns = scaled and sizes.n > 1 and of_columns in given
-    half = options.accumulate == HALF
-    types = Types(
-        a, b, d, mn_major, promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, half
-    )
-    if wrong := accumulate_complaint(options.accumulate, types):
+    sums = promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, options.accumulate == HALF
+    types = Types(a, b, d, mn_major, *sums, options.bit_op or "")
+    if wrong := accumulate_complaint(options.accumulate, types) or bit_op_complaint(options.bit_op, types):
         raise WeftError(f"weft.matmul: {wrong}")
     return types
 

@@ -28,6 +28,7 @@ class Options(NamedTuple):
     scale_block: Any = None  # as the caller gives it, then a number; 0 without
     arch: str | None = None
     accumulate: str | None = None
+    bit_op: str | None = None
 
     def checked(self, has_c: bool) -> "Options":
         """The same as plain numbers, flags and names. Raises WeftError for anything else."""

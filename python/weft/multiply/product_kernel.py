@@ -103,6 +103,7 @@ def compiled(
                 beta=float.fromhex(beta),
                 promote=promote,
                 accumulate=HALF if types.half_sums else None,
+                bit_op=types.bit_op or None,
                 scale_block=types.words,
                 scale_columns=types.scale_columns,
                 schedule=schedule,

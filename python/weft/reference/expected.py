@@ -155,16 +155,18 @@ def product(
     residual: Array | None = None,
     promote: bool = False,
     accumulate: str | None = None,
+    bit_op: str | None = None,
     scale_a: Array | None = None,
     scale_b: Array | None = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> Expected:
     """`residual + activation(alpha * a @ b + beta * c + bias)`, for a result of type `dtype`.
 
-    With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`: of
-    f32, K/128 x M for a and N/128 x K/128 (of columns K/128 x N) for b; or block scales of ml_dtypes'
+    With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`: of f32,
+    K/128 x M for a and N/128 x K/128 (of columns K/128 x N) for b; or block scales of ml_dtypes'
     float8_e8m0fnu or float8_e4m3fn in the 128x4 layout (`block_scales.tiled_scales`). Integer results are
-    exact, modulo 2**32. `alpha` is a number or an array of one.
+    exact, modulo 2**32. With `bit_op` "xor.popc", elements are bits, of which those that differ count.
+    `alpha` is a number or an array of one.
 
     The bound of each element, with S = |a| @ |b| (scaled) and u = 2**-24: a step of a tensor core adds at
     most 17 terms, aligned to the largest one and truncated to at least 24 fraction bits. Each term loses less
@@ -203,7 +205,8 @@ def product(
     """
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
-        return _integers(left, right, c if beta else None, bias, activation, residual)
+        total = _integer_sums(left, right, bit_op)
+        return _integers(total, c if beta else None, bias, activation, residual)
     if left.dtype == np.float64:
         terms_added = [None if c is None else beta * c, bias, residual]
         return _doubles(left, right, float(np.asarray(alpha).item()), terms_added, activation)
@@ -296,21 +299,28 @@ def _doubles(
     return Expected(values, 2 * (left.shape[1] + 5) * _DOUBLE * terms)
 
 
+def _integer_sums(left: Array, right: Array, bit_op: str | None) -> npt.NDArray[np.int64]:
+    """The sums of the products of integers, or of bits by a bit operation."""
+    x, y = left.astype(np.float64), right.astype(np.float64)
+    total: Doubles = x @ y
+    if bit_op == "xor.popc":
+        total = x.sum(1, keepdims=True) + y.sum(0) - 2 * total
+    return total.astype(np.int64)
+
+
 def _integers(
-    left: Array,
-    right: Array,
+    total: npt.NDArray[np.int64],
     c: Array | None,
     bias: Array | None,
     activation: str | None,
     residual: Array | None,
 ) -> Expected:
-    """The product of integers, which wrap as i32. The only activation is relu."""
-    total = (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
+    """The result of integer sums, which wrap as i32. The only activation is relu."""
     for term in (c, bias):
         total = total if term is None else total + term
-    total = total.astype(np.int32)
+    result = total.astype(np.int32)
     if activation is not None:
-        total = np.maximum(total, 0)
+        result = np.maximum(result, 0)
     if residual is not None:
-        total = (total.astype(np.int64) + residual).astype(np.int32)
-    return Expected(total.astype(np.float64), np.zeros(total.shape))
+        result = (result.astype(np.int64) + residual).astype(np.int32)
+    return Expected(result.astype(np.float64), np.zeros(result.shape))

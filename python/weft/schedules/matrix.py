@@ -9,6 +9,7 @@ from typing import Any
 from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.dialects.schedule import FAMILIES, AnySchedule, Types
 from weft.dialects.schedule.families import family_name
+from weft.dialects.schedule.product_types import BIT
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
@@ -19,13 +20,14 @@ from weft.dialects.tile_types import (
 )
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
+from weft.isa.mma import BIT_OPS
 from weft.schedules import choice
 
 LAYOUTS = {"nt": (False, False), "nn": (False, True), "tt": (True, False), "tn": (True, True)}
 """Which of A and B are MN-major, by BLAS's letters of A (M x K is n) and B (K x N is n)."""
 MEASURED = {"sm_90a": frozenset({"f16", "bf16", "f32", "i8", "f8E4M3FN"})}
 """The chips and types of A and B whose products were timed on a GPU: those of the reports in benchmarks/."""
-_INTEGERS = (*BYTE_TYPES, *PTX_PACKED, "i1")
+_INTEGERS = (*BYTE_TYPES, *PTX_PACKED)
 _SCALES = {"mx": "f8E8M0FNU", "nv": "f8E4M3FN"}
 
 
@@ -36,9 +38,11 @@ class Inputs:
     a: str
     b: str
     scale: str = ""
+    bit_op: str = ""
 
     def __str__(self) -> str:
         name = self.a if self.a == self.b else f"{self.a} x {self.b}"
+        name = f"{name}, {self.bit_op}" if self.bit_op else name
         return f"{name}, scales {self.scale}" if self.scale else name
 
     @property
@@ -49,14 +53,15 @@ class Inputs:
     @property
     def types(self) -> Types:
         """The product with the type of the sums, and K-major operands."""
-        return Types(self.a, self.b, self.d, scale=self.scale)
+        return Types(self.a, self.b, self.d, scale=self.scale, bit_op=self.bit_op)
 
 
 def inputs() -> Iterator[Inputs]:
     """The rows of the matrix."""
     floats = [name for name in PTX_INPUTS if name not in (*_INTEGERS, *NARROW_TYPES)]
-    yield from (Inputs(name, name) for name in (*floats, *_INTEGERS))
+    yield from (Inputs(name, name) for name in (*floats, *_INTEGERS) if name != BIT)
     yield from (Inputs(*pair) for pair in (BYTE_TYPES, NIBBLE_TYPES))
+    yield from (Inputs(BIT, BIT, bit_op=each) for each in BIT_OPS)
     for a, b in combinations(NARROW_TYPES, repeat=2):
         if NARROW_TYPES.index(a) <= NARROW_TYPES.index(b):
             yield Inputs(a, b)

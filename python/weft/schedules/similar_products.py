@@ -6,6 +6,7 @@ from dataclasses import replace
 from weft.dialects.schedule import Types, needed_chips
 from weft.dialects.tile_types import FP8_TYPES
 from weft.isa.chips import describe
+from weft.isa.mma import BIT_OPS
 
 #  an element type: those that are used in its place, the most similar one first
 _SIMILAR = {
@@ -29,6 +30,8 @@ def product_text(types: Types) -> str:
         parts.append("scales of f32" + (" for each column of B" if types.scale_columns else ""))
     elif types.promoted:
         parts.append("promoted sums")
+    if types.bit_op:
+        parts.append(types.bit_op)
     if types.half_sums:
         parts.append("sums of f16")
     if types.grouped:
@@ -69,6 +72,8 @@ def _similar(types: Types) -> Iterator[tuple[str, Types]]:
         yield "a product without groups", single
     if types.promoted:
         yield f"sums without {'scales' if types.scaled else 'promote'}", plain
+    if types.bit_op:
+        yield from ((each, replace(types, bit_op=each)) for each in BIT_OPS if each != types.bit_op)
     if types.half_sums:
         yield "sums of f32", replace(types, half_sums=False)
     if types.scale:

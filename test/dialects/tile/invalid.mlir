@@ -33,7 +33,7 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 // -----
 
 func.func @matmul_input_type(%a: memref<?x?xi16>, %b: memref<?x?xi16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f64 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN or i4 or ui4, got memref<?x?xi16>}}
+  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f64 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN or i4 or ui4 or i1, got memref<?x?xi16>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi16>, memref<?x?xi16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1031,7 +1031,7 @@ gpu.module @m [#nvvm.target<chip = "sm_86">] {
 // -----
 
 func.func @misspelt_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, promote, accumulate, schedule}}
+  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, promote, accumulate, bit_op, schedule}}
   "tile.matmul"(%a, %a, %d) {transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -17,6 +17,7 @@ from weft.isa.mma.sparse import SPARSE, Sparse
 from weft.isa.mma.sync import SYNC, Sync
 
 __all__ = [
+    "BIT_OPS",
     "LDMATRIX",
     "MOVMATRIX",
     "SCALED",
@@ -37,4 +38,6 @@ _MODULES = (mma_sync, mma_sparse, mma_scaled, matrix_moves)
 NEAR = {name: axes for module in _MODULES for name, axes in module.NEAR.items()}
 UNSELECTABLE = mma_sync.UNSELECTABLE
 UNPUBLISHED = mma_sync.UNPUBLISHED + mma_sparse.UNPUBLISHED + matrix_moves.UNPUBLISHED
+BIT_OPS: tuple[str, ...] = tuple(str(name) for name in SYNC.values("bit_op") if name)
+"""How b1 is multiplied: each bit of A with its bit of B, of which those that are 1 are counted."""
 FAMILIES = tuple(family for module in _MODULES for family in module.FAMILIES)
