@@ -28,7 +28,7 @@ class Written:
         return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in entries.items()})
 
     def attribute(self) -> Any:
-        """The attribute that states this schedule."""
+        """The attribute that states this schedule. Fields that are 0 are left out: it is their default."""
         i64 = ir.IntegerType.get_signless(64)
 
         def as_attribute(value: Any) -> Any:
@@ -36,7 +36,9 @@ class Written:
                 return ir.DenseI64ArrayAttr.get(value)
             return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
 
-        return ir.DictAttr.get({name: as_attribute(value) for name, value in vars(self).items()})
+        return ir.DictAttr.get(
+            {name: as_attribute(value) for name, value in vars(self).items() if value or value is False}
+        )
 
 
 def check_names(entries: Iterable[str], *kinds: Iterable[str]) -> None:

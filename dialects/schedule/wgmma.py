@@ -24,6 +24,7 @@ OTHER_REGISTERS = 32
 _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
+_MOST_LOADERS = 3
 
 _T = TypeVar("_T")
 
@@ -41,6 +42,9 @@ class WarpgroupSchedule(AnySchedule):
     `global_splits` CTAs or clusters do the same through global memory. With `stream_k`, all CTAs divide the K
     blocks of the last wave's tiles evenly. A `cluster` of CTAs along rows and columns of tiles shares its
     copies by multicast.
+
+    With `loaders`, so many warpgroups load A and B, whose rows may then begin at any element, in place of the
+    one that copies by TMA.
     """
 
     block: tuple[int, int, int]
@@ -52,6 +56,7 @@ class WarpgroupSchedule(AnySchedule):
     cluster: tuple[int, int] = (1, 1)
     global_splits: int = 1
     stream_k: bool = False
+    loaders: int = 0
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "wgmma"
@@ -61,14 +66,22 @@ class WarpgroupSchedule(AnySchedule):
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA: the warpgroups that multiply, and the one that copies."""
-        return WARPGROUP * (self.warpgroups + 1)
+        """Threads of a CTA: the warpgroups that multiply, and those that copy."""
+        return WARPGROUP * (self.warpgroups + self.producers)
+
+    @property
+    def producers(self) -> int:
+        """Warpgroups that copy."""
+        return self.loaders or 1
 
     @property
     def registers(self) -> tuple[int, int]:
         """Registers of a thread that copies, and of one that multiplies: together they fill the
-        multiprocessor. A single warpgroup that multiplies keeps the registers of the launch (0).
+        multiprocessor. A single warpgroup that multiplies keeps the registers of the launch (0), and so do
+        all beside loaders.
         """
+        if self.loaders:
+            return 0, 0
         return {1: (0, 0), 2: (40, 232), 3: (32, 160)}[self.warpgroups]
 
     @property
@@ -123,6 +136,8 @@ class WarpgroupSchedule(AnySchedule):
         """
         if not isinstance(other, WarpgroupSchedule) or self.stream_k or other.stream_k:
             return False
+        if self.loaders or other.loaders:  # the model doesn't know their time
+            return self == other
         splits = self.splits, self.global_splits
         same = splits == (other.splits, other.global_splits) and self.swap == other.swap
         return same and (splits == (1, 1) or self.block[2] == other.block[2])
@@ -139,6 +154,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """16 bytes where TMA alone copies an operand; otherwise one element."""
+        if self.loaders:
+            return 1
         of_columns = operand == "scale_b" and types.scale_columns
         return tensor_map.ROW_BYTES if of_columns or operand in ("a", "b", "scale_a") else 1
 
@@ -149,9 +166,16 @@ class WarpgroupSchedule(AnySchedule):
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, types.ptx_sums)
 
     def stage_bytes(self, types: Types) -> int:
-        """Shared memory of one stage."""
+        """Shared memory of one stage; with loaders, also of the aligned vectors that contain its rows."""
         scales = 4 * sum(map(self.padded_scales, self._scales(types)))
-        return super().stage_bytes(types) + scales
+        tiles = super().stage_bytes(types)
+        return tiles + scales + (tiles + self._row_ends(types) if self.loaders else 0)
+
+    def _row_ends(self, types: Types) -> int:
+        """The bytes of a vector for each row of a stage as it is in memory."""
+        *extents, k = self.block
+        pairs = zip(extents, self.swapped(*types.transposed), strict=True)
+        return tensor_map.ROW_BYTES * sum(k if mn_major else extent for extent, mn_major in pairs)
 
     def copied_bytes(self, types: Types) -> int:
         """Bytes that copies bring into a stage: all, except the padding of rows of scales."""
@@ -239,7 +263,8 @@ class WarpgroupSchedule(AnySchedule):
         if complaint := self.least_complaint():
             return complaint
         return (
-            self._instruction_complaint(types, target)
+            self._loader_complaint(types)
+            or self._instruction_complaint(types, target)
             or self.count_complaint()
             or self._register_complaint(types)
             or self._scale_complaint(types)
@@ -251,6 +276,26 @@ class WarpgroupSchedule(AnySchedule):
             or self.k_complaint(types)
             or self.shared_complaint(types, target)
         )
+
+    def least_complaint(self) -> str | None:
+        """As for all families, but `loaders` may be 0."""
+        return AnySchedule.least_complaint(replace(self, loaders=self.loaders or 1))
+
+    def _loader_complaint(self, types: Types) -> str | None:
+        """Why threads can't load A and B."""
+        if self.loaders == 0:
+            return None
+        if self.loaders > _MOST_LOADERS:
+            return f"loaders must be in 0..{_MOST_LOADERS}, got {self.loaders}"
+        for what, has in (
+            ("promoted sums", types.promoted),
+            ("groups", types.grouped),
+            ("stream_k", self.stream_k),
+            ("a cluster that shares copies", self.cluster != (1, 1)),
+        ):
+            if has:
+                return f"loaders must be 0 with {what}, got {self.loaders}"
+        return None
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
@@ -385,5 +430,6 @@ class WarpgroupSchedule(AnySchedule):
         text += f", {self.splits} splits" if self.splits > 1 else ""
         text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
         text += ", stream-K" if self.stream_k else ""
+        text += f", {self.loaders} loaders" if self.loaders else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")

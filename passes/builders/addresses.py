@@ -81,6 +81,11 @@ class Matrix:
         low = arith.trunci(emit.i32(), arith.ori(address, stride))
         return emit.bit_and(low, bytes_ - 1)
 
+    def low_bits(self, row: Any) -> Any:
+        """The low bits of a row's address, an i32."""
+        of_base = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base))
+        return emit.add(of_base, emit.mul(emit.mul(row, emit.as_i32(self._stride)), self.bytes))
+
     def has_row(self, row: Any) -> Any:
         """Whether the row is inside of the matrix: an i1."""
         return emit.less(row, self.rows)

@@ -95,14 +95,16 @@ class StagedOperand:
         return tile.slice_(whole, zero, start, (self.block_k, extent))
 
 
-def staged_operands(op: MatmulOp, schedule: AnySchedule) -> tuple[StagedOperand, StagedOperand]:
-    """The left and the right operand of the products, built at the insertion point: A and B, or with `swap`
-    B and A.
+def staged_operands(
+    op: MatmulOp, schedule: AnySchedule, kind: type[StagedOperand] = StagedOperand
+) -> tuple[StagedOperand, StagedOperand]:
+    """The left and the right operand of the products, of some kind, built at the insertion point: A and B, or
+    with `swap` B and A.
     """
     k = schedule.block[2]
     a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
     left, right = (
-        StagedOperand(
+        kind(
             *(matrix, k_major, extent // schedule.cta_group, k, schedule.stages, shares),
             slices=schedule.global_splits,
             cta_group=schedule.cta_group,

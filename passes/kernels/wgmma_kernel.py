@@ -19,11 +19,12 @@ from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
 from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadSums
+from weft.passes.kernels.loaded_operand import LoadedFeed, LoadedOperand
 from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.row_scales import RowScales
-from weft.passes.kernels.staged_operand import staged_operands
+from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
@@ -51,14 +52,14 @@ def expand(op: MatmulOp) -> None:
     schedule, types = op.schedule, op.types
     assert isinstance(schedule, WarpgroupSchedule)
     # Memory first: buffers are laid out in this order.
-    operands = staged_operands(op, schedule)
+    operands = staged_operands(op, schedule, LoadedOperand if schedule.loaders else StagedOperand)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
     writer = (StagedWriter if schedule.staged(types) else DirectWriter)(op, schedule)
     sums = _memory_of_sums(op, schedule, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)
     # Then the parts that use it.
     tiles = Tiles(op, schedule)
-    feed = Feed(ring, tiles, types, operands, scales)
+    feed = (LoadedFeed if schedule.loaders else Feed)(ring, tiles, types, operands, scales)
     accumulator = (PromotedAccumulator if types.promoted else Accumulator)(feed, types)
     reduction = _reduction(op, sums, tiles, writer)
     shares_copies = schedule.cluster != (1, 1)
@@ -68,8 +69,10 @@ def expand(op: MatmulOp) -> None:
         gpu.barrier()
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    Role(1, schedule.warpgroups, multiplying, _consumer(tiles, accumulator, reduction)).emit()
-    Role(0, 1, copying, _producer(tiles, feed, reduction, waits=types.grouped)).emit()
+    consumer = _consumer(tiles, accumulator, reduction)
+    producer = _producer(tiles, feed, reduction, waits=types.grouped)
+    Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
+    Role(0, schedule.producers, copying, producer).emit()
     reduction.finish()
     if shares_copies:
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
@@ -123,11 +126,15 @@ def _consumer(
 def _producer(
     tiles: Tiles[WarpgroupSchedule], feed: Feed[WarpgroupSchedule], reduction: Reduction, waits: bool
 ) -> Callable[[Any], None]:
-    """What the warpgroup that copies does: one thread keeps the ring full. It `waits` for the launch before
-    where that may have written which tiles there are.
+    """What the warpgroups that copy do: one thread keeps the ring full, or all that load do. It `waits` for
+    the launch before where that may have written which tiles there are.
     """
 
     def produce(_: Any) -> None:
+        if isinstance(feed, LoadedFeed):
+            tiles.walk([emit.value(0), emit.value(0)], feed.load)
+            reduction.finish_producer()
+            return
         with thread_ids.one_thread():
             if waits:
                 await_previous_launch()

@@ -17,6 +17,7 @@ from weft.launch import arrays, kernel
 from weft.launch.arrays import ArrayView
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit
+from weft.passes.builders.shifted_words import shifted
 from weft.passes.kernels.cluster import await_previous_launch
 
 _THREADS = 256
@@ -211,20 +212,9 @@ class _Copy:
             loaded.append([word for half in both for word in emit.elements(half)])
         for each, words in zip(every, loaded, strict=True):
             with emit.when(each.exists):
-                llvm.store(vector.from_elements(kind, self._shifted(each, words)), each.target)
+                at = arith.trunci(emit.i32(), each.source)
+                llvm.store(vector.from_elements(kind, shifted(at, words, self.unit)), each.target)
         return []
-
-    def _shifted(self, each: _Vector, words: list[Any]) -> list[Any]:
-        """The words from the source's first byte on."""
-        at = arith.trunci(emit.i32(), each.source)
-        for bit in (8, 4):
-            apart = bit // 4
-            odd = emit.less(0, emit.bit_and(at, bit))
-            words = [arith.select(odd, words[i + apart], words[i]) for i in range(len(words) - apart)]
-        if self.unit == 4:
-            return words[:_WORDS]
-        bits = emit.mul(emit.bit_and(at, 3), 8)
-        return [llvm.intr_fshr(words[i + 1], words[i], bits) for i in range(_WORDS)]
 
     def _by_units(self, every: list[_Vector]) -> list[Any]:
         """Loads elements, for vectors at the ends of the matrix."""

@@ -1,0 +1,24 @@
+"""Words that begin at any byte, from the aligned vectors that contain them."""
+
+from typing import Any
+
+from weft.mlir import arith, llvm
+from weft.passes.builders import emit
+
+BYTES = 16
+"""Bytes of an aligned vector."""
+WORDS = BYTES // 4
+
+
+def shifted(at: Any, words: list[Any], unit: int) -> list[Any]:
+    """The four words from an address on, of which `at` (an i32) has the low bits. `words` are the eight of
+    the two aligned vectors that contain them. The address is a multiple of `unit` bytes.
+    """
+    for bit in (8, 4):
+        apart = bit // 4
+        odd = emit.less(0, emit.bit_and(at, bit))
+        words = [arith.select(odd, words[i + apart], words[i]) for i in range(len(words) - apart)]
+    if unit % 4 == 0:
+        return words[:WORDS]
+    bits = emit.mul(emit.bit_and(at, 3), 8)
+    return [llvm.intr_fshr(words[i + 1], words[i], bits) for i in range(WORDS)]

@@ -1,0 +1,91 @@
+"""A and B in a kernel whose threads load them: rows of the matrices may begin at any element."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
+from weft.isa.chips import LANES, WARPS
+from weft.mlir import nvvm
+from weft.passes.builders import emit
+from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.matrices import element_bytes, member
+from weft.passes.kernels.shifted_copies import ShiftedCopy, Unshifted
+from weft.passes.kernels.staged_operand import StagedOperand
+from weft.passes.kernels.tile_order import Tile
+
+
+@dataclass
+class LoadedOperand(StagedOperand):
+    """A or B: its buffers, built at the insertion point. No tensor map fills them."""
+
+    unshifted: Unshifted = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buffer = tile.alloc(self._buffer_type)
+        stages, rows, columns = self.buffer.type.shape
+        self.unshifted = Unshifted(stages, rows, columns, self.matrix.type.element_type)
+
+    def copy_of(self, index: Any, warps: int) -> ShiftedCopy:
+        """How so many warps copy tiles of matrix number `index` of a batch."""
+        columns, bytes_ = self.unshifted.columns, element_bytes(self.matrix)
+        width = next(w // bytes_ for w in SWIZZLES if columns * bytes_ % w == 0)
+        matrix = member(self.matrix, index)
+        return ShiftedCopy(matrix, self.buffer, width, warps, self.unshifted, self.k_major)
+
+
+class LoadedFeed(Feed[WarpgroupSchedule]):
+    """The stages of `left` and `right`, which several warpgroups fill together."""
+
+    def load(self, at: Tile, position: list[Any]) -> list[Any]:
+        """Loads all K blocks of a tile into the ring; for all warps. Returns the ring's next position. Copies
+        run `stages - 1` K blocks ahead.
+        """
+        schedule = self.schedule
+        (m, n, k), ahead = schedule.block, schedule.stages - 1
+        warp = emit.uniform(emit.div(emit.thread(), LANES))  # loaders come first
+        starts = emit.mul(at.row, m), emit.mul(at.column, n)
+        assert isinstance(self.left, LoadedOperand) and isinstance(self.right, LoadedOperand)
+        copies = [each.copy_of(at.member, WARPS * schedule.loaders) for each in (self.left, self.right)]
+        assert at.k_span is not None
+        first, after = at.k_span
+
+        def each_copy(number: Any) -> list[tuple[ShiftedCopy, Any, Any]]:
+            """Each copy, and where its tile for a K block is."""
+            depth = emit.mul(at.k_block(number), k)
+            pairs = zip(copies, starts, strict=True)
+            return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in pairs]
+
+        def begin(number: Any, stage: Any) -> None:
+            with emit.when(emit.less(number, after)):
+                for copy, row, column in each_copy(number):
+                    copy.begin(row, column, stage, warp)
+            nvvm.SyncWarpOp(emit.value(-1))  # lanes form their groups together
+            nvvm.cp_async_commit_group()
+
+        def block(number: Any, position: list[Any]) -> list[Any]:
+            stage, phase = position
+            nvvm.cp_async_wait_group(ahead - 1)
+            nvvm.SyncWarpOp(emit.value(-1))
+            before = emit.select(emit.equal(stage, 0), ahead, emit.sub(stage, 1))
+            begin(emit.add(number, ahead), before)
+            tile.acquire(self.ring, stage, phase)
+            for copy, row, column in each_copy(number):
+                copy.end(row, column, stage, warp)
+            tile.commit(self.ring, stage)
+            return list(tile.advance(self.ring, stage, phase))
+
+        await_previous_launch()  # the first time
+
+        def early(number: Any, carried: list[Any]) -> list[Any]:
+            begin(number, carried[0])
+            return [self._after(carried[0])]
+
+        emit.loop(first, emit.add(first, ahead), 1, position[:1], early)
+        return emit.loop(first, after, 1, position, block)
+
+    def _after(self, stage: Any) -> Any:
+        """The stage after one."""
+        following = emit.add(stage, 1)
+        return emit.select(emit.equal(following, self.schedule.stages), 0, following)
