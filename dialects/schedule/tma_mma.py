@@ -8,7 +8,7 @@ from typing import ClassVar
 from weft.dialects.schedule import mma_sync
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES
-from weft.dialects.schedule.product_types import BITS, BYTES, GROUP_ROWS, Types, ceil_div
+from weft.dialects.schedule.product_types import BITS, BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
 from weft.isa import block_scales, mma, tensor_map
@@ -23,6 +23,8 @@ SCALED_ROWS = 32
 UNIT_SCALE = "f8E8M0FNU"
 """The type of the scales of 1."""
 _OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
+_TRANSPOSING_REGISTERS = 8  # for an MN-major operand of 8 or 32 bits
+_LANE_ROWS, _LANE_COLUMNS = 8, 4  # of which a lane has the sums of one
 _FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
 
 
@@ -141,7 +143,7 @@ class TmaMmaSchedule(AnySchedule):
         """The chips for which these schedules are chosen. They have neither `wgmma` nor `tcgen05`. A product
         may name such a schedule on every chip with TMA and `setmaxnreg`.
         """
-        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.promoted:
+        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES:
             return frozenset()
         if types.words or types.a == "f64":
             return frozenset()
@@ -154,11 +156,13 @@ class TmaMmaSchedule(AnySchedule):
 
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:
-        """Why `ldmatrix` can't read A and B as they are stored."""
-        if types.input_bits == 16 or not any(types.transposed):
-            return None
-        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
-        return f"{name} must be K-major ({legal}), as ldmatrix reads {types.a}, got an MN-major one"
+        """Why fragments can't be loaded from A and B as they are stored."""
+        sides = zip("AB", ("transpose_a = false", "transpose_b = true"), (types.a, types.b), strict=True)
+        for (name, legal, element), mn_major in zip(sides, types.transposed, strict=True):
+            if mn_major and (types.scale or BITS[element] < 8):
+                what = f" with scales of {types.scale}" if types.scale else f", as ldmatrix expands {element}"
+                return f"{name} must be K-major ({legal}){what}, got an MN-major one"
+        return None
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
@@ -170,6 +174,7 @@ class TmaMmaSchedule(AnySchedule):
             or self._warp_complaint(types)
             or self.layout_complaint(types)
             or self._row_complaint(types)
+            or self._promotion_complaint(types)
             or self._group_complaint(types)
             or self.shared_complaint(types, target)
         )
@@ -180,9 +185,6 @@ class TmaMmaSchedule(AnySchedule):
             return (
                 f"{types.a} needs a schedule of mma.sync without TMA (warps), got one of {self.instruction}"
             )
-        if types.promoted:
-            wanted = "a schedule of mma.sync without TMA (warps)"
-            return f"promoted sums need {wanted}, got one of {self.instruction}"
         if types.words:
             what = f"scales must be in the 128x4 layout with a schedule of {self.instruction}"
             return f"{what}, got words of i32: weft.tiled_scales converts them"
@@ -215,10 +217,31 @@ class TmaMmaSchedule(AnySchedule):
             wanted = f"multiples of {SCALED_ROWS} with scales"
             return f"a warp's rows and columns must be {wanted}, got {height} x {width}"
         inputs = _FRAGMENTS * (height + width) * STEP_BYTES // (4 * LANES)
-        needed = height * width // LANES + inputs + _OTHER_REGISTERS
+        sums = height * width // LANES * (2 if types.promoted else 1)
+        needed = sums + inputs + self._scale_registers(types) + _OTHER_REGISTERS
+        if types.input_bits != 16:  # which ldmatrix transposes by itself
+            needed += _TRANSPOSING_REGISTERS * sum(types.transposed)
         if needed > (most := self.registers[1] or register_share(self.threads)):
-            sums = f"{height} x {width} sums"
-            return f"a thread must need at most {most} registers, got {needed} for a warp's {sums}"
+            what = f"{height} x {width} {'promoted ' if types.promoted else ''}sums"
+            return f"a thread must need at most {most} registers, got {needed} for a warp's {what}"
+        return None
+
+    def _scale_registers(self, types: Types) -> int:
+        """Registers of a thread for the float32 scales of the next K block."""
+        if not types.scaled:
+            return 0
+        rows, columns = self.warp_tile
+        return rows // _LANE_ROWS + (columns // _LANE_COLUMNS if types.scale_columns else 1)
+
+    def _promotion_complaint(self, types: Types) -> str | None:
+        """Why sums can't be promoted, or scaled."""
+        if not types.promoted:
+            return None
+        if (k := self.block[2]) != PROMOTED:
+            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        columns = self.warp_tile[1]
+        if types.scaled and not types.scale_columns and PROMOTED % columns:
+            return f"columns of a warp must divide {PROMOTED}, which share a scale, got {columns}"
         return None
 
     def _group_complaint(self, types: Types) -> str | None:

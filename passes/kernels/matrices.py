@@ -6,10 +6,11 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
+from weft.dialects.tile import BufferType
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS
 from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_UNIT
 from weft.mlir import arith, ir, memref
-from weft.passes.builders import emit
+from weft.passes.builders import byte_moves, emit
 
 VECTOR_BYTES = 16
 """The most bytes that a thread accesses at once."""
@@ -40,6 +41,17 @@ def narrow_panels(rows: int, columns: int, bits: int, outer: int, *, expanded: b
     strides = f"{2 * rows * columns},{2 * width},{2 * rows * width},{2 * EXPANDED_UNIT},1"
     units = f"{width // EXPANDED_UNIT},{EXPANDED_UNIT}"
     return f"S[({outer},{rows},{columns // width},{units}):({strides})] xor 128B"
+
+
+def alternating(kind: Any) -> Any:
+    """The type of MN-major stages of bytes as fragments read them: columns alternate between the halves of
+    16, as `ldmatrix` transposes pairs of bytes.
+    """
+    stages, depth, panels_, width = (it.extent for it in kind.layout.shard)
+    strides = ",".join(str(it.stride) for it in kind.layout.shard[:-1])
+    digits, inner = byte_moves.interleaved(width)
+    layout = f"S[({stages},{depth},{panels_},{digits}):({strides},{inner})] xor {SWIZZLES[width]}"
+    return BufferType.of(kind.shape, kind.element_type, layout)
 
 
 def size(matrix: Any, dimension: int) -> Any:

@@ -21,11 +21,11 @@ from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
-from weft.passes.builders import byte_moves, emit
+from weft.passes.builders import emit
 from weft.passes.kernels import packed_integers, scale_factors
 from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_run, sorted_sums, widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
-from weft.passes.kernels.matrices import element_bytes, member, size
+from weft.passes.kernels.matrices import alternating, element_bytes, member, size
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.writer import store
@@ -107,14 +107,9 @@ class Operand:
     @property
     def _read_type(self) -> Any:
         """The type of the stages as fragments read them, where their order is another one."""
-        kind = self.buffer_type
         if self.k_major:
             return replace(self, run=PAIR).buffer_type  # the rows of memory, one after another
-        stages, depth, panels, width = (it.extent for it in kind.layout.shard)
-        strides = ",".join(str(it.stride) for it in kind.layout.shard[:-1])
-        digits, inner = byte_moves.interleaved(width)
-        layout = f"S[({stages},{depth},{panels},{digits}):({strides},{inner})] xor {SWIZZLES[width]}"
-        return BufferType.of(kind.shape, kind.element_type, layout)
+        return alternating(self.buffer_type)
 
     def origin(self, block: Any, k: Any) -> tuple[Any, Any]:
         """Row and column of a block's tile in memory."""

@@ -15,28 +15,51 @@ def matrices(op: MatmulOp, index: Any) -> tuple[Any, Any]:
     return of_a, of_b
 
 
+class LaneScales:
+    """The scales of a lane's sums of a fragment of type `kind` at (`row`, `column`) of the tiles, whose
+    columns share one scale of B unless each has its own.
+    """
+
+    def __init__(
+        self, op: MatmulOp, schedule: AnySchedule, kind: Any, scales: tuple[Any, Any], row: Any, column: Any
+    ) -> None:
+        self._kind, self._scales, self._of_columns = kind, scales, op.types.scale_columns
+        digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
+        assert digits is not None
+        lane = [fragment_coordinates.lane_coordinate(each) for each in digits]
+        self._row, self._column = schedule.swapped(emit.add(row, lane[0]), emit.add(column, lane[1]))
+        elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
+        self._inside = [schedule.swapped(*each) for each in elements]
+        self._rows = list(dict.fromkeys(row for row, _ in self._inside))
+        self._columns = list(dict.fromkeys(column for _, column in self._inside))
+
+    def load(self, block: Any) -> list[Any]:
+        """The scales of a K block: those of rows, then those of columns, or the one of all. Beyond the last
+        row, column or K block, where there are no scales, those of the last.
+        """
+        of_a, of_b = self._scales
+        loaded = [_element(of_a, block, emit.add(self._row, each)) for each in self._rows]
+        if self._of_columns:
+            return loaded + [_element(of_b, block, emit.add(self._column, each)) for each in self._columns]
+        return [*loaded, _element(of_b, emit.div(self._column, PROMOTED), block)]
+
+    def factors(self, loaded: list[Any]) -> Any:
+        """The vector of what a lane's sums of a K block are multiplied by."""
+        rows, of_b = dict(zip(self._rows, loaded, strict=False)), loaded[len(self._rows) :]
+        if self._of_columns:
+            columns = dict(zip(self._columns, of_b, strict=True))
+            factors = [arith.mulf(rows[row], columns[column]) for row, column in self._inside]
+            return vector.from_elements(self._kind.lane_type, factors)
+        products = {each: arith.mulf(scale, *of_b) for each, scale in rows.items()}
+        return vector.from_elements(self._kind.lane_type, [products[row] for row, _ in self._inside])
+
+
 def of_lane(
     op: MatmulOp, schedule: AnySchedule, kind: Any, scales: tuple[Any, Any], block: Any, row: Any, column: Any
 ) -> Any:
-    """The factors of a lane's sums of a fragment of type `kind` at (`row`, `column`) of the tiles, whose
-    columns share one scale of B unless each has its own. Beyond the last row, column or K block, where there
-    are no scales, those of the last.
-    """
-    of_a, of_b = scales
-    digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
-    assert digits is not None
-    lane = [fragment_coordinates.lane_coordinate(each) for each in digits]
-    row, column = schedule.swapped(emit.add(row, lane[0]), emit.add(column, lane[1]))
-    elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
-    inside = [schedule.swapped(*each) for each in elements]
-    rows = {each: _element(of_a, block, emit.add(row, each)) for each, _ in inside}
-    if op.types.scale_columns:
-        columns = {each: _element(of_b, block, emit.add(column, each)) for _, each in inside}
-        factors = [arith.mulf(rows[at_row], columns[at_column]) for at_row, at_column in inside]
-        return vector.from_elements(kind.lane_type, factors)
-    of_columns = _element(of_b, emit.div(column, PROMOTED), block)
-    products = {each: arith.mulf(scale, of_columns) for each, scale in rows.items()}
-    return vector.from_elements(kind.lane_type, [products[each] for each, _ in inside])
+    """The factors of a lane's sums of a K block, for a fragment of type `kind` at (`row`, `column`)."""
+    lane = LaneScales(op, schedule, kind, scales, row, column)
+    return lane.factors(lane.load(block))
 
 
 def _element(matrix: Any, row: Any, column: Any) -> Any:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule
+from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
@@ -23,6 +23,7 @@ class StagedOperand:
     slices: int  # of K that take turns
     cta_group: int = 1
     expanded: bool = False  # elements of 4 or 6 bits to bytes
+    wide_atoms: bool = False  # of the swizzle, as tcgen05 reads MN-major elements of 32 bits
     buffer: Any = field(init=False)
     map: Any = field(init=False)
 
@@ -42,8 +43,7 @@ class StagedOperand:
         if bits < 8:
             layout = narrow_panels(rows, columns, bits, self.stages, expanded=self.expanded)
         else:
-            # tcgen05 reads MN-major elements of 32 bits in atoms of 32 bytes; nothing else reads them.
-            wide_atoms = bits == 32 and not self.k_major
+            wide_atoms = self.wide_atoms and bits == 32 and not self.k_major
             layout = panels(rows, columns, bits // 8, self.stages, wide_atoms=wide_atoms)
         return BufferType.of((self.stages, rows, columns), element, layout)
 
@@ -109,6 +109,7 @@ def staged_operands(
             slices=schedule.global_splits,
             cta_group=schedule.cta_group,
             expanded=op.types.input_bits == 8,
+            wide_atoms=isinstance(schedule, TensorMemorySchedule),
         )
         for (matrix, k_major), extent, shares in zip(
             schedule.swapped(a, b), schedule.block[:2], schedule.cluster[::-1], strict=True

@@ -18,11 +18,12 @@ from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.promoted_warps import PromotedWarpAccumulator
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiled_scales import TiledScales
 from weft.passes.kernels.tiles import Tiles
-from weft.passes.kernels.warp_accumulator import WarpAccumulator
+from weft.passes.kernels.warp_accumulator import ReadOperand, WarpAccumulator
 from weft.passes.kernels.warp_scales import LoadedScales, UnitScales, WarpScales
 from weft.passes.kernels.wgmma_kernel import Role
 from weft.passes.kernels.writer import store
@@ -36,6 +37,7 @@ def expand(op: MatmulOp) -> None:
     schedule, types = op.schedule, op.types
     assert isinstance(schedule, TmaMmaSchedule)
     operands = staged_operands(op, schedule)
+    read = ReadOperand.of(operands[0]), ReadOperand.of(operands[1])
     scales = TiledScales(op, schedule) if types.block_scaling else None
     ring = tile.make_ring(schedule.stages, emptied_by="warps", consumers=schedule.warps)
 
@@ -50,12 +52,16 @@ def expand(op: MatmulOp) -> None:
     STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed, scales)).emit()
+    Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed, read, scales)).emit()
     Role(0, 1, copying, _producer(feed, waits=types.grouped)).emit()
 
 
 def _consumer(
-    op: MatmulOp, schedule: TmaMmaSchedule, new_feed: Callable[[], _Feed], staged: TiledScales | None
+    op: MatmulOp,
+    schedule: TmaMmaSchedule,
+    new_feed: Callable[[], _Feed],
+    operands: tuple[ReadOperand, ReadOperand],
+    staged: TiledScales | None,
 ) -> Callable[[Any], None]:
     """What the warps that multiply do, each with its part of a tile."""
     (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
@@ -71,7 +77,8 @@ def _consumer(
         scales: WarpScales | None = UnitScales(schedule) if schedule.unit_scales else None
         if staged is not None:
             scales = LoadedScales(staged, schedule, op.types, first)
-        accumulator = WarpAccumulator(feed, op.types, first, scales)
+        parts = feed, op.types, operands, first, scales
+        accumulator = PromotedWarpAccumulator(op, *parts) if op.types.promoted else WarpAccumulator(*parts)
 
         def one(at: Tile, position: list[Any]) -> list[Any]:
             sums, *position = accumulator.multiply(at, position)

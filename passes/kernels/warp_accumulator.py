@@ -1,5 +1,6 @@
 """The part of a kernel with `mma.sync` and TMA that multiplies a tile: sums in the registers of a warp."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
@@ -11,7 +12,8 @@ from weft.layout import Layout
 from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.fragments import widened
+from weft.passes.kernels.fragments import sorted_sums, widened
+from weft.passes.kernels.matrices import alternating
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
@@ -20,15 +22,48 @@ from weft.passes.kernels.warp_scales import WarpScales
 _Fragments = tuple[Any, Any]
 
 
+@dataclass(frozen=True)
+class ReadOperand:
+    """An operand's stages as fragments read them. Built at the insertion point, outside of the roles."""
+
+    operand: StagedOperand
+    buffer: Any
+    alternates: bool  # rows of A, or columns of B, between the two halves of 16
+
+    @classmethod
+    def of(cls, operand: StagedOperand) -> "ReadOperand":
+        """The view of an operand."""
+        if operand.k_major or operand.matrix.type.element_type.width != 8:
+            return cls(operand, operand.buffer, False)
+        return cls(operand, tile.alloc(alternating(operand.buffer.type), over=operand.buffer), True)
+
+    def load(self, stage: Any, at: tuple[Any, int], atom: Registers, shape: tuple[int, int]) -> Any:
+        """A warp's part of a stage, from a row or column and a depth on."""
+        operand, layout = self.operand, Layout.parse(atom.layout).tile_to(shape, atom.shape)
+        element = ir.Type.parse(CONTAINER) if operand.expands else operand.matrix.type.element_type
+        kind = FragmentType.of(shape, element, layout)
+        row, column = at if operand.k_major else at[::-1]
+        # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
+        transpose = operand.k_major == (atom.name == "b")
+        buffer = tile.stage(self.buffer, stage)
+        return tile.load(buffer, emit.value(row), emit.value(column), kind, transpose=transpose)
+
+
 class WarpAccumulator:
     """A warp's sums of a tile. While a step's operands are multiplied, the next step's are loaded, also from
     the next stage: a stage is released before its last step is multiplied.
     """
 
     def __init__(
-        self, feed: Feed[TmaMmaSchedule], types: Types, first: tuple[Any, Any], scales: WarpScales | None
+        self,
+        feed: Feed[TmaMmaSchedule],
+        types: Types,
+        operands: tuple[ReadOperand, ReadOperand],
+        first: tuple[Any, Any],
+        scales: WarpScales | None,
     ) -> None:
         """`first` is where the warp's part of a tile begins."""
+        self.left, self.right = operands
         self.feed, self.schedule, self.first, self.scales = feed, feed.schedule, first, scales
         self.form = self.schedule.form(types)
         d, self.a, self.b, *_ = self.form.operands
@@ -43,26 +78,31 @@ class WarpAccumulator:
         """
         ring = self.feed.ring
 
-        def enter(stage: Any, phase: Any) -> list[Any]:
-            tile.await_(ring, stage, phase)
-            scales = self.scales.load(at, stage) if self.scales else []
-            return [*self._load(stage, 0), *scales]
-
         def next_block(_: Any, carried: list[Any]) -> list[Any]:
             sums, stage, phase, a, b, *scales = carried
             sums, last = self._steps(sums, (a, b), stage, scales)
             self.feed.release(stage)
             stage, phase = tile.advance(ring, stage, phase)
-            loaded = enter(stage, phase)
+            loaded = self._enter(at, stage, phase)
             return [self._gemm(last, sums, self.steps - 1, scales), stage, phase, *loaded]
 
         stage, phase = position
-        carried = [self._zero(), stage, phase, *enter(stage, phase)]
+        carried = [self._zero(), stage, phase, *self._enter(at, stage, phase)]
         sums, stage, phase, a, b, *scales = each_k_block(at, carried, next_block)
         sums, last = self._steps(sums, (a, b), stage, scales)
         self.feed.release(stage)
-        sums = widened(self._gemm(last, sums, self.steps - 1, scales))
+        sums = self._sorted(widened(self._gemm(last, sums, self.steps - 1, scales)))
         return [sums, *tile.advance(ring, stage, phase)]
+
+    def _enter(self, at: Tile, stage: Any, phase: Any) -> list[Any]:
+        """Awaits a stage, and loads the first step's operands and the scales."""
+        tile.await_(self.feed.ring, stage, phase)
+        scales = self.scales.load(at, stage) if self.scales else []
+        return [*self._load(stage, 0), *scales]
+
+    def _sorted(self, sums: Any) -> Any:
+        """Sums in the order of D's rows and columns."""
+        return sorted_sums(sums, self.left.alternates, self.right.alternates)
 
     def _steps(self, sums: Any, loaded: _Fragments, stage: Any, scales: list[Any]) -> tuple[Any, _Fragments]:
         """Multiplies all steps of a stage but the last. Returns the sums and the last step's operands."""
@@ -85,23 +125,8 @@ class WarpAccumulator:
 
     def _load(self, stage: Any, step: int) -> _Fragments:
         """A warp's operands of one step."""
-        left, right = self.feed.left, self.feed.right
         (rows, columns), depth = self.schedule.warp_tile, self.form.mnk[2]
         return (
-            _fragment(left, stage, (self.first[0], step * depth), self.a, (rows, depth)),
-            _fragment(right, stage, (self.first[1], step * depth), self.b, (depth, columns)),
+            self.left.load(stage, (self.first[0], step * depth), self.a, (rows, depth)),
+            self.right.load(stage, (self.first[1], step * depth), self.b, (depth, columns)),
         )
-
-
-def _fragment(
-    operand: StagedOperand, stage: Any, at: tuple[Any, int], atom: Registers, shape: tuple[int, int]
-) -> Any:
-    """A warp's part of an operand's stage, from a row or column and a depth on."""
-    layout = Layout.parse(atom.layout).tile_to(shape, atom.shape)
-    element = ir.Type.parse(CONTAINER) if operand.expands else operand.matrix.type.element_type
-    kind = FragmentType.of(shape, element, layout)
-    row, column = at if operand.k_major else at[::-1]
-    # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
-    transpose = operand.k_major == (atom.name == "b")
-    buffer = tile.stage(operand.buffer, stage)
-    return tile.load(buffer, emit.value(row), emit.value(column), kind, transpose=transpose)

@@ -23,6 +23,7 @@ _EARLY = 0.3  # share of the latter until all sums are read (inferred)
 _SCALE_COPY = 11.0  # cycles in which 512 bytes of scales are copied to tensor memory (fit: rows 5 and 24)
 _SET_UP = 2500.0  # cycles of a CTA that computes one tile, until its first copy (fit: rows 11 and 14)
 _PROMOTE = 100.0, 1.5  # cycles in which an epilogue adds a K block's sums, and for each column (inferred)
+_ADDS = 128  # promoted sums that a multiprocessor adds in a cycle, with mma.sync
 _SPLIT_US = 2.5  # from a CTA's arrival at a counter to the first sums of other CTAs (inferred from an H200's)
 _ISSUED = 0.25  # share of the reads of mma.sync's operands that its products don't hide (inferred)
 _K_BLOCK = 60.0  # cycles of a K block with mma.sync in addition (inferred, from an H200's 62.8)
@@ -182,7 +183,8 @@ def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _T
     }
     on_each = kernel.tile[1] * kernel.parts / kernel.epilogues
     if kernel.promoted:
-        limits["epilogue"] = _PROMOTE[0] + _PROMOTE[1] * on_each
+        adding = _PROMOTE[0] + _PROMOTE[1] * on_each if tcgen05 else rows * columns / _ADDS
+        limits["epilogue"] = adding
     if tcgen05:
         epilogue = _EPILOGUE[0] + _EPILOGUE[1] * on_each * (_EARLY if kernel.early else 1.0)
     else:
