@@ -2,6 +2,8 @@
 and mixture of formats. A finding of the sanitizer ends a run; ptxas must not spill.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from machine_code import local_memory
@@ -53,20 +55,32 @@ def types_of(a: tuple[str, str], b: tuple[str, str], scaled: bool = True) -> Typ
 
 
 def compiled(types: Types, schedule: TmaMmaSchedule | None, chip: str = "sm_120a") -> weft.Kernel:
+    """A kernel for the layout that the types have."""
     scales = [types.scale] * 2 if types.scale else []
     with weft.Module() as module:
         kinds = [weft.memref("?x?", kind) for kind in (types.a, types.b, types.d, *scales)]
         with module.func("product", kinds) as (a, b, d, *given):
             named = dict(zip(("scale_a", "scale_b"), given, strict=False))
-            tile.matmul(a, b, d, transpose_b=True, schedule=schedule, **named)
+            how = {"transpose_a": types.transposed[0], "transpose_b": not types.transposed[1]}
+            tile.matmul(a, b, d, schedule=schedule, **how, **named)
     return weft.compile(module, arch=chip)
 
 
-def error(kernel: weft.Kernel, a: reference.Quantized, b: reference.Quantized, group: int) -> float:
+def error(
+    kernel: weft.Kernel,
+    a: reference.Quantized,
+    b: reference.Quantized,
+    group: int,
+    mn_major: tuple[bool, bool] = (False, False),
+) -> float:
     """The largest error of an element of D, relative to the sum of its products' magnitudes."""
     d = np.full((len(a.elements), len(b.elements)), np.nan, np.float32)
     scales = [a.tiled_scales, b.tiled_scales] if group else []
-    findings = kernel.emulate(array(a.elements), array(b.elements), d, *scales).findings
+    stored = (
+        np.ascontiguousarray(each.elements.T) if along else array(each.elements)
+        for each, along in zip((a, b), mn_major, strict=True)
+    )
+    findings = kernel.emulate(*stored, d, *scales).findings
     assert not findings, findings[0]
     left, right = (
         reference.block_scales.dequantized(each.elements, each.scales, group)
@@ -129,17 +143,22 @@ def test_weft_matmul_multiplies_arrays_of_nvfp4():
     )
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    "pair",
-    [(MXFP6, MXFP6), (MXFP6_WIDE, MXFP4), (MXFP4, MXFP4), (MXFP8, MXFP6)],
-    ids=lambda pair: "-".join(name for _, name in pair),
-)
-def test_elements_of_4_and_6_bits_without_scales_get_scales_of_1(pair):
-    types = types_of(*pair, scaled=False)
-    kernel = compiled(types, TmaMmaSchedule((64, 64, 128), (2, 2), 2, unit_scales=True))
-    a, b = quantized(pair[0], 72, 384), quantized(pair[1], 80, 384, 1)
-    assert error(kernel, a, b, 0) < 1e-6
+FORMATS = (MXFP8, MXFP8_WIDE, MXFP6, MXFP6_WIDE, MXFP4)
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("tile_", TILES[:3:2], ids=str)
+@pytest.mark.parametrize("first", FORMATS, ids=lambda kind: kind[1])
+@pytest.mark.parametrize("second", FORMATS, ids=lambda kind: kind[1])
+def test_formats_without_scales_get_scales_of_1(first, second, tile_):
+    """In every mixture; those of 8 bits may be MN-major."""
+    m, n, consumers, stages, _ = tile_
+    schedule = TmaMmaSchedule((m, n, 128), consumers, stages, unit_scales=True)
+    a, b = quantized(first, 80, 384), quantized(second, 96, 384, 1)
+    for mn_major in {(False, False), (first[0] == "mxfp8", second[0] == "mxfp8")}:
+        types = replace(types_of(first, second, scaled=False), transposed=mn_major)
+        kernel = compiled(types, schedule)
+        assert not local_memory(kernel) and error(kernel, a, b, 0, mn_major) < 1e-6
 
 
 @pytest.mark.sampled(20)
