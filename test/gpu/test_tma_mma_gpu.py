@@ -55,3 +55,41 @@ def _deep(schedule: TmaMmaSchedule, element: str) -> TmaMmaSchedule:
 @pytest.mark.parametrize("made", products(), ids=str)
 def test_products(made: Product, shape: tuple[int, int, int]) -> None:
     assert complaint(made, Case(shape, "integers"), weft.compile(made.module(), CHIP), "gpu") is None
+
+
+def promoted() -> list[Product]:
+    """Promoted and scaled fp8 in all layouts, for one product and for groups."""
+    kinds = [("f8E4M3FN", "f8E4M3FN", "bf16"), ("f8E5M2", "f8E4M3FN", "f32")]
+    schedules = (
+        TmaMmaSchedule((64, 64, 128), (2, 2), 3),
+        TmaMmaSchedule((32, 128, 128), (1, 4), 3),
+        TmaMmaSchedule((128, 64, 128), (4, 2), 4),
+    )
+    return [
+        Product(*types, schedule, layout, many=many, **{how: True})
+        for types in kinds
+        for schedule in schedules
+        for layout in ((False, True), (False, False), (True, True), (True, False))
+        for how in ("promote", "scaled")
+        for many in ("", "rows", "masked")
+    ]
+
+
+@pytest.mark.parametrize("regime", ["integers", "normal"])
+@pytest.mark.parametrize("made", promoted(), ids=str)
+def test_promoted_sums(made: Product, regime: str) -> None:
+    made = replace(made, alpha=0.5, activation="relu")
+    kernel = weft.compile(made.module(), CHIP)
+    assert complaint(made, Case((300, 144, 1040), regime), kernel, "gpu") is None
+
+
+@pytest.mark.parametrize("many", ["rows", "masked"])
+@pytest.mark.parametrize("layout", [(False, False), (True, True), (True, False)], ids=str)
+@pytest.mark.parametrize("types", [("i8", "ui8", "i32"), ("f32", "f32", "f32")], ids=str)
+def test_groups_of_mn_major_operands(
+    types: tuple[str, str, str], layout: tuple[bool, bool], many: str
+) -> None:
+    deep = _deep(SCHEDULES[0], types[0])
+    made = Product(*types, replace(deep, block=(64, 64, 32 if types[0] == "f32" else 128)), layout, many=many)
+    kernel = weft.compile(made.module(), CHIP)
+    assert complaint(made, Case((300, 144, 272), "integers"), kernel, "gpu") is None
