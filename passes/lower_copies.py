@@ -249,7 +249,7 @@ def _load_shared(op: LoadOp) -> Any:
     kind = op.fragment.type
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
         if not (transposing := byte_moves.complaint(op, kind)):
-            remarks.explain(op, lambda: ("ldmatrix of pairs of bytes", [f"ldmatrix {refused}"]))
+            remarks.explain(op, lambda: (f"ldmatrix of {byte_moves.unit(op)}", [f"ldmatrix {refused}"]))
             return _fragment(vector.bitcast(_stored_lane(kind), byte_moves.load(op)), kind)
         if kind.element_type.width == 8:
             refused += f"; ldmatrix of pairs of bytes {transposing}"

@@ -159,9 +159,8 @@ class TmaMmaSchedule(AnySchedule):
         """Why fragments can't be loaded from A and B as they are stored."""
         sides = zip("AB", ("transpose_a = false", "transpose_b = true"), (types.a, types.b), strict=True)
         for (name, legal, element), mn_major in zip(sides, types.transposed, strict=True):
-            if mn_major and (types.scale or BITS[element] < 8):
-                what = f" with scales of {types.scale}" if types.scale else f", as ldmatrix expands {element}"
-                return f"{name} must be K-major ({legal}){what}, got an MN-major one"
+            if mn_major and BITS[element] < 8:
+                return f"{name} must be K-major ({legal}), as ldmatrix expands {element}, got an MN-major one"
         return None
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:

@@ -37,7 +37,7 @@ def expand(op: MatmulOp) -> None:
     schedule, types = op.schedule, op.types
     assert isinstance(schedule, TmaMmaSchedule)
     operands = staged_operands(op, schedule)
-    read = ReadOperand.of(operands[0]), ReadOperand.of(operands[1])
+    read = ReadOperand.of(operands[0], op.target), ReadOperand.of(operands[1], op.target)
     scales = TiledScales(op, schedule) if types.block_scaling else None
     ring = tile.make_ring(schedule.stages, emptied_by="warps", consumers=schedule.warps)
 

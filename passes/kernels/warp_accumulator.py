@@ -10,7 +10,7 @@ from weft.dialects.tile_gemm import CONTAINER
 from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import ir
-from weft.passes.builders import emit
+from weft.passes.builders import byte_moves, emit
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.fragments import sorted_sums, widened
 from weft.passes.kernels.matrices import alternating
@@ -18,6 +18,7 @@ from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
 from weft.passes.kernels.warp_scales import WarpScales
+from weft.target import Target
 
 _Fragments = tuple[Any, Any]
 
@@ -31,9 +32,10 @@ class ReadOperand:
     alternates: bool  # rows of A, or columns of B, between the two halves of 16
 
     @classmethod
-    def of(cls, operand: StagedOperand) -> "ReadOperand":
-        """The view of an operand."""
-        if operand.k_major or operand.matrix.type.element_type.width != 8:
+    def of(cls, operand: StagedOperand, target: Target | None) -> "ReadOperand":
+        """The view of an operand on a chip."""
+        bytes_ = operand.matrix.type.element_type.width == 8
+        if operand.k_major or not bytes_ or byte_moves.transposes_bytes(target):
             return cls(operand, operand.buffer, False)
         return cls(operand, tile.alloc(alternating(operand.buffer.type), over=operand.buffer), True)
 

@@ -5,6 +5,8 @@
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Bytes = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
+!BytesOfA = !tile.fragment<array<i64: 16, 32>, i8, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
 
 gpu.module @m {
   // 128 threads copy 16 rows of 8 vectors at once: four rounds. What isn't in the matrix is 0 bytes long.
@@ -237,6 +239,30 @@ gpu.module @old [#nvvm.target<chip = "sm_80">] {
   // CHECK-COUNT-8: llvm.store %{{.*}} : f16, !llvm.ptr<3>
   gpu.func @without_stmatrix(%f: !A, %t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.store"(%f, %t, %i, %i) : (!A, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// Bytes of an MN-major A: one ldmatrix brings all four registers.
+gpu.module @bytes [#nvvm.target<chip = "sm_120a">] {
+  // CHECK-LABEL: gpu.func @transposed_bytes
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, shape = "m16n16", trans = true, type = "b8"}
+  // CHECK-NOT: nvvm.prmt
+  // CHECK-NOT: "mma.ldmatrix"
+  gpu.func @transposed_bytes(%t: !Bytes, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load"(%t, %i, %i) {transpose = true} : (!Bytes, i32, i32) -> !BytesOfA
+    gpu.return
+  }
+}
+
+// Other chips transpose pairs of bytes only, in a buffer whose bytes alternate.
+gpu.module @single_bytes [#nvvm.target<chip = "sm_100">] {
+  // CHECK-LABEL: gpu.func @without_transposed_bytes
+  // CHECK-NOT: "mma.ldmatrix"
+  // CHECK-COUNT-16: llvm.load %{{.*}} : !llvm.ptr<3> -> i8
+  gpu.func @without_transposed_bytes(%t: !Bytes, %i: i32) kernel
+      attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load"(%t, %i, %i) {transpose = true} : (!Bytes, i32, i32) -> !BytesOfA
     gpu.return
   }
 }

@@ -106,6 +106,19 @@ def test_a_product_is_right_for_every_pair_of_formats(pair, tile_):
     assert error(kernel, a, b, GROUPS[types.scale]) < 1e-6
 
 
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("mn_major", [(True, True), (True, False), (False, True)], ids=str)
+@pytest.mark.parametrize("pair", PAIRS[:3], ids=lambda pair: "-".join(name for _, name in pair))
+def test_operands_of_8_bits_with_scales_may_be_mn_major(pair, mn_major):
+    mn_major = mn_major[0], mn_major[1] and pair[1][0] == "mxfp8"
+    types = replace(types_of(*pair), transposed=mn_major)
+    for schedule in (TmaMmaSchedule((64, 64, 128), (2, 2), 2), None):
+        kernel = compiled(types, schedule)
+        assert not local_memory(kernel) and ("m16n16" in kernel.ptx) == any(mn_major)
+        a, b = quantized(pair[0], 80, 384), quantized(pair[1], 96, 384, 1)
+        assert error(kernel, a, b, 32, mn_major) < 1e-6
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "pair, depth", [((MXFP8, MXFP8), 208), ((MXFP4, MXFP4), 160), ((NVFP4, NVFP4), 288)], ids=str

@@ -14,6 +14,7 @@ from products import Case, Product
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import TmaMmaSchedule, Types
+from weft.passes.builders import byte_moves
 from weft.passes.kernels import scale_factors
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
 from weft.schedules import choice, tma_mma
@@ -150,11 +151,6 @@ _MN_MAJOR = Types("i8", "i8", "i32", (False, True))
         (of(256, 128, consumers=(4, 2)), _MN_MAJOR, "at most 232 registers, got 240 for a warp's 64"),
         (of(64, 16, consumers=(4, 1)), _MN_MAJOR, "block N must be a multiple of 32 for an MN-major operand"),
         (
-            of(64, 64),
-            Types("f8E4M3FN", "f8E4M3FN", "f32", (True, False), scale="f8E8M0FNU"),
-            "A must be K-major (transpose_a = false) with scales of f8E8M0FNU, got an MN-major one",
-        ),
-        (
             of(64, 64, unit_scales=True),
             Types("f8E4M3FN", "f6E2M3FN", "f32", (True, True)),
             "B must be K-major (transpose_b = true), as ldmatrix expands f6E2M3FN, got an MN-major one",
@@ -168,16 +164,25 @@ def test_schedules_are_refused(schedule: TmaMmaSchedule, types: Types, said: str
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "fault", "made"),
+    ("chip", "where", "name", "fault", "made"),
     [
-        (scale_factors, "_element", lambda found: lambda array, *_: found(array, 0, 0), GROUPED[0]),
-        (WarpAccumulator, "_sorted", lambda _: lambda self, sums: sums, GROUPED[1]),
-        (WarpAccumulator, "_sorted", lambda _: lambda self, sums: sums, GROUPED[3]),
+        ("sm_120a", scale_factors, "_element", lambda found: lambda each, *_: found(each, 0, 0), GROUPED[0]),
+        ("sm_90a", WarpAccumulator, "_sorted", lambda _: lambda self, sums: sums, GROUPED[1]),
+        ("sm_90a", WarpAccumulator, "_sorted", lambda _: lambda self, sums: sums, GROUPED[3]),
+        ("sm_120a", byte_moves, "pairs", lambda found: lambda *of: _exchanged(found(*of)), GROUPED[3]),
     ],
-    ids=["first scale", "promoted sums not sorted", "sums not sorted"],
+    ids=["first scale", "promoted sums not sorted", "sums not sorted", "registers exchanged"],
 )  # fmt: skip
-def test_faults_are_caught(where: Any, name: str, fault: Any, made: Product, monkeypatch: Any) -> None:
-    """Planted: every lane reads the first scale; sums stay in the order of the fragments."""
+def test_faults_are_caught(
+    chip: str, where: Any, name: str, fault: Any, made: Product, monkeypatch: Any
+) -> None:
+    """Planted: every lane reads the first scale; sums stay in the order of the fragments; the two registers
+    that ldmatrix m16n16 loads are exchanged.
+    """
     monkeypatch.setattr(where, name, fault(getattr(where, name)))
     with pytest.raises((AssertionError, weft.WeftError)):
-        check("sm_120a", replace(made, schedule=of(64, 64)), (80, 80, 272))
+        check(chip, replace(made, schedule=of(64, 64)), (80, 80, 272))
+
+
+def _exchanged(both: list[byte_moves.Registers]) -> list[byte_moves.Registers]:
+    return [replace(each, numbers=each.numbers[::-1]) for each in both]
