@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
+from weft.target import Target
 from weft.tools import cli
 from weft.tools.bar import Bar
 from weft.tools.command import Command
@@ -80,6 +81,11 @@ def _arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="measure the host time of calls, with new array objects in every call",
     )
+    add(
+        "--chip",
+        metavar="CHIP",
+        help="Weft's and Triton's kernels for this chip, assembled for the GPU (default: those for the GPU)",
+    )
     add("--schedule", metavar="TEXT", help="the schedule of weft.matmul (default: its own choice)")
     add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
     add("--svg", metavar="FILE", help="draw ratios and a roofline")
@@ -150,6 +156,12 @@ def _implementations(options: Namespace) -> "list[Implementation]":
     names = _listed("--against", options.against, PEERS)
     if options.schedule is not None:
         _check_schedule(options.schedule)
+    if options.chip is not None:
+        from weft.bench import chip_kernels
+
+        chip = Target.of(options.chip).chip.name
+        peers = PEERS | {"triton": (chip_kernels.triton(chip),)}
+        return [chip_kernels.weft(chip, options.schedule), *(peer for name in names for peer in peers[name])]
     return [weft(options.schedule), *(peer for name in names for peer in PEERS[name])]
 
 
@@ -190,7 +202,7 @@ def _report(
         command += ["--seed", str(options.seed), "--count", str(options.count)]
     command += ["--layout", options.layout, "--against", options.against, "--samples", str(options.samples)]
     command += ["--sustained"] if options.sustained else []
-    for option in ("out_type", "schedule", "json", "svg"):
+    for option in ("out_type", "chip", "schedule", "json", "svg"):
         if (value := getattr(options, option)) is not None:
             command += [f"--{option.replace('_', '-')}", value]
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -212,7 +224,7 @@ def measure(
     _keep(report, options)  # so that a file that can't be written is known now
     cli.say(f"{report.device['name']}, {' '.join(f'{k} {v}' for k, v in report.versions.items())}")
     with Bar("compiling") as bar:
-        compile_ahead(problems, report.device["chip"], options.schedule, bar)
+        compile_ahead(problems, options.chip or report.device["chip"], options.schedule, bar)
     for problem in problems:
         able = [i for i in implementations if problem.inputs in i.inputs]
         first = not report.results
@@ -241,8 +253,8 @@ def _host(options: Namespace) -> int:
     """Measures the host time of calls, for each library that is installed."""
     from weft.bench import gpu, host
 
-    if options.what or options.svg is not None:
-        raise WeftError("--host can't be used with shapes or --svg: it times calls of its own")
+    if options.what or options.svg is not None or options.chip is not None:
+        raise WeftError("--host can't be used with shapes, --svg or --chip: it times calls of its own")
     if options.samples < _FEWEST_SAMPLES:
         raise WeftError(f"--samples must be at least {_FEWEST_SAMPLES}; got {options.samples}")
     if options.json == "-":

@@ -288,7 +288,8 @@ def test_a_drawing_needs_neither_results_nor_a_known_gpu(device: dict[str, Any])
 
 def options(**given: Any) -> Namespace:
     return Namespace(
-        **{"samples": 3, "sustained": False, "json": None, "svg": None, "schedule": None} | given
+        **{"samples": 3, "sustained": False, "json": None, "svg": None, "schedule": None, "chip": None}
+        | given
     )
 
 
@@ -419,7 +420,7 @@ def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest
 def test_the_commands_of_the_page_are_understood() -> None:
     page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text("utf-8")
     commands = re.findall(r"^weft (bench.*)$", page, re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     for line in commands:
         given = weft._parser().parse_args(shlex.split(line, comments=True))
         assert given.show or (bench.problems(given) and bench._implementations(given))
