@@ -14,6 +14,7 @@ from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
 from weft.isa import block_scales, mma, tensor_map
 from weft.isa.block_scales import BlockScaling
 from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, register_share
+from weft.isa.mma.matrix_moves import BYTES as BYTE_CHIPS
 from weft.isa.register_counts import SETMAXNREG
 from weft.isa.tensor_map import EXPANDED_ROW
 from weft.target import Target
@@ -23,7 +24,7 @@ SCALED_ROWS = 32
 UNIT_SCALE = "f8E8M0FNU"
 """The type of the scales of 1."""
 _OTHER_REGISTERS = 40  # of a thread in addition to its sums and operands, as ptxas counts
-_TRANSPOSING_REGISTERS = 8  # for an MN-major operand of 8 or 32 bits
+_TRANSPOSING_REGISTERS = 12  # for an MN-major operand of 8 or 32 bits
 _LANE_ROWS, _LANE_COLUMNS = 8, 4  # of which a lane has the sums of one
 _FRAGMENTS = 2  # of each operand: one is loaded while the other is multiplied
 
@@ -37,6 +38,18 @@ def _scaled_form(types: Types, scaling: BlockScaling) -> mma.Scaled:
 def _takes_unit_scales(types: Types) -> bool:
     """Whether A and B are floats of at most 8 bits, without scales, and sums are of f32."""
     return {types.a, types.b} <= set(NARROW_TYPES) and not types.scale and not types.half_sums
+
+
+def _transposing_registers(types: Types, target: Target | None) -> int:
+    """Registers of a thread for MN-major operands, as ptxas counts: none with 16 bits, nor for one operand of
+    8 bits where ldmatrix transposes bytes.
+    """
+    mn_major = sum(types.transposed)
+    if types.input_bits == 16:
+        return 0
+    if types.input_bits == 8 and (target is None or target.chip.name in BYTE_CHIPS):
+        mn_major //= 2
+    return _TRANSPOSING_REGISTERS * mn_major
 
 
 @dataclass(frozen=True)
@@ -170,7 +183,7 @@ class TmaMmaSchedule(AnySchedule):
         return (
             self._types_complaint(types, target)
             or self.count_complaint()
-            or self._warp_complaint(types)
+            or self._warp_complaint(types, target)
             or self.layout_complaint(types)
             or self._row_complaint(types)
             or self._promotion_complaint(types)
@@ -200,7 +213,7 @@ class TmaMmaSchedule(AnySchedule):
             return f"a schedule of {self.instruction} needs a chip with TMA and setmaxnreg, got {target}"
         return None
 
-    def _warp_complaint(self, types: Types) -> str | None:
+    def _warp_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why warps can't share a tile."""
         (m, n, _), (down, across) = self.block, self.consumers
         rows, columns, _ = self.form(types).mnk
@@ -218,8 +231,7 @@ class TmaMmaSchedule(AnySchedule):
         inputs = _FRAGMENTS * (height + width) * STEP_BYTES // (4 * LANES)
         sums = height * width // LANES * (2 if types.promoted else 1)
         needed = sums + inputs + self._scale_registers(types) + _OTHER_REGISTERS
-        if types.input_bits != 16:  # which ldmatrix transposes by itself
-            needed += _TRANSPOSING_REGISTERS * sum(types.transposed)
+        needed += _transposing_registers(types, target)
         if needed > (most := self.registers[1] or register_share(self.threads)):
             what = f"{height} x {width} {'promoted ' if types.promoted else ''}sums"
             return f"a thread must need at most {most} registers, got {needed} for a warp's {what}"

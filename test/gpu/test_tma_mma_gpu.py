@@ -13,6 +13,7 @@ from products import Case, Product
 
 import weft
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
+from weft.target import Target
 
 sys.path.append(str(Path(__file__).parents[1] / "python"))
 from test_tcgen05_kernels import EPILOGUES, LAYOUTS, SINGLE, TYPES, product
@@ -26,6 +27,7 @@ SCHEDULES = (
     TmaMmaSchedule((128, 128, 64), (4, 2), 3),
     TmaMmaSchedule((256, 128, 64), (4, 2), 3),
 )
+_TARGET = Target.of(CHIP) if CHIP else None
 SHAPES = ((8, 72, 200), (300, 136, 1000), (1000, 1048, 520))
 TILED = (*TYPES, ("f8E4M3FN", "f8E4M3FN", "f8E4M3FN"), ("ui8", "i8", "i32"))
 
@@ -40,7 +42,7 @@ def products() -> list[Product]:
                 made = replace(
                     product(types, SINGLE[0], layout, epilogue), schedule=_deep(schedule, types[0])
                 )
-                if made.schedule is not None and made.schedule.complaint(made.types) is None:
+                if made.schedule is not None and made.schedule.complaint(made.types, _TARGET) is None:
                     found.append(made)
     return found
 

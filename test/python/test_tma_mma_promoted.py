@@ -138,6 +138,7 @@ def test_no_candidate_spills(made: Product) -> None:
 
 _SCALED = Types(*FP8, promoted=True, scaled=True)
 _MN_MAJOR = Types("i8", "i8", "i32", (False, True))
+_BOTH = Types("i8", "i8", "i32", (True, True))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,8 @@ _MN_MAJOR = Types("i8", "i8", "i32", (False, True))
         (of(64, 96, consumers=(4, 1)), replace(_SCALED, scale_columns=True), None),
         (of(256, 128, consumers=(4, 2)), _SCALED, "got 369 for a warp's 64 x 64 promoted sums"),
         (of(256, 128, consumers=(4, 2)), Types("i8", "i8", "i32"), None),
-        (of(256, 128, consumers=(4, 2)), _MN_MAJOR, "at most 232 registers, got 240 for a warp's 64"),
+        (of(256, 128, consumers=(4, 2)), _MN_MAJOR, None),
+        (of(256, 128, consumers=(4, 2)), _BOTH, "at most 232 registers, got 244 for a warp's 64 x 64 sums"),
         (of(64, 16, consumers=(4, 1)), _MN_MAJOR, "block N must be a multiple of 32 for an MN-major operand"),
         (
             of(64, 64, unit_scales=True),
@@ -161,6 +163,12 @@ _MN_MAJOR = Types("i8", "i8", "i32", (False, True))
 def test_schedules_are_refused(schedule: TmaMmaSchedule, types: Types, said: str | None) -> None:
     found = schedule.complaint(types, Target.of("sm_120a"))
     assert found is None if said is None else said in (found or ""), found
+
+
+def test_only_some_chips_transpose_bytes_without_more_registers() -> None:
+    schedule = of(256, 128, consumers=(4, 2))
+    assert "got 244" in (schedule.complaint(_MN_MAJOR, Target.of("sm_90a")) or "")
+    assert schedule.complaint(_MN_MAJOR, Target.of("sm_100a")) is None
 
 
 @pytest.mark.parametrize(
