@@ -85,7 +85,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     With f64, D and what is added are f64, too, and the activation is relu. Tensor cores add up products of
     fp8 with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
     up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
-    bits. i4, ui4 and i1 are packed along K: A must be M x K and B N x K. Of i1, `bit_op` ("xor.popc" or
+    bits. Rows of i4, ui4 and i1 are packed, too. Of i1, `bit_op` ("xor.popc" or
     "and.popc") multiplies: the bits that differ, or that are both 1, are counted.
     """
 
@@ -341,6 +341,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if (k or k_b) and (depth := k or k_b or 0) % (unit := self.types.multiple_of_k):
             kinds = f"{self.types.a} and {self.types.b}"
             return f"K must be a multiple of {unit} for A and B of {kinds}, got {depth}"
+        for name, size, unit in zip("MN", (m or m_d, n or n_d), self.types.multiples_of_mn, strict=True):
+            if size and size % unit:
+                what = f"{name} must be a multiple of {unit} for an MN-major operand of {self.types.a}"
+                return f"{what}, which is packed along {name}, got {size}"
         return self._role_shape_complaint(m_d, n_d, k or k_b)
 
     def _role_shape_complaint(self, m: int | None, n: int | None, k: int | None) -> str | None:

@@ -37,7 +37,7 @@ NARROW_TYPES = (*FP8_TYPES, *_PTX_NARROW)
 PTX_INPUTS = {**_PTX_FLOATS, "i8": "s8", "ui8": "u8", **_PTX_NARROW}
 """The PTX types as which tensor cores read elements of MLIR's types in tiles."""
 PTX_PACKED = {"i4": "s4", "ui4": "u4", "i1": "b1"}
-"""The same for integers of less than a byte, which only whole products have. They are packed along K."""
+"""The same for integers of less than a byte, which only whole products have. Their rows are packed."""
 PTX_OPERANDS = {**PTX_INPUTS, **PTX_PACKED}
 """The PTX types of A and B in whole products."""
 PTX_SCALES = {"f8E8M0FNU": "ue8m0", "f8E4M3FN": "ue4m3"}

@@ -163,6 +163,9 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div, products)
     if (unit := product.types.multiple_of_k) > 1:
         differences.append(sizes.of(a, k_a) % unit)
+    for (operand, dimension), unit in zip(((a, m), (b, n)), product.types.multiples_of_mn, strict=True):
+        if unit > 1:
+            differences.append(sizes.of(operand, dimension) % unit)
     for role, value in product.roles.items():
         if role == "alpha" and product.factors is None:
             continue  # one for all products

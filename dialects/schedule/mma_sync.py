@@ -94,14 +94,6 @@ class Schedule(AnySchedule):
         chips: ChipSet = frozenset().union(*(row.chips for row in rows))
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
-    @classmethod
-    def layout_complaint(cls, types: Types) -> str | None:
-        """Why elements can't be read as they are stored: those of less than a byte are packed along K."""
-        if not types.packs_integers or not any(types.transposed):
-            return None
-        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
-        return f"{name} must be K-major ({legal}), as mma.sync reads {types.a}, got an MN-major one"
-
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
@@ -111,8 +103,6 @@ class Schedule(AnySchedule):
         chip = target.chip.name if target else None
         if verdict := mma.SYNC.judge(form(types, chip), chip):
             return f"mma.sync {verdict}"
-        if complaint := self.layout_complaint(types):
-            return complaint
         if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
             return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
         if types.scale:
@@ -145,8 +135,8 @@ class Schedule(AnySchedule):
         if k % (step := form(types, chip).mnk[2]):
             return f"block K must be a multiple of {step}, the K of {form(types, chip).shape}, got {k}"
         for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
-            if mn_major and extent * types.input_bytes % min(SWIZZLES):
-                unit = min(SWIZZLES) // types.input_bytes
+            unit = min(SWIZZLES) // max(types.input_bits // 8, 1)  # packed integers have a byte of each row
+            if mn_major and extent % unit:
                 return f"block {name} must be a multiple of {unit} for an MN-major operand, got {extent}"
         return self.shared_complaint(types, target)
 

@@ -84,6 +84,11 @@ class Types:
         return self.a in PTX_PACKED
 
     @property
+    def repacks(self) -> bool:
+        """Whether A or B is packed along M or N in global memory, and along K in shared memory."""
+        return self.packs_integers and any(self.transposed)
+
+    @property
     def multiple_of_k(self) -> int:
         """What K must be a multiple of."""
         if not self.has_packed_inputs:
@@ -91,6 +96,13 @@ class Types:
         if self.packs_integers:
             return 8 // BITS[self.a]
         return multiple_of_k(PTX_INPUTS[self.a], PTX_INPUTS[self.b], self.block_scaling)
+
+    @property
+    def multiples_of_mn(self) -> tuple[int, int]:
+        """What M and N must be multiples of: integers that are packed along them fill bytes."""
+        whole = 8 // BITS[self.a] if self.packs_integers else 1
+        of_m, of_n = (whole if mn_major else 1 for mn_major in self.transposed)
+        return of_m, of_n
 
     @property
     def output_bytes(self) -> int:

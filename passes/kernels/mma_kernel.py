@@ -12,7 +12,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, WmmaSchedule, mma_sync
-from weft.dialects.schedule.product_types import BYTES
+from weft.dialects.schedule.product_types import BITS, BYTES
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
 from weft.dialects.tile_types import FP8_TYPES
@@ -26,6 +26,7 @@ from weft.passes.kernels import packed_integers, scale_factors
 from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_run, sorted_sums, widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import alternating, element_bytes, member, size
+from weft.passes.kernels.packed_copies import BYTE, PackedCopy
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.writer import store
@@ -189,7 +190,8 @@ class MmaKernel:
 
     def emit(self) -> None:
         """Writes the body at the insertion point."""
-        if self.op.types.promoted or self.op.types.half_sums:
+        types = self.op.types
+        if types.promoted or types.half_sums or types.repacks:
             # Without it, ptxas spills a few registers so that two CTAs fit a multiprocessor.
             self.op.operation.parent.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
         if self.has is None:
@@ -206,7 +208,8 @@ class MmaKernel:
         start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
         start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
         self._allocate()
-        fast = self._pipelined if self._asynchronous else self._through_registers
+        asynchronous = self._asynchronous and not self.op.types.repacks
+        fast = self._pipelined if asynchronous else self._through_registers
         branch = scf.IfOp(self._aligned(), has_else=True)
         for block, loop in ((branch.then_block, fast), (branch.else_block, self._plain)):
             with ir.InsertionPoint(block):
@@ -333,10 +336,9 @@ class MmaKernel:
         to the following stage after them; returns the accumulators.
         """
         block_k = self.a.block_k
-        warps = self.schedule.threads // LANES
         warp = emit.div(emit.thread(), LANES)
         copies = [
-            (RegisterCopy(operand.matrix, operand.buffer, operand.width, warps), operand, start)
+            (self._copy(operand, self._warps), operand, start)
             for operand, start in ((self.a, row), (self.b, column))
         ]
 
@@ -376,12 +378,31 @@ class MmaKernel:
             k = emit.mul(block, block_k)
             factors = self._factors(block, row, column, start_m, start_n)
             gpu.barrier()
-            tile.copy(self.a.matrix, *self.a.origin(row, k), stage_a)
-            tile.copy(self.b.matrix, *self.b.origin(column, k), stage_b)
+            for operand, start, stage in ((self.a, row, stage_a), (self.b, column, stage_b)):
+                if not self._repacks(operand):
+                    tile.copy(operand.matrix, *operand.origin(start, k), stage)
+                    continue
+                copy, warp = self._copy(operand, self._warps, aligned=False), emit.div(emit.thread(), LANES)
+                copy.store(copy.load(*operand.origin(start, k), warp), first, warp)
             gpu.barrier()
             return [self._add(carried[0], read_a, read_b, start_m, start_n, factors)]
 
         return emit.loop(*self._blocks(), 1, [self._zero()], body)[0]
+
+    @property
+    def _warps(self) -> int:
+        return self.schedule.threads // LANES
+
+    def _repacks(self, operand: Operand) -> bool:
+        """Whether an operand is packed along M or N in memory, and along K in its stages."""
+        return self.op.types.packs_integers and not operand.k_major
+
+    def _copy(self, operand: Operand, warps: int, *, aligned: bool = True) -> RegisterCopy:
+        """How warps copy an operand through registers."""
+        of = operand.matrix, operand.buffer, operand.width, warps
+        if not self._repacks(operand):
+            return RegisterCopy(*of)
+        return PackedCopy.of(*of, BYTE // BITS[self.op.types.a], aligned=aligned)
 
     @property
     def _first_block(self) -> Any:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from products import Case, Product
 import weft
 from weft.dialects.tile_types import PTX_INPUTS, PTX_OPERANDS
 from weft.isa.chips import CHIPS
-from weft.schedules import choice, matrix
+from weft.schedules import matrix
 from weft.schedules.matrix import Cell
 from weft.tools import isa_matmul
 
@@ -81,8 +80,7 @@ def test_measured_products_are_those_of_the_reports() -> None:
 def test_each_product_is_right(chip: str, inputs: matrix.Inputs, layout: str) -> None:
     cell = Cell(chip, inputs)
     if layout not in cell.layouts:
-        wanted = replace(cell.types, transposed=matrix.LAYOUTS[layout])
-        assert cell.complaint or "must be K-major" in (choice.layout_complaint(wanted, chip) or "")
+        assert cell.complaint is not None
         return
     a, b = matrix.LAYOUTS[layout]
     made = Product(inputs.a, inputs.b, inputs.d, transposed=(a, not b), bit_op=inputs.bit_op or None)
@@ -90,8 +88,9 @@ def test_each_product_is_right(chip: str, inputs: matrix.Inputs, layout: str) ->
     body = kernel.ptx.partition(".visible")[2]
     if (body, made) in ran:  # chips share kernels, from the entry on
         return
-    unit = made.types.multiple_of_k
-    for (m, n, k), regime in zip(SIZES, ("integers", made.regimes[0], "integers"), strict=True):
-        case = Case((m, n, -(-k // unit) * unit), regime)
+    units = *made.types.multiples_of_mn, made.types.multiple_of_k
+    for size, regime in zip(SIZES, ("integers", made.regimes[0], "integers"), strict=True):
+        m, n, k = (-(-extent // unit) * unit for extent, unit in zip(size, units, strict=True))
+        case = Case((m, n, k), regime)
         assert complaint(made, case, kernel, "emulator") is None
     ran.add((body, made))

@@ -62,6 +62,22 @@ def test_products_of_bits(chip: str, bit_op: str) -> None:
     assert set(re.findall(r"mma\.sync\S+", kernel.ptx)) == {wanted}
 
 
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_75", "sm_80", "sm_120a"])
+@pytest.mark.parametrize("layout", [(True, False), (True, True), (False, False)], ids=str)
+@pytest.mark.parametrize(("a", "b", "bit_op"), [("i4", "ui4", None), ("i1", "i1", "xor.popc")])
+def test_any_layout(chip: str, layout: tuple[bool, bool], a: str, b: str, bit_op: str | None) -> None:
+    made = Product(a, b, "i32", transposed=layout, bit_op=bit_op, many="batch", members=2)
+    right(made, chip, (288, 160, 512), (40, 72, 1000), (8, 16, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("many", ["rows", "masked", "one b"])
+@pytest.mark.parametrize("layout", [(True, False), (True, True)], ids=str)
+def test_groups_of_any_layout(many: str, layout: tuple[bool, bool]) -> None:
+    right(Product("i4", "i4", "i32", transposed=layout, many=many, members=2), "sm_80", (144, 66, 72))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("many", ["batch", "one a", "one b", "rows", "masked"])
 @pytest.mark.parametrize("chip", ["sm_75", "sm_80", "sm_90a"])
@@ -71,19 +87,23 @@ def test_batches_and_groups_with_an_epilogue(chip: str, many: str) -> None:
         right(Product(d="i32", many=many, members=2, **types, **added), chip, (140, 66, 64), (130, 35, 48))
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("chip", ["sm_80", "sm_75"])
-def test_rows_begin_at_any_byte(chip: str) -> None:
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("layout", "chip"), [("tn", "sm_80"), ("nt", "sm_80"), ("nt", "sm_75"), ("nn", "sm_75")]
+)
+def test_rows_begin_at_any_byte(layout: str, chip: str) -> None:
     rng = np.random.default_rng(0)
-    kernel = weft.compile(Product("i4", "ui4", "i32").module(), chip)
-    memory = rng.integers(0, 256, 1 << 13).astype(np.uint8)
+    transposed = layout[0] == "t", layout[1] == "t"
+    kernel = weft.compile(Product("i4", "ui4", "i32", transposed=transposed).module(), chip)
+    memory = rng.integers(0, 256, 1 << 14).astype(np.uint8)
     for first, pitch in ((16, 48), (16, 45), (3, 48)):
-        rows = [arrays.strided(memory[first + i :], (40, 44), (pitch, 1)) for i in (0, 2048)]
+        rows = [arrays.strided(memory[first + i :], (88, 44), (pitch, 1)) for i in (0, 8192)]
         a, b = (arrays.view(each).unpacked_from(t) for each, t in zip(rows, ("i4", "ui4"), strict=True))
-        d = np.zeros((40, 40), np.int32)
+        d = np.zeros((88, 88), np.int32)
         assert not kernel.emulate(a, b, d).findings
         codes = [packed_elements.unpack(each, 4).astype(np.int32) for each in rows]
-        assert (d == (codes[0] ^ 8) @ codes[1].T - 8 * codes[1].T.sum(0)).all()
+        left, other = (x.T if t else x for x, t in zip(codes, transposed, strict=True))
+        assert (d == ((left ^ 8) - 8) @ other).all()
 
 
 @pytest.mark.slow
@@ -134,9 +154,8 @@ _BITS = np.zeros((16, 32), bool)
 @pytest.mark.parametrize(
     ("arguments", "how", "message"),
     [
-        ((_nibbles(16, 32), _nibbles(32, 16)), {}, "b must be N x K with contiguous rows.* i4 K-major only"),
         ((_nibbles(16, 32).T, _nibbles(32, 16)), {}, "the same K"),
-        ((_nibbles(32, 16).T, _nibbles(32, 32).T), {}, "a must be M x K"),
+        ((_nibbles(16, 32), _nibbles(32, 15)), {}, "b: rows of packed .* must have a multiple of 2, got 15"),
         ((_nibbles(16, 31), _nibbles(16, 31).T), {}, "packed elements of 4 bits must have a multiple of 2"),
         ((_nibbles(16, 32), np.zeros((16, 32), np.int8).T), {}, "A and B of one element type"),
         ((_BYTES, _BYTES.T), {"kind": ("int4", "nvfp4")}, "one type of scales .* got int4 and nvfp4"),
@@ -160,7 +179,11 @@ _BITS = np.zeros((16, 32), bool)
         ),
         ((_BITS, _BITS.T), {"bit_op": "and.popc", "arch": "sm_75"}, "it needs sm_80 or later, or xor.popc"),
         ((_BITS, _BITS.T), {"bit_op": "and.popc", "arch": "sm_72"}, "sm_80 or later, or A and B of i8"),
-        ((_BITS, _BITS.T.copy()), {"bit_op": "and.popc"}, "tensor cores read i1 K-major only"),
+        (
+            (_BITS[:12].T.copy().T, _BITS.T),
+            {"bit_op": "and.popc"},
+            "1 bits must have a multiple of 8, got 12",
+        ),
         (
             (_BITS[:, :30], _BITS[:, :30].T),
             {"bit_op": "xor.popc"},
@@ -176,12 +199,13 @@ def test_arrays_are_refused(arguments: tuple[Any, Any], how: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"transposed": (True, True)}, r"A must be K-major \(transpose_a = false\), as mma.sync reads i4"),
-        ({"transposed": (False, False)}, r"B must be K-major \(transpose_b = true\), as mma.sync reads i4"),
         ({"b": "i8"}, "expects A and B of one element type"),
         ({"d": "f32"}, "D and what is added to it to be i32 if and only if A and B are integers"),
         ({"schedule": Schedule((64, 64, 64), (2, 2), 2)}, "block K must be 128 or 256"),
-        ({"transposed": (True, True), "schedule": Schedule((64, 64, 128), (2, 2), 2)}, "A must be K-major"),
+        (
+            {"transposed": (True, True), "schedule": Schedule((48, 64, 128), (1, 2), 2)},
+            "block M must be a multiple of 32 for an MN-major operand, got 48",
+        ),
     ],
     ids=str,
 )
@@ -197,7 +221,6 @@ def test_products_are_refused(given: dict[str, Any], message: str) -> None:
         ({"bit_op": "xor"}, "bit_op must be xor.popc or and.popc for A and B of i1, got 'xor'"),
         ({"a": "i8", "b": "i8"}, "bit_op must be omitted unless A and B are i1, got 'xor.popc' with i8"),
         ({"b": "i4"}, "expects A and B of one element type"),
-        ({"transposed": (False, False)}, r"B must be K-major \(transpose_b = true\), as mma.sync reads i1"),
         ({"schedule": Schedule((64, 64, 256), (2, 2), 2)}, "block K must be 512 or 1024"),
         ({"accumulate": "f16"}, "accumulate must be i32|accumulate is f16, got i1"),
     ],
@@ -243,6 +266,16 @@ def test_k_is_a_multiple_of_what_a_byte_has() -> None:
             pytest.raises(weft.WeftError, match="K must be a multiple of 2 for A and B of i4 and i4, got 31"),
         ):
             weft.dialects.tile.matmul(*values, transpose_b=True)
+
+
+def test_rows_of_mn_major_operands_are_whole_bytes() -> None:
+    with weft.Module() as module:
+        kinds = [weft.memref("8x32", "i4"), weft.memref("32x7", "i4"), weft.memref("8x7", "i32")]
+        with (
+            module.func("product", kinds) as values,
+            pytest.raises(weft.WeftError, match=r"N must be a multiple of 2 for an MN-major .* N, got 7"),
+        ):
+            weft.dialects.tile.matmul(*values)
 
 
 @pytest.mark.parametrize(("a", "b", "bit_op"), [("i4", "ui4", None), ("i1", "i1", "and.popc")])

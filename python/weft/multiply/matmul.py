@@ -119,16 +119,16 @@ def matmul(
     `out`.
 
     Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8,
-    i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on.
-    Elements of less than a byte, and block scales, need `a` as M x K and `b` as N x K, or transposes of such
-    matrices. i4, ui4 and i1 are packed along K: bytes of uint8 with `kind` "int4", "uint4" or "bool" (a pair
-    for `a` and `b` of different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a
-    byte for each element. `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc"
-    (from sm_80 on) those that are both 1. K is a multiple of 8 for i1, of 2 for i4 and ui4. With f64, all
-    arrays are f64, and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in
-    1..2**31 - 1, and strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows
-    of `a` and `b` at multiples of 16 bytes; others are copied in each call, by one more kernel on the same
-    stream. Rows of the result, of `c` and of the residual may begin at any element.
+    i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on. fp6,
+    fp4 and block scales need `a` as M x K and `b` as N x K, or transposes of such matrices. i4, ui4 and i1
+    are packed along rows: bytes of uint8 with `kind` "int4", "uint4" or "bool" (a pair for `a` and `b` of
+    different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a byte for each element.
+    `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc" (from sm_80 on) those
+    that are both 1. Rows and K are multiples of 8 for i1, of 2 for i4 and ui4. With f64, all arrays are f64,
+    and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and
+    strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a` and `b` at
+    multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream. Rows of the
+    result, of `c` and of the residual may begin at any element.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.

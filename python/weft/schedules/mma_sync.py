@@ -19,7 +19,11 @@ _FEW = 128
 27.2 us in tiles of 128 x 256, 16.2 in tiles of 128 x 128, and 13.1 in tiles of 64 x 64.
 """
 STAGED = Schedule((128, 128, 32), (2, 4), 2)
-"""On chips without `cp.async`, where a K block waits in registers beside the sums."""
+"""On chips without `cp.async`, where a K block waits in registers beside the sums, and for integers that are
+packed along M or N.
+"""
+STAGED_BITS = Schedule((128, 64, 32), (2, 4), 2)
+"""For bits that are packed along M or N: ptxas would spill a few registers in the larger tiles."""
 DOUBLE = Schedule((64, 64, 64), (2, 2), 4)
 """For f64: each sum takes two registers."""
 DOUBLE_LIGHT = Schedule((128, 64, 64), (4, 2), 3)
@@ -38,6 +42,8 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
         return _fitted(PROMOTED_COLUMNS if types.scale_columns else PROMOTED_SUMS, types)
     if types.a == "f64":
         return _fitted(DOUBLE_LIGHT if any(types.transposed) else DOUBLE, types)
+    if types.repacks:
+        return _fitted(STAGED_BITS if types.bit_op else STAGED, types)
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
         return _fitted(SMALL, types)
     if chip not in async_copy.CP_ASYNC.table[COPY].chips:
