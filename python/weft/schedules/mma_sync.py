@@ -14,6 +14,12 @@ SCHEDULES = (
 )
 SMALL = Schedule((64, 64, 64), (2, 2), 3)
 """For products that are known to have fewer rows or columns than the other tiles, or few of these."""
+FEW_ROWS = (Schedule((16, 64, 64), (1, 4), 8), Schedule((16, 32, 64), (1, 2), 8))
+"""For products of at most 16 rows, whose time is that of reading B: seven stages of B are in flight, where
+SMALL has two. The second has as many CTAs for half the columns.
+"""
+_FEW_COLUMNS = 6144
+"""Columns for which the first has 96 CTAs: fewer than an A100 or an H200 has multiprocessors."""
 _FEW = 128
 """Tiles of 128 x 128 that leave many multiprocessors without one: on an H200, 1024 cubed in bf16 takes
 27.2 us in tiles of 128 x 256, 16.2 in tiles of 128 x 128, and 13.1 in tiles of 64 x 64.
@@ -44,6 +50,8 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
         return _fitted(DOUBLE_LIGHT if any(types.transposed) else DOUBLE, types)
     if types.repacks:
         return _fitted(STAGED_BITS if types.bit_op else STAGED, types)
+    if m and n and m <= FEW_ROWS[0].block[0] and (few_rows := _few_rows(n, types, chip)):
+        return few_rows
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
         return _fitted(SMALL, types)
     if chip not in async_copy.CP_ASYNC.table[COPY].chips:
@@ -56,6 +64,14 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
     first = 1 if types.sums == "i32" else 0
     fitted = (_fitted(schedule, types) for schedule in SCHEDULES[first:])
     return next(schedule for schedule in fitted if schedule.complaint(types, Target.of(chip)) is None)
+
+
+def _few_rows(n: int, types: Types, chip: str) -> Schedule | None:
+    """The schedule for few rows, if the chip copies asynchronously and has the shared memory."""
+    schedule = _fitted(FEW_ROWS[n <= _FEW_COLUMNS], types)
+    if chip not in async_copy.CP_ASYNC.table[COPY].chips or (types.input_bits <= 8 and any(types.transposed)):
+        return None  # ptxas spills MN-major bytes in small tiles
+    return schedule if schedule.complaint(types, Target.of(chip)) is None else None
 
 
 def _are_few(tiles: int, types: Types) -> bool:
