@@ -7,10 +7,15 @@ import pytest
 import weft
 from weft import reference
 from weft.dialects import tile
-from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import Schedule, TensorMemorySchedule, TmaMmaSchedule, Types, WarpgroupSchedule
 from weft.passes.kernels import row_scales
 
-CHIPS = {WarpgroupSchedule: "sm_90a", TensorMemorySchedule: "sm_100a", Schedule: "sm_89"}
+CHIPS = {
+    WarpgroupSchedule: "sm_90a",
+    TensorMemorySchedule: "sm_100a",
+    TmaMmaSchedule: "sm_120a",
+    Schedule: "sm_89",
+}
 RNG = np.random.default_rng(9)
 F8 = ml_dtypes.float8_e4m3fn
 TYPES = Types("f8E4M3FN", "f8E4M3FN", "f32", promoted=True, scaled=True, scale_columns=True)
@@ -64,6 +69,9 @@ SCHEDULES = [
     TensorMemorySchedule((128, 96, 128), 1, 2, epilogues=2),
     Schedule((64, 64, 128), (2, 2), 3),
     Schedule((16, 96, 128), (1, 2), 2),
+    TmaMmaSchedule((64, 64, 128), (2, 2), 2),
+    TmaMmaSchedule((16, 64, 128), (1, 4), 3),
+    TmaMmaSchedule((128, 64, 128), (4, 2), 3, unit_scales=True),
 ]
 
 
@@ -81,7 +89,7 @@ def test_rows_and_columns_are_scaled_in_every_schedule(schedule):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("schedule", [None, *SCHEDULES[:4]], ids=str)
+@pytest.mark.parametrize("schedule", [None, *SCHEDULES[:4], SCHEDULES[-2]], ids=str)
 def test_gradients_of_weights_in_fp8(schedule):
     ends = reference.ends([256, 0, 100, 128])
     depth = int(ends[-1])

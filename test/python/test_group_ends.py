@@ -1,6 +1,6 @@
 """Groups of rows, and of parts of K, given by their ends: in the emulator with its sanitizer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -203,6 +203,18 @@ def test_rows_of_groups_with_block_scales(block):
 )  # fmt: skip
 def test_parts_of_k_of_other_types(schedule, inputs, promote):
     check_k(Case(schedule, inputs, promote=promote, beta=1.0), (384, 0, 100, 260))
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("k_major", [(True, True), (False, False), (False, True), (True, False)], ids=str)
+@pytest.mark.parametrize(
+    ("inputs", "k", "promote"), [("f8E4M3FN", 128, True), ("f8E4M3FN", 64, False), ("f32", 32, False)]
+)
+def test_ends_in_kernels_of_mma_sync_with_tma(inputs, k, promote, k_major):
+    case = Case(TmaMmaSchedule((64, 64, k), (2, 2), 3), inputs, k_major=k_major, promote=promote, beta=1.0)
+    check_k(case, (384, 0, 100, 260), m=80)
+    if all(k_major):
+        check_rows(replace(case, beta=0.0), COUNTS[0], k=208)
 
 
 def test_ends_that_make_no_sense_end_the_kernel_all_the_same():
