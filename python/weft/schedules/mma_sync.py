@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from weft.dialects.schedule import COPY, Schedule, Types, ceil_div
+from weft.dialects.schedule import COPY, GROUP_ROWS, Schedule, Types, ceil_div
 from weft.dialects.tile_types import FP8_TYPES
 from weft.isa import async_copy
 from weft.target import Target
@@ -80,6 +80,7 @@ def _are_few(tiles: int, types: Types) -> bool:
 
 
 def _fitted(schedule: Schedule, types: Types) -> Schedule:
-    """A schedule for 16-bit types with K blocks of as many bytes."""
+    """A schedule for 16-bit types with K blocks of as many bytes, or within a group along K."""
     m, n, k = schedule.block
-    return replace(schedule, block=(m, n, 16 * k // types.input_bits))
+    depth = 16 * k // types.input_bits
+    return replace(schedule, block=(m, n, min(depth, GROUP_ROWS) if types.k_groups else depth))
