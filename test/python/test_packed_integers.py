@@ -234,7 +234,9 @@ def test_products_of_bits_are_refused(given: dict[str, Any], message: str) -> No
 
 def test_bits_have_no_groups_along_k() -> None:
     types = Types("i1", "i1", "i32", grouped=True, k_groups=True, bit_op="xor.popc")
-    with pytest.raises(weft.WeftError, match="groups along K for D of i32: use a product without groups"):
+    with pytest.raises(
+        weft.WeftError, match="groups along K for D of i32: use a product without groups along K"
+    ):
         choice.choose(64, 64, 512, types, "sm_80")
     named = Schedule((64, 64, 512), (2, 2), 2)
     assert named.complaint(types) == "block K must divide 128 with k_ends, got 512"

@@ -23,7 +23,7 @@ from weft.dialects.schedule import (
 )
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
-from weft.isa.chips import describe
+from weft.isa.chips import ChipSet, describe
 from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma, wmma
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
@@ -222,7 +222,12 @@ def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
 def layout_complaint(types: Types, chip: str) -> str | None:
     """Why no family that multiplies these types on a chip can read A and B as they are stored."""
     complaints = [family.layout_complaint(types) for family in FAMILIES if chip in family.chips(types)]
-    return next(filter(None, complaints), None) if all(complaints) else None
+    if not complaints or not all(complaints):
+        return None
+    able = (family.chips(types) for family in FAMILIES if family.layout_complaint(types) is None)
+    needed: ChipSet = frozenset().union(*able)
+    what = f": it needs {describe(needed)}" if needed else ""
+    return f"{complaints[0]} on {chip}{what}"
 
 
 def family_complaint(request: Request, *, any_rows: bool = False) -> str | None:

@@ -69,7 +69,7 @@ def _similar(types: Types) -> Iterator[tuple[str, Types]]:
     if types.d in FP8_TYPES:
         yield "D of f32", replace(types, d="f32")
     if types.grouped:
-        yield "a product without groups", single
+        yield f"a product without {'groups along K' if types.k_groups else 'groups'}", single
     if types.promoted:
         yield f"sums without {'scales' if types.scaled else 'promote'}", plain
     if types.bit_op:
