@@ -39,9 +39,11 @@ that they agree. Chips whose products are alike share a table.
 | rows | where rows may begin: at any element, only those of D, or at multiples of 16 bytes |
 | measured | whether a report in [benchmarks](../benchmarks/README.md) has such products on a GPU |
 
-`weft.matmul` copies matrices whose rows no kernel takes. `test/python/test_matrix.py` multiplies every
-product without block scales, except for floats of less than 8 bits, in each layout and at three sizes, in the
-emulator with its sanitizer.
+`weft.matmul` copies matrices whose rows no kernel takes. The slow tests of `test/python/test_matrix.py`
+multiply each product of these tables in the emulator with its sanitizer: every layout, type of D and extra,
+batches and epilogues, at three sizes, one of them odd. Chips whose PTX is the same share a run.
+`test/gpu/test_matrix_gpu.py` multiplies on a GPU of sm_90a what that chip and older ones have. Another test
+reads the message of each product that a chip lacks.
 
 | extra | what it is |
 |---|---|

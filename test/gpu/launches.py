@@ -10,6 +10,7 @@ from products import Case, Placed, Product, Wanted
 import weft
 from weft.errors import WeftError
 from weft.launch import runtime
+from weft.launch.arrays import PACKED_BITS, mlir_type
 
 
 def run(kernel: weft.Kernel, operands: dict[str, Placed], on: str) -> None:
@@ -20,6 +21,9 @@ def run(kernel: weft.Kernel, operands: dict[str, Placed], on: str) -> None:
         findings = kernel.emulate(*(placed.values for placed in operands.values())).findings
         if findings:
             raise WeftError(f"{findings[0].rule}: {findings[0]}")
+        return
+    if any(mlir_type(placed.dtype) in PACKED_BITS for placed in operands.values()):
+        kernel(*(placed.values for placed in operands.values()), on="gpu")  # which packs them
         return
     held = [runtime.DeviceArray.from_numpy(placed.memory) for placed in operands.values()]
     views = [placed.view(memory) for placed, memory in zip(operands.values(), held, strict=True)]

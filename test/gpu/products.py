@@ -22,6 +22,8 @@ _FRONT = 256  # bytes before an operand, poisoned as those behind it
 _ROWS_BEHIND = 8
 _ALIGNED = 16  # bytes to which TMA wants rows aligned
 _POISON = {True: 0x7F, False: 0xFF}  # of integers, and of floats, where it makes NaN
+GROUPED = {"rows": "groups", "masked": "groups", "row ends": "row_ends", "k ends": "k_ends"}
+"""Kinds of products of different sizes, and the role of the operand that makes them."""
 # Roles whose matrices are as large as D, and those that may come in batches with a batch of D.
 _LIKE_D = ("c", "residual")
 
@@ -106,8 +108,10 @@ class Product:
     added (roles and types), and `rows` as `Placed` has them.
 
     `many` is "" (one product), "batch", "one a" or "one b" (a batch that shares a matrix), "rows" (each 128
-    rows of A have one of several B) or "masked" (a batch of different numbers of rows). `factors` is "one"
-    where the kernel reads alpha, or "each" where it reads one for each product of `many`.
+    rows of A have one of several B), "masked" (a batch of different numbers of rows), "row ends" or "k ends"
+    (groups of rows, or of parts of K, by their ends). `factors` is "one" where the kernel reads alpha, or
+    "each" where it reads one for each product of `many`. `scale` is the type of block scales, and `words` how
+    many elements share one where they come as words.
     """
 
     a: str
@@ -127,6 +131,8 @@ class Product:
     members: int = 3
     rows: str = "aligned"
     factors: str = ""
+    scale: str = ""
+    words: int = 0
 
     def __str__(self) -> str:
         what = [f"{self.a} {self.b} {self.d} {''.join('NT'[each] for each in self.transposed)}"]
@@ -136,6 +142,8 @@ class Product:
         what += [f"{self.factors} alpha"] if self.factors else []
         what += [f"sums of {self.accumulate}"] if self.accumulate else []
         what += [self.bit_op] if self.bit_op else []
+        what += [f"scales of {self.scale}"] if self.scale else []
+        what += [f"in words for {self.words}"] if self.words else []
         what += ["scaled"] if self.scaled else ["promoted"] if self.promote else []
         what += [f"{self.rows} rows"] if self.rows != "aligned" else []
         return ", ".join([*what, str(self.schedule or "chosen schedule")])
@@ -144,10 +152,10 @@ class Product:
     def types(self) -> Types:
         """As schedules have them."""
         outside = self.transposed[0], not self.transposed[1]
-        grouped, half = self.many in ("rows", "masked"), self.accumulate == "f16"
-        promoted = self.promote or self.scaled
-        more = {"grouped": grouped, "half_sums": half, "bit_op": self.bit_op or ""}
-        return Types(self.a, self.b, self.d, outside, promoted, self.scaled, **more)
+        more = {"grouped": self.many in GROUPED, "k_groups": self.many == "k ends"}
+        more |= {"half_sums": self.accumulate == "f16", "scale": self.scale, "words": self.words}
+        more |= {"bit_op": self.bit_op or ""}
+        return Types(self.a, self.b, self.d, outside, self.promote or self.scaled, self.scaled, **more)
 
     @property
     def regimes(self) -> list[str]:
@@ -173,17 +181,21 @@ class Product:
 
     def _ranks(self) -> dict[str, tuple[str, int]]:
         """The element type and rank of each operand, in the order of the kernel's arguments."""
-        batch = 3 if self.many in ("batch", "one a", "one b", "masked") else 2
-        found = {"a": (self.a, 2 if self.many in ("one a", "rows") else batch)}
-        found["b"] = (self.b, 3 if self.many == "rows" else 2 if self.many == "one b" else batch)
+        batch = 3 if self.many in ("batch", "one a", "one b", "masked", "k ends") else 2
+        found = {"a": (self.a, 2 if self.many in ("one a", "rows", "row ends", "k ends") else batch)}
+        of_rows, one_b = self.many in ("rows", "row ends"), self.many in ("one b", "k ends")
+        found["b"] = (self.b, 3 if of_rows else 2 if one_b else batch)
         found["d"] = (self.d, batch)
         for role in ("c", "bias", "residual"):
             if role in dict(self.added):
                 found[role] = (dict(self.added)[role], 1 if role == "bias" else batch)
         if self.scaled:
             found |= {"scale_a": ("f32", found["a"][1]), "scale_b": ("f32", found["b"][1])}
+        if self.scale:
+            kind = "i32" if self.words else self.scale
+            found |= {f"scale_{side}": (kind, found[side][1]) for side in "ab"}
         found |= {"alpha": ("f32", 1)} if self.factors else {}
-        return found | ({"groups": ("i32", 1)} if self.many in ("rows", "masked") else {})
+        return found | ({GROUPED[self.many]: ("i32", 1)} if self.many in GROUPED else {})
 
     def compiled(self) -> weft.Kernel:
         """A kernel for matrices of any size and strides."""
@@ -204,6 +216,7 @@ class Product:
                 tile.matmul(
                     **dict(zip(self._ranks(), values, strict=True)),
                     **self._how,
+                    scale_block=self.words,
                     schedule=self.schedule,
                 )
         return module
@@ -212,6 +225,9 @@ class Product:
         """Random operands of a case, the same each time, in the order of the kernel's arguments."""
         rng = np.random.default_rng(zlib.crc32(f"{self} {case}".encode()))
         regime, (m, n, k) = REGIMES[case.regime], case.shape
+        parts = reference.ends([k, 0, *[max(1, k // 2)] * (self.members - 2)])
+        if self.many == "k ends":
+            k = -(-int(parts[-1]) // GROUP_ROWS) * GROUP_ROWS
         kinds = Kinds(self.a, self.b, self.d, infinite=self.activation in (None, "relu"))
         sizes = {"c": (m, n), "bias": (n,), "residual": (m, n), "d": (m, n)}
         blocks = -(-k // PROMOTED)
@@ -222,6 +238,8 @@ class Product:
             whole = (self.members, *sizes.get(role, ())) if rank == 3 else sizes.get(role, ())
             if role in ("a", "b"):
                 side = "ab".index(role)
+                if self.many == "k ends":
+                    _clear_between(pairs[0][side] if role == "a" else pairs[0][side].T, parts)
                 each = [pair[side].T if self.transposed[side] else pair[side] for pair in pairs]
                 made[role] = np.stack(each) if rank == 3 else each[0]
             elif role == "d" and self.poisons_d:
@@ -229,15 +247,51 @@ class Product:
                 made[role] = np.repeat(poison, numpy_dtype(kind).itemsize, -1).view(numpy_dtype(kind))
             elif role == "groups":
                 made[role] = self._groups(rng, m)
+            elif role == "k_ends":
+                made[role] = parts
+            elif role == "row_ends":
+                counts = min(m // 3, GROUP_ROWS - 1), 0, max(0, min(m - GROUP_ROWS, 9))
+                made[role] = reference.ends([*counts, *[0] * (self.members - 3)])
             elif role == "alpha":  # sums stay exact
                 count = self.members if self.factors == "each" and self.many else 1
                 made[role] = (np.exp2(rng.permutation(count) - 1) * rng.choice([-1, 1])).astype(np.float32)
+            elif role.startswith("scale") and self.scale:
+                count = (self.members,) if rank == 3 else ()
+                made[role] = self._block_scales(rng, *count, m if role == "scale_a" else n, k)
             elif role.startswith("scale"):
                 made[role] = scales(regime, rng, *whole)
             else:
                 made[role] = added(regime, rng, kind, *whole)
         rows = {role: self.rows if role in ("a", "b", "d", *_LIKE_D) else "aligned" for role in made}
+        if self.scale and not self.words:
+            rows |= {"scale_a": "dense", "scale_b": "dense"}
         return {role: Placed(values, rows[role]) for role, values in made.items()}
+
+    def _block_scales(self, rng: Any, *shape: int) -> Any:
+        """Random powers of two in the layout of an operand, for a matrix (or a batch) of this shape."""
+        *rows, k = shape
+        powers = np.exp2(rng.integers(-1, 2, (*rows, -(-k // self._scaled_together))))
+        made = powers.astype(numpy_dtype(self.scale))
+        if not self.words:
+            return reference.tiled_scales(made)
+        return np.ascontiguousarray(reference.packed_scales(made).swapaxes(-1, -2))
+
+    @property
+    def _scaled_together(self) -> int:
+        """How many elements along K share a block scale."""
+        scaling = self.types.block_scaling
+        assert scaling is not None, self
+        return self.words or scaling.group
+
+    def _plain_scales(self, placed: Any, rows: int, k: int) -> Any:
+        """The block scales of an operand, one for each group of the tensor cores in each row."""
+        scaling, groups = self.types.block_scaling, -(-k // self._scaled_together)
+        assert scaling is not None, self
+        if not self.words:
+            return reference.plain_scales(np.ascontiguousarray(placed), rows, groups)
+        words = np.ascontiguousarray(placed.swapaxes(-1, -2))
+        plain = words.view(np.uint8)[..., :groups].view(numpy_dtype(self.scale))
+        return np.repeat(plain, self.words // scaling.group, axis=-1)[..., : -(-k // scaling.group)]
 
     @property
     def poisons_d(self) -> bool:
@@ -260,8 +314,19 @@ class Product:
                 if (number := given["groups"][first]) >= 0:
                     yield from self._of_rows(given, slice(first, first + GROUP_ROWS), number)
             return
+        if self.many == "row ends":
+            for number, span in enumerate(reference.spans(given["row_ends"])):
+                if span.stop > span.start:
+                    yield from self._of_rows(given, span, number)
+            return
         if given["d"].ndim == 2:
             yield slice(None), given
+            return
+        if self.many == "k ends":
+            for number, span in enumerate(reference.spans(given["k_ends"])):
+                a = given["a"][span] if self.transposed[0] else given["a"][:, span]
+                b = given["b"][:, span] if self.transposed[1] else given["b"][span]
+                yield number, given | {"a": a, "b": b, "d": given["d"][number]}
             return
         for number in range(self.members):
             member = {role: x[number] if x.ndim == 3 else x for role, x in given.items()}
@@ -280,6 +345,8 @@ class Product:
                 part[role] = given[role][:, rows] if role == "a" and self.transposed[0] else given[role][rows]
         if self.scaled:
             part["scale_a"] = given["scale_a"][:, rows]
+        elif self.scale:
+            part["scale_a"] = given["scale_a"][rows]
         if number is not None:
             part |= {role: given[role][number] for role in ("b", "scale_b") if role in given}
             part |= self._alpha(given, number)
@@ -293,6 +360,10 @@ class Product:
         """What must come of operands that no kernel has seen."""
         given = {role: placed.values for role, placed in operands.items()}
         d, regime = given["d"], REGIMES[case.regime]
+        if self.scale:
+            (m, n, k) = case.shape
+            given["scale_a"] = self._plain_scales(given["scale_a"], m, k)
+            given["scale_b"] = self._plain_scales(given["scale_b"], n, k)
         values, bound = np.zeros(d.shape), np.zeros(d.shape)
         written = np.zeros(d.shape, bool)
         for place, part in self._parts(given):
@@ -303,6 +374,8 @@ class Product:
             regime.exact and bare and not self.accumulate and self.activation in (None, "relu")
         )
         alone = ~written if self.many == "rows" else np.zeros(d.shape, bool)
+        if self.many == "row ends":
+            alone[-(-int(given["row_ends"][-1]) // GROUP_ROWS) * GROUP_ROWS :] = True
         return Wanted(values, bound, written, alone, exact)
 
     def _expected(self, part: dict[str, Any]) -> tuple[Any, Any]:
@@ -313,6 +386,8 @@ class Product:
         d, c = part["d"], part.get("c", part["d"])
         rest = {role: part.get(role) for role in ("bias", "residual", "scale_a", "scale_b")}
         rest |= {"alpha": part["alpha"]} if self.factors else {}
+        if self.scale:
+            rest |= {role: reference.tiled_scales(part[role]) for role in ("scale_a", "scale_b")}
         found = reference.product(
             *clean.values(),
             c if self.beta else None,
@@ -325,6 +400,12 @@ class Product:
         a, b = (part[x].T if t else part[x] for x, t in zip("ab", self.transposed, strict=True))
         alpha = part["alpha"].item() if self.factors else self.alpha
         return _with_special(found, alpha * _special(a, b), self.activation, part.get("residual"), d)
+
+
+def _clear_between(matrix: Any, ends: Any) -> None:
+    """Zeros from the end of each part of K, the last dimension, to the next multiple of `GROUP_ROWS`."""
+    for end in ends:
+        matrix[:, end : -(-int(end) // GROUP_ROWS) * GROUP_ROWS] = np.zeros((), matrix.dtype)
 
 
 def _finite(matrix: Any) -> Any:

@@ -2,33 +2,43 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
-from launches import complaint
-from products import Case, Product
+from matrix_cases import SIZES, Stated, every
+from products import Product
 
 import weft
-from weft.dialects.tile_types import PTX_INPUTS, PTX_OPERANDS
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.errors import WeftError
 from weft.isa.chips import CHIPS
-from weft.schedules import matrix
+from weft.passes.kernels.ends_order import Ends
+from weft.schedules import choice, matrix
 from weft.schedules.matrix import Cell
+from weft.target import Target
 from weft.tools import isa_matmul
 
 ROOT = Path(__file__).parents[2]
 ROWS = tuple(matrix.inputs())
-# What `products.Product` has: integers, and floats of whole bytes, without block scales.
-PLAIN = tuple(
-    row
-    for row in ROWS
-    if not row.scale
-    and row.a in PTX_OPERANDS
-    and (row.types.packs_integers or not row.types.has_packed_inputs)
+EVERY = list(every())
+# What a message names in the place of a product with an extra.
+NEAREST = (
+    "sums of f32",
+    "sums without promote",
+    "sums without scales",
+    "a product without groups",
+    "a product without groups along K",
+    "scales in the 128x4 layout (weft.tiled_scales)",
 )
-SIZES = ((33, 35, 37), (40, 56, 64), (96, 144, 80))
-RUN = list(product(CHIPS, PLAIN, matrix.LAYOUTS))
-ran = set[tuple[str, Product]]()
+# An extra of products of other types.
+FOREIGN: dict[str, dict[str, Any]] = {
+    "accumulate": {"accumulate": "f16"},
+    "promote": {"promote": True},
+    "k_ends": {"many": "k ends"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,24 +83,80 @@ def test_measured_products_are_those_of_the_reports() -> None:
     assert found == matrix.MEASURED
 
 
-@pytest.mark.sampled(83)
-@pytest.mark.parametrize(
-    ("chip", "inputs", "layout"), RUN, ids=[f"{chip} {row} {layout}" for chip, row, layout in RUN]
-)
-def test_each_product_is_right(chip: str, inputs: matrix.Inputs, layout: str) -> None:
-    cell = Cell(chip, inputs)
-    if layout not in cell.layouts:
-        assert cell.complaint is not None
-        return
-    a, b = matrix.LAYOUTS[layout]
-    made = Product(inputs.a, inputs.b, inputs.d, transposed=(a, not b), bit_op=inputs.bit_op or None)
-    kernel = weft.compile(made.module(), chip)
-    body = kernel.ptx.partition(".visible")[2]
-    if (body, made) in ran:  # chips share kernels, from the entry on
-        return
-    units = *made.types.multiples_of_mn, made.types.multiple_of_k
-    for size, regime in zip(SIZES, ("integers", made.regimes[0], "integers"), strict=True):
-        m, n, k = (-(-extent // unit) * unit for extent, unit in zip(size, units, strict=True))
-        case = Case((m, n, k), regime)
-        assert complaint(made, case, kernel, "emulator") is None
-    ran.add((body, made))
+def refusal(stated: Stated, chip: str) -> str:
+    """What is said of a product that a chip lacks."""
+    with pytest.raises(WeftError) as caught:
+        choice.choose(4096, 4096, 4096, stated.made.types, chip)
+    return caught.value.diagnostics[0].message
+
+
+def test_each_layout_result_and_extra_that_a_chip_lacks_is_refused(cells: list[Cell]) -> None:
+    of = {(cell.chip, cell.inputs): cell for cell in cells}
+    for stated, chip in product(every(), CHIPS):
+        cell = of[chip, stated.inputs]
+        if cell.complaint is not None or stated.is_of(cell):
+            continue
+        said, types = refusal(stated, chip), stated.made.types
+        assert types.a in said or types.b in said or f"scales of {types.scale}" in said, said
+        needed = re.search(r"it needs (sm_\w+)", said)
+        assert needed is None or stated.is_of(of[needed[1], stated.inputs]), said
+        if stated.what in matrix.LAYOUTS:
+            side = said[0]
+            assert said.startswith(f"{side} must be K-major") and types.transposed["AB".index(side)], said
+            assert f"an MN-major one on {chip}" in said, said
+            elsewhere = any(stated.is_of(of[other, stated.inputs]) for other in CHIPS)
+            assert (needed is not None) == elsewhere, said
+            continue
+        assert chip in said or "has no schedule that" in said, said
+        near = re.search(r"(?:, or |: use )([^,]+)$", said)
+        assert near is not None, said
+        assert near[1] in NEAREST or re.sub("^D of ", "", near[1]) in cell.results, said
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_what_no_chip_has_is_refused(row: matrix.Inputs) -> None:
+    plain = Product(row.a, row.b, row.d, scale=row.scale, bit_op=row.bit_op or None)
+    wrong = [{"d": d} for d in ("f32", "i32", "f64") if d not in row.results]
+    wrong += [made for name, made in FOREIGN.items() if name not in row.extras]
+    for made in wrong:
+        with pytest.raises(WeftError) as caught:
+            weft.compile(replace(plain, **made).module(), "sm_100a")
+        said = caught.value.diagnostics[0].message
+        assert any(word in said for word in (row.a, row.b, "integers", "scales", *made)), said
+
+
+def test_chips_with_each_product_are_those_of_the_page(cells: list[Cell]) -> None:
+    for stated in EVERY[::7]:
+        able = [cell for cell in cells if cell.inputs == stated.inputs and stated.is_of(cell)]
+        assert stated.chips == tuple(cell.chip for cell in able)
+    assert {stated.inputs for stated in EVERY} == set(ROWS)
+    assert {stated.what for stated in EVERY} >= {*matrix.LAYOUTS, *matrix.EXTRAS, "f16", "f8E5M2"}
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_schedule_of_each_product_is_legal(chip: str) -> None:
+    """No verifier sees what is chosen: with an illegal K block, a group gets elements of the next one."""
+    for stated in EVERY:
+        types = stated.made.types
+        if chip in stated.chips:
+            chosen = choice.choose(*SIZES[0], types, chip)
+            assert chosen.complaint(types, Target.of(chip)) is None, f"{stated}: {chosen}"
+
+
+@pytest.mark.parametrize("stated", EVERY[::116], ids=str)
+def test_some_products_are_right(stated: Stated) -> None:
+    assert stated.wrong("emulator", stated.chips[:: max(1, len(stated.chips) - 1)]) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stated", EVERY, ids=str)
+def test_each_product_is_right(stated: Stated) -> None:
+    """On each chip; chips with the same PTX, but for the version and the chip in front, share a run."""
+    assert stated.wrong("emulator", stated.chips) is None
+
+
+def test_a_wrong_kernel_of_one_chip_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    stated = next(each for each in EVERY if each.made.many == "k ends")
+    monkeypatch.setattr(Ends, "begin", lambda self, group: self.end(group))
+    assert "wrong" in (stated.wrong("emulator", ["sm_80"]) or "")

@@ -55,6 +55,27 @@ class Inputs:
         """The product with the type of the sums, and K-major operands."""
         return Types(self.a, self.b, self.d, scale=self.scale, bit_op=self.bit_op)
 
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The types that D may have, on whichever chip."""
+        return tuple(d for d in OUTPUT_TYPES if d not in ("i32", "f64")) if self.d == "f32" else (self.d,)
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The extras that products of such types may have, on whichever chip."""
+        return tuple(filter(self._fits, EXTRAS))
+
+    def _fits(self, extra: str) -> bool:
+        """Whether an extra is one of products of such types."""
+        fp8 = {self.a, self.b} <= set(FP8_TYPES) and not self.scale
+        if extra in ("promote", "scales"):
+            return fp8
+        if extra == "accumulate":
+            return fp8 or self.a == self.b == "f16"
+        if extra == "words":
+            return self.scale == _SCALES["mx"]
+        return extra != "k_ends" or not self.scale
+
 
 def inputs() -> Iterator[Inputs]:
     """The rows of the matrix."""
@@ -127,18 +148,14 @@ class Cell:
         """The types of D."""
         if self.complaint:
             return ()
-        if self.inputs.d != "f32":
-            legal: tuple[str, ...] = (self.inputs.d,)
-        else:
-            legal = tuple(d for d in OUTPUT_TYPES if d not in ("i32", "f64"))
-        return tuple(d for d in legal if self._takes(d=d))
+        return tuple(d for d in self.inputs.results if self._takes(d=d))
 
     @cached_property
     def extras(self) -> tuple[str, ...]:
         """What else the product may have, by the names of `EXTRAS`."""
         if self.complaint:
             return ()
-        return tuple(name for name, fields in EXTRAS.items() if self._fits(name) and self._takes(**fields))
+        return tuple(name for name in self.inputs.extras if self._takes(**EXTRAS[name]))
 
     @cached_property
     def rows(self) -> str:
@@ -155,17 +172,6 @@ class Cell:
         """Whether such products were timed on a GPU."""
         types = {self.inputs.a, self.inputs.b}
         return not self.inputs.scale and types <= MEASURED.get(self.chip, frozenset())
-
-    def _fits(self, extra: str) -> bool:
-        """Whether an extra is one of products of such types."""
-        fp8 = {self.inputs.a, self.inputs.b} <= set(FP8_TYPES) and not self.inputs.scale
-        if extra in ("promote", "scales"):
-            return fp8
-        if extra == "accumulate":
-            return fp8 or self.inputs.a == self.inputs.b == "f16"
-        if extra == "words":
-            return self.inputs.scale == _SCALES["mx"]
-        return extra != "k_ends" or not self.inputs.scale
 
     def _takes(self, **fields: Any) -> bool:
         """Whether some family multiplies the product with some fields of its types changed."""
