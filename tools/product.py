@@ -11,7 +11,15 @@ import numpy.typing as npt
 from weft import reference
 from weft.compiler.launch_record import Launch, MemrefArgument
 from weft.dialects.op import refuse
-from weft.dialects.operand_roles import BLOCK_SCALES, ROLES, extents, role_of, title
+from weft.dialects.operand_roles import (
+    BLOCK_SCALES,
+    ROLES,
+    SCALE_OF_WORDS,
+    WORD,
+    extents,
+    role_of,
+    title,
+)
 from weft.dialects.schedule import ceil_div
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
@@ -58,7 +66,7 @@ class Product:
         op = products[0]
         if len(products) > 1:
             raise refuse(products[1], "must be the only product with weft run")
-        taken = {"alpha", *(BLOCK_SCALES if op.types.scale and not op.types.words else ())}
+        taken = {"alpha", *(BLOCK_SCALES if op.types.scale else ())}
         if other := next((role for role in op.roles if not ROLES[role].is_added and role not in taken), None):
             raise refuse(op, f"must not have an operand '{other}' {_UNLESS_GIVEN}")
         if op.d.type.rank != 2:
@@ -118,10 +126,11 @@ class Product:
     def _scale_sizes(self) -> dict[str, tuple[int, ...]]:
         """The sizes of the block scales, and of alpha."""
         sizes = extents(self.m, self.n, self.k, None, ceil_div)
-        scales = BLOCK_SCALES if self.op.types.scale else {}
-        roles = *scales, "alpha"
+        types = self.op.types
+        element = WORD if types.words else types.scale
+        roles = *(BLOCK_SCALES if types.scale else ()), "alpha"
         return {
-            role: tuple(sizes[name] for name in role_of(role, self.op.types.scale).sizes) for role in roles
+            role: tuple(sizes[name] for name in role_of(role, element, types.words).sizes) for role in roles
         }
 
     def sized_by(self, shapes: Mapping[int, tuple[int, ...]]) -> "Product":
@@ -129,7 +138,7 @@ class Product:
         sizes: dict[str, int] = {}
         for role, number in self.argument_numbers.items():
             letters = self._extents.get(role, "")
-            if len(shapes.get(number, ())) == len(letters):
+            if letters and len(shapes.get(number, ())) == len(letters):
                 sizes |= dict(zip(letters, shapes[number], strict=True))
         fixed = dict(zip("mnk", self.op.static_mnk, strict=True))
         m, n, k = (fixed[axis] or sizes.get(axis, getattr(self, axis)) for axis in "mnk")
@@ -166,6 +175,8 @@ class Product:
         """What must come out of these operands, before the kernel ran on them."""
         by_role = {role: operands[number] for role, number in self.argument_numbers.items()}
         added = by_role[self._added] if self._attributes["beta"] else None
+        if self.op.types.words:
+            by_role |= {role: self._tiled(by_role[role]) for role in BLOCK_SCALES}
         alpha = np.float32(self._attributes["alpha"]) * by_role.get("alpha", np.float32(1))
         return reference.product(
             by_role["A"],
@@ -178,6 +189,15 @@ class Product:
             **self._attributes | {"alpha": alpha},
             dtype=by_role["D"].dtype,
         )
+
+    def _tiled(self, words: Array) -> Array:
+        """Block scales that come as words, in the 128x4 layout."""
+        block, scaling = self.op.types.words, self.op.types.block_scaling
+        assert scaling is not None, self.op
+        in_bytes = np.ascontiguousarray(words.T).view(np.uint8)[:, : ceil_div(self.k, block)]
+        scales = in_bytes.view(arrays.numpy_dtype(self.op.types.scale))
+        each = np.repeat(scales, block // scaling.group, axis=1)[:, : ceil_div(self.k, scaling.group)]
+        return reference.tiled_scales(each)
 
     def _check_memory(self, padding: int) -> None:
         """Raises WeftError where the machine hasn't the memory; `padding` counts elements between rows."""
@@ -211,13 +231,16 @@ def _array(
     scales: bool = False,
 ) -> Array:
     """An array of the argument's type: of integers from all of up to 8 bits, of normal numbers, or of powers
-    of two for block scales.
+    of two for block scales, four in each word of i32.
     """
     columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
     whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
     limits = arrays.integer_limits(dtype)
     if generator is None:
         return np.full(whole, limits[0] if limits else np.nan, dtype)[..., :columns]
+    if scales and argument.dtype == WORD:
+        powers = np.exp2(generator.integers(-3, 4, (*whole, 4))).astype(arrays.numpy_dtype(SCALE_OF_WORDS))
+        return powers.view(dtype)[..., :columns, 0]
     if scales:
         return np.exp2(generator.integers(-3, 4, whole)).astype(dtype)[..., :columns]
     if limits:
