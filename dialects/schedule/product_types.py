@@ -93,8 +93,8 @@ class Types:
         """What K must be a multiple of."""
         if not self.has_packed_inputs:
             return 1
-        if self.packs_integers:
-            return 8 // BITS[self.a]
+        if not PTX_INPUTS.keys() >= {self.a, self.b}:
+            return max(8 // BITS[each] for each in (self.a, self.b))  # integers that fill bytes
         return multiple_of_k(PTX_INPUTS[self.a], PTX_INPUTS[self.b], self.block_scaling)
 
     @property

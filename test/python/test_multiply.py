@@ -345,13 +345,18 @@ NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
         (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "expects A of element type"),
         (lambda: weft.matmul(*(small(8, 8),) * 2, out=small(8, 8, dtype=np.int16)), "expects D of element"),
         (
+            lambda: weft.matmul(small(8, 8, dtype=ml_dtypes.float8_e4m3fn), small(8, 64, dtype=np.bool_)),
+            "A and B of one element type",
+        ),
+        (
             lambda: weft.matmul(
-                *(small(32, 32, dtype=ml_dtypes.float8_e5m2),) * 2,
+                *(small(32, 16, dtype=np.uint8),) * 2,
                 scales=(np.ones(512, ml_dtypes.float8_e8m0fnu),) * 2,
+                kind="mxfp4",
                 arch="sm_120a",
             ),
-            "b must be N x K with contiguous rows (transpose_b=True), since tensor cores read f8E5M2 K-major "
-            "only, got 32 x 32 with strides (32, 1)",
+            "b must be N x K with contiguous rows (transpose_b=True), since tensor cores read f4E2M1FN "
+            "K-major only, got 32 x 16 with strides (16, 1)",
         ),
         (
             lambda: weft.matmul(

@@ -77,25 +77,25 @@ def _plain(times: Times) -> dict[str, Any]:
 def _times(record: dict[str, Any]) -> Times:
     if record["inputs"] not in INPUTS or record["layout"] not in LAYOUTS:
         raise ValueError(f"unknown types or layout, {record['inputs']} {record['layout']}")
-    schedules = tuple(
-        WarpgroupSchedule(
-            (rows, columns, depth),
-            warpgroups,
-            stages,
-            group,
-            splits,
-            swap,
-            (down, across),
-            slices,
-            stream_k,
-        )
-        for (rows, columns, depth), warpgroups, stages, group, splits, swap, (
-            down,
-            across,
-        ), slices, stream_k in record["schedules"]
-    )
+    schedules = tuple(_schedule(*fields) for fields in record["schedules"])
     products = [
         ProductTimes((m, n, k), dict(zip(rest[::2], rest[1::2], strict=True)), other)
         for m, n, k, other, *rest in record["products"]
     ]
     return Times(record["inputs"], record["layout"], schedules, tuple(products))
+
+
+def _schedule(
+    block: list[int],
+    warpgroups: int,
+    stages: int,
+    group: int,
+    splits: int,
+    swap: bool,
+    cluster: list[int],
+    *later: Any,
+) -> WarpgroupSchedule:
+    """Of the fields in their order; older files lack the last ones."""
+    (rows, columns, depth), (down, across) = block, cluster
+    tile = (rows, columns, depth)
+    return WarpgroupSchedule(tile, warpgroups, stages, group, splits, swap, (down, across), *later)
