@@ -5,6 +5,7 @@ that have them, and the sizes at which they are tried.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from typing import Any
 
 from launches import complaint
@@ -100,9 +101,16 @@ def every() -> Iterator[Stated]:
             yield Stated(row, replace(plain, transposed=(a, not b)), name)
         yield from (Stated(row, replace(plain, d=d), d) for d in row.results if d != row.d)
         for extra in row.extras:
-            yield from (Stated(row, replace(plain, **fields), extra) for fields in _EXTRAS[extra])
+            made = (replace(plain, **fields) for fields in _EXTRAS[extra])
+            yield from (Stated(row, each, extra) for each in made if each.words <= _largest_block(each))
         yield Stated(row, replace(plain, many="batch"), "")
         yield from (Stated(row, made, "") for made in _epilogues(plain))
+
+
+def _largest_block(made: Product) -> float:
+    """The most elements that share a scale in words."""
+    scaling = made.types.block_scaling
+    return scaling.group if scaling is not None and scaling.packed else inf
 
 
 def _epilogues(plain: Product) -> Iterator[Product]:
