@@ -27,46 +27,46 @@ def of(m: int, n: int, k: int, warpgroups: int = 2, stages: int = 3, **fields: o
 
 # A fit to new times changes these numbers. Without one, a change of a number is a mistake in the formula.
 MODELLED = (
-    (BF16, (4096, 4096, 4096), of(128, 256, 64), 340961),
-    (BF16, (4096, 4096, 4096), of(256, 128, 64), 340961),
-    (BF16, (4000, 2000, 3000), of(192, 96, 64, 3, 3), 235347),
-    (BF16, (4000, 2000, 3000), of(128, 80, 64), 302301),
-    (BF16, (1000, 1000, 1000), of(64, 64, 64, 1, 4), 26632),
-    (BF16, (1000, 1000, 1000), of(64, 48, 64, 1, 4), 29856),
-    (BF16, (1000, 1000, 1000), of(64, 128, 64, 1, 8), 18290),
-    (BF16, (1, 8192, 8192), of(64, 8, 128, 1, 6, swap=True), 67359),
-    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=2), 32738),
-    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=4), 42116),
-    (BF16, (512, 512, 32768), of(128, 128, 128, splits=8), 109384),
-    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=8), 73803),
-    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=3, cluster=(2, 1)), 123010),
-    (BF16, (512, 512, 32768), of(128, 192, 64, global_splits=5), 117312),
-    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(2, 1)), 316885),
-    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(1, 2)), 330218),
-    (BF16, (300, 40, 5000), of(64, 64, 64, 1, 7, cluster=(2, 2)), 27855),
-    (BF16, (3000, 40, 5000), of(64, 64, 64, 1, 7, cluster=(4, 1)), 33331),
+    (BF16, (4096, 4096, 4096), of(128, 256, 64), 333760),
+    (BF16, (4096, 4096, 4096), of(256, 128, 64), 333760),
+    (BF16, (4000, 2000, 3000), of(192, 96, 64, 3, 3), 221451),
+    (BF16, (4000, 2000, 3000), of(128, 80, 64), 281875),
+    (BF16, (1000, 1000, 1000), of(64, 64, 64, 1, 4), 24892),
+    (BF16, (1000, 1000, 1000), of(64, 48, 64, 1, 4), 28638),
+    (BF16, (1000, 1000, 1000), of(64, 128, 64, 1, 8), 17396),
+    (BF16, (1, 8192, 8192), of(64, 8, 128, 1, 6, swap=True), 67591),
+    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=2), 29847),
+    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=4), 38534),
+    (BF16, (512, 512, 32768), of(128, 128, 128, splits=8), 104552),
+    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=8), 69473),
+    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=3, cluster=(2, 1)), 121562),
+    (BF16, (512, 512, 32768), of(128, 192, 64, global_splits=5), 114778),
+    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(2, 1)), 319351),
+    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(1, 2)), 327570),
+    (BF16, (300, 40, 5000), of(64, 64, 64, 1, 7, cluster=(2, 2)), 27515),
+    (BF16, (3000, 40, 5000), of(64, 64, 64, 1, 7, cluster=(4, 1)), 32200),
     # As many CTAs as a wave of clusters has, or as many more as make a wave more.
-    (BF16, (896, 1216, 1024), of(64, 64, 64, 1, 4, cluster=(2, 1)), 34120),
-    (BF16, (1408, 1408, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 52916),
-    (BF16, (640, 768, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 13996),
-    (TF32, (2048, 2048, 2048), of(128, 256, 32, 2, 4), 97039),
-    (S8, (2048, 2048, 2048), of(128, 192, 128, 2, 4), 46014),
-    (E4M3, (2048, 2048, 2048), of(128, 256, 128), 29061),
-    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128), 191372),
-    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128, cluster=(1, 2)), 181583),
-    (PROMOTED, (4096, 4096, 4096), of(128, 128, 128, cluster=(1, 2)), 227867),
-    (PROMOTED, (1000, 1000, 1000), of(64, 128, 128, 1, 3), 11855),
-    (PROMOTED, (1000, 1000, 1000), of(64, 64, 128, 1, 4), 13588),
-    (PROMOTED, (1000, 1000, 1000), of(64, 48, 128, 1, 4), 17560),
-    (SCALED, (4096, 4096, 4096), of(128, 192, 128), 231090),
-    (SCALED, (4096, 4096, 4096), of(128, 128, 128, 2, 4), 227912),
-    (SCALED, (1000, 1000, 1000), of(64, 64, 128, 1, 4), 13863),
-    (SCALED, (1000, 1000, 1000), of(64, 192, 128, 1, 4), 13501),
-    (SCALED, (16, 4096, 7168), of(64, 16, 128, 1, 11, splits=2, swap=True), 19446),
-    (SCALED, (64, 4096, 7168), of(128, 64, 128, 2, 4, swap=True), 41387),
-    (BF16, (128, 24576, 1536), of(128, 192, 64, 2, 4), 46497),
-    (SCALED, (64, 4096, 7168), of(64, 64, 128, 1, 6, splits=2), 22993),
-    (BF16, (8192, 16, 8192), of(64, 16, 128, 1, 5), 68241),
+    (BF16, (896, 1216, 1024), of(64, 64, 64, 1, 4, cluster=(2, 1)), 31315),
+    (BF16, (1408, 1408, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 48282),
+    (BF16, (640, 768, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 13374),
+    (TF32, (2048, 2048, 2048), of(128, 256, 32, 2, 4), 96527),
+    (S8, (2048, 2048, 2048), of(128, 192, 128, 2, 4), 45872),
+    (E4M3, (2048, 2048, 2048), of(128, 256, 128), 28288),
+    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128), 186567),
+    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128, cluster=(1, 2)), 180628),
+    (PROMOTED, (4096, 4096, 4096), of(128, 128, 128, cluster=(1, 2)), 213663),
+    (PROMOTED, (1000, 1000, 1000), of(64, 128, 128, 1, 3), 11449),
+    (PROMOTED, (1000, 1000, 1000), of(64, 64, 128, 1, 4), 12932),
+    (PROMOTED, (1000, 1000, 1000), of(64, 48, 128, 1, 4), 16525),
+    (SCALED, (4096, 4096, 4096), of(128, 192, 128), 228498),
+    (SCALED, (4096, 4096, 4096), of(128, 128, 128, 2, 4), 224569),
+    (SCALED, (1000, 1000, 1000), of(64, 64, 128, 1, 4), 13272),
+    (SCALED, (1000, 1000, 1000), of(64, 192, 128, 1, 4), 13279),
+    (SCALED, (16, 4096, 7168), of(64, 16, 128, 1, 11, splits=2, swap=True), 18907),
+    (SCALED, (64, 4096, 7168), of(128, 64, 128, 2, 4, swap=True), 42730),
+    (BF16, (128, 24576, 1536), of(128, 192, 64, 2, 4), 45832),
+    (SCALED, (64, 4096, 7168), of(64, 64, 128, 1, 6, splits=2), 21507),
+    (BF16, (8192, 16, 8192), of(64, 16, 128, 1, 5), 68169),
 )
 
 
@@ -79,14 +79,14 @@ def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cy
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
-    (BF16, (8192, 16, 8192), {8: 80}),
-    (BF16, (8192, 8192, 1024), {8: 801, 16: 74}),
+    (BF16, (8192, 16, 8192), {8: 214}),
+    (BF16, (8192, 8192, 1024), {8: 1846, 16: 208}),
     (BF16, (256, 16, 512), {4: 237, 8: 40}),
     (BF16, (64, 16, 2048), {8: 313}),
     (E4M3, (64, 40, 1000), {4: 184, 8: 1}),
-    (PROMOTED, (8192, 16, 8192), {8: 48}),
+    (PROMOTED, (8192, 16, 8192), {8: 257}),
     (SCALED, (100, 128, 1024), {4: 898, 8: 79}),
-    (TF32, (130, 40, 256), {4: 748, 8: 36}),
+    (TF32, (130, 40, 256), {4: 770, 8: 36}),
 )
 
 
@@ -108,37 +108,38 @@ def test_candidates_for_few_sums_and_a_long_k_divide_it_in_every_way():
 def test_candidates_for_many_sums_have_every_block_and_cluster():
     found = list(time_model.candidates(8192, 8192, 1024, BF16, H200))
     assert {(s.warpgroups, s.block[0]) for s in found} == {(1, 64), (2, 128), (2, 256), (3, 192)}
-    assert {s.block[1] for s in found} == set(range(16, 257, 16))
+    assert {s.block[1] for s in found if s.swap} == set(range(8, 257, 8))
+    assert {s.block[1] for s in found if not s.swap} == set(range(16, 257, 16))  # as TMA writes them
     assert {s.ctas for s in found} == {1, 2, 4, 8}
     assert {s.stages for s in found} == set(range(2, 13))
 
 
 CHOSEN = (
-    (BF16, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 11 stages, group 8"),
+    (BF16, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 12 stages, group 8"),
     (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
     (BF16, (3, 29120, 3328), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
     (BF16_NN, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
-    (BF16, (16, 4096, 7168), "block 64x16x128, 1 warpgroups, 5 stages, group 8, 2 splits, swapped"),
+    (BF16, (16, 4096, 7168), "block 64x16x64, 1 warpgroups, 11 stages, group 8, swapped"),
     (
         BF16,
         (64, 4096, 7168),
-        "block 64x128x64, 1 warpgroups, 4 stages, group 8, 4 global splits, cluster 1x2",
+        "block 64x128x64, 1 warpgroups, 9 stages, group 8, 4 global splits, cluster 1x2",
     ),
-    (BF16, (1024, 1024, 1024), "block 64x128x128, 1 warpgroups, 4 stages, group 8, cluster 2x1"),
+    (BF16, (1024, 1024, 1024), "block 64x128x64, 1 warpgroups, 8 stages, group 8, cluster 2x1"),
     (
         BF16,
         (512, 512, 32768),
         "block 128x256x64, 2 warpgroups, 4 stages, group 8, 16 global splits, cluster 2x1",
     ),
-    (BF16, (3000, 40, 5000), "block 64x32x128, 1 warpgroups, 9 stages, group 8, cluster 4x2"),
+    (BF16, (3000, 40, 5000), "block 64x32x128, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
     (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 3 stages, group 8, cluster 2x1"),
-    (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),
-    (E4M3, (3000, 40, 5000), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 4x2"),
-    (E4M3, (1024, 1024, 1024), "block 64x128x256, 1 warpgroups, 4 stages, group 4"),
-    (E4M3, (8192, 8192, 1024), "block 128x256x128, 2 warpgroups, 3 stages, group 8, cluster 2x1"),
-    (E4M3, (64, 4096, 7168), "block 64x64x256, 1 warpgroups, 6 stages, group 8, cluster 1x8"),
-    (PROMOTED, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),
-    (PROMOTED, (8192, 8192, 1024), "block 128x192x128, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
+    (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 12 stages, group 8"),
+    (E4M3, (3000, 40, 5000), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
+    (E4M3, (1024, 1024, 1024), "block 64x128x128, 1 warpgroups, 8 stages, group 4"),
+    (E4M3, (8192, 8192, 1024), "block 128x224x128, 2 warpgroups, 3 stages, group 8, cluster 2x1, swapped"),
+    (E4M3, (64, 4096, 7168), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x2, swapped"),
+    (PROMOTED, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 12 stages, group 8"),
+    (PROMOTED, (8192, 8192, 1024), "block 192x128x128, 3 warpgroups, 4 stages, group 8, cluster 1x2"),
     (PROMOTED, (4096, 4096, 4096), "block 256x128x128, 2 warpgroups, 3 stages, group 8, cluster 1x2"),
     (
         PROMOTED,
@@ -148,11 +149,11 @@ CHOSEN = (
     (SCALED, (3000, 40, 5000), "block 64x48x128, 1 warpgroups, 7 stages, group 8, 2 splits"),
     (SCALED, (8192, 8192, 8192), "block 192x128x128, 3 warpgroups, 4 stages, group 8, cluster 1x2"),
     (SCALED, (4096, 7168, 16384), "block 256x128x128, 2 warpgroups, 3 stages, group 8, cluster 1x2"),
-    (SCALED, (64, 4096, 7168), "block 64x160x128, 1 warpgroups, 8 stages, group 8, 4 splits"),
-    (TF32, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 5 stages, group 8"),
+    (SCALED, (64, 4096, 7168), "block 64x64x128, 1 warpgroups, 6 stages, group 8, 2 splits"),
+    (TF32, (8192, 16, 8192), "block 64x16x32, 1 warpgroups, 12 stages, group 8, cluster 2x1"),
     (TF32, (2048, 2048, 2048), "block 128x256x32, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
     (S8, (256, 256, 8192), "block 64x64x128, 1 warpgroups, 7 stages, group 8, 4 splits"),
-    (S8, (8192, 8192, 1024), "block 128x256x128, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
+    (S8, (8192, 8192, 1024), "block 128x224x128, 2 warpgroups, 5 stages, group 8, cluster 2x1"),
 )
 
 
@@ -191,16 +192,12 @@ def test_every_product_has_a_schedule(shape, types):
 
 
 def test_the_model_prefers_what_an_h200_prefers():
-    assert set(time_model.choose(8192, 8192, 8192, BF16, H200).block[:2]) == {128, 256}
+    rows, columns, _ = time_model.choose(8192, 8192, 8192, BF16, H200).block
+    assert rows * columns >= 128 * 224
     assert time_model.choose(1, 8192, 8192, BF16, H200).swap
     assert time_model.choose(512, 512, 32768, BF16, H200).global_splits > 1
     for k in (8200, 8216):  # each copy of such rows is slow: clusters copy less
         assert time_model.choose(4096, 4096, k, BF16, H200).ctas > 1
-
-
-def test_operands_are_swapped_for_few_rows_alone():
-    for rows, swapped in ((512, True), (513, False)):
-        assert any(s.swap for s in time_model.candidates(rows, 16, 256, BF16, H200)) == swapped
 
 
 def test_columns_far_beyond_the_product_are_no_candidates():

@@ -51,10 +51,12 @@ class ChipModel:
     panels_32: float
     panels_64: float
     copy_latency: float
+    memory_latency: float  # in addition, of data that few tiles read
     k_block: float  # for each K block, in addition to its products
     memory: float  # rate of the chip's memory
     again: float  # share of a K slice's data that memory delivers twice if rows begin inside lines of L2
 
+    first: float  # share of a K block's time before the first product
     start: float  # for each product, in addition to its tiles
     start_all: float  # the same where all multiprocessors take part
     scales_copied: float  # the same where scales are copied to rows that TMA can read
@@ -65,7 +67,7 @@ class ChipModel:
     store_wait: float  # share of a tile's stores that it waits for
     launch_gap: float  # between launches, where a multiprocessor can't hold a CTA of each
 
-    cluster: float  # for a cluster, which starts and ends together
+    cluster: float  # for each doubling of a cluster's CTAs, which start and end together
     cluster_start: float  # for a cluster whose CTAs add their sums
     cluster_sums: float  # rate at which a CTA of a cluster writes sums and reads those of others
     claim: float  # from a CTA's arrival at a counter to the first sums of other CTAs
@@ -84,47 +86,49 @@ H200 = ChipModel(
     multiprocessors=132,
     clock_mhz=1980,
     resident=MappingProxyType({1: 132, 2: 132, 4: 120, 8: 96}),
-    read_a=19.17,
-    read_b=0.3497,
-    factor_16=1.022,
-    factor_tf32=1.062,
-    factor_fp8=1.057,
-    factor_s8=1.082,
-    factor_promoted=1.015,
-    drain=90.59,
-    promoted_drain=111.3,
-    scale=0.8228,
-    scale_swapped=4.653,
-    promote=0.01395,
-    exposed=0.642,
-    fill=85.12,
-    ask=152.3,
-    l2=16940.0,
-    rare=5.007,
-    rows_16=1.774,
-    rows_32=0.5853,
-    rows_64=0.3794,
-    panels_32=2.422,
-    panels_64=0.9566,
-    copy_latency=1310.0,
-    k_block=24.91,
-    memory=2158.0,
-    again=0.1583,
-    start=1689.0,
-    start_all=1802.0,
-    scales_copied=5239.0,
-    tile=1.7,
-    store=42.94,
-    store_16=0.3197,
-    narrow=0.1277,
-    store_wait=1.761,
-    launch_gap=230.1,
-    cluster=589.2,
-    cluster_start=720.6,
-    cluster_sums=12.57,
-    claim=2459.0,
-    sums_written=12.52,
-    streamed=6463.0,
+    read_a=13.59,
+    read_b=0.3915,
+    factor_16=1.061,
+    factor_tf32=1.145,
+    factor_fp8=1.082,
+    factor_s8=1.175,
+    factor_promoted=1.0,
+    drain=138.2,
+    promoted_drain=99.01,
+    scale=0.9185,
+    scale_swapped=5.789,
+    promote=63.02,
+    exposed=0.562,
+    fill=92.16,
+    ask=225.0,
+    l2=25190.0,
+    rare=7.206,
+    rows_16=2.668,
+    rows_32=1.066,
+    rows_64=0.6814,
+    panels_32=3.047,
+    panels_64=1.186,
+    copy_latency=1071.0,
+    memory_latency=448.1,
+    k_block=30.94,
+    memory=2127.0,
+    again=0.1674,
+    first=0.4798,
+    start=1615.0,
+    start_all=1632.0,
+    scales_copied=5218.0,
+    tile=0.0001404,
+    store=81.04,
+    store_16=0.3638,
+    narrow=0.1394,
+    store_wait=3.225,
+    launch_gap=240.5,
+    cluster=469.4,
+    cluster_start=572.7,
+    cluster_sums=15.61,
+    claim=2494.0,
+    sums_written=12.9,
+    streamed=4816.0,
 )
 
 CHIP_MODELS = {row.chip: row for row in (H200,)}

@@ -20,13 +20,12 @@ from weft.target import Target
 
 _MOST_STAGES = 12
 _BLOCK_ROWS = ((1, 64), (2, 128), (2, 256), (3, 192))
-_BLOCK_COLUMNS = (*range(8, 64, 8), *range(64, 257, 16))
+_BLOCK_COLUMNS = range(8, 257, 8)
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2))
 _LARGE_CLUSTERS = ((4, 2), (2, 4), (8, 1), (1, 8))  # without global splits
 _SPLITS = (2, 4, 8)
 _GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit
-_SWAPPED_ROWS = 512  # products of more rows gain nothing from swapped operands
 _SCALED_COLUMNS = 64  # of swapped tiles; with the sums, more scales don't fit in registers
 GROUPS = (4, 8, 16)
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
@@ -53,9 +52,8 @@ def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: in
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip.chip}{layout}")
 
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
-        """Of those that the model can't tell apart: fewest CTAs for a tile, then the largest tile. For few
-        rows, B is read fastest while a CTA of the next launch fits beside this one's, in few long
-        pieces.
+        """Of those that the model can't tell apart: fewest K slices, then most stages. For few rows, B is
+        read fastest while a CTA of the next launch fits beside this one's, in few long pieces.
         """
         if few:
             beside = s.shared_bytes(types) <= wgmma_cycles.room_of_two(chip.facts)
@@ -63,9 +61,7 @@ def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: in
             mn_major, _ = s.swapped(*types.transposed)
             piece, pieces = (rows, depth) if mn_major else (depth, rows)
             return -s.ctas * s.global_splits, beside, piece, -pieces, -cycles
-        down, across = s.swapped(m, n)
-        rows, columns = min(s.block[0], down), min(s.block[1], across)
-        return -s.ctas * s.global_splits, rows * columns, -s.block[2], -s.warpgroups, -cycles
+        return -s.splits * s.global_splits, s.stages, -cycles
 
     return max(near, key=lambda each: preferred(*each))[1]
 
@@ -188,7 +184,6 @@ def _worthwhile(every: _All, m: int, n: int, k: int) -> Array:
     return (
         (kernels.rows < 2 * np.maximum(down, 64))
         & (kernels.columns < 2 * np.maximum(across, 16))
-        & ~(kernels.swap & (m > _SWAPPED_ROWS))
         & (kernels.height <= tiles[0])
         & (kernels.width <= tiles[1])
         & ((slices == 1) | (blocks >= 2 * slices))

@@ -222,8 +222,11 @@ def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
     rest = ctas - whole * kernels.resident
     written = _store_cycles(kernels, n)
     used = np.minimum(ctas, kernels.resident) / chip.multiprocessors
-    end = written + np.where(kernels.ctas > 1, chip.cluster, 0.0) + chip.start + chip.start_all * used
+    end = written + chip.cluster * np.log2(kernels.ctas) + chip.start + chip.start_all * used
     end = end + np.where(kernels.two_fit, 0.0, chip.launch_gap)
+    end = end + chip.first * (
+        fill_cycles(kernels, m, n, k, np.minimum(ctas, kernels.resident)) + kernels.products
+    )
     if types.scaled:  # a kernel of its own copies scales that TMA can't read
         end = end + np.where(m * 4 % tensor_map.ROW_BYTES != 0, chip.scales_copied, 0.0)
     divided = kernels.global_splits > 1
@@ -271,7 +274,10 @@ def block_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) 
     fill = fill_cycles(kernels, m, n, k, active)
     # A warpgroup that leaves products in flight releases a stage one block late.
     late = 0 if kernels.types.promoted else kernels.of_tile(lambda s: int(s.overlaps))
-    latency = (chip.copy_latency + fill + products) / (kernels.stages - late)
+    _, rare = _asked_bytes(kernels, m, n, k)
+    of_memory = rare / kernels.of_tile(lambda s: s.stage_bytes(kernels.types))
+    latency = chip.copy_latency + chip.memory_latency * of_memory
+    latency = (latency + fill + products) / (kernels.stages - late)
     return np.maximum(_norm(_UNEVEN, products, fill), latency) + chip.k_block
 
 

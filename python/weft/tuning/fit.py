@@ -19,6 +19,7 @@ from weft.tuning.times import Times
 
 CHECKED = 4  # one of so many products checks the fit
 _OUTLIER = 0.12  # errors beyond this count in proportion
+_CLOSENESS = 4  # a time twice the least of its product counts a sixteenth
 _STEPS = 60
 _SMALL = 1e-3  # for derivatives, of logarithms
 _LONGEST = 0.5  # step of a logarithm
@@ -80,6 +81,13 @@ class Sample:
         kernels = Kernels.of(self.schedules, self.times.types, model)[self.which]
         return wgmma_cycles.cycles(kernels, self.m, self.n, self.k)
 
+    @property
+    def closeness(self) -> Array:
+        """How much a time counts: those near the least of their product decide which schedule is chosen."""
+        least = np.full(len(self.times.products), np.inf)
+        np.minimum.at(least, self.product, self.microseconds)
+        return (least[self.product] / self.microseconds) ** _CLOSENESS
+
     def errors(self, model: ChipModel) -> Array:
         """The logarithms of modelled over measured times."""
         return np.log(self.cycles(model) / model.clock_mhz / self.microseconds)
@@ -95,7 +103,8 @@ def fit(model: ChipModel, samples: Sequence[Sample]) -> ChipModel:
     names = list(numbers(model))
     at = _logarithms(model, names)
     errors, damping = _errors(model, samples), 1e-2
-    cost = _cost(errors)
+    closeness = np.concatenate([sample.closeness for sample in samples])
+    cost = _cost(errors, closeness)
     for _ in range(_STEPS):
         slopes = np.stack(
             [
@@ -104,7 +113,7 @@ def fit(model: ChipModel, samples: Sequence[Sample]) -> ChipModel:
             ],
             axis=1,
         )
-        weights = 1 / np.sqrt(1 + (errors / _OUTLIER) ** 2)
+        weights = closeness / np.sqrt(1 + (errors / _OUTLIER) ** 2)
         normal, gradient = slopes.T @ (slopes * weights[:, None]), slopes.T @ (errors * weights)
         scale = np.diag(normal) + 1e-6 * len(errors)
         gained = 0.0
@@ -112,7 +121,7 @@ def fit(model: ChipModel, samples: Sequence[Sample]) -> ChipModel:
             step = np.clip(-np.linalg.solve(normal + damping * np.diag(scale), gradient), -_LONGEST, _LONGEST)
             tried = _with(model, names, at + step)
             now = _errors(tried, samples)
-            if (less := _cost(now)) < cost:
+            if (less := _cost(now, closeness)) < cost:
                 gained, at, errors, cost, damping = cost - less, at + step, now, less, max(damping / 4, 1e-6)
                 break
             damping *= 5
@@ -202,5 +211,5 @@ def _errors(model: ChipModel, samples: Sequence[Sample]) -> Array:
     return np.concatenate([sample.errors(model) for sample in samples])
 
 
-def _cost(errors: Array) -> float:
-    return float(np.sum(np.sqrt(1 + (errors / _OUTLIER) ** 2) - 1))
+def _cost(errors: Array, weights: Array) -> float:
+    return float(np.sum(weights * (np.sqrt(1 + (errors / _OUTLIER) ** 2) - 1)))
