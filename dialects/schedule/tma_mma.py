@@ -17,6 +17,7 @@ from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.mma.matrix_moves import BYTES as BYTE_CHIPS
 from weft.isa.register_counts import SETMAXNREG
 from weft.isa.tensor_map import EXPANDED_ROW
+from weft.isa.wgmma import MMA_ASYNC
 from weft.target import Target
 
 SCALED_ROWS = 32
@@ -153,19 +154,20 @@ class TmaMmaSchedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        """The chips for which these schedules are chosen. They have neither `wgmma` nor `tcgen05`. A product
-        may name such a schedule on every chip with TMA and `setmaxnreg`.
+        """The chips for which these schedules are chosen: those without `tcgen05`, and of those with `wgmma`
+        for operands that this can't read. A product may name such a schedule on every chip with TMA and
+        `setmaxnreg`.
         """
         if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES:
             return frozenset()
         if types.words or types.a == "f64":
             return frozenset()
+        sync = None if types.scale else mma.SYNC.table.get(mma_sync.form(types))
         scaling = cls((64, 64, 64), (2, 2), 2, unit_scales=True).scaling(types)
-        if scaling is not None:
-            row = mma.SCALED.table.get(_scaled_form(types, scaling))
-        else:
-            row = None if types.scale else mma.SYNC.table.get(mma_sync.form(types))
-        return row.chips & mma.SCALED.chips() & SETMAXNREG if row else frozenset()
+        row = mma.SCALED.table.get(_scaled_form(types, scaling)) if scaling else sync
+        fastest = row.chips & mma.SCALED.chips() if row else frozenset[str]()
+        beside_wgmma = sync.chips & MMA_ASYNC.chips() if sync else frozenset[str]()
+        return (fastest | beside_wgmma) & SETMAXNREG
 
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:

@@ -22,10 +22,12 @@ func.func @inputs(%h: memref<?x?xf16>, %f: memref<?x?xf32>, %e4: memref<?x?xf8E4
   // WARPS: warps = array<i64:
   // CHECK-SAME: transpose_a = true
   "tile.matmul"(%h, %h, %d) {transpose_a = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
-  // wgmma reads only f16 and bf16 MN-major.
-  // CHECK: warps = array<i64:
+  // wgmma reads only f16 and bf16 MN-major. mma.sync with TMA reads the others.
+  // CHECK: consumers = array<i64: 4, 2>
+  // WARPS: warps = array<i64:
   "tile.matmul"(%e4, %e5, %d) : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<?x?xf32>) -> ()
-  // CHECK: warps = array<i64:
+  // CHECK: consumers = array<i64: 2, 4>
+  // WARPS: warps = array<i64:
   "tile.matmul"(%f, %f, %d) {transpose_a = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }

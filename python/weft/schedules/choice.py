@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from weft import extensions
 from weft.dialects.schedule import (
@@ -24,8 +25,8 @@ from weft.dialects.schedule import (
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet, describe
-from weft.schedules import database, mma_sync, tcgen05, time_model, tma_mma, wmma
-from weft.schedules.chip_models import chip_model
+from weft.schedules import database, mma_sync, mn_major, tcgen05, time_model, tma_mma, wmma
+from weft.schedules.chip_models import CHIP_MODELS, chip_model
 from weft.schedules.database import Product
 from weft.schedules.similar_products import product_text, unsupported
 from weft.target import Target
@@ -66,6 +67,11 @@ def _modelled(request: Request, schedule: AnySchedule) -> float:
     return time_model.modelled(schedule, *request.mnk, request.types, model, members=request.members)
 
 
+def _tma_mma(chip: str) -> Any:
+    """The module that chooses schedules of `mma.sync` with TMA for a chip."""
+    return mn_major if chip in CHIP_MODELS else tma_mma
+
+
 @dataclass(frozen=True)
 class Chooser:
     """What chooses schedules of one family.
@@ -84,8 +90,8 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WmmaSchedule: Chooser(lambda r: wmma.choose(r.m, r.n, r.types)),
     Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip, members=r.members)),
     TmaMmaSchedule: Chooser(
-        lambda r: tma_mma.choose(*r.mnk, r.types, r.chip, r.members),
-        lambda r: tma_mma.ranked(*r.mnk, r.types, r.chip),
+        lambda r: _tma_mma(r.chip).choose(*r.mnk, r.types, r.chip, r.members),
+        lambda r: _tma_mma(r.chip).ranked(*r.mnk, r.types, r.chip),
     ),
     WarpgroupSchedule: Chooser(
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
