@@ -1,11 +1,13 @@
-"""`weft.matmul` on a GPU with rows that TMA can't take, where there is no other kernel: launch after launch,
-in graphs, on streams at once.
+"""`weft.matmul` on a GPU with operands that it copies: rows that TMA can't take, and MN-major ones of types
+that `wgmma` reads K-major only. Launch after launch, in graphs, on streams at once.
 """
 
 import pytest
 from gpu_marks import SM_90A
 
 import weft
+from weft.multiply.matmul import plans
+from weft.schedules import transposing
 
 pytestmark = SM_90A
 SHAPES = [(33, 41, 67), (1, 1, 1), (1000, 1001, 1003), (4096, 17, 4099)]
@@ -101,3 +103,58 @@ def test_a_graph_has_its_copies_and_memory_of_its_own(warm):
         weft.matmul(*theirs[:2], out=theirs[2], transpose_b=True, stream=beside)
     torch.cuda.synchronize()
     assert right(a, b, d) and right(*theirs)
+
+
+@pytest.fixture
+def transposed(monkeypatch):
+    """MN-major operands are copied, whatever the product's size."""
+    plans.clear()
+    monkeypatch.setattr(transposing.mn_major, "microseconds", lambda *_: 1e9)
+    yield
+    plans.clear()
+
+
+def layouts(a, b):
+    """Products of K-major matrices with one and both of them MN-major: arrays, and which are transposed."""
+    a_t, b_t = a.mT.contiguous(), b.mT.contiguous()
+    return (a, b_t, False, False), (a_t, b, True, True), (a_t, b_t, True, False)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (272, 528, 400)])
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "float8_e5m2", "float32"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_mn_major_operands(transposed, dtype, shape, batch):
+    k_major_a, k_major_b, d = operands(*shape, *batch, dtype=dtype)
+    for a, b, flipped_a, flipped_b in layouts(k_major_a, k_major_b):
+        for _ in range(3):
+            d.fill_(7)
+            for _ in range(5):
+                weft.matmul(a, b, out=d, transpose_a=flipped_a, transpose_b=flipped_b)
+            assert right(k_major_a, k_major_b, d)
+
+
+def test_graphs_and_streams_with_mn_major_operands(transposed):
+    import torch
+
+    cases = [operands(500, 1008, 1003, seed=seed) for seed in range(3)]
+    streams = [torch.cuda.Stream() for _ in cases]
+    mn_major = [layouts(a, b)[0][1] for a, b, _ in cases]
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=streams[0]):
+        for _ in range(4):
+            weft.matmul(cases[0][0], mn_major[0], out=cases[0][2])
+    for _ in range(20):
+        graph.replay()
+        for stream, (a, _, d), b in zip(streams[1:], cases[1:], mn_major[1:], strict=True):
+            weft.matmul(a, b, out=d, stream=stream)
+    torch.cuda.synchronize()
+    assert all(right(*case) for case in cases)
+
+
+def test_large_products_are_transposed_by_themselves():
+    plans.clear()
+    a, b, d = operands(2048, 2048, 4096)
+    weft.matmul(a, b.mT.contiguous(), out=d)
+    assert right(a, b, d)
+    assert "PaddedLaunch" in {type(plan.launch).__name__ for plan in plans._known.values()}

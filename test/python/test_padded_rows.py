@@ -171,4 +171,4 @@ def test_halves_are_copied_for_wgmma_too(monkeypatch):
     a, b = small(37, 67, dtype=np.float16), small(21, 67, dtype=np.float16)
     assert (weft.matmul(a, b, transpose_b=True, arch="sm_90a") == doubles(a) @ doubles(b).T).all()
     ((kernel, numbers),) = kernels
-    assert "wgmma" in kernel.ptx and numbers == (0, 1)
+    assert "wgmma" in kernel.ptx and tuple(numbers) == (0, 1)

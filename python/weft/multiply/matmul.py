@@ -249,8 +249,9 @@ def _planned(
             return handed.multiply(a, b, *added.values())
     operands = Operands.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
-    kernel = product_kernel.of(operands)
-    copied = padded_rows.copied(kernel, operands.views)
+    transposed = product_kernel.transposed(operands)
+    kernel = product_kernel.of(operands.k_major(transposed))
+    copied = padded_rows.copied(kernel, operands.views, transposed)
     if operands.ordinal is None:
         operands.check_groups()
         padded_rows.run(kernel, operands.views, copied, on="emulator" if options.arch else None)

@@ -96,6 +96,14 @@ class Operands:
         a, _, out, *_ = self.arrays
         return self.libraries[0].handed_over(out, a) if self.created else out
 
+    def k_major(self, numbers: tuple[int, ...]) -> "Operands":
+        """The operands of the product that reads K-major copies of some of a and b, whose views are kept."""
+        if not numbers:
+            return self
+        mn_major = self.types.transposed
+        a, b = (mn and number not in numbers for number, mn in enumerate(mn_major))
+        return replace(self, types=replace(self.types, transposed=(a, b)), transposed=(a, not b))
+
     def check_groups(self) -> None:
         """Raises WeftError for groups in CPU memory with illegal values."""
         a, b, out, *_ = self.views

@@ -1,16 +1,18 @@
-"""Calls of a kernel with arrays whose rows aren't aligned as it needs: it reads copies with padded rows.
+"""Calls of a kernel with arrays whose rows aren't aligned as it needs, or that it must have transposed: it
+reads copies with padded rows.
 
 On a GPU, one more kernel copies all of them. It is queued on the caller's stream before the kernel itself, so
 that a graph captures both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import context, entered
@@ -20,7 +22,7 @@ from weft.launch.launcher import OVERLAP, Extents
 from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
 from weft.multiply import row_copies
-from weft.multiply.row_copies import Rows
+from weft.multiply.row_copies import Columns, Rows
 
 _MOST_UNIT = 4  # bytes
 
@@ -28,53 +30,60 @@ _MOST_UNIT = 4  # bytes
 _pools: WeakKeyDictionary[Kernel, dict[tuple[int, tuple[int, ...]], Pool]] = WeakKeyDictionary()
 
 
-def copied(kernel: Kernel, views: Sequence[ArrayView]) -> tuple[int, ...]:
-    """The numbers of the arguments whose rows aren't aligned as the kernel needs. It reads all of them."""
+def copied(kernel: Kernel, views: Sequence[ArrayView], transposed: Collection[int] = ()) -> dict[int, Rows]:
+    """The rows to copy, by the numbers of their arguments: of those that are `transposed`, and of those that
+    aren't aligned as the kernel needs. It reads all of them.
+    """
     wanted = enumerate(zip(views, kernel.launch.aligned, strict=False))
-    return tuple(number for number, (view, bytes_) in wanted if aligned_to(view) % bytes_)
+    return {
+        number: Columns.of(view) if number in transposed else Rows.of(view)
+        for number, (view, bytes_) in wanted
+        if number in transposed or aligned_to(view) % bytes_
+    }
 
 
-def run(kernel: Kernel, views: Sequence[ArrayView], numbers: Sequence[int], on: str | None = None) -> None:
+def run(
+    kernel: Kernel, views: Sequence[ArrayView], copies: Mapping[int, Rows], on: str | None = None
+) -> None:
     """Calls the kernel with arrays of the CPU and copies of some, `on` as a kernel's call has it."""
     aligned = list(views)
-    for number in numbers:
-        view, rows = views[number], Rows.of(views[number])
-        memory = np.zeros(rows.nbytes, np.uint8)
-        aligned[number] = replace(rows.padded(view, memory.ctypes.data), owner=memory)
-        aligned[number].in_bytes.numpy()[...] = view.in_bytes.numpy()
+    for number, rows in copies.items():
+        memory, source = np.zeros(rows.nbytes, np.uint8), views[number].in_bytes.numpy()
+        aligned[number] = replace(rows.padded(views[number], memory.ctypes.data), owner=memory)
+        aligned[number].in_bytes.numpy()[...] = source.swapaxes(-1, -2) if rows.size else source
     kernel(*aligned, on=on)
 
 
 def plan(
-    kernel: Kernel, views: Sequence[ArrayView], numbers: tuple[int, ...], extents: Extents
+    kernel: Kernel, views: Sequence[ArrayView], copies: Mapping[int, Rows], extents: Extents
 ) -> "Prepared | PaddedLaunch":
     """A launch with arrays like these of one GPU, some of which are copied, as `Kernel.plan` returns it."""
-    if not numbers:
+    if not copies:
         return kernel.plan(views, extents)
     with runtime.on(runtime.holder(views)):
-        return PaddedLaunch(kernel, views, numbers, extents)
+        return PaddedLaunch(kernel, views, copies, extents)
 
 
 class PaddedLaunch:
     """A launch after that of copies, with the methods of `runtime.Prepared`."""
 
     def __init__(
-        self, kernel: Kernel, views: Sequence[ArrayView], numbers: tuple[int, ...], extents: Extents
+        self, kernel: Kernel, views: Sequence[ArrayView], copies: Mapping[int, Rows], extents: Extents
     ) -> None:
         """On the current GPU."""
         # The launch doesn't keep the arrays alive.
         ordinal = runtime.current().ordinal
         views = [replace(view, owner=None, device_id=ordinal) for view in views]
-        self._numbers, self._extents = numbers, extents
-        rows = [Rows.of(views[number]) for number in numbers]
+        self._numbers, self._extents = tuple(copies), extents
+        rows = list(copies.values())
         aligned = list(views)
-        for number, of in zip(numbers, rows, strict=True):
+        for number, of in copies.items():
             aligned[number] = of.padded(views[number], 0)
         self._plan = kernel.plan(aligned)
         self.action = self._plan.action
-        self._copies = _plan_copies(kernel.chip, rows, [views[number] for number in numbers])
+        self._copies = _plan_copies(kernel.chip, rows, [views[number] for number in copies])
         self._context = context(None)
-        pool = _pools.setdefault(kernel, {}).setdefault((ordinal, numbers), Pool())
+        pool = _pools.setdefault(kernel, {}).setdefault((ordinal, self._numbers), Pool())
         self._memory = PerStream(pool, [_size(of) for of in rows])
 
     def queue_apart(self, stream: int, *addresses: int) -> int:
@@ -101,7 +110,8 @@ class PaddedLaunch:
 
 def _plan_copies(chip: str, rows: Sequence[Rows], views: Sequence[ArrayView]) -> Prepared:
     """The launch that copies these rows, whose addresses are those of each source and its copy in turn."""
-    unit = gcd(_MOST_UNIT, *(aligned_to(view) for view in views), *(of.width for of in rows))
+    kept = [of.width for of in rows if not of.size]
+    unit = gcd(_MOST_UNIT if kept else ROW_BYTES, *(aligned_to(view) for view in views), *kept)
     sources = [_flat(view, view.address, of.span) for view, of in zip(views, rows, strict=True)]
     targets = [_flat(view, 0, of.nbytes) for view, of in zip(views, rows, strict=True)]
     kernel = row_copies.kernel_of(rows, unit, chip)

@@ -1,6 +1,7 @@
 """The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
 
 import functools
+from math import prod
 from typing import Any
 
 from weft import passes
@@ -9,11 +10,13 @@ from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF
 from weft.errors import WeftError
+from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel_arguments import aligned_to
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
-from weft.schedules import choice
+from weft.schedules import choice, transposing
 
 
 def of(operands: Operands) -> kernel.Kernel:
@@ -37,6 +40,23 @@ def of(operands: Operands) -> kernel.Kernel:
             having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))
             schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
     return compiled(types, ranks, added, operands.transposed, *what, schedule, chip)
+
+
+def transposed(operands: Operands) -> tuple[int, ...]:
+    """The numbers of a and b that are copied to K-major matrices before the product. None where the call
+    names a schedule.
+    """
+    types, sizes = operands.types, operands.sizes
+    if operands.options.schedule is not None or not any(types.transposed):
+        return ()
+    a, b = operands.views[:2]
+    elements = prod(a.shape), prod(b.shape)
+    padded = aligned_to(a) % ROW_BYTES != 0, aligned_to(b) % ROW_BYTES != 0
+    members = sizes.members or 1
+    k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
+    chip = _chip(operands.ordinal, types, operands.options.arch)
+    wanted = transposing.transposes(sizes.m, sizes.n, k, types, chip, members, elements, padded)
+    return tuple(number for number, each in enumerate(wanted) if each)
 
 
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")

@@ -1,6 +1,7 @@
 """The kernel that copies matrices whose rows begin anywhere to rows that TMA takes: several in one launch.
 
-A thread stores 16 bytes at a time. It loads the two aligned vectors that contain them, and shifts.
+A thread stores 16 bytes at a time. It loads the two aligned vectors that contain them, and shifts. Some of
+the matrices may be transposed (`transposed_copies`).
 """
 
 import functools
@@ -15,14 +16,14 @@ from weft.dialects.schedule import ceil_div
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, kernel
 from weft.launch.arrays import ArrayView
-from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
+from weft.mlir import arith, gpu, ir, llvm, nvvm
+from weft.multiply import transposed_copies
+from weft.multiply.copied_bytes import Bytes, i64
+from weft.multiply.transposed_copies import THREADS, TransposedCopy
 from weft.passes.builders import addresses, emit
-from weft.passes.builders.shifted_words import shifted
 from weft.passes.kernels.cluster import await_previous_launch
 
-_THREADS = 256
 _VECTORS = 4  # that a thread copies
-_WORDS = ROW_BYTES // 4  # of 4 bytes in a vector
 _LINE = 128  # bytes that L2 reads at once
 _MOST_NUMBERED = 2**31 - 1  # vectors that i32 can number
 _FIELDS = ("i64", "i64", "i64", "i32", "i32", "i32", "i32")  # the types of `Rows`
@@ -51,10 +52,12 @@ class Rows:
         assert len(apart) <= 2, view.shape
         (members, member_stride), (count, stride) = [(1, 0)] * (2 - len(apart)) + apart
         span = (members - 1) * member_stride + (count - 1) * stride + width
-        # Long rows begin at lines of L2, so that TMA reads no line twice.
-        unit = row_bytes if width < 4 * _LINE else _LINE
-        pitch = ceil_div(width, unit) * unit
-        return cls(span, member_stride, stride, members, count, width, pitch)
+        return cls(span, member_stride, stride, members, count, width, _pitch(width, row_bytes))
+
+    @property
+    def size(self) -> int:
+        """The bytes of an element of a matrix that is transposed; 0 for rows that are copied as they are."""
+        return 0
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +72,7 @@ class Rows:
     @property
     def ctas(self) -> int:
         """The CTAs that copy them."""
-        return ceil_div(self.vectors, _THREADS * _VECTORS)
+        return ceil_div(self.vectors, THREADS * _VECTORS)
 
     def padded(self, view: ArrayView, address: int) -> ArrayView:
         """The copy of an array at an address."""
@@ -80,10 +83,56 @@ class Rows:
         return copy.unpacked_from(view.dtype) if view.packed else copy
 
 
+@dataclass(frozen=True)
+class Columns(Rows):
+    """The rows of an MN-major matrix or batch, whose columns become the rows of the copy."""
+
+    element: int  # bytes
+
+    @classmethod
+    def of(cls, view: ArrayView) -> "Columns":
+        """Those of an array of two or three dimensions, with elements of a size in
+        `transposed_copies.ELEMENTS`.
+        """
+        size = arrays.numpy_dtype(view.dtype).itemsize
+        assert size in transposed_copies.ELEMENTS, view.dtype
+        *_, count, columns = view.shape
+        members, (member_stride, stride, _) = [1, *view.shape][-3], [0, *view.strides][-3:]
+        span = size * ((members - 1) * member_stride + (count - 1) * stride + columns)
+        pitch = _pitch(count * size, ROW_BYTES)
+        return cls(span, member_stride * size, stride * size, members, count, columns * size, pitch, size)
+
+    @property
+    def size(self) -> int:
+        return self.element
+
+    @property
+    def nbytes(self) -> int:
+        return self.members * self.width // self.element * self.pitch
+
+    @property
+    def ctas(self) -> int:
+        return transposed_copies.ctas(self.members, self.count, self.width)
+
+    def padded(self, view: ArrayView, address: int) -> ArrayView:
+        *members, count, columns = view.shape
+        strides = arrays.contiguous_strides((*members, columns, self.pitch // self.element))
+        return replace(view, address=address, shape=(*members, columns, count), strides=strides)
+
+
+def _pitch(width: int, row_bytes: int) -> int:
+    """The bytes from row to row of a copy whose rows begin at multiples of `row_bytes`."""
+    # Long rows begin at lines of L2, so that TMA reads no line twice.
+    unit = row_bytes if width < 4 * _LINE else _LINE
+    return ceil_div(width, unit) * unit
+
+
 def arguments(rows: Sequence[Rows], sources: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
     """The arguments of the kernel that copies these rows."""
     each = zip(rows, sources, targets, strict=True)
-    return [argument for of, source, target in each for argument in (source, target, *astuple(of))]
+    return [
+        argument for of, source, target in each for argument in (source, target, *astuple(of)[: len(_FIELDS)])
+    ]
 
 
 def grid(rows: Sequence[Rows]) -> tuple[int, int, int]:
@@ -92,51 +141,69 @@ def grid(rows: Sequence[Rows]) -> tuple[int, int, int]:
 
 
 def kernel_of(rows: Sequence[Rows], unit: int, chip: str) -> kernel.Kernel:
-    """The kernel that copies rows like these, which begin at multiples of `unit` bytes: 1, 2 or 4."""
+    """The kernel that copies rows like these, which begin at multiples of `unit` bytes: 1, 2 or 4, or 16 if
+    all are transposed.
+    """
     wide = any(of.vectors > _MOST_NUMBERED for of in rows)
-    return _kernel(len(rows), unit, any(of.members > 1 for of in rows), wide, chip)
+    sizes = tuple(of.size for of in rows)
+    return _kernel(sizes, unit, any(of.members > 1 for of in rows), wide, chip)
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(count: int, unit: int, batched: bool, wide: bool, chip: str) -> kernel.Kernel:
+def _kernel(sizes: tuple[int, ...], unit: int, batched: bool, wide: bool, chip: str) -> kernel.Kernel:
+    (size,) = {*sizes} - {0} or {0}
     with Module() as module:
         pointer = ir.Type.parse("!llvm.ptr")
         kinds = [pointer, pointer, *(ir.Type.parse(name) for name in _FIELDS)]
-        with module.kernel("copy_rows", kinds * count, block=(_THREADS, 1, 1)) as values:
+        with module.kernel("copy_rows", kinds * len(sizes), block=(THREADS, 1, 1)) as values:
             DEPENDENT.set(ir.InsertionPoint.current.block.owner, ir.UnitAttr.get())
             await_previous_launch()
             nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
             groups = [list(values[i : i + len(kinds)]) for i in range(0, len(values), len(kinds))]
-            cta, chosen = _own(groups)
-            _Copy(chosen, unit, batched, wide).emit(cta)
+            cta, chosen, transposes = _own(groups, sizes)
+            shared = transposed_copies.buffer() if size else None
+
+            def transpose() -> list[Any]:
+                TransposedCopy(chosen, size, unit, batched, shared).emit(cta)
+                return []
+
+            def copy() -> list[Any]:
+                _Copy(chosen, unit, batched, wide).emit(cta)
+                return []
+
+            if all(sizes) or not size:
+                (transpose if size else copy)()
+            else:
+                emit.either(transposes, [], transpose, copy)
     return kernel.compile_own(module.mlir, chip)
 
 
-def _own(groups: list[list[Any]]) -> tuple[Any, list[Any]]:
-    """The number of this CTA among those that copy the same matrix, and the arguments for that matrix."""
+def _own(groups: list[list[Any]], sizes: Sequence[int]) -> tuple[Any, list[Any], Any]:
+    """The number of this CTA among those that copy the same matrix, the arguments for that matrix, and
+    whether it is transposed (an i1).
+    """
     cta = emit.as_i32(gpu.block_id(gpu.Dimension.x))
-    number, chosen = cta, groups[0]
+    transposed = [arith.constant(emit.i1(), int(size > 0)) for size in sizes] if any(sizes) else sizes
+    number, chosen, kind = cta, groups[0], transposed[0]
     end: Any = 0
-    for before, group in itertools.pairwise(groups):
-        end = emit.add(end, _ctas(before))
+    pairs = zip(itertools.pairwise(groups), sizes, transposed[1:], strict=False)
+    for (before, group), size, is_transposed in pairs:
+        end = emit.add(end, _ctas(before, size))
         after = emit.negate(emit.less(cta, end))
         number = arith.select(after, emit.sub(cta, end), number)
         chosen = [arith.select(after, x, y) for x, y in zip(group, chosen, strict=True)]
-    return number, chosen
+        kind = arith.select(after, is_transposed, kind) if any(sizes) else kind
+    return number, chosen, kind
 
 
-def _ctas(group: list[Any]) -> Any:
+def _ctas(group: list[Any], size: int) -> Any:
     """`Rows.ctas` of a matrix with these arguments."""
     *_, members, count, width, _ = group
-    vectors = arith.muli(_i64(emit.mul(members, count)), _i64(emit.ceil_div(width, ROW_BYTES)))
-    per_cta = _THREADS * _VECTORS
-    return arith.trunci(emit.i32(), arith.divui(arith.addi(vectors, _i64(per_cta - 1)), _i64(per_cta)))
-
-
-def _i64(number: Any) -> Any:
-    """A number that isn't negative as i64."""
-    kind = ir.IntegerType.get_signless(64)
-    return arith.constant(kind, number) if isinstance(number, int) else arith.extui(kind, number)
+    if size:
+        return transposed_copies.emitted_ctas(members, count, width)
+    vectors = arith.muli(i64(emit.mul(members, count)), i64(emit.ceil_div(width, ROW_BYTES)))
+    per_cta = THREADS * _VECTORS
+    return arith.trunci(emit.i32(), arith.divui(arith.addi(vectors, i64(per_cta - 1)), i64(per_cta)))
 
 
 @dataclass(frozen=True)
@@ -153,29 +220,28 @@ class _Copy:
     """The copy of a matrix."""
 
     def __init__(self, values: list[Any], unit: int, batched: bool, wide: bool) -> None:
-        source, target, self.span, self.member_stride, self.stride, *numbers = values
+        source, target, span, self.member_stride, self.stride, *numbers = values
         self.members, self.count, self.width, self.pitch = numbers
         space = addresses.pointer_type(1)
-        self.source, self.target = (llvm.addrspacecast(space, each) for each in (source, target))
-        self.start = llvm.ptrtoint(self.span.type, self.source)
-        self.end = arith.addi(self.start, self.span)
-        self.unit, self.batched, self.wide = unit, batched, wide
+        self.target = llvm.addrspacecast(space, target)
+        self.bytes = Bytes.of(llvm.addrspacecast(space, source), span, unit)
+        self.batched, self.wide = batched, wide
 
     def emit(self, cta: Any) -> None:
         """Copies the vectors of this CTA."""
         every = [self._vector(cta, number) for number in range(_VECTORS)]
-        inside = functools.reduce(arith.andi, (self._has_both(each) for each in every))
+        inside = functools.reduce(arith.andi, (self.bytes.has_vectors(each.source) for each in every))
         emit.either(inside, [], lambda: self._by_vectors(every), lambda: self._by_units(every))
 
     def _vector(self, cta: Any, number: int) -> _Vector:
         """The vector that is number `number` of this thread."""
-        per_row, thread = emit.ceil_div(self.width, ROW_BYTES), emit.add(emit.thread(), number * _THREADS)
+        per_row, thread = emit.ceil_div(self.width, ROW_BYTES), emit.add(emit.thread(), number * THREADS)
         rows = emit.mul(self.members, self.count)
         if self.wide:
-            index = arith.addi(arith.muli(_i64(cta), _i64(_THREADS * _VECTORS)), _i64(thread))
-            total, per_row = arith.muli(_i64(rows), _i64(per_row)), _i64(per_row)
+            index = arith.addi(arith.muli(i64(cta), i64(THREADS * _VECTORS)), i64(thread))
+            total, per_row = arith.muli(i64(rows), i64(per_row)), i64(per_row)
         else:
-            index = emit.add(emit.mul(cta, _THREADS * _VECTORS), thread)
+            index = emit.add(emit.mul(cta, THREADS * _VECTORS), thread)
             total = emit.mul(rows, per_row)
         exists = arith.cmpi(arith.CmpIPredicate.ult, index, total)
         # Threads without a vector load the last one.
@@ -185,46 +251,27 @@ class _Copy:
         if self.wide:
             row, part = (arith.trunci(emit.i32(), each) for each in (row, part))
         column = emit.mul(part, ROW_BYTES)
-        to = arith.addi(arith.muli(_i64(row), _i64(self.pitch)), _i64(column))
-        from_ = self.start
+        to = arith.addi(arith.muli(i64(row), i64(self.pitch)), i64(column))
+        from_ = self.bytes.start
         if self.batched:
             member = emit.div(row, self.count)
             row = emit.sub(row, emit.mul(member, self.count))
-            from_ = arith.addi(from_, arith.muli(_i64(member), self.member_stride))
-        from_ = arith.addi(arith.addi(from_, arith.muli(_i64(row), self.stride)), _i64(column))
+            from_ = arith.addi(from_, arith.muli(i64(member), self.member_stride))
+        from_ = arith.addi(arith.addi(from_, arith.muli(i64(row), self.stride)), i64(column))
         bytes_ = emit.minimum(emit.sub(self.width, column), ROW_BYTES)
         return _Vector(exists, from_, bytes_, addresses.offset(self.target, to))
 
-    def _has_both(self, each: _Vector) -> Any:
-        """Whether the matrix has both aligned vectors that contain these bytes."""
-        first = arith.andi(each.source, arith.constant(self.span.type, -ROW_BYTES))
-        end = arith.addi(first, _i64(2 * ROW_BYTES))
-        from_start = arith.cmpi(arith.CmpIPredicate.uge, first, self.start)
-        return arith.andi(from_start, arith.cmpi(arith.CmpIPredicate.ule, end, self.end))
-
     def _by_vectors(self, every: list[_Vector]) -> list[Any]:
         """Loads aligned vectors, all of them before the first store."""
-        kind, loaded = ir.VectorType.get([_WORDS], emit.i32()), list[list[Any]]()
-        for each in every:
-            first = arith.andi(each.source, arith.constant(self.span.type, -ROW_BYTES))
-            base = llvm.inttoptr(addresses.pointer_type(1), first)
-            both = [llvm.load(kind, addresses.offset(base, at)) for at in (0, ROW_BYTES)]
-            loaded.append([word for half in both for word in emit.elements(half)])
-        for each, words in zip(every, loaded, strict=True):
+        loaded = [self.bytes.vectors(each.source) for each in every]
+        for each, vectors in zip(every, loaded, strict=True):
             with emit.when(each.exists):
-                at = arith.trunci(emit.i32(), each.source)
-                llvm.store(vector.from_elements(kind, shifted(at, words, self.unit)), each.target)
+                llvm.store(emit.vector_of(self.bytes.words(each.source, vectors)), each.target)
         return []
 
     def _by_units(self, every: list[_Vector]) -> list[Any]:
         """Loads elements, for vectors at the ends of the matrix."""
-        element, units = ir.IntegerType.get_signless(8 * self.unit), range(0, ROW_BYTES, self.unit)
         for each in every:
             with emit.when(each.exists):
-                base = llvm.inttoptr(addresses.pointer_type(1), each.source)
-                found = (
-                    arith.select(emit.less(at, each.bytes_), addresses.offset(base, at), base) for at in units
-                )
-                loaded = emit.vector_of([llvm.load(element, address) for address in found])
-                llvm.store(loaded, each.target)
+                llvm.store(self.bytes.units(each.source, each.bytes_, self.bytes.unit), each.target)
         return []

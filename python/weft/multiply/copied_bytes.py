@@ -1,0 +1,70 @@
+"""Loads of 16 bytes that may begin at any byte of a matrix in global memory, for kernels that copy it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import arith, ir, llvm
+from weft.passes.builders import addresses, emit
+from weft.passes.builders.shifted_words import WORDS, shifted
+
+
+def i64(number: Any) -> Any:
+    """A number that isn't negative as i64."""
+    kind = ir.IntegerType.get_signless(64)
+    return arith.constant(kind, number) if isinstance(number, int) else arith.extui(kind, number)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """The bytes of a matrix, from address `start` to `end` (i64), whose rows begin at multiples of `unit`."""
+
+    start: Any
+    end: Any
+    unit: int
+
+    @classmethod
+    def of(cls, pointer: Any, span: Any, unit: int) -> "Bytes":
+        """Those of the first `span` bytes from a pointer on."""
+        start = llvm.ptrtoint(span.type, pointer)
+        return cls(start, arith.addi(start, span), unit)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether one vector contains the 16 bytes, otherwise two do."""
+        return self.unit % ROW_BYTES == 0
+
+    def _first(self, address: Any) -> Any:
+        """The address of the first aligned vector that contains these bytes."""
+        return address if self.is_aligned else arith.andi(address, arith.constant(address.type, -ROW_BYTES))
+
+    def has_vectors(self, address: Any) -> Any:
+        """Whether the matrix has all of the aligned vectors that contain 16 bytes from an address on."""
+        first = self._first(address)
+        end = arith.addi(first, i64(ROW_BYTES if self.is_aligned else 2 * ROW_BYTES))
+        from_start = arith.cmpi(arith.CmpIPredicate.uge, first, self.start)
+        return arith.andi(from_start, arith.cmpi(arith.CmpIPredicate.ule, end, self.end))
+
+    def vectors(self, address: Any) -> list[Any]:
+        """The words of those vectors."""
+        base = llvm.inttoptr(addresses.pointer_type(1), self._first(address))
+        parts = (0,) if self.is_aligned else (0, ROW_BYTES)
+        kind = ir.VectorType.get([WORDS], emit.i32())
+        loaded = [llvm.load(kind, addresses.offset(base, at)) for at in parts]
+        return [word for part in loaded for word in emit.elements(part)]
+
+    def words(self, address: Any, vectors: list[Any]) -> list[Any]:
+        """The four words at an address, of the words of the vectors that contain them."""
+        return vectors if self.is_aligned else shifted(arith.trunci(emit.i32(), address), vectors, self.unit)
+
+    def units(self, address: Any, bytes_: Any, size: int) -> Any:
+        """A vector of the first `bytes_` (up to 16), loaded `size` bytes at a time; the first ones in place
+        of the others.
+        """
+        element = ir.IntegerType.get_signless(8 * size)
+        base = llvm.inttoptr(addresses.pointer_type(1), address)
+        found = (
+            arith.select(emit.less(at, bytes_), addresses.offset(base, at), base)
+            for at in range(0, ROW_BYTES, size)
+        )
+        return emit.vector_of([llvm.load(element, each) for each in found])
