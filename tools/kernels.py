@@ -33,12 +33,16 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     from weft.bench.compiling import product_of
     from weft.schedules.needed import needed
+    from weft.schedules.transposing import multiplied
 
     if options.jobs is not None and options.jobs < 1:
         raise WeftError(f"--jobs must be at least 1; got {options.jobs}")
     by_types: dict[str, list[Product]] = {}
     for problem in _single(bench.problems(options, grouped=False)):
-        by_types.setdefault(problem.types, []).append(product_of(problem, options.arch))
+        product = product_of(problem, options.arch)
+        multiplies = multiplied(product)
+        name = problem.types if multiplies is product else f"{problem.types}, copied"
+        by_types.setdefault(name, []).append(multiplies)
     found = []
     cli.say(_HEADING)
     for types, products in by_types.items():

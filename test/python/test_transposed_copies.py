@@ -1,5 +1,7 @@
 """MN-major operands that are copied to K-major ones, since `wgmma` reads their types no other way."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,11 +11,14 @@ from test_padded_rows import queued  # noqa: F401
 from test_row_copies import some
 
 import weft
+from weft.bench import compiling
+from weft.bench.problem import Problem
 from weft.dialects.schedule import Schedule, Types
 from weft.launch import arrays
 from weft.multiply import padded_rows, row_copies, transposed_copies
 from weft.multiply.row_copies import Columns, Rows
 from weft.schedules import transposing
+from weft.schedules.database import Product
 
 RNG = np.random.default_rng(5)
 F8 = ml_dtypes.float8_e4m3fn
@@ -224,6 +229,25 @@ def test_large_products_are_worth_copies():
     assert transposes(4096, 4096, 4096, TF32) == NN
     assert transposes(4096, 4096, 4096, both) == (True, True)
     assert transposes(16, 8192, 8192, S8) == transposes(256, 256, 256, TF32) == NT
+
+
+def test_rows_that_are_copied_in_any_case_may_as_well_be_transposed():
+    sizes, elements = (1024, 1024, 1024), (1024 * 1024,) * 2
+    assert transposing.transposes(*sizes, TF32, "sm_90a", 1, elements) == NT
+    assert transposing.transposes(*sizes, TF32, "sm_90a", 1, elements, (False, True)) == NN
+    assert transposing.transposes(*sizes, TF32, "sm_90a", 1, elements, (True, False)) == NN
+
+
+def test_kernels_of_products_with_copies_multiply_k_major_operands(monkeypatch):
+    large, small = (Product(m, 4096, 4096, S8, "sm_90a") for m in (4096, 64))
+    assert transposing.multiplied(large) == replace(large, types=replace(S8, transposed=NT))
+    assert transposing.multiplied(small) is small
+    asked = []
+    monkeypatch.setattr(compiling.Compiler, "ahead", lambda self, product, texts: asked.append(product))
+    monkeypatch.setattr(compiling.Compiler, "complaint", lambda *_: None)
+    problems = [Problem(m, 4096, 4096, "s8", "s32", transpose_b=False) for m in (4096, 64)]
+    compiling.compile_ahead(problems, "sm_90a", None, lambda *_: None)
+    assert [product.types.transposed for product in asked] == [NT, NN]
 
 
 def test_no_copies_where_wgmma_reads_the_operands_or_there_is_none():

@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.isa.block_scales import FORMATS
 from weft.mlir import ir
 from weft.multiply import product_kernel
-from weft.schedules import choice
+from weft.schedules import choice, transposing
 from weft.schedules.database import Product
 
 _SCALES = {ptx: scale for scale, ptx in PTX_SCALES.items()}
@@ -113,6 +113,7 @@ def compile_ahead(
     asked: dict[tuple[Types, str], Product] = {}  # sizes don't show in a kernel
     for product in (product_of(problem, chip) for problem in problems if problem.groups is None):
         with suppress(WeftError):
+            product = product if schedule else transposing.multiplied(product)
             asked.setdefault((product.types, schedule or _chosen(product)), product)
     if len(asked) < 2:  # which the first call compiles as fast
         return

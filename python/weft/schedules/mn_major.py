@@ -8,7 +8,7 @@ from weft.dialects.schedule import TmaMmaSchedule, Types, WarpgroupSchedule, cei
 from weft.schedules.chip_models import CHIP_MODELS, chip_model
 from weft.target import Target
 
-_LAUNCH_US = 1.0
+_LAUNCH_US = 1.8
 """Microseconds of a product in addition to its tiles."""
 _UNIT = 1024
 """Bytes along K of a measured time."""

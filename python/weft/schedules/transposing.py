@@ -9,6 +9,7 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.schedules import choice, mn_major, time_model
 from weft.schedules.chip_models import CHIP_MODELS, chip_model
+from weft.schedules.database import Product
 
 _FEWEST_US = 22.0
 """Microseconds in which a CPU queues both launches; a single one takes 6 to 8. Products that take less time
@@ -41,15 +42,26 @@ def transposes(
         by_wgmma = _wgmma_us(m, n, k, copied, chip, members)
         sizes = [of * types.input_bytes for of in elements]
         every = [mn or padded for mn, padded in zip(types.transposed, padded, strict=True)]
-        if by_mma is None or _with_copies(by_wgmma, sizes, every) >= _with_copies(by_mma, sizes, padded):
+        if by_mma is None or _with_copies(by_mma, sizes, padded) <= _with_copies(by_wgmma, sizes, every):
             return none
     return types.transposed
 
 
-def _with_copies(us: float, sizes: Sequence[int], copied: Sequence[bool]) -> float:
-    """The time of a product and of the copies of some of A and B, of these sizes in bytes."""
+def multiplied(product: Product) -> Product:
+    """A product of arrays with rows that TMA takes, as kernels multiply it: after copies if it has some."""
+    elements = product.m * product.k, product.n * product.k
+    copied = transposes(product.m, product.n, product.k, product.types, product.chip, 1, elements)
+    a, b = (mn and not each for mn, each in zip(product.types.transposed, copied, strict=True))
+    return replace(product, types=replace(product.types, transposed=(a, b))) if any(copied) else product
+
+
+def _with_copies(us: float, sizes: Sequence[int], copied: Sequence[bool]) -> tuple[float, float]:
+    """The times of a product and of the copies of some of A and B, of these sizes in bytes: of a call, and of
+    the GPU.
+    """
     bytes_ = sum(size for size, each in zip(sizes, copied, strict=True) if each)
-    return max(_FEWEST_US, us + _COPY_US + bytes_ / _COPY_RATE) if bytes_ else us
+    us += _COPY_US + bytes_ / _COPY_RATE if bytes_ else 0.0
+    return max(_FEWEST_US, us) if bytes_ else us, us
 
 
 def _reads(types: Types, chip: str) -> bool:
