@@ -25,7 +25,7 @@ func.func @unknown_sizes(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 
 // CHECK-LABEL: @small_sizes
 func.func @small_sizes(%a: memref<?x?xf16>, %b: memref<?x64xf16>, %d: memref<100x?xf32>) {
-  // CHECK: block = array<i64: 64, 64, {{[0-9]+}}>
+  // CHECK: block = array<i64: 64, 32, {{[0-9]+}}>
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x64xf16>, memref<100x?xf32>) -> ()
   return
 }
@@ -33,7 +33,7 @@ func.func @small_sizes(%a: memref<?x?xf16>, %b: memref<?x64xf16>, %d: memref<100
 // N is B's rows where B is transposed.
 // CHECK-LABEL: @small_transposed
 func.func @small_transposed(%a: memref<512x32xf16>, %b: memref<64x?xf16>, %d: memref<?x?xf32>) {
-  // CHECK: block = array<i64: 64, 64, {{[0-9]+}}>
+  // CHECK: block = array<i64: 64, 32, {{[0-9]+}}>
   "tile.matmul"(%a, %b, %d) {transpose_b = true} : (memref<512x32xf16>, memref<64x?xf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.dialects.schedule import FAMILIES, Types
-from weft.schedules.mma_sync import DOUBLE, DOUBLE_LIGHT, LIGHT, PROMOTED_COLUMNS, SCHEDULES, SMALL
+from weft.schedules import mma_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test"))
@@ -137,7 +137,16 @@ def test_the_walkthrough_begins_with_the_example():
 def test_the_page_on_schedules_has_all_of_them_in_order():
     shown = re.findall(r"^\| (block .*?) \| (\d+) bytes \|", (DOCS / "schedule.md").read_text(), re.MULTILINE)
     schedules, types = (
-        (*SCHEDULES, SMALL, LIGHT, DOUBLE, DOUBLE_LIGHT, PROMOTED_COLUMNS),
+        (
+            mma_sync.LARGE,
+            mma_sync.MEDIUM,
+            mma_sync.SMALL,
+            mma_sync.NARROW,
+            mma_sync.LIGHT,
+            mma_sync.DOUBLE,
+            mma_sync.DOUBLE_LIGHT,
+            mma_sync.PROMOTED_COLUMNS,
+        ),
         Types("f16", "f16", "f32"),
     )
     assert shown == [(str(schedule), str(schedule.shared_bytes(types))) for schedule in schedules]

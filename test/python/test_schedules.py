@@ -135,10 +135,22 @@ def test_a_group_is_no_higher_than_the_product(monkeypatch, chosen, arch):
 @pytest.mark.parametrize("chip", [name for name in CHIPS if CHIPS[name].number >= 80])
 def test_every_chip_has_a_schedule_for_every_shape(chip):
     target = Target.of(chip)
-    for schedule in (*mma_sync.SCHEDULES, mma_sync.SMALL):
-        assert schedule.complaint(HALVES) is None
-    assert mma_sync.SMALL.complaint(HALVES, target) is None
-    assert any(s.complaint(HALVES, target) is None for s in mma_sync.SCHEDULES)
+    for schedule in (mma_sync.LARGE, mma_sync.SMALL, mma_sync.NARROW):
+        assert schedule.complaint(HALVES, target) is None
+
+
+def test_products_with_few_large_tiles_get_smaller_ones():
+    def chosen(m: int, n: int, types: Types = HALVES, chip: str = "sm_80") -> Schedule:
+        return mma_sync.choose(m, n, types, chip)
+
+    assert chosen(2048, 2048) == chosen(256, 7168) == mma_sync.LARGE
+    assert chosen(1024, 1024) == chosen(128, 8192) == chosen(128, 6144) == mma_sync.MEDIUM
+    assert chosen(512, 512) == chosen(64, 8192) == chosen(128, 6016) == mma_sync.NARROW
+    assert chosen(8192, 64) == mma_sync.NARROW and chosen(32768, 64) == mma_sync.SMALL
+    assert chosen(1024, 1024, chip="sm_75") == chosen(64, 64, chip="sm_75") == mma_sync.SMALL
+    fp8 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
+    blocks = [chosen(m, n, fp8, "sm_89").block[:2] for m, n in ((1024, 1024), (64, 8192), (512, 512))]
+    assert blocks == [(64, 64), (64, 32), (16, 64)]
 
 
 def test_few_rows_get_low_tiles_where_copies_are_asynchronous():
@@ -146,7 +158,7 @@ def test_few_rows_get_low_tiles_where_copies_are_asynchronous():
         return mma_sync.choose(m, n, types, chip)
 
     wide, narrow = mma_sync.FEW_ROWS
-    assert [chosen(m, 8192) for m in (1, 16, 17)] == [wide, wide, mma_sync.SMALL]
+    assert [chosen(m, 8192) for m in (1, 16, 17)] == [wide, wide, mma_sync.NARROW]
     assert [chosen(8, n) for n in (64, 6144, 6152)] == [narrow, narrow, wide]
     assert chosen(8, 8192, chip="sm_75") == mma_sync.SMALL
     bytes_ = Types("i8", "i8", "i32", (False, False))

@@ -70,5 +70,5 @@ gpu.module @others {
 // RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit resources | FileCheck %s --check-prefix=RESOURCES
 // RESOURCES: "matmul": {
 // RESOURCES-NEXT: "registers": {{[0-9]+}},
-// RESOURCES-NEXT: "shared_bytes": 147456,
+// RESOURCES-NEXT: "shared_bytes": 65536,
 // RESOURCES-NEXT: "spill_stores": 0,

@@ -13,8 +13,8 @@
 // Rows that TMA can't copy: what is said is of the kernel that ran.
 // RUN: weft run %examples/matmul.mlir --on emulator --arch sm_90a --shape 37x53x71 | FileCheck %s --check-prefix=ODD
 // ODD: kernel {{ +}}matmul for sm_90a in the emulator, for rows of any alignment
-// ODD-NEXT: schedule {{ +}}block {{.*}} warps 2x4
-// ODD-NEXT: launch {{.*}}, 256 threads
+// ODD-NEXT: schedule {{ +}}block {{.*}} warps 2x2
+// ODD-NEXT: launch {{.*}}, 128 threads
 // ODD: PASS
 
 // Sizes that the types fix, rows with gaps, alpha, and a beta whose C stays apart from D.

@@ -7,23 +7,26 @@ from weft.dialects.tile_types import FP8_TYPES
 from weft.isa import async_copy
 from weft.target import Target
 
-# The first that fits the chip's shared memory is taken. The last fits every chip. K is that of 16-bit types.
-SCHEDULES = (
-    Schedule((128, 256, 64), (2, 4), 3),
-    Schedule((128, 128, 32), (2, 2), 4),
-)
+LARGE = Schedule((128, 128, 32), (2, 2), 4)
+"""Fits every chip with `cp.async`. K is that of 16-bit types."""
+MEDIUM = Schedule((64, 128, 64), (2, 2), 4)
+"""For products with few tiles of 128 x 128: on an H200, 1024 cubed in bf16 takes 9.7 us, 13.6 in those."""
 SMALL = Schedule((64, 64, 64), (2, 2), 3)
-"""For products that are known to have fewer rows or columns than the other tiles, or few of these."""
+"""The same where a thread needs more registers, and on chips without `cp.async`."""
+NARROW = Schedule((64, 32, 64), (2, 1), 5)
+"""For products with few tiles of these, too: 64 x 8192 x 8192 in bf16 takes 42 us, 55 in MEDIUM's."""
+_MANY_SUMS = 96 * 64 * 128
+"""Sums of all tiles from which MEDIUM and SMALL leave few of an H200's 132 multiprocessors idle."""
+_FEW_SUMS = _MANY_SUMS // 2
+"""The same of NARROW, where elements are converted."""
 FEW_ROWS = (Schedule((16, 64, 64), (1, 4), 8), Schedule((16, 32, 64), (1, 2), 8))
 """For products of at most 16 rows, whose time is that of reading B: seven stages of B are in flight, where
 SMALL has two. The second has as many CTAs for half the columns.
 """
 _FEW_COLUMNS = 6144
 """Columns for which the first has 96 CTAs: fewer than an A100 or an H200 has multiprocessors."""
-_FEW = 128
-"""Tiles of 128 x 128 that leave many multiprocessors without one: on an H200, 1024 cubed in bf16 takes
-27.2 us in tiles of 128 x 256, 16.2 in tiles of 128 x 128, and 13.1 in tiles of 64 x 64.
-"""
+_FEW = 100
+"""Tiles of 128 x 128 that leave many multiprocessors without one."""
 STAGED = Schedule((128, 128, 32), (2, 4), 2)
 """On chips without `cp.async`, where a K block waits in registers beside the sums, and for integers that are
 packed along M or N.
@@ -53,23 +56,43 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
     if m and n and m <= FEW_ROWS[0].block[0] and (few_rows := _few_rows(n, types, chip)):
         return few_rows
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
-        return _fitted(SMALL, types)
-    if chip not in async_copy.CP_ASYNC.table[COPY].chips:
+        return _smaller(m, n, types, chip, members)
+    if not _copies(chip):
         return _fitted(STAGED, types)
-    # Elements of 32 bits are transposed one by one. On sm_90, ptxas converts fp8 to f16, nibbles to bytes.
+    return _fitted(LIGHT if _needs_registers(types) else LARGE, types)
+
+
+def _smaller(m: int, n: int, types: Types, chip: str, members: int) -> Schedule:
+    """The schedule for a product with few tiles of 128 x 128."""
+    if not _copies(chip) or (types.input_bits <= 8 and any(types.transposed)):
+        return _fitted(SMALL, types)
+    medium = _fitted(MEDIUM, types)
+    wide = n > SMALL.block[1] and not _needs_registers(types)
+    first = medium if wide and medium.complaint(types, Target.of(chip)) is None else _fitted(SMALL, types)
+    rows, columns, _ = first.block
+    sums = ceil_div(m, rows) * ceil_div(n, columns) * rows * columns * members
+    if sums >= _MANY_SUMS:
+        return first
+    return _fitted(NARROW if sums > _FEW_SUMS or not _needs_registers(types) else FEW_ROWS[0], types)
+
+
+def _needs_registers(types: Types) -> bool:
+    """Whether a thread needs more registers beside its sums: elements of 32 bits are transposed one by one,
+    and on sm_90, ptxas converts fp8 to f16, and nibbles to bytes.
+    """
     converted = types.a in FP8_TYPES or types.packs_integers
-    if converted or (types.input_bits == 32 and any(types.transposed)):
-        return _fitted(LIGHT, types)
-    # 8-bit integers are 5% faster in the smaller tiles on an H200, from 2048 cubed on.
-    first = 1 if types.sums == "i32" else 0
-    fitted = (_fitted(schedule, types) for schedule in SCHEDULES[first:])
-    return next(schedule for schedule in fitted if schedule.complaint(types, Target.of(chip)) is None)
+    return converted or (types.input_bits == 32 and any(types.transposed))
+
+
+def _copies(chip: str) -> bool:
+    """Whether a chip copies asynchronously."""
+    return chip in async_copy.CP_ASYNC.table[COPY].chips
 
 
 def _few_rows(n: int, types: Types, chip: str) -> Schedule | None:
     """The schedule for few rows, if the chip copies asynchronously and has the shared memory."""
     schedule = _fitted(FEW_ROWS[n <= _FEW_COLUMNS], types)
-    if chip not in async_copy.CP_ASYNC.table[COPY].chips or (types.input_bits <= 8 and any(types.transposed)):
+    if not _copies(chip) or (types.input_bits <= 8 and any(types.transposed)):
         return None  # ptxas spills MN-major bytes in small tiles
     return schedule if schedule.complaint(types, Target.of(chip)) is None else None
 
