@@ -34,6 +34,7 @@ from weft import reference
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.launch import arrays, kernel_arguments
 from weft.multiply import padded_rows, product_kernel
+from weft.multiply.row_copies import Rows
 
 COPIES = "cp.async.bulk.tensor"
 
@@ -173,9 +174,9 @@ def emulates_sm_100a(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _run_without_copies(
-    kernel: weft.Kernel, views: list[arrays.ArrayView], copied: tuple[int, ...], on: str | None = None
+    kernel: weft.Kernel, views: list[arrays.ArrayView], copied: dict[int, Rows], on: str | None = None
 ) -> None:
-    assert copied == ()
+    assert not copied
     assert kernel.taking(*views) is kernel
     assert "tcgen05.mma" in kernel.ptx
     kernel(*views, on=on)
