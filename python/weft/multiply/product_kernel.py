@@ -7,7 +7,7 @@ from typing import Any
 from weft import passes
 from weft.builder import Module, memref
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule, Types, ceil_div
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.schedule.product_types import HALF
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
@@ -16,7 +16,7 @@ from weft.launch.arrays import ArrayView
 from weft.launch.kernel_arguments import aligned_to
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
-from weft.schedules import choice, transposing
+from weft.schedules import choice, loading, transposing
 
 
 def of(operands: Operands) -> kernel.Kernel:
@@ -35,6 +35,8 @@ def of(operands: Operands) -> kernel.Kernel:
         members = sizes.members or 1
         k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
         schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
+        if isinstance(schedule, WarpgroupSchedule) and sizes.members is None and _unaligned(a, b):
+            schedule = loading.schedule(sizes.m, sizes.n, k, types, chip) or schedule
         # In the emulator, a program's earlier products shouldn't select what it runs.
         if operands.ordinal is not None:
             having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))
@@ -57,6 +59,11 @@ def transposed(operands: Operands) -> tuple[int, ...]:
     chip = _chip(operands.ordinal, types, operands.options.arch)
     wanted = transposing.transposes(sizes.m, sizes.n, k, types, chip, members, elements, padded)
     return tuple(number for number, each in enumerate(wanted) if each)
+
+
+def _unaligned(*views: ArrayView) -> bool:
+    """Whether TMA can't copy the rows of a matrix."""
+    return any(aligned_to(view) % ROW_BYTES for view in views)
 
 
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")

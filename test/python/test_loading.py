@@ -1,0 +1,59 @@
+"""Products of few rows whose matrices begin at any element: kernels that load them, without copies."""
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.dialects.schedule import Types
+from weft.multiply import padded_rows
+from weft.schedules import loading
+
+BF16 = Types("bf16", "bf16", "bf16")
+BF16_NN = replace(BF16, transposed=(False, True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "types", "chosen"),
+    [
+        ((1, 5001, 4095), BF16, ((128, 8, 128), 2, 3, 3)),
+        ((33, 4097, 4095), BF16, ((128, 40, 128), 1, 2, 4)),
+        ((1, 28671, 4097), BF16, ((128, 8, 128), 2, 3, 1)),
+        ((5, 8191, 4095), BF16_NN, ((128, 8, 64), 2, 6, 2)),
+        ((8, 300, 77), BF16, ((128, 8, 128), 2, 3, 1)),  # fewer K blocks than slices
+    ],
+)
+def test_few_rows_get_tiles_for_each_multiprocessor(shape, types, chosen):
+    found = loading.schedule(*shape, types, "sm_90a")
+    assert (found.block, found.warpgroups, found.stages, found.global_splits) == chosen
+    assert found.loaders and found.swap
+
+
+@pytest.mark.parametrize(
+    ("shape", "types", "chip"),
+    [
+        ((65, 4097, 4095), BF16, "sm_90a"),
+        ((8, 4097, 4095), Types("f8E4M3FN", "f8E4M3FN", "bf16"), "sm_90a"),
+        ((8, 4097, 4095), BF16, "sm_80"),
+    ],
+)
+def test_other_products_are_copied(shape, types, chip):
+    assert loading.schedule(*shape, types, chip) is None
+
+
+def test_a_product_of_few_rows_reads_them_where_they_are(monkeypatch):
+    copied = []
+
+    def run(kernel, views, numbers, on=None):
+        copied.extend(numbers)
+        run_(kernel, views, numbers, on)
+
+    run_ = padded_rows.run
+    monkeypatch.setattr(padded_rows, "run", run)
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-4, 5, shape).astype(ml_dtypes.bfloat16) for shape in ((5, 139), (141, 139)))
+    d = weft.matmul(a, b, transpose_b=True, arch="sm_90a")
+    assert (d == (a.astype(np.float32) @ b.astype(np.float32).T).astype(d.dtype)).all()
+    assert not copied
