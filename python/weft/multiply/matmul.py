@@ -127,8 +127,9 @@ def matmul(
     that are both 1. Rows and K are multiples of 8 for i1, of 2 for i4 and ui4. With f64, all arrays are f64,
     and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and
     strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a` and `b` at
-    multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream. Rows of the
-    result, of `c` and of the residual may begin at any element.
+    multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream. So are
+    MN-major f32, fp8 and 8-bit integers on sm_90a, to K-major matrices, where that is predicted to be faster.
+    Rows of the result, of `c` and of the residual may begin at any element.
 
     No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
     and PyTorch doesn't notice that `out` changes.
