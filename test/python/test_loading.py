@@ -22,19 +22,21 @@ BF16_NN = replace(BF16, transposed=(False, True))
         ((33, 4097, 4095), BF16, ((128, 40, 128), 1, 2, 4)),
         ((1, 28671, 4097), BF16, ((128, 8, 128), 2, 3, 1)),
         ((5, 8191, 4095), BF16_NN, ((128, 8, 64), 2, 6, 2)),
+        ((128, 8192, 8192), BF16, ((128, 192, 64), 2, 2, 3)),
         ((8, 300, 77), BF16, ((128, 8, 128), 2, 3, 1)),  # fewer K blocks than slices
     ],
 )
 def test_few_rows_get_tiles_for_each_multiprocessor(shape, types, chosen):
     found = loading.schedule(*shape, types, "sm_90a")
     assert (found.block, found.warpgroups, found.stages, found.global_splits) == chosen
-    assert found.loaders and found.swap
+    assert found.loaders and found.swap == (shape[0] <= 64)
 
 
 @pytest.mark.parametrize(
     ("shape", "types", "chip"),
     [
         ((65, 4097, 4095), BF16, "sm_90a"),
+        ((129, 8192, 8192), BF16, "sm_90a"),
         ((8, 4097, 4095), Types("f8E4M3FN", "f8E4M3FN", "bf16"), "sm_90a"),
         ((8, 4097, 4095), BF16, "sm_80"),
     ],

@@ -1,6 +1,7 @@
 """Products of few rows whose A or B has rows that TMA can't copy: a kernel that loads them itself takes less
 time than copies to padded rows and a kernel that copies these by TMA. On an H200, 1 x 28671 x 4097 in bf16
-takes 105 us, 179 with copies; 33 x 4097 x 4095 24 and 29; 129 x 5121 x 3585 42 and 37.
+takes 105 us, 179 with copies; 128 rows that begin at odd elements x 8192 x 8192 77 and 105;
+129 x 5121 x 3585 42 and 37.
 """
 
 from dataclasses import replace
@@ -14,6 +15,9 @@ _ROWS_OF_B = 128  # of a tile
 _DEPTH = 128
 _DEPTH_OF_PANELS = 64  # where B is MN-major
 _MOST_ROWS = 64
+_MORE_ROWS = 128  # the most where the L2 cache doesn't hold B, whose copies take longest
+_LARGE = 60 << 20  # bytes of such a B
+_COLUMNS_OF_MORE = 192  # of D, in a tile of so many rows
 _MOST_STAGES = 8
 _FEW_COLUMNS = 32  # up to which two warpgroups share the rows of B
 
@@ -22,21 +26,21 @@ def schedule(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSchedu
     """The schedule with loaders for a product of few rows of 16-bit elements, with one CTA for each
     multiprocessor if there are no more tiles; None if there are more rows, or if it isn't legal.
     """
-    if chip not in CHIP_MODELS or types.input_bytes != 2 or m > _MOST_ROWS:
+    large = n * k * types.input_bytes >= _LARGE
+    if chip not in CHIP_MODELS or types.input_bytes != 2 or m > (_MORE_ROWS if large else _MOST_ROWS):
         return None
     model = CHIP_MODELS[chip]
-    columns = 8 * ceil_div(m, 8)
-    depth = _DEPTH_OF_PANELS if types.transposed[1] else _DEPTH
-    tiles = ceil_div(n, _ROWS_OF_B)
-    slices = max(min(model.multiprocessors // tiles, ceil_div(k, 2 * depth)), 1)
-    found = WarpgroupSchedule(
-        (_ROWS_OF_B, columns, depth),
-        2 if columns <= _FEW_COLUMNS else 1,
-        2,
-        swap=True,
-        global_splits=slices,
-        loaders=_LOADERS,
-    )
+    if m > _MOST_ROWS:
+        found = WarpgroupSchedule((_MORE_ROWS, _COLUMNS_OF_MORE, _DEPTH_OF_PANELS), 2, 2, loaders=_LOADERS)
+        tiles = ceil_div(n, _COLUMNS_OF_MORE)
+    else:
+        columns = 8 * ceil_div(m, 8)
+        depth = _DEPTH_OF_PANELS if types.transposed[1] else _DEPTH
+        warpgroups = 2 if columns <= _FEW_COLUMNS else 1
+        found = WarpgroupSchedule((_ROWS_OF_B, columns, depth), warpgroups, 2, swap=True, loaders=_LOADERS)
+        tiles = ceil_div(n, _ROWS_OF_B)
+    slices = min(model.multiprocessors // tiles, ceil_div(k, 2 * found.block[2]))
+    found = replace(found, global_splits=max(slices, 1))
     stages = min(found.most_stages(types, model.facts.shared_bytes), _MOST_STAGES)
     found = replace(found, stages=max(stages, 2))
     return found if found.complaint(types, Target.of(chip)) is None else None
