@@ -1,5 +1,6 @@
 """The part of a `wgmma` kernel that multiplies a tile: sums in the registers of a warpgroup."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from weft.passes.builders import emit
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.fragments import undefined, widened
 from weft.passes.kernels.tile_order import Tile
-from weft.passes.kernels.tiles import each_k_block
+from weft.passes.kernels.tiles import every_k_block
 
 
 def sums_type(schedule: WarpgroupSchedule, types: Types, columns: int | None = None) -> Any:
@@ -43,27 +44,23 @@ class Accumulator:
         """
         ring, late = self.feed.ring, self.schedule.overlaps
 
-        def next_block(_: Any, carried: list[Any]) -> list[Any]:
+        def block(_: Any, continues: Any, carried: list[Any]) -> list[Any]:
             sums, last, stage, phase = carried
-            sums = self._start(start, sums, stage, phase, accumulate=1)
+            sums = self._start(start, sums, stage, phase, continues)
             tile.wait_gemm(pending=int(late))
-            self.feed.release(last if late else stage)
+            with emit.when(continues) if late else nullcontext():
+                self.feed.release(last if late else stage)
             return [sums, stage, *tile.advance(ring, stage, phase)]
 
-        stage, phase = position
         # The first block starts the sums: if they were zeroed first, ptxas would serialize all products.
-        sums = self._start(start, undefined(self.kind), stage, phase, accumulate=0)
-        if not late:
-            tile.wait_gemm()
-            self.feed.release(stage)
-        carried = [sums, stage, *tile.advance(ring, stage, phase)]
-        sums, last, *position = each_k_block(at, carried, next_block)
+        carried = [undefined(self.kind), position[0], *position]
+        sums, last, *position = every_k_block(at, carried, block)
         (sums,) = tile.wait_gemm(sums)
         if late:
             self.feed.release(last)
         return [widened(sums), *position]
 
-    def _start(self, start: Any, sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
+    def _start(self, start: Any, sums: Any, stage: Any, phase: Any, accumulate: Any) -> Any:
         """Waits for a stage and starts its products."""
         left, right = self.feed.left, self.feed.right
         tile.await_(self.feed.ring, stage, phase)
@@ -71,7 +68,7 @@ class Accumulator:
             left.part(stage, start, self.schedule.rows),
             right.part(stage, 0, right.extent),
             sums,
-            emit.constant(emit.i1(), accumulate),
+            accumulate,
             transpose_a=not left.k_major,
             transpose_b=right.k_major,
         )

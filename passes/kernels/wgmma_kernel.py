@@ -6,7 +6,7 @@ tile after tile, so that the copies of the next tile overlap with the epilogue o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
@@ -112,6 +112,9 @@ def _consumer(
         start = emit.mul(warpgroup, rows)
 
         def one(at: Tile, position: list[Any]) -> list[Any]:
+            if isinstance(accumulator, Accumulator):
+                # Read from a lane, so that LLVM divides before the products rather than after them.
+                at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
             sums, *position = accumulator.multiply(at, start, position)
             row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
             reduction.collect(sums, at, row, column, warpgroup)

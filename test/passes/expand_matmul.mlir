@@ -157,22 +157,19 @@ gpu.module @warpgroups {
   // A warpgroup multiplies its 64 rows of a stage, and says when it has read it. The first block of K begins the sums,
   // the others add to them; f32 goes to D from registers.
   // CHECK-LABEL: gpu.func @multiplies
-  // CHECK-DAG: %[[BEGIN:.*]] = arith.constant false
-  // CHECK-DAG: %[[ADD:.*]] = arith.constant true
   // CHECK: "tile.role"
   // CHECK: scf.for
+  // CHECK-COUNT-2: nvvm.shfl.sync
+  // CHECK: %[[COUNT:.*]] = arith.maxsi %{{.*}}, %c1_i32
+  // CHECK: scf.for %[[BLOCK:[a-z0-9]+]] = %c0_i32 to %[[COUNT]]
+  // CHECK: %[[ADDS:.*]] = arith.cmpi sgt, %[[BLOCK]], %c0_i32
   // CHECK: "tile.await"
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16,
-  // CHECK: "tile.gemm_async"({{.*}}, %[[BEGIN]])
+  // CHECK: "tile.gemm_async"({{.*}}, %[[ADDS]])
   // CHECK-SAME: {transpose_b = true}
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, f32,
-  // CHECK: "tile.wait_gemm"
-  // CHECK: "tile.release"
-  // CHECK: "tile.advance"
-  // CHECK: scf.for
-  // CHECK: "tile.await"
-  // CHECK: "tile.gemm_async"({{.*}}, %[[ADD]])
+  // CHECK-NOT: "tile.gemm_async"
   // CHECK: "tile.wait_gemm"() : () -> ()
   // CHECK: "tile.release"
   // CHECK: "tile.advance"
@@ -192,12 +189,12 @@ gpu.module @warpgroups {
 
   // One that multiplies alone leaves a block's products under way while it starts the next, and releases stages late.
   // CHECK-LABEL: gpu.func @multiplies_alone
-  // CHECK: "tile.gemm_async"
-  // CHECK-NOT: "tile.release"
-  // CHECK: scf.for
-  // CHECK: "tile.gemm_async"
+  // CHECK: %[[LATER:.*]] = arith.cmpi sgt
+  // CHECK: "tile.gemm_async"({{.*}}, %[[LATER]])
   // CHECK: "tile.wait_gemm"() {pending = 1 : i64}
-  // CHECK: "tile.release"
+  // CHECK: scf.if %[[LATER]]
+  // CHECK-NEXT: "tile.release"
+  // CHECK-NEXT: }
   // CHECK: "tile.wait_gemm"(%{{.*}}) :
   // CHECK: "tile.release"
   // CHECK: "tile.store"

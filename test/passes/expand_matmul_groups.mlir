@@ -26,8 +26,9 @@ func.func @rows(%a: memref<?x?xbf16>, %b: memref<?x?x?xbf16>, %d: memref<?x?xbf1
 // CHECK: %[[FIRST:.*]] = arith.select %[[HAS]],
 // CHECK: %[[NEXT:.*]] = arith.addi %[[FIRST]], %c1_i32
 // CHECK: %[[LAST:.*]] = arith.maxsi %{{.*}}, %[[NEXT]]
+// CHECK: %[[END:.*]] = arith.maxsi %[[LAST]], %{{.*}}
+// CHECK: scf.for {{.*}} = %[[FIRST]] to %[[END]]
 // CHECK: "tile.gemm_async"
-// CHECK: scf.for {{.*}} = %[[NEXT]] to %[[LAST]]
 func.func @parts(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xf32>, %ends: memref<?xi32>) {
   "tile.matmul"(%a, %b, %d, %ends) {roles = ["k_ends"], transpose_a = true, beta = 1.0 : f32, schedule = {
     block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
