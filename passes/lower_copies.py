@@ -23,6 +23,8 @@ from weft.dialects.tile import (
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import LANES, WARPGROUP, WARPS, describe
+from weft.isa.family import operand_text
+from weft.isa.global_stores import STORE, Store
 from weft.isa.mma.matrix_moves import STMATRIX
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes.analysis import active_threads, uniformity
@@ -39,6 +41,7 @@ from weft.passes.builders import (
     thread_ids,
 )
 from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
+from weft.passes.builders.instructions import LETTERS, assembly
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
@@ -492,8 +495,7 @@ def _store(op: StoreOp) -> None:
         near = NearbyElements(destination, start_row, start_column)
         for register, width, row, column in runs:
             inside, address = near.at(row, column)
-            with emit.when(inside):
-                llvm.store(stored(register, width), address)
+            _store_inside(stored(register, width), address, inside, predicated=kind.warps > 1)
 
     width, single = _width(op, destination), _runs(op, kind, 1)
     if width == 1:
@@ -505,6 +507,23 @@ def _store(op: StoreOp) -> None:
         with ir.InsertionPoint(block):
             store(chosen)
             scf.yield_([])
+
+
+def _store_inside(value: Any, address: Any, inside: Any, *, predicated: bool) -> None:
+    """Stores to global memory if the address is `inside`. If `predicated`, words have no branch around them:
+    with one for each pair of sums of a warpgroup, LLVM takes half as long again. The sums of a single warp
+    keep it, since ptxas would need more registers for the addresses.
+    """
+    words = emit.elements(value)
+    form, kind = Store(len(words)), str(words[0].type)
+    if not predicated or kind not in ("i32", "f32") or form not in STORE.table:
+        with emit.when(inside):
+            llvm.store(value, address)
+        return
+    registers = {"address": ["$1"], "value": [f"${2 + number}" for number in range(len(words))]}
+    guard = form.guard.format(predicate="$0")
+    letters = [LETTERS["i1"], LETTERS["i64"], *[LETTERS[kind]] * len(words), "~{memory}"]
+    assembly(f"{guard} {form.ptx} {operand_text(form, registers)};", letters, [inside, address, *words], [])
 
 
 LOWER_COPIES = Pass(

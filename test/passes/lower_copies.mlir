@@ -169,6 +169,23 @@ gpu.module @buffers {
     gpu.return
   }
 
+  // A warpgroup's words are stored under predicates, without branches around them.
+  // CHECK-LABEL: gpu.func @store_of_a_warpgroup
+  // CHECK: %[[INSIDE:.*]] = arith.andi
+  // CHECK-NEXT: llvm.inline_asm has_side_effects "@$0 st.global.b32 [$1], $2;", "b,l,f,~{memory}" %[[INSIDE]],
+  // CHECK-COUNT-7: "@$0 st.global.b32 [$1], $2;"
+  // CHECK: scf.if
+  // CHECK-COUNT-4: "@$0 st.global.v2.b32 [$1], {$2, $3};", "b,l,f,f,~{memory}"
+  // CHECK: } else {
+  // CHECK-NOT: scf.if
+  // CHECK-COUNT-8: "@$0 st.global.b32 [$1], $2;"
+  // CHECK: gpu.return
+  gpu.func @store_of_a_warpgroup(%f: !Sums, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.store"(%f, %m, %i, %i) : (!Sums, memref<?x?xf32>, i32, i32) -> ()
+    "tile.store"(%f, %m, %i, %i) {vector_bytes = 8} : (!Sums, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+
   // Pairs of rows: each matrix is stored transposed.
   // CHECK-LABEL: gpu.func @store_transposed
   // CHECK: "mma.stmatrix"
