@@ -10,6 +10,7 @@ from weft import extensions
 from weft.dialects.op import judged_on, refuse
 from weft.dialects.schedule import (
     AnySchedule,
+    DirectSchedule,
     Schedule,
     TensorMemorySchedule,
     TmaMmaSchedule,
@@ -18,12 +19,20 @@ from weft.dialects.schedule import (
 )
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.kernels import mma_kernel, tcgen05_kernel, tma_mma_kernel, wgmma_kernel, wmma_kernel
+from weft.passes.kernels import (
+    direct_kernel,
+    mma_kernel,
+    tcgen05_kernel,
+    tma_mma_kernel,
+    wgmma_kernel,
+    wmma_kernel,
+)
 from weft.passes.registry.pass_ import Pass
 
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
     WmmaSchedule: wmma_kernel.expand,
     Schedule: mma_kernel.expand,
+    DirectSchedule: direct_kernel.expand,
     TmaMmaSchedule: tma_mma_kernel.expand,
     WarpgroupSchedule: wgmma_kernel.expand,
     TensorMemorySchedule: tcgen05_kernel.expand,

@@ -3,6 +3,7 @@
 `family` has what all schedules share, `families` the registered ones, and there is a file for each family.
 """
 
+from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import (
     FAMILIES,
     needed_chips,
@@ -26,6 +27,7 @@ __all__ = [
     "PROMOTED",
     "SWIZZLES",
     "AnySchedule",
+    "DirectSchedule",
     "Schedule",
     "TensorMemorySchedule",
     "TmaMmaSchedule",

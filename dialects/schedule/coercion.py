@@ -5,6 +5,7 @@ import operator
 from dataclasses import fields, replace
 from typing import Any
 
+from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import FAMILIES, read_schedule
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
@@ -17,6 +18,7 @@ _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 _EXAMPLES = {
     WmmaSchedule.key: "{block = array<i64: 128, 128, 32>, warp_grid = array<i64: 2, 4>, stages = 2}",
     Schedule.key: "{block = array<i64: 128, 128, 32>, warps = array<i64: 2, 2>, stages = 4}",
+    DirectSchedule.key: "{block = array<i64: 16, 32, 64>, readers = array<i64: 1, 8>}",
     TmaMmaSchedule.key: "{block = array<i64: 128, 128, 64>, consumers = array<i64: 4, 2>, stages = 3}",
     TensorMemorySchedule.key: "{block = array<i64: 128, 256, 64>, accumulators = 2, stages = 4}",
 }

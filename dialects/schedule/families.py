@@ -20,6 +20,7 @@ from typing import Any
 
 from weft import extensions, locks, mlir, mlir_text
 from weft.dialects.schedule.attribute import check_names
+from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
 from weft.dialects.schedule.product_types import Types
@@ -136,7 +137,9 @@ def families_named(name: str) -> tuple[type[AnySchedule], ...]:
     return named
 
 
-FAMILIES = Families(WmmaSchedule, Schedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule)
+FAMILIES = Families(
+    WmmaSchedule, Schedule, DirectSchedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule
+)
 
 
 def schedule_of(attribute: Any) -> AnySchedule:

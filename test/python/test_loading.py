@@ -18,12 +18,11 @@ BF16_NN = replace(BF16, transposed=(False, True))
 @pytest.mark.parametrize(
     ("shape", "types", "chosen"),
     [
-        ((1, 5001, 4095), BF16, ((128, 8, 128), 2, 3, 3)),
-        ((33, 4097, 4095), BF16, ((128, 40, 128), 1, 2, 4)),
-        ((1, 28671, 4097), BF16, ((128, 8, 128), 2, 3, 1)),
+        ((33, 8192, 4095), BF16, ((128, 40, 128), 1, 2, 2)),
+        ((49, 4097, 4095), BF16, ((128, 56, 128), 1, 2, 4)),
         ((5, 8191, 4095), BF16_NN, ((128, 8, 64), 2, 6, 2)),
         ((128, 8192, 8192), BF16, ((128, 192, 64), 2, 2, 3)),
-        ((8, 300, 77), BF16, ((128, 8, 128), 2, 3, 1)),  # fewer K blocks than slices
+        ((8, 300, 77), BF16_NN, ((128, 8, 64), 2, 6, 1)),  # fewer K blocks than slices
     ],
 )
 def test_few_rows_get_tiles_for_each_multiprocessor(shape, types, chosen):
@@ -37,12 +36,31 @@ def test_few_rows_get_tiles_for_each_multiprocessor(shape, types, chosen):
     [
         ((65, 4097, 4095), BF16, "sm_90a"),
         ((129, 8192, 8192), BF16, "sm_90a"),
-        ((8, 4097, 4095), Types("f8E4M3FN", "f8E4M3FN", "bf16"), "sm_90a"),
-        ((8, 4097, 4095), BF16, "sm_80"),
+        ((49, 4097, 4095), Types("f8E4M3FN", "f8E4M3FN", "bf16"), "sm_90a"),
+        ((49, 4097, 4095), BF16, "sm_80"),
+        ((8, 4097, 4095), BF16_NN, "sm_80"),
+        ((8, 4097, 4095), Types("f64", "f64", "f64"), "sm_80"),
     ],
 )
 def test_other_products_are_copied(shape, types, chip):
     assert loading.schedule(*shape, types, chip) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "types", "chip", "chosen"),
+    [
+        ((1, 28671, 4097), BF16, "sm_90a", ((16, 32, 64), (1, 8))),
+        ((16, 2049, 4095), BF16, "sm_90a", ((16, 16, 64), (1, 16))),
+        ((8, 300, 77), BF16, "sm_90a", ((16, 8, 64), (1, 16))),
+        ((33, 4097, 4095), BF16, "sm_90a", ((48, 32, 64), (1, 8))),
+        ((17, 50257, 4095), BF16, "sm_90a", ((32, 32, 64), (1, 4))),
+        ((8, 4097, 4095), Types("f8E4M3FN", "f8E4M3FN", "bf16"), "sm_89", ((16, 32, 128), (1, 8))),
+        ((8, 4097, 4095), Types("f32", "f32", "f32"), "sm_80", ((16, 32, 32), (1, 8))),
+    ],
+)
+def test_very_few_rows_are_multiplied_from_registers(shape, types, chip, chosen):
+    found = loading.schedule(*shape, types, chip)
+    assert (found.block, found.readers) == chosen
 
 
 def test_a_product_of_few_rows_reads_them_where_they_are(monkeypatch):

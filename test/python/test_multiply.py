@@ -222,7 +222,7 @@ def test_a_schedule_as_text():
         ),
         (
             3,
-            "schedule must be a WmmaSchedule, a Schedule, a TmaMmaSchedule, a WarpgroupSchedule, a Tensor",
+            "schedule must be a WmmaSchedule, a Schedule, a DirectSchedule, a TmaMmaSchedule",
         ),
         (
             WarpgroupSchedule((64, 64, 64), 1, 2.5),

@@ -124,8 +124,10 @@ def test_each_family_that_is_preferred_has_a_reason_not_to_be_chosen(monkeypatch
     assert reasons[1:] == [
         "a schedule of wgmma was slower when the product was tuned",
         f"a schedule of mma.sync with TMA {what.replace('70', '64')}",
+        "a schedule of mma.sync from registers can't read the operands: B must be K-major "
+        "(transpose_b = true), as lanes load it, got an MN-major one",
     ]
-    (_, layout, _) = passed_over(Types("i8", "i8", "i32", (True, False)), "sm_90a")
+    (_, layout, *_) = passed_over(Types("i8", "i8", "i32", (True, False)), "sm_90a")
     assert layout.startswith("a schedule of wgmma can't read the operands: A must be K-major")
     kinds = passed_over(Types("f32", "f16", "f32"), "sm_100a")[0]
     assert kinds == "a schedule of tcgen05 has no instruction for f32 and f16 and D of f32"

@@ -251,7 +251,7 @@ def _planned(
     operands = Operands.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
     transposed = product_kernel.transposed(operands)
-    kernel = product_kernel.of(operands.k_major(transposed))
+    kernel = product_kernel.of(operands.k_major(transposed), copies=bool(transposed))
     copied = padded_rows.copied(kernel, operands.views, transposed)
     if operands.ordinal is None:
         operands.check_groups()

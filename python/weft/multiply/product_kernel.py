@@ -7,7 +7,7 @@ from typing import Any
 from weft import passes
 from weft.builder import Module, memref
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
@@ -19,8 +19,10 @@ from weft.multiply.operands import Operands
 from weft.schedules import choice, loading, transposing
 
 
-def of(operands: Operands) -> kernel.Kernel:
-    """The kernel of a call's product, compiled once. Raises WeftError where there is none."""
+def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
+    """The kernel of a call's product, compiled once. `copies`: it reads copies of A or B, whose rows are
+    aligned. Raises WeftError where there is none.
+    """
     options, types, sizes = operands.options, operands.types, operands.sizes
     chip = _chip(operands.ordinal, types, options.arch)
     schedule = options.schedule
@@ -35,8 +37,8 @@ def of(operands: Operands) -> kernel.Kernel:
         members = sizes.members or 1
         k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
         schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
-        if isinstance(schedule, WarpgroupSchedule) and sizes.members is None and _unaligned(a, b):
-            schedule = loading.schedule(sizes.m, sizes.n, k, types, chip) or schedule
+        if not copies and _unaligned(a, b):
+            schedule = loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
         # In the emulator, a program's earlier products shouldn't select what it runs.
         if operands.ordinal is not None:
             having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))

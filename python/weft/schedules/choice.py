@@ -13,6 +13,7 @@ from typing import Any
 from weft import extensions
 from weft.dialects.schedule import (
     AnySchedule,
+    DirectSchedule,
     Schedule,
     TensorMemorySchedule,
     TmaMmaSchedule,
@@ -25,7 +26,7 @@ from weft.dialects.schedule import (
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet, describe
-from weft.schedules import database, mma_sync, mn_major, tcgen05, time_model, tma_mma, wmma
+from weft.schedules import database, direct, mma_sync, mn_major, tcgen05, time_model, tma_mma, wmma
 from weft.schedules.chip_models import CHIP_MODELS, chip_model
 from weft.schedules.database import Product
 from weft.schedules.similar_products import product_text, unsupported
@@ -89,6 +90,7 @@ class Chooser:
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WmmaSchedule: Chooser(lambda r: wmma.choose(r.m, r.n, r.types)),
     Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip, members=r.members)),
+    DirectSchedule: Chooser(lambda r: direct.choose(r.m, r.n, r.types, r.chip, r.members)),
     TmaMmaSchedule: Chooser(
         lambda r: _tma_mma(r.chip).choose(*r.mnk, r.types, r.chip, r.members),
         lambda r: _tma_mma(r.chip).ranked(*r.mnk, r.types, r.chip),

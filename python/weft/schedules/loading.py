@@ -1,12 +1,13 @@
 """Products of few rows whose A or B has rows that TMA can't copy: a kernel that loads them itself takes less
 time than copies to padded rows and a kernel that copies these by TMA. On an H200, 1 x 28671 x 4097 in bf16
-takes 105 us, 179 with copies; 128 rows that begin at odd elements x 8192 x 8192 77 and 105;
-129 x 5121 x 3585 42 and 37.
+takes 65 us from registers, 102 with loaders, 179 with copies; 33 x 4097 x 4095 19, 24 and 29; 128 rows that
+begin at odd elements x 8192 x 8192 77 with loaders, 105 with copies; 129 x 5121 x 3585 42 and 37.
 """
 
 from dataclasses import replace
 
-from weft.dialects.schedule import Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import DirectSchedule, Types, WarpgroupSchedule, ceil_div
+from weft.schedules import direct
 from weft.schedules.chip_models import CHIP_MODELS
 from weft.target import Target
 
@@ -15,6 +16,7 @@ _ROWS_OF_B = 128  # of a tile
 _DEPTH = 128
 _DEPTH_OF_PANELS = 64  # where B is MN-major
 _MOST_ROWS = 64
+_ROWS_FROM_LARGE = 32  # the most that are multiplied from registers where B is large
 _MORE_ROWS = 128  # the most where the L2 cache doesn't hold B, whose copies take longest
 _LARGE = 60 << 20  # bytes of such a B
 _COLUMNS_OF_MORE = 192  # of D, in a tile of so many rows
@@ -22,12 +24,21 @@ _MOST_STAGES = 8
 _FEW_COLUMNS = 32  # up to which two warpgroups share the rows of B
 
 
-def schedule(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSchedule | None:
-    """The schedule with loaders for a product of few rows of 16-bit elements, with one CTA for each
-    multiprocessor if there are no more tiles; None if there are more rows, or if it isn't legal.
-    """
-    large = n * k * types.input_bytes >= _LARGE
-    if chip not in CHIP_MODELS or types.input_bytes != 2 or m > (_MORE_ROWS if large else _MOST_ROWS):
+def schedule(
+    m: int, n: int, k: int, types: Types, chip: str, members: int = 1
+) -> DirectSchedule | WarpgroupSchedule | None:
+    """The schedule for `members` products of few rows; None if there are more rows, or if it isn't legal."""
+    large = n * k * types.input_bits >= 8 * _LARGE
+    if m <= (_ROWS_FROM_LARGE if large else direct.MOST_ROWS):
+        found = direct.schedule(m, n, types, chip, members, aligned=False)
+        if found is not None:
+            return found
+    return _with_loaders(m, n, k, types, chip, large) if members == 1 else None
+
+
+def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) -> WarpgroupSchedule | None:
+    """With one CTA for each multiprocessor if there are no more tiles."""
+    if chip not in CHIP_MODELS or types.input_bits != 16 or m > (_MORE_ROWS if large else _MOST_ROWS):
         return None
     model = CHIP_MODELS[chip]
     if m > _MOST_ROWS:

@@ -19,12 +19,12 @@ _MANY_SUMS = 96 * 64 * 128
 """Sums of all tiles from which MEDIUM and SMALL leave few of an H200's 132 multiprocessors idle."""
 _FEW_SUMS = _MANY_SUMS // 2
 """The same of NARROW, where elements are converted."""
-FEW_ROWS = (Schedule((16, 64, 64), (1, 4), 8), Schedule((16, 32, 64), (1, 2), 8))
+FEW_ROWS = Schedule((16, 32, 64), (1, 2), 8)
 """For products of at most 16 rows, whose time is that of reading B: seven stages of B are in flight, where
-SMALL has two. The second has as many CTAs for half the columns.
+SMALL has two.
 """
-_FEW_COLUMNS = 6144
-"""Columns for which the first has 96 CTAs: fewer than an A100 or an H200 has multiprocessors."""
+LOW = Schedule((16, 64, 64), (1, 4), 8)
+"""For small products of elements that are converted."""
 _FEW = 100
 """Tiles of 128 x 128 that leave many multiprocessors without one."""
 STAGED = Schedule((128, 128, 32), (2, 4), 2)
@@ -53,7 +53,7 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
         return _fitted(DOUBLE_LIGHT if any(types.transposed) else DOUBLE, types)
     if types.repacks:
         return _fitted(STAGED_BITS if types.bit_op else STAGED, types)
-    if m and n and m <= FEW_ROWS[0].block[0] and (few_rows := _few_rows(n, types, chip)):
+    if m and n and m <= FEW_ROWS.block[0] and (few_rows := _few_rows(types, chip)):
         return few_rows
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
         return _smaller(m, n, types, chip, members)
@@ -73,7 +73,7 @@ def _smaller(m: int, n: int, types: Types, chip: str, members: int) -> Schedule:
     sums = ceil_div(m, rows) * ceil_div(n, columns) * rows * columns * members
     if sums >= _MANY_SUMS:
         return first
-    return _fitted(NARROW if sums > _FEW_SUMS or not _needs_registers(types) else FEW_ROWS[0], types)
+    return _fitted(NARROW if sums > _FEW_SUMS or not _needs_registers(types) else LOW, types)
 
 
 def _needs_registers(types: Types) -> bool:
@@ -89,9 +89,9 @@ def _copies(chip: str) -> bool:
     return chip in async_copy.CP_ASYNC.table[COPY].chips
 
 
-def _few_rows(n: int, types: Types, chip: str) -> Schedule | None:
+def _few_rows(types: Types, chip: str) -> Schedule | None:
     """The schedule for few rows, if the chip copies asynchronously and has the shared memory."""
-    schedule = _fitted(FEW_ROWS[n <= _FEW_COLUMNS], types)
+    schedule = _fitted(FEW_ROWS, types)
     if not _copies(chip) or (types.input_bits <= 8 and any(types.transposed)):
         return None  # ptxas spills MN-major bytes in small tiles
     return schedule if schedule.complaint(types, Target.of(chip)) is None else None

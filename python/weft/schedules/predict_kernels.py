@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.dialects.schedule import (
     AnySchedule,
+    DirectSchedule,
     Schedule,
     TensorMemorySchedule,
     TmaMmaSchedule,
@@ -146,6 +147,18 @@ def _of_mma_sync(schedule: Schedule, types: Types, _: str | None) -> Kernel:
     )
 
 
+def _of_direct(schedule: DirectSchedule, types: Types, _: str | None) -> Kernel:
+    across, along = schedule.readers
+    return Kernel(
+        tile=schedule.block[:2],
+        k_block=along * schedule.block[2],
+        stages=schedule.stages,
+        persistent=False,
+        warps=(1, across * along),
+        group=schedule.group,
+    )
+
+
 def _of_tma_mma(schedule: TmaMmaSchedule, types: Types, _: str | None) -> Kernel:
     return Kernel(
         tile=schedule.block[:2],
@@ -161,6 +174,7 @@ DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types, str | None], Kernel]
     TensorMemorySchedule: _of_tensor_memory,
     TmaMmaSchedule: _of_tma_mma,
     Schedule: _of_mma_sync,
+    DirectSchedule: _of_direct,
 }
 """How a schedule of each family is described. That of wgmma has a fitted model of its own."""
 
