@@ -199,12 +199,17 @@ def _string(text: str, chance: random.Random) -> str:
 
 def _operation(text: str, chance: random.Random) -> str:
     """Another operation of the dialect, with the same operands."""
-    if not (found := list(mlir_corpus.OPERATION.finditer(text))):
-        return text
-    match = chance.choice(found)
-    group = 1 if match[1] else 2
     dialects = mlir_corpus.values().operations
-    new = chance.choice(dialects[match[group].partition(".")[0]])
+    found = [
+        (match, group, dialect)
+        for match in mlir_corpus.OPERATION.finditer(text)
+        for group in [1 if match[1] else 2]
+        if (dialect := match[group].partition(".")[0]) in dialects  # comments name PTX instructions, too
+    ]
+    if not found:
+        return text
+    match, group, dialect = chance.choice(found)
+    new = chance.choice(dialects[dialect])
     return text[: match.start(group)] + new + text[match.end(group) :]
 
 

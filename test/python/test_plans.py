@@ -328,7 +328,9 @@ def test_an_alpha_in_memory_is_part_of_a_plan_by_its_kind(driver, patch):
 
 def test_a_kernel_gets_the_address_of_its_alpha(driver, patch):
     kernels, of = [], product_kernel.of
-    patch.setattr(product_kernel, "of", lambda operands: kernels.append(of(operands)) or kernels[-1])
+    patch.setattr(
+        product_kernel, "of", lambda *args, **rest: kernels.append(of(*args, **rest)) or kernels[-1]
+    )
     a, b, out = (new(driver, 64, 64) for _ in range(3))
     weft.matmul(a, b, out=out, alpha=alpha_on(driver))
     (kernel,) = kernels

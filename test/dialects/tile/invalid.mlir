@@ -225,7 +225,7 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{schedule has no field 'warpgroup': its fields are block, warp_grid, stages, group; or block, warps, stages, group; or block, consumers, stages, group, unit_scales; or block, warpgroups, stages, group, splits}}
+  // expected-error @below {{schedule has no field 'warpgroup': its fields are block, warp_grid, stages, group; or block, warps, stages, group; or block, readers; or block, consumers, stages, group, unit_scales; or block, warpgroups, stages, group, splits}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -241,7 +241,7 @@ func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{schedule must have the field 'warp_grid' (for wmma.mma) or 'warps' (for mma.sync) or 'consumers' (for mma.sync with TMA) or 'warpgroups' (for wgmma)}}
+  // expected-error @below {{schedule must have the field 'warp_grid' (for wmma.mma) or 'warps' (for mma.sync) or 'readers' (for mma.sync from registers) or 'consumers' (for mma.sync with TMA) or 'warpgroups' (for wgmma)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
