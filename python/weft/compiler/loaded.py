@@ -14,7 +14,7 @@ from pathlib import Path
 from weft.errors import warn
 
 _PACKAGES = ("weft", "weft.dialects", "weft.passes")
-_APART = ("emulator", "bench", "tuning", "tools")
+_APART = ("emulator", "bench", "tuning", "tools", "jax")
 """Packages that don't affect what a module is compiled to."""
 
 State = tuple[int, int, int, int]

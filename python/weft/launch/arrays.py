@@ -378,7 +378,10 @@ def _of_jax(array: Any) -> ArrayView:
     import jax
 
     if isinstance(array, jax.core.Tracer):
-        raise WeftError("expected an array, got a JAX tracer: call outside jax.jit, jax.grad and jax.vmap")
+        raise WeftError(
+            "expected an array, got a JAX tracer: call weft.jax.matmul inside of jax.jit, jax.grad "
+            "and jax.vmap"
+        )
     if array.is_deleted():
         raise WeftError("expected an array, got one that JAX has deleted or donated")
     try:

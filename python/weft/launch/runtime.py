@@ -225,6 +225,9 @@ class Workspaces(Protocol):
         workspaces.
         """
 
+    def of_key(self, key: tuple[int, int]) -> Sequence[int]:
+        """The addresses of workspaces for a key of the caller's own, which no stream or graph has."""
+
 
 class Prepared:
     """A prepared launch of a kernel. It keeps the module loaded. Any number of threads may queue it."""
@@ -241,13 +244,15 @@ class Prepared:
     ) -> None:
         self.device = module.device
         self.action = action
-        self._module, self._workspaces = module, workspaces
+        self._module, self._kernel, self._workspaces = module, kernel, workspaces
+        self._parameters, self._config = parameters, config
         count = 0 if workspaces is None else workspaces.count
-        addresses = len({p.address for p in parameters if p.address is not None}) - count
+        self._addresses = len({p.address for p in parameters if p.address is not None}) - count
         handles = int(module.context), int(kernel.handle)
-        self._plan = launcher.Plan(*handles, config, parameters, addresses, count, extents)
+        self._plan = launcher.Plan(*handles, config, parameters, self._addresses, count, extents)
         self.plan_address = self._plan.address
         self._queue = self._plan.queue
+        self.has_workspaces = workspaces is not None
         self.queue_apart = self._plan.queue_apart
         """`queue_apart(stream, *addresses)` queues the launch and returns its status: 0, `launcher.OVERLAP`,
         or a status for `settle`.
@@ -266,6 +271,21 @@ class Prepared:
         while status:
             self.provide(status, stream)
             status = self._queue(stream, *addresses)
+
+    def with_workspaces(self, key: tuple[int, int]) -> "Prepared":
+        """The same launch, with workspaces of its own on all streams and in all graphs. Launches with one key
+        have the same workspaces.
+        """
+        assert self._workspaces is not None
+        with entered(self._module.context):
+            memory = self._workspaces.of_key(key)
+        parameters = [
+            each
+            if each.address is None or each.address < self._addresses
+            else Parameter(struct.pack("<Q", memory[each.address - self._addresses]))
+            for each in self._parameters
+        ]
+        return Prepared(self._module, self._kernel, parameters, self.action, self._config, None, None)
 
     def provide(self, status: int, stream: int) -> None:
         """Allocates a stream's workspaces if a launch with this status lacked them. Raises WeftError for the

@@ -46,7 +46,11 @@ class PerStream:
     def of(self, stream: int) -> tuple[Key, list[int]]:
         """The key of a stream of the current GPU, and the addresses of its workspaces."""
         key = stream_key(stream)
-        return key, self._pool.addresses(key, self._sizes)
+        return key, self.of_key(key)
+
+    def of_key(self, key: Key) -> list[int]:
+        """The addresses of the workspaces of a key, on the current GPU."""
+        return self._pool.addresses(key, self._sizes)
 
 
 def stream_key(stream: int) -> Key:

@@ -15,6 +15,7 @@ from weft.multiply.operands import Operands
 from weft.multiply.options import Options
 from weft.multiply.padded_rows import PaddedLaunch
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
+from weft.multiply.xla_product import Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +287,8 @@ def _handed(every: list[Any], roles: list[str], activation: str | None, options:
     kernel = product_kernel.of(operands)
     if padded_rows.copied(kernel, operands.views):
         return None
-    return Handed(jax_call.call(kernel.plan(operands.views), operands.views[2]))
+    product = Product.of(roles, options, activation)
+    return Handed(jax_call.call(product, views, operands.views[2]))
 
 
 def _split(alpha: Any) -> tuple[Any, Any]:

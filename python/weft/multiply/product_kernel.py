@@ -82,9 +82,14 @@ def _chip(ordinal: int | None, types: Types, arch: str | None) -> str:
         chip = runtime.device(ordinal).chip
         raise WeftError(f"weft.matmul: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
     if runtime.available() is not None:
-        able = (chip for chip in _EMULATED if choice.complaint(types, chip) is None)
-        return next(able, _EMULATED[0])
+        return emulated_chip(types)
     return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
+
+
+def emulated_chip(types: Types) -> str:
+    """The chip that is emulated unless one is named: the first that multiplies elements of these types."""
+    able = (chip for chip in _EMULATED if choice.complaint(types, chip) is None)
+    return next(able, _EMULATED[0])
 
 
 def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:

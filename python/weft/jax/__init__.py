@@ -1,0 +1,9 @@
+"""Weft's products inside JAX's programs: under `jax.jit`, gradients, `jax.vmap`, `jax.shard_map` and export.
+
+Importing this imports JAX, and registers the function that XLA calls.
+"""
+
+from weft.jax import batching, derivatives, sharding  # noqa: F401  they register their rules with JAX
+from weft.jax.products import matmul
+
+__all__ = ["matmul"]

@@ -1,0 +1,100 @@
+"""Products under `jax.vmap`: one batch of products, or one product of more rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.interpreters import batching
+
+from weft.dialects.operand_roles import GROUPINGS
+from weft.jax.primitive import bind, product_p
+from weft.multiply.xla_product import Product
+
+
+def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Product) -> tuple[Any, int]:
+    """The results along a new first dimension, and its number."""
+    names = "a", "b", *product.roles
+    moved = {
+        name: each if axis is None else jnp.moveaxis(each, axis, 0)
+        for name, each, axis in zip(names, operands, axes, strict=True)
+    }
+    mapped = {name for name, axis in zip(names, axes, strict=True) if axis is not None}
+    if not mapped.isdisjoint(GROUPINGS) or not set(GROUPINGS).isdisjoint(product.roles):
+        return _one_by_one(moved, mapped, product), 0
+    count = next(moved[name].shape[0] for name in names if name in mapped)
+    if mapped.isdisjoint("ab"):
+        moved["a"] = jnp.broadcast_to(moved["a"], (count, *moved["a"].shape))
+        mapped.add("a")
+    if "bias" in mapped:
+        product = _bias_to_c(moved, mapped, product)
+    ranks = {name: each.ndim - (name in mapped) for name, each in moved.items()}
+    of_rows = ranks["a"] == ranks["b"] == 2 and "b" not in mapped and not product.options.transpose_a
+    if of_rows and moved.keys() <= {"a", "b", "c", "bias", "residual"}:
+        return _more_rows(moved, mapped, product, count), 0
+    members = next((moved[n].shape[ranks[n] - 3 + (n in mapped)] for n in "ab" if ranks[n] == 3), None)
+    for name in moved:
+        moved[name] = _of_batch(name, moved[name], name in mapped, ranks[name], count, members)
+    result = bind(tuple(moved.values()), product)
+    return (result if members is None else result.reshape(count, members, *result.shape[1:])), 0
+
+
+def _one_by_one(moved: dict[str, Any], mapped: set[str], product: Product) -> Any:
+    """The results of products that can't be batched."""
+
+    def one(given: dict[str, Any]) -> Any:
+        return bind(tuple(given.get(name, each) for name, each in moved.items()), product)
+
+    return jax.lax.map(one, {name: moved[name] for name in mapped})
+
+
+def _bias_to_c(moved: dict[str, Any], mapped: set[str], product: Product) -> Product:
+    """Adds a bias for each product to c, since a batch has only one bias. Returns the product of that c."""
+    bias = moved.pop("bias")
+    mapped.remove("bias")
+    options, a, b = product.options, moved["a"], moved["b"]
+    m = a.shape[-1 if options.transpose_a else -2]
+    bias = jnp.broadcast_to(bias[:, None, :], (bias.shape[0], m, bias.shape[1]))
+    if max(a.ndim - ("a" in mapped), b.ndim - ("b" in mapped)) == 3:
+        bias = bias[:, None]
+    if "c" in moved:
+        c = moved["c"]
+        c = c if "c" in mapped else c[None]
+        while c.ndim < bias.ndim:
+            c = jnp.expand_dims(c, 1)
+        wide = jnp.promote_types(c.dtype, bias.dtype)
+        bias = c.astype(wide) * jnp.asarray(options.beta, wide) + bias.astype(wide)
+    moved["c"] = bias
+    mapped.add("c")
+    return replace(product, roles=tuple(moved)[2:], options=options._replace(beta=1.0))
+
+
+def _more_rows(moved: dict[str, Any], mapped: set[str], product: Product, count: int) -> Any:
+    """The results of products with one b, whose rows are those of one product."""
+    m = moved["a"].shape[-2]
+    for name in mapped | ({"c", "residual"} & moved.keys()):
+        each = moved[name]
+        moved[name] = jnp.broadcast_to(each, (count, *each.shape[-2:])).reshape(-1, each.shape[-1])
+    result = bind(tuple(moved.values()), product)
+    return result.reshape(count, m, result.shape[-1])
+
+
+def _of_batch(name: str, each: Any, mapped: bool, rank: int, count: int, members: int | None) -> Any:
+    """An operand of a batch of `count` products, or of `count` batches of `members`."""
+    if name == "bias":
+        return each
+    if name == "alpha":
+        if not mapped and each.size == 1:
+            return each
+        return jnp.broadcast_to(each.reshape(count if mapped else 1, -1), (count, members or 1)).reshape(-1)
+    if not mapped:
+        return each if rank < 3 else jnp.broadcast_to(each, (count, *each.shape)).reshape(-1, *each.shape[1:])
+    if members is None:
+        return each
+    if rank == 2:
+        each = jnp.broadcast_to(each[:, None], (count, members, *each.shape[1:]))
+    return each.reshape(-1, *each.shape[2:])
+
+
+batching.primitive_batchers[product_p] = _batched

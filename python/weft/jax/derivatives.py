@@ -1,0 +1,158 @@
+"""Derivatives of products. Forward, a tangent is a sum of products; backward, so is a cotangent.
+
+A product without activation is linear in each operand. One with an activation is differentiated as that
+product, z, followed by the activation of JAX.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.interpreters import ad
+
+from weft.dialects.operand_roles import GROUPINGS
+from weft.errors import WeftError
+from weft.jax.primitive import bind, product_p
+from weft.launch import arrays
+from weft.multiply.xla_product import Product
+
+_LEAST_BITS = 16
+_ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "gelu": lambda z: jax.nn.gelu(z, approximate=False),
+    "gelu_tanh": jax.nn.gelu,
+    "silu": jax.nn.silu,
+}
+
+
+def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[Any, Any]:
+    """The result and its tangent."""
+    names = "a", "b", *product.roles
+    given = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
+    values = dict(zip(names, primals, strict=True))
+    _check(product, given, values)
+    if product.activation is None:
+        result = bind(primals, product)
+        return result, _tangent(values, given, product, result)
+    if product.activation == "relu" and "residual" not in product.roles:
+        result = bind(primals, product)
+        tangent = _tangent(values, given, replace(product, activation=None), result)
+        return result, jnp.where(result > 0, tangent, jnp.zeros_like(tangent))
+    inner, of_inner = dict(values), dict(given)
+    residual, of_residual = inner.pop("residual", None), of_inner.pop("residual", None)
+    sums = "f64" if values["a"].dtype == jnp.float64 else "f32"
+    options = product.options._replace(out_dtype=sums, schedule=None)
+    before = replace(product, roles=tuple(inner)[2:], activation=None, options=options)
+    z = bind(tuple(inner.values()), before)
+    dtype = _dtype(product, values)
+    activation = _ACTIVATIONS[product.activation]
+    if of_inner:
+        narrow = replace(before, options=options._replace(out_dtype=arrays.mlir_type(dtype)))
+        dz = _tangent(inner, of_inner, narrow, z.astype(dtype)).astype(z.dtype)
+        result, tangent = jax.jvp(activation, (z,), (dz,))
+    else:
+        result, tangent = activation(z), jnp.zeros_like(z)
+    if residual is not None:
+        result += residual.astype(z.dtype)
+    if of_residual is not None:
+        tangent += of_residual.astype(z.dtype)
+    return result.astype(dtype), tangent.astype(dtype)
+
+
+def _dtype(product: Product, values: dict[str, Any]) -> Any:
+    """The type of a product's result."""
+    described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in values.values())
+    return jnp.dtype(arrays.numpy_dtype(product.result(described)[1]))
+
+
+def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, result: Any) -> Any:
+    """The tangent of a product without activation, of the result's type: a sum over operands with one."""
+    options = product.options._replace(out_dtype=arrays.mlir_type(result.dtype), beta=0.0, schedule=None)
+    rest = tuple(role for role in product.roles if role == "alpha")
+    linear = replace(product, options=options, roles=rest)
+    terms = []
+    for name, tangent in given.items():
+        if name in ("a", "b"):
+            operands = {n: values[n] for n in ("a", "b", *rest)} | {name: tangent}
+            terms.append(bind(tuple(operands.values()), linear))
+        elif name == "alpha":
+            plain = replace(linear, roles=())
+            each = tangent.reshape(-1, *(1 for _ in result.shape[1:])) if result.ndim == 3 else tangent
+            terms.append((bind((values["a"], values["b"]), plain) * each).astype(result.dtype))
+        else:
+            scale = product.options.beta if name == "c" else 1.0
+            term = (tangent.astype(result.dtype) * scale).astype(result.dtype)
+            terms.append(jnp.broadcast_to(term, result.shape))
+    total, *others = terms or [jnp.zeros_like(result)]
+    for each in others:
+        total += each
+    return total
+
+
+def _check(product: Product, given: dict[str, Any], values: dict[str, Any]) -> None:
+    """Raises WeftError for products that have no derivatives here."""
+    for name in ("scale_a", *GROUPINGS):
+        if name in product.roles:
+            what = "scales" if name == "scale_a" else name
+            raise WeftError(f"weft.jax.matmul: gradients are those of products without {what}")
+    for name in ("a", "b"):
+        dtype = arrays.mlir_type(values[name].dtype)
+        if name in given and arrays.numpy_dtype(dtype).itemsize * 8 < _LEAST_BITS:
+            raise WeftError(
+                f"weft.jax.matmul: {name} must have elements of f16, bf16, f32 or f64 where gradients are "
+                f"computed, got {dtype}: hide the rounding to {dtype} in a jax.custom_vjp"
+            )
+
+
+def _transposed(cotangent: Any, a: Any, b: Any, *rest: Any, product: Product) -> list[Any]:
+    """The cotangent of a or b, in which the product is linear: itself a product."""
+    of_a = ad.is_undefined_primal(a)
+    aval = (a if of_a else b).aval
+    if isinstance(cotangent, ad.Zero):
+        found: Any = ad.Zero(aval)
+    else:
+        found = _cotangent(cotangent, a, b, rest, product, of_a, aval)
+    return [found if of_a else None, None if of_a else found, *(None for _ in rest)]
+
+
+def _cotangent(
+    cotangent: Any, a: Any, b: Any, rest: tuple[Any, ...], product: Product, of_a: bool, aval: Any
+) -> Any:
+    options, other = product.options, b if of_a else a
+    cotangent = cotangent.astype(other.dtype)
+    flip_a, flip_b = options.transpose_a, options.transpose_b
+    if rest and rest[0].size > 1:  # an alpha for each product
+        scaled = cotangent * rest[0].reshape(-1, *(1 for _ in cotangent.shape[1:]))
+        cotangent, rest = scaled.astype(other.dtype), ()
+    summed = cotangent.ndim == 3 and aval.ndim == 2
+    if summed:  # over the batch, which becomes a part of K
+        k_first = (flip_b, True) if of_a else (True, not flip_a)
+        cotangent = _along_k(cotangent, rows=not of_a)
+        other = _along_k(other, rows=k_first[0] if of_a else k_first[1]) if other.ndim == 3 else other
+    left, right, flips = _backward(cotangent, other, of_a, flip_a, flip_b)
+    roles = product.roles if rest else ()
+    changed = options._replace(
+        transpose_a=flips[0], transpose_b=flips[1], out_dtype=arrays.mlir_type(aval.dtype), schedule=None
+    )
+    return bind((left, right, *rest), replace(product, options=changed, roles=roles))
+
+
+def _backward(
+    cotangent: Any, other: Any, of_a: bool, flip_a: bool, flip_b: bool
+) -> tuple[Any, Any, tuple[bool, bool]]:
+    """The operands of the product that is a cotangent, and which of them are transposed."""
+    if of_a:
+        return (other, cotangent, (flip_b, True)) if flip_a else (cotangent, other, (False, not flip_b))
+    return (cotangent, other, (True, flip_a)) if flip_b else (other, cotangent, (not flip_a, False))
+
+
+def _along_k(batch: Any, rows: bool) -> Any:
+    """The matrices of a batch below each other, or else beside each other."""
+    if rows:
+        return batch.reshape(-1, batch.shape[-1])
+    return jnp.swapaxes(batch, 0, 1).reshape(batch.shape[1], -1)
+
+
+ad.primitive_jvps[product_p] = _differentiated
+ad.primitive_transposes[product_p] = _transposed

@@ -1,0 +1,87 @@
+"""The primitive of JAX behind `weft.jax.matmul`: a product of matrices, or of one batch of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+
+from weft.errors import WeftError
+from weft.launch import arrays
+from weft.multiply import xla_target
+from weft.multiply.xla_product import Described, Product
+
+product_p: Any = Primitive("weft_product")
+
+
+def bind(operands: Sequence[Any], product: Product) -> Any:
+    """The product of a, b and the operands with its roles, under any transformation of JAX. a and b are
+    matrices or batches of one size.
+    """
+    return product_p.bind(*_equally_varying(operands), product=product)
+
+
+def _equally_varying(operands: Sequence[Any]) -> list[Any]:
+    """The operands with one type under `jax.shard_map`: gradients of those that all devices share are added
+    up over the devices.
+    """
+    varying = [_axes(each) for each in operands]
+    every = frozenset[Any]().union(*varying)
+    return [
+        each if axes == every else jax.lax.pcast(each, tuple(every - axes), to="varying")
+        for each, axes in zip(operands, varying, strict=True)
+    ]
+
+
+def _axes(operand: Any) -> frozenset[Any]:
+    """The axes of `jax.shard_map` over which an operand varies."""
+    kind = jax.typeof(operand)
+    manual = getattr(kind, "manual_axis_type", None)
+    return frozenset(getattr(kind, "vma", ()) if manual is None else manual.varying)
+
+
+def described(avals: Sequence[Any]) -> tuple[Described, ...]:
+    """Shapes and types, as `Product` has them. Raises WeftError for sizes that aren't known."""
+    return tuple((_shape(aval.shape), arrays.mlir_type(aval.dtype)) for aval in avals)
+
+
+def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
+    for size in sizes:
+        if not isinstance(size, int):
+            raise WeftError(
+                f"weft.jax.matmul: sizes must be known when a program is traced, got {size}: export one for "
+                "each size"
+            )
+    return tuple(sizes)
+
+
+def _abstract(*avals: Any, product: Product) -> Any:
+    shape, dtype = product.result(described(avals))
+    kind, first = jax.numpy.dtype(arrays.numpy_dtype(dtype)), avals[0]
+    if first.sharding.mesh.empty:
+        return jax.core.ShapedArray(shape, kind)
+    if any(axis is not None for aval in avals for axis in aval.sharding.spec):
+        raise WeftError(
+            "weft.jax.matmul: arrays on a mesh with explicit axes must be multiplied under jax.shard_map"
+        )
+    whole = jax.sharding.PartitionSpec(*(None for _ in shape))
+    sharding = jax.sharding.NamedSharding(first.sharding.mesh, whole)
+    return first.update(shape=shape, dtype=kind, weak_type=False, sharding=sharding)
+
+
+def lower(context: Any, *operands: Any, product: Product) -> Any:
+    """The call of XLA for a product on one device."""
+    text = product.text(described(context.avals_in), described(context.avals_out)[0])
+    return jax.ffi.ffi_lowering(xla_target.TARGET)(context, *operands, **xla_target.attributes(text))
+
+
+xla_target.register()
+product_p.def_abstract_eval(_abstract)
+
+
+def _eager(*operands: Any, product: Product) -> Any:
+    return _jitted(*operands, product=product)
+
+
+product_p.def_impl(_eager)
+_jitted = jax.jit(product_p.bind, static_argnames="product")

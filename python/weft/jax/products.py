@@ -1,0 +1,210 @@
+"""`weft.jax.matmul`: its arguments, as the primitive's operands and parameters."""
+
+from math import prod
+from numbers import Real
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, WORD
+from weft.dialects.schedule import PROMOTED, AnySchedule, ceil_div
+from weft.errors import WeftError, shown
+from weft.jax.primitive import bind
+from weft.launch import arrays
+from weft.multiply.options import Options, checked_activation
+from weft.multiply.xla_product import Product
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    c: Any = None,
+    alpha: float | Any = 1.0,
+    beta: float | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    residual: Any = None,
+    scales: tuple[Any, Any] | None = None,
+    kind: str | tuple[str, str] | None = None,
+    scale_block: int | None = None,
+    groups: Any = None,
+    row_ends: Any = None,
+    k_ends: Any = None,
+    promote: bool = False,
+    accumulate: str | None = None,
+    bit_op: str | None = None,
+    out_dtype: Any = None,
+    schedule: AnySchedule | str | None = None,
+    arch: str | None = None,
+) -> Any:
+    """`residual + activation(alpha * a @ b + beta * c + bias)`, as a part of a program of JAX.
+
+    `a` is (..., M, K), or (..., K, M) with `transpose_a`; `b` is (..., K, N), or (..., N, K) with
+    `transpose_b`; `c` and `residual` are (..., M, N), `bias` is (N,). Leading dimensions broadcast as those
+    of `jax.numpy.matmul`; those of `a` alone become rows of one matrix. The result is (..., M, N).
+
+    Options and element types are those of `weft.matmul`, except:
+
+    - `bias`, `activation` and `residual` are arguments of their own.
+    - Scales have a row for each row of `a`, or each column of `b`: float32 M x ceil(K / 128) and
+      ceil(N / 128) x ceil(K / 128) or N x ceil(K / 128), int32 M x ceil(K / 512) and N x ceil(K / 512)
+      (K / 128 where 32 elements share a scale). They are transposed for the kernel.
+    - `out_dtype` is a type of NumPy or JAX, or its name, or MLIR's.
+    - `arch` selects the chip that is emulated where XLA runs the product on the CPU, by default sm_90a. On a
+      GPU it has no effect.
+
+    Gradients are those of `a`, `b`, `c`, `bias`, `residual` and an array `alpha`, of any order and in both
+    modes, for floats of 16 or more bits without scales and groups. Their products are Weft's too. Under
+    `jax.vmap`, products become one batch.
+
+    XLA queues the product on its own stream. The schedule is chosen, and the kernel compiled, when a program
+    first runs on a GPU. On the CPU, the emulator multiplies. Sizes must be known when a program is traced.
+
+    Raises WeftError while the program is traced, for arrays that don't fit. What no kernel on the device
+    multiplies is reported by XLA when the program first runs.
+    """
+    given = {
+        "a": a,
+        "b": b,
+        "c": c,
+        "bias": bias,
+        "residual": residual,
+        "groups": groups,
+        "row_ends": row_ends,
+        "k_ends": k_ends,
+    }
+    if scales is not None:
+        if not isinstance(scales, (tuple, list)) or len(scales) != 2:
+            raise WeftError("weft.jax.matmul: scales must be a pair, of a and of b")
+        given |= {"scale_a": scales[0], "scale_b": scales[1]}
+    number = alpha
+    if not isinstance(alpha, Real):
+        number, given["alpha"] = 1.0, _factors(alpha)
+    operands = {name: _array(name, each) for name, each in given.items() if each is not None}
+    for name in "ab":
+        if operands[name].ndim < 2:
+            raise WeftError(
+                f"weft.jax.matmul: {name} must have at least 2 dimensions, got {operands[name].ndim}: "
+                "add one with jax.numpy.expand_dims"
+            )
+    options = Options(
+        _type_name(out_dtype),
+        transpose_a,
+        transpose_b,
+        number,
+        beta,
+        promote,
+        schedule,
+        kind,
+        scale_block,
+        arch,
+        accumulate,
+        bit_op,
+    )
+    options = options.checked("c" in operands)._replace(kind=kind, scale_block=scale_block)
+    activation = checked_activation(activation)
+    leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, options)
+    by_columns = _transpose_scales(operands, options)
+    roles = tuple(operands)[2:]
+    product = Product.of(roles, options, activation, by_columns)
+    result = bind(tuple(operands.values()), product)
+    return _led(result, leading)
+
+
+def _led(result: Any, leading: tuple[int, ...]) -> Any:
+    """The result with its leading dimensions, which may be rows of one matrix."""
+    if not leading:
+        return result
+    m = result.size // (prod(leading) * result.shape[-1])
+    return result.reshape(*leading, m, result.shape[-1])
+
+
+def _array(name: str, value: Any) -> Any:
+    """An array of JAX. Raises WeftError for anything but arrays of JAX and NumPy."""
+    if not isinstance(value, (jax.Array, np.ndarray)):
+        raise WeftError(f"weft.jax.matmul: {name} must be an array of JAX or NumPy, got {shown(value)}")
+    array = jnp.asarray(value)
+    try:
+        arrays.mlir_type(array.dtype)
+    except WeftError as error:
+        raise WeftError(f"weft.jax.matmul: {name}: {error.diagnostics[0].message}") from None
+    return array
+
+
+def _factors(alpha: Any) -> Any:
+    """An array alpha, of at least one dimension."""
+    if not isinstance(alpha, (jax.Array, np.ndarray)):
+        raise WeftError(
+            f"weft.jax.matmul: alpha must be a real number or an array of float32, got {shown(alpha)}"
+        )
+    return jnp.asarray(alpha).reshape(-1)
+
+
+def _type_name(dtype: Any) -> str | None:
+    """MLIR's name of a type of results."""
+    if dtype is None or (isinstance(dtype, str) and dtype in OUTPUT_TYPES):
+        return dtype
+    try:
+        return arrays.mlir_type(jnp.dtype(dtype))
+    except (TypeError, WeftError):
+        legal = ", ".join(arrays.numpy_dtype(each).name for each in OUTPUT_TYPES)
+        raise WeftError(f"weft.jax.matmul: out_dtype must be one of {legal}, got {shown(dtype)}") from None
+
+
+def _fold(operands: dict[str, Any], options: Options) -> tuple[int, ...]:
+    """Makes matrices or batches of one size of the operands. Returns the result's leading dimensions."""
+    a, b = operands["a"], operands["b"]
+    if a.ndim == 2 and b.ndim == 2:
+        return ()
+    try:
+        leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise WeftError(
+            "weft.jax.matmul: leading dimensions of a and b must broadcast, got "
+            f"{a.shape[:-2]} and {b.shape[:-2]}"
+        ) from None
+    rows_too = b.ndim == 2 and not options.transpose_a and operands.keys() <= _OF_ROWS
+    m, n = a.shape[-1 if options.transpose_a else -2], b.shape[-2 if options.transpose_b else -1]
+    for name in ("a", "b", "c", "residual", "scale_a", "scale_b"):
+        if name not in operands:
+            continue
+        x = operands[name]
+        if name in ("c", "residual") and (x.ndim > len(leading) + 2 or x.shape[-2:] != (m, n)):
+            wanted = " x ".join(map(str, (*leading, m, n)))
+            raise WeftError(f"weft.jax.matmul: {name} must be {wanted}, got {' x '.join(map(str, x.shape))}")
+        if rows_too and name == "a":
+            operands[name] = x.reshape(-1, x.shape[-1])
+        elif rows_too and name in ("c", "residual"):
+            operands[name] = jnp.broadcast_to(x, (*leading, m, n)).reshape(-1, n)
+        elif prod(x.shape[:-2]) == 1 and name != "a":
+            operands[name] = x.reshape(x.shape[-2:])
+        else:
+            whole = jnp.broadcast_to(x, (*leading, *x.shape[-2:]))
+            operands[name] = whole.reshape(-1, *x.shape[-2:])
+    return leading
+
+
+_OF_ROWS = {"a", "b", "c", "bias", "residual"}
+"""The operands of products whose leading dimensions may become rows."""
+
+
+def _transpose_scales(operands: dict[str, Any], options: Options) -> tuple[str, ...]:
+    """Transposes those scales of which kernels read columns. Returns their names."""
+    if "scale_a" not in operands:
+        return ()
+    names = []
+    b, k_axis = operands["b"], -1 if options.transpose_b else -2
+    of_columns = b.shape[-3 - k_axis], ceil_div(b.shape[k_axis], PROMOTED)
+    for name in ("scale_a", "scale_b"):
+        scale = operands[name]
+        dtype = arrays.mlir_type(scale.dtype)
+        columns = name == "scale_a" or (of_columns[0] > 1 and scale.shape[-2:] == of_columns)
+        if scale.ndim >= 2 and (dtype == WORD or (dtype == "f32" and columns)):
+            operands[name] = jnp.swapaxes(scale, -1, -2)
+            names.append(name)
+    return tuple(names)

@@ -1,0 +1,74 @@
+"""Products in programs that XLA distributes over several devices: each device multiplies its rows, its
+columns and its part of a batch. K is gathered.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax._src import dispatch  # custom_partitioning itself is registered there, and nowhere else
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.interpreters import mlir
+
+from weft.errors import WeftError
+from weft.jax.primitive import lower, product_p
+from weft.multiply.xla_product import Product
+
+_SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
+"""The dimensions of operands other than a and b, for products that may be distributed."""
+
+
+def _lower(context: Any, *operands: Any, product: Product) -> Any:
+    inside = context.module_context.axis_context
+    several = isinstance(inside, mlir.ShardingContext) and inside.num_devices > 1
+    if not several or not _SHARDED.keys() >= set(product.roles):
+        return lower(context, *operands, product=product)
+    ranks = tuple(len(aval.shape) for aval in context.avals_in)
+    sizes = tuple(aval.size for aval in context.avals_in)
+    function = _partitioned(product, _dimensions(product, ranks, sizes))
+    return mlir.lower_fun(function, multiple_results=False)(context, *operands)
+
+
+def _dimensions(product: Product, ranks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[str, ...]:
+    """The dimensions of each operand and of the result, by letters: batch, m, n, k, and o for one element."""
+    options = product.options
+    letters = ["km" if options.transpose_a else "mk", "nk" if options.transpose_b else "kn"]
+    letters += [_SHARDED[role] for role in product.roles]
+    named = ["b" * (rank == 3) + each for rank, each in zip(ranks, letters, strict=True)]
+    named = ["b" if each == "o" and size > 1 else each for each, size in zip(named, sizes, strict=True)]
+    return *named, "b" * (3 in ranks) + "mn"
+
+
+def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[..., Any]:
+    """The product, with a rule by which XLA distributes it."""
+    *operands, result = dimensions
+
+    def multiply(*given: Any) -> Any:
+        return product_p.bind(*given, product=product)
+
+    def partition(mesh: Any, _: Any, shape: Any) -> Any:
+        if not isinstance(shape.sharding, jax.sharding.NamedSharding):
+            kind = type(shape.sharding).__name__
+            raise WeftError(
+                f"weft.jax.matmul: arrays on several devices must have a NamedSharding, got {kind}"
+            )
+        spec = (*shape.sharding.spec, *(None for _ in result))[: len(result)]
+        axes = dict(zip(result, spec, strict=True))
+        shardings = [
+            jax.sharding.NamedSharding(
+                mesh, jax.sharding.PartitionSpec(*(axes.get(each) for each in letters))
+            )
+            for letters in operands
+        ]
+        return mesh, multiply, shape.sharding, tuple(shardings)
+
+    made = custom_partitioning(multiply)
+    rule = ", ".join(" ".join(letters) for letters in operands) + " -> " + " ".join(result)
+    whole = tuple(letter for letter in "ko" if letter in "".join(operands))
+    made.def_partition(partition, sharding_rule=rule, need_replication_factors=whole)
+    return made  # type: ignore[no-any-return]
+
+
+dispatch.prim_requires_devices_during_lowering.add(product_p)
+for platform in ("cpu", "cuda"):
+    mlir.register_lowering(product_p, _lower, platform=platform)

@@ -1,0 +1,214 @@
+"""The function that XLA calls for products, registered with JAX: compiled code, which asks Python only for
+what it meets for the first time. On the CPU, Python runs the emulator.
+"""
+
+import atexit
+import ctypes
+import functools
+import time
+from collections import deque
+from typing import Any
+
+from weft import locks
+from weft.errors import WeftError
+from weft.launch import host_code
+from weft.launch.runtime import Prepared
+from weft.multiply.xla_product import Parsed, key_of
+
+TARGET = "weft_matmul"
+"""The name in XLA's programs."""
+_DONE = 1
+_OF_RESULT = -1  # marks keys of workspaces: no stream has this number
+
+
+class _Request(ctypes.Structure):
+    """`%Request` of xla_handler.ll."""
+
+    _fields_ = (
+        ("what", ctypes.c_uint64),
+        ("key", ctypes.c_int64),
+        ("gpu", ctypes.c_uint64),
+        ("text", ctypes.c_void_p),
+        ("length", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+        ("addresses", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("status", ctypes.c_int64),
+        ("reply", ctypes.c_uint64),
+    )
+
+
+class _Header(ctypes.Structure):
+    """`%Table` of xla_handler.ll."""
+
+    _fields_ = (("mask", ctypes.c_uint64), ("entries", ctypes.c_void_p))
+
+
+class _Table:
+    """The launches by product, GPU and, for those with a workspace of their own, the result's address.
+    Compiled code on other threads may read them at any time; entries are never removed.
+    """
+
+    _WIDTH = 5  # words of `%Entry`
+
+    def __init__(self) -> None:
+        self._current = ctypes.c_void_p()
+        self._kept: list[Any] = []  # old tables, which other threads may still read
+        self.launches: dict[tuple[int, int, int], Prepared] = {}
+        self.address = ctypes.addressof(self._current)
+        self._grow(64)
+
+    def add(self, key: tuple[int, int, int], launch: Prepared) -> None:
+        self.launches[key] = launch
+        if 2 * len(self.launches) > self._slots:
+            self._grow(2 * self._slots)
+        else:
+            self._put(key, launch)
+
+    def _put(self, key: tuple[int, int, int], launch: Prepared) -> None:
+        product, gpu, result = (number % 2**64 for number in key)
+        slot = (product + gpu + (result >> 8)) % self._slots
+        while self._entries[slot * self._WIDTH + 3]:
+            slot = (slot + 1) % self._slots
+        at = slot * self._WIDTH
+        self._entries[at : at + 3] = [product, gpu, result]
+        self._entries[at + 4] = launch.has_workspaces
+        self._entries[at + 3] = launch.plan_address  # last: it makes the entry valid
+
+    def _grow(self, slots: int) -> None:
+        """Copies all entries to a table of this size, a power of two."""
+        self._slots = slots
+        self._entries = (ctypes.c_uint64 * (slots * self._WIDTH))()
+        for key, launch in self.launches.items():
+            self._put(key, launch)
+        header = _Header(slots - 1, ctypes.addressof(self._entries))
+        self._kept += [self._entries, header]
+        self._current.value = ctypes.addressof(header)
+
+
+TABLE = _Table()
+_preparing = locks.reentrant()
+_messages: deque[Any] = deque(maxlen=64)  # of errors, which XLA copies
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str) -> Parsed:
+    return Parsed.of(text)
+
+
+def prepare(text: str, gpu: int) -> None:
+    """Prepares the launch of a product on a GPU. Raises WeftError where no kernel multiplies it."""
+    with _preparing:
+        key = key_of(text), gpu, 0
+        if key not in TABLE.launches:
+            TABLE.add(key, _parsed(text).prepared(gpu))
+
+
+def _prepare(request: _Request) -> None:
+    prepare(_text(request), request.gpu)
+
+
+def _prepare_captured(request: _Request) -> None:
+    """Prepares a launch with workspaces that only launches with the same result share: others may run at
+    the same time in a captured graph.
+    """
+    result = ctypes.c_uint64.from_address(request.addresses + 2 * 8).value
+    with _preparing:
+        key = request.key, request.gpu, result
+        if key not in TABLE.launches:
+            TABLE.add(key, TABLE.launches[request.key, request.gpu, 0].with_workspaces((_OF_RESULT, result)))
+
+
+def _settle(request: _Request) -> None:
+    """Provides what a launch with this status lacked."""
+    TABLE.launches[request.key, request.gpu, 0].provide(request.status, request.stream)
+
+
+def _emulate(request: _Request) -> None:
+    """Multiplies arrays on the CPU."""
+    addresses = (ctypes.c_uint64 * request.count).from_address(request.addresses)
+    _parsed(_text(request)).emulate(list(addresses))
+
+
+def _text(request: _Request) -> str:
+    return ctypes.string_at(request.text, request.length).decode()
+
+
+_ANSWERS = (_prepare, _prepare_captured, _settle, _emulate)
+
+
+def _answer(address: int) -> None:
+    """Does what compiled code asks. The reply is `_DONE` or the address of a message. If an exception other
+    than WeftError leaves it at 0, the product fails without a reason.
+    """
+    request = _Request.from_address(address)
+    try:
+        _ANSWERS[request.what](request)
+        request.reply = _DONE
+    except WeftError as error:
+        text = error.diagnostics[0].message
+        named = text if text.startswith("weft") else f"weft.jax.matmul: {text}"
+        message = ctypes.create_string_buffer(named.encode())
+        _messages.append(message)
+        request.reply = ctypes.addressof(message)
+
+
+_ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
+"""`_answer`, as compiled code calls it."""
+
+
+def handler(name: str) -> int:
+    """The address of a function of xla_handler.ll."""
+    return host_code.address(_FILE, name, _USES)
+
+
+_FILE, _USES = "multiply/xla_handler.ll", ("launch/launcher.ll",)
+
+
+def connect(table: _Table) -> None:
+    """Has compiled code search this table, and ask this module."""
+    _connect(table, ctypes.cast(_ANSWER, ctypes.c_void_p).value)
+
+
+def _connect(table: _Table, function: int | None) -> None:
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(handler("weft_xla_connect"))(
+        table.address, function
+    )
+
+
+def _end() -> None:
+    """Lets no thread of XLA ask Python from now on, and waits for those that do: a thread that wanted Python
+    after its end would never return, and XLA waits for its threads.
+    """
+    _connect(TABLE, None)
+    running = ctypes.CFUNCTYPE(ctypes.c_int64)(handler("weft_xla_running"))
+    while running():
+        time.sleep(0.001)
+
+
+_registering = locks.lock()
+
+
+def register() -> None:
+    """Registers the target with JAX, for the CPU and for CUDA."""
+    with _registering:
+        _registered()
+
+
+@functools.cache
+def _registered() -> None:
+    import jax
+
+    connect(TABLE)
+    atexit.register(_end)
+    gpu, cpu = (jax.ffi.pycapsule(handler(name)) for name in ("weft_xla_gpu", "weft_xla_cpu"))
+    # Loading a kernel would end a capture, and initialising precedes it.
+    jax.ffi.register_ffi_target(TARGET, {"initialize": gpu, "execute": gpu}, platform="CUDA")
+    jax.ffi.register_ffi_target(TARGET, cpu, platform="cpu")
+
+
+def attributes(text: str) -> dict[str, Any]:
+    """The attributes of a call for a product, from its text."""
+    import numpy as np
+
+    return {"key": np.int64(key_of(text)), "product": text}

@@ -1,0 +1,128 @@
+"""`weft.jax` on a GPU: against `jax.numpy`, in graphs that XLA captures, and without waiting."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from gpu_marks import SM_90A, with_marks
+
+pytest.importorskip("jax", reason="needs JAX")
+
+START = """
+import os
+import jax, jax.numpy as jnp, numpy as np
+import weft, weft.jax
+from weft.multiply import xla_target
+
+assert jax.default_backend() == "gpu"
+
+def small(*shape, seed=0, dtype=jnp.bfloat16):
+    return jax.random.randint(jax.random.PRNGKey(seed), shape, -1, 2).astype(dtype)
+
+def exact(found, want):
+    assert (np.asarray(found, np.float64) == np.asarray(want, np.float64)).all()
+
+def f64(x):
+    return np.asarray(x, np.float64)
+"""
+
+JIT = """
+for m, n, k in ((128, 128, 128), (64, 512, 4096), (8, 512, 8192), (1000, 72, 520), (33, 65, 97)):
+    a, b, bias = small(m, k), small(n, k, seed=1), small(n, seed=2)
+    f = jax.jit(lambda a, b, bias: weft.jax.matmul(
+        a, b, transpose_b=True, bias=bias, activation="relu", out_dtype=jnp.float32))
+    exact(f(a, b, bias), np.maximum(f64(a) @ f64(b).T + f64(bias), 0))
+
+for dtype in (jnp.float16, jnp.float32, jnp.float8_e4m3fn, jnp.int8):
+    a, b = small(96, 256, dtype=dtype), small(160, 256, seed=1, dtype=dtype)
+    exact(jax.jit(lambda a, b: weft.jax.matmul(a, b, transpose_b=True))(a, b), f64(a) @ f64(b).T)
+print("well")
+"""
+
+GRAPHS = """
+def layers(x, ws):
+    for w in ws:
+        x = weft.jax.matmul(x, w, out_dtype=jnp.float32)
+        x = jnp.sign(x).astype(jnp.bfloat16)
+    return x
+
+def wanted(x, ws):
+    for w in ws:
+        x = np.sign(f64(x) @ f64(w))
+    return x
+
+f = jax.jit(layers)
+for m, k in ((128, 512), (8, 4096)):  # the second needs workspaces
+    ws = [small(k, k, seed=i + 1) for i in range(10)]
+    kept = []
+    for seed in range(6):  # at other addresses
+        x = small(m, k, seed=seed)
+        kept.append(f(x, ws))
+        exact(kept[-1], wanted(x, ws))
+    y = x
+    outs = []
+    for _ in range(50):
+        y = f(y, ws)
+        outs.append(y)
+    again = x
+    for out in outs:
+        again = f(again, ws)
+        assert (again == out).all()
+print("launches", len(xla_target.TABLE.launches), "of their own",
+      sum(1 for key in xla_target.TABLE.launches if key[2]))
+print("well")
+"""
+
+EAGER = """
+import time
+from weft.multiply import matmul
+a, b = small(256, 512), small(512, 128, seed=1)
+exact(weft.matmul(a, b), f64(a) @ f64(b))
+assert [type(plan).__name__ for plan in matmul.plans._known.values()] == ["Handed"]
+
+big = jnp.ones((8192, 8192), jnp.bfloat16) / 8192
+step = jax.jit(weft.jax.matmul)
+jax.block_until_ready((step(big, big), big @ big))
+start, product = time.perf_counter(), big
+for _ in range(40):
+    product = product @ big
+product = step(product, big)
+queued = time.perf_counter() - start
+product.block_until_ready()
+done = time.perf_counter() - start
+assert queued < done / 2, (queued, done)
+assert abs(float(product[0, 0]) - 1 / 8192) < 1e-5
+print("well")
+"""
+
+
+def run(body: str, **environment: str) -> str:
+    """In a process of its own: PyTorch holds this one's memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(START + body)],
+        env=os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stdout.endswith("well\n"), done.stdout + done.stderr
+    return done.stdout
+
+
+@with_marks(SM_90A)
+def test_jitted_products_are_those_of_numpy():
+    run(JIT)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("flags", ["", "graph_min_graph_size=1", "enable_command_buffer="])
+def test_products_may_be_captured_in_graphs(flags):
+    print(run(GRAPHS, XLA_FLAGS=flags and f"--xla_gpu_{flags}"))
+
+
+@with_marks(SM_90A)
+def test_nothing_is_waited_for():
+    run(EAGER)

@@ -1,0 +1,230 @@
+"""`weft.jax.matmul` in whole programs of JAX, on the CPU: exported, cached, distributed, and refused."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import weft
+from weft import reference
+
+jax = pytest.importorskip("jax", reason="needs JAX")
+jnp = jax.numpy
+wjax = pytest.importorskip("weft.jax")
+RNG = np.random.default_rng(0)
+
+
+def small(*shape, dtype=jnp.bfloat16):
+    """Integers whose sums are exact."""
+    return jnp.asarray(RNG.integers(-2, 3, shape), dtype)
+
+
+def f64(array):
+    return np.asarray(array, np.float64)
+
+
+def run(program, **environment):
+    """What a program prints, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+START = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+import weft.jax
+
+def small(*shape):
+    return jnp.asarray(np.random.default_rng(sum(shape)).integers(-2, 3, shape), jnp.bfloat16)
+
+def f64(array):
+    return np.asarray(array, np.float64)
+
+a, b = small(64, 32), small(32, 48)
+want = f64(a) @ f64(b)
+"""
+
+
+def test_an_exported_program_runs_in_another_process(tmp_path):
+    pytest.importorskip("flatbuffers", reason="jax.export needs it")
+    path = tmp_path / "program"
+    save = """
+    check = jax.export.DisabledSafetyCheck.custom_call("weft_matmul")
+    product = jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype=jnp.float32))
+    exported = jax.export.export(product, platforms=("cpu", "cuda"), disabled_checks=[check])(a, b)
+    open(sys.argv[1], "wb").write(exported.serialize())
+    """
+    load = """
+    exported = jax.export.deserialize(open(sys.argv[1], "rb").read())
+    assert (f64(exported.call(a, b)) == want).all()
+    print("well")
+    """
+    for body in (save, load):
+        said = run(f"import sys; sys.argv = ['', {str(path)!r}]" + START + textwrap.dedent(body))
+    assert said == "well\n"
+
+
+def test_a_program_is_reloaded_from_the_persistent_cache(tmp_path):
+    program = (
+        START
+        + """
+import logging
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format="%(message)s")
+assert (f64(jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype="f32"))(a, b)) == want).all()
+"""
+    )
+    environment = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    first, second = (run(program, **environment) for _ in range(2))
+    hit = re.compile(r"cache hit for .*lambda")
+    assert not hit.search(first) and hit.search(second)
+
+
+def test_products_on_several_devices():
+    program = (
+        START
+        + """
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+def placed(array, *spec):
+    return jax.device_put(array, NamedSharding(mesh, P(*spec)))
+
+product = lambda a, b: weft.jax.matmul(a, b, out_dtype="f32")
+mapped = jax.shard_map(product, mesh=mesh, in_specs=(P("x", None), P(None, "y")), out_specs=P("x", "y"))
+assert (f64(jax.jit(mapped)(a, b)) == want).all()
+
+def loss(b):
+    def local(a, b):
+        return jax.lax.psum((product(a, b) ** 2).sum(), ("x", "y"))
+    specs = P("x", None), P(None, "y")
+    return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P())(a, b)
+
+gradient = jax.jit(jax.grad(loss))(b)
+assert (abs(f64(gradient) - 2 * f64(a).T @ want) <= 2 * abs(want).max()).all()
+
+# XLA distributes the product, and gathers K.
+bias = jnp.arange(48, dtype=jnp.bfloat16)
+whole = jax.jit(lambda a, b, bias: weft.jax.matmul(a, b, bias=bias, out_dtype="f32"))
+for of_a, of_b, of_result, gathers in (
+    (("x", None), (None, "y"), P("x", "y"), 0),
+    ((("x", "y"), None), (None, None), P(("x", "y"), None), 0),
+    ((None, "y"), ("y", None), P(), 2),
+):
+    given = placed(a, *of_a), placed(b, *of_b), bias
+    found = whole(*given)
+    assert (f64(found) == want + f64(bias)).all() and found.sharding.spec == of_result, found.sharding
+    assert whole.lower(*given).compile().as_text().count("all-gather(") == gathers
+batch = placed(jnp.stack([small(16, 64)] * 4), "x", None, None)
+weights = placed(jnp.stack([small(64, 24)] * 4), "x", None, None)
+found = jax.jit(lambda a, b: weft.jax.matmul(a, b, alpha=jnp.ones(4), out_dtype="f32"))(batch, weights)
+assert (f64(found) == f64(batch) @ f64(weights)).all() and found.sharding.spec[0] == "x"
+print("well")
+"""
+    )
+    assert run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4") == "well\n"
+
+
+def test_a_process_may_end_while_products_are_emulated():
+    program = (
+        START
+        + """
+multiply = jax.jit(lambda a, b: weft.jax.matmul(a, b))
+multiply(a, b).block_until_ready()
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+a, b = (jax.device_put(each, NamedSharding(mesh, P())) for each in (a, b))
+results = [multiply(a, b) for _ in range(3)]
+print("well")
+"""
+    )
+    said = run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    assert said == "well\n"
+
+
+def test_scaled_products():
+    a, b = small(32, 256, dtype=jnp.float8_e4m3fn), small(160, 256, dtype=jnp.float8_e4m3fn)
+    scale_a = jnp.asarray(RNG.integers(1, 4, (32, 2)), jnp.float32)
+    wide = np.repeat(f64(scale_a), 128, 1) * f64(a)
+    for rows in (2, 160):  # of blocks, and of columns
+        scale_b = jnp.asarray(RNG.integers(1, 4, (rows, 2)), jnp.float32)
+        tall = np.repeat(np.repeat(f64(scale_b), 128, 1), 128 if rows == 2 else 1, 0)[:160] * f64(b)
+        run = jax.jit(
+            lambda a, b, *scales: wjax.matmul(a, b, transpose_b=True, scales=scales, out_dtype="f32")
+        )
+        assert (f64(run(a, b, scale_a, scale_b)) == wide @ tall.T).all()
+
+
+def test_scaled_products_of_a_block_format():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(32, 128)), rng.normal(size=(16, 128))
+    a, b = (reference.quantize(each, "mxfp8") for each in (x, y))
+    tiled = [jnp.asarray(each.tiled_scales) for each in (a, b)]
+    product = jax.jit(lambda a, b, s, t: wjax.matmul(a, b, transpose_b=True, scales=(s, t), kind="mxfp8"))
+    found = product(jnp.asarray(a.elements), jnp.asarray(b.elements), *tiled)
+    np.testing.assert_allclose(f64(found), x @ y.T, rtol=0.2, atol=2)
+
+
+def test_grouped_products():
+    a, b, ends = small(256, 64), small(2, 64, 32), jnp.asarray([128, 200], jnp.int32)
+    found = f64(jax.jit(lambda a, b, e: wjax.matmul(a, b, row_ends=e, out_dtype="f32"))(a, b, ends))
+    for i, rows in enumerate((slice(0, 128), slice(128, 200))):
+        assert (found[rows] == f64(a)[rows] @ f64(b)[i]).all()
+
+
+A, B = jnp.ones((32, 64), jnp.bfloat16), jnp.ones((64, 48), jnp.bfloat16)
+WRONG = [
+    ({"b": B.T}, "a and b must have the same K, got 32 x 64 and 48 x 64; with transpose_b=True they have"),
+    ({"a": [1.0]}, r"a must be an array of JAX or NumPy, got \[1.0\]"),
+    ({"a": A[0]}, "a must have at least 2 dimensions, got 1: add one with jax.numpy.expand_dims"),
+    ({"out_dtype": "complex64"}, "out_dtype must be one of float32, .*, got 'complex64'"),
+    ({"activation": "tanh"}, "activation must be relu or gelu or gelu_tanh or silu, got 'tanh'"),
+    ({"bias": jnp.ones(32)}, "bias must be 48 elements, got 32"),
+    ({"residual": jnp.ones((48, 32))}, "residual must be 32 x 48, got 48 x 32"),
+    ({"c": jnp.ones((32, 48))}, "beta must be given with c"),
+    ({"beta": 1.0}, "beta must have a c"),
+    ({"alpha": "2"}, "alpha must be a real number or an array of float32, got '2'"),
+    ({"scales": A}, "scales must be a pair, of a and of b"),
+    (
+        {"a": jnp.ones((3, 32, 64)), "b": jnp.ones((2, 64, 48))},
+        r"leading dimensions of a and b must broadcast",
+    ),
+    ({"a": A.astype(jnp.complex64)}, "a: dtype must be one of .*, got complex64"),
+    ({"arch": "sm_1"}, "arch"),
+    ({"schedule": "{}"}, "schedule"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG)
+def test_mistakes_are_refused_while_a_program_is_traced(given, message):
+    given = {"a": A, "b": B} | given
+    with pytest.raises(weft.WeftError, match=message):
+        jax.eval_shape(lambda: wjax.matmul(given.pop("a"), given.pop("b"), **given))
+
+
+def test_a_product_without_a_kernel_is_refused_by_xla():
+    schedule = "{block = array<i64: 128, 256, 64>, accumulators = 2, stages = 4}"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="schedule must have a legal instruction: tcgen05"):
+        wjax.matmul(A, B.T, transpose_b=True, schedule=schedule).block_until_ready()
+
+
+def test_sizes_that_are_unknown_are_refused():
+    pytest.importorskip("flatbuffers", reason="jax.export needs it")
+    (m,) = jax.export.symbolic_shape("m")
+    with pytest.raises(weft.WeftError, match="sizes must be known when a program is traced, got m"):
+        jax.export.export(jax.jit(wjax.matmul))(jax.ShapeDtypeStruct((m, 64), jnp.bfloat16), B)
