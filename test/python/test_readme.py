@@ -28,10 +28,15 @@ def blocks(page, kind):
     return re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
+# Pages whose examples need a framework, and go on where the ones above them ended.
+FRAMEWORKS = {"jax": "jax", "pytorch": "torch"}
+
+
 def cases(kind):
     return [
         pytest.param(block, id=f"{page.stem}-{number}")
         for page in PAGES
+        if page.stem not in FRAMEWORKS
         for number, block in enumerate(blocks(page, kind), 1)
     ]
 
@@ -82,6 +87,14 @@ def missing(excerpt, output):
 @pytest.mark.parametrize("code", cases("python"))
 def test_python_examples_run(code, reader):
     run(["warm-python", "-c", code], reader)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem in FRAMEWORKS], ids=lambda page: page.stem
+)
+def test_examples_of_a_framework_run_from_the_top(page, reader):
+    pytest.importorskip(FRAMEWORKS[page.stem])
+    run([sys.executable, "-c", "\n".join(blocks(page, "python"))], reader)
 
 
 PROGRAMS = [case for case in cases("mlir") if "\nfunc.func" in f"\n{case.values[0]}"]
