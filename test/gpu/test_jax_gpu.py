@@ -75,6 +75,29 @@ print("launches", len(xla_target.TABLE.launches), "of their own",
 print("well")
 """
 
+GRADIENTS = """
+x, w, bias = small(256, 512), small(512, 128, seed=1), small(128, seed=2)
+batch = small(4, 64, 512, seed=3)
+for activation in (None, "relu"):
+    function = (lambda z: z) if activation is None else jax.nn.relu
+
+    def loss(x, w, bias):
+        y = weft.jax.matmul(x, w, bias=bias, activation=activation, out_dtype=jnp.float32)
+        return (y * jnp.sign(y)).sum()
+
+    def plain(x, w, bias):
+        y = function(jnp.matmul(x, w, precision="highest") + bias)
+        return (y * jnp.sign(y)).sum()
+
+    wide = [each.astype(jnp.float32) for each in (x, w, bias)]
+    found, want = (jax.jit(jax.grad(f, (0, 1, 2)))(*g) for f, g in ((loss, (x, w, bias)), (plain, wide)))
+    for got, exact_ in zip(found, want):
+        exact(got, exact_.astype(jnp.bfloat16))
+mapped = jax.jit(jax.vmap(lambda x, w: weft.jax.matmul(x, w, out_dtype="f32"), (0, None)))
+exact(mapped(batch, w), f64(batch) @ f64(w))
+print("well")
+"""
+
 EAGER = """
 import time
 from weft.multiply import matmul
@@ -126,3 +149,8 @@ def test_products_may_be_captured_in_graphs(flags):
 @with_marks(SM_90A)
 def test_nothing_is_waited_for():
     run(EAGER)
+
+
+@with_marks(SM_90A)
+def test_gradients_and_maps_are_those_of_numpy():
+    run(GRADIENTS)
