@@ -116,18 +116,19 @@ def test_a_graph_keeps_what_its_plan_captured():
         weft.matmul(small(64, 4096), b)  # the same plan, beside the graph
 
 
-def test_what_pytorch_records_is_refused_after_a_plan_is_known():
+def test_what_pytorch_records_goes_to_the_operator_after_a_plan_is_known():
     a, b = small(64, 256), small(256, 128)
-    weft.matmul(a, b)
-    with pytest.raises(WeftError, match="must not require gradients"):
-        weft.matmul(a.float().requires_grad_().bfloat16(), b)
+    product = weft.matmul(a, b)
     weights = b.clone().requires_grad_()
     with torch.no_grad():
-        assert (weft.matmul(a, weights) == weft.matmul(a, b)).all()
-    with pytest.raises(WeftError, match="must not require gradients"):
-        weft.matmul(a, weights)
-    with pytest.raises(WeftError, match="torch"):
-        torch.func.vmap(lambda x: weft.matmul(x, b))(small(3, 64, 256))
+        assert weft.matmul(a, weights).grad_fn is None
+    recorded = weft.matmul(a, weights)
+    assert (recorded == product).all()
+    recorded.sum().backward()
+    assert (weights.grad == a.double().sum(0)[:, None]).all()
+    batch = small(3, 64, 256)
+    mapped = torch.func.vmap(lambda x: weft.matmul(x, b))(batch)
+    assert (mapped == torch.stack([weft.matmul(x, b) for x in batch])).all()
     with pytest.raises(WeftError, match="must not overlap"):
         weft.matmul(a[:, :128], b[:128], out=a[:, 64:192])
 

@@ -52,6 +52,10 @@ class Library:
         """A function that returns the handle of the library's current stream."""
         return lambda: 0
 
+    def writer(self) -> Callable[[Any], None] | None:
+        """A function that tells the library that one of its arrays is written, if it wants to know."""
+        return None
+
 
 class _Torch(Library):
     def wants_gradients(self, array: Any) -> bool:
@@ -83,6 +87,11 @@ class _Torch(Library):
         import torch
 
         return functools.partial(torch._C._cuda_getCurrentRawStream, device)
+
+    def writer(self) -> Callable[[Any], None]:
+        import torch
+
+        return torch.autograd.graph.increment_version  # type: ignore[no-any-return]
 
 
 class _Cupy(Library):
@@ -159,7 +168,7 @@ def stream_finder(operands: Sequence[Any], device: int | None) -> Callable[[Any]
     """A function from a call's `stream` to its handle, for arrays like these. For a `stream` of None it
     returns the handle of the current stream of the first array's library.
 
-    It returns None while PyTorch records or differentiates calls, since such a call may have to be refused.
+    It returns None while PyTorch records, casts or differentiates calls, since an operator may have to run.
     """
     libraries = [of(array) for array in operands]
     current = libraries[0].current_stream(device)
@@ -169,11 +178,13 @@ def stream_finder(operands: Sequence[Any], device: int | None) -> Callable[[Any]
     import torch.autograd.forward_ad as forward
 
     tracing, modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
-    gradients = torch.is_grad_enabled
+    gradients, cast = torch.is_grad_enabled, torch.is_autocast_enabled
     may_want = any(getattr(array, "requires_grad", False) for array in operands)
 
     def find(stream: Any) -> int | None:
-        if tracing() is not None or modes() or forward._current_level >= 0 or (may_want and gradients()):
+        if tracing() is not None or modes() or cast("cuda") or forward._current_level >= 0:
+            return None
+        if may_want and gradients():
             return None
         return current() if stream is None else runtime.stream_handle(stream)
 

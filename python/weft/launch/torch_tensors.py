@@ -3,7 +3,8 @@
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -110,6 +111,47 @@ def has_tangent(tensor: Any) -> bool:
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     level = forward._current_level if forward is not None else -1
     return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
+
+
+_AUTOCAST = ("cuda", "cpu")
+
+
+def are_watched(arrays: Sequence[Any]) -> bool:
+    """Whether PyTorch must see an operation on tensors, of which some may be None or numbers: it records
+    gradients for one of them, casts them, transforms or traces the call, or they aren't plain. False if one
+    is an array of another library, or sparse or nested.
+    """
+    torch: Any = sys.modules.get("torch")
+    if (kind := getattr(torch, "Tensor", None)) is None:
+        return False
+    tensors = [array for array in arrays if array is not None and not isinstance(array, Real)]
+    if not all(isinstance(each, kind) and each.layout == torch.strided for each in tensors):
+        return False
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return True
+    if any(torch.is_autocast_enabled(device) for device in _AUTOCAST):
+        return True
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    plain = kind.__torch_dispatch__
+    gradients = torch.is_grad_enabled()
+    return any(
+        (gradients and each.requires_grad)
+        or wrapped(each)
+        or each.device.type == "meta"
+        or type(each).__torch_dispatch__ is not plain
+        or has_tangent(each)
+        for each in tensors
+    )
+
+
+def traced_as(other: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Decorates a function in whose place torch.compile traces another one, with the same parameters."""
+
+    def decorated(function: Function) -> Function:
+        vars(function)["_torchdynamo_inline"] = other
+        return function
+
+    return decorated
 
 
 def outside_of_graphs(function: Function) -> Function:

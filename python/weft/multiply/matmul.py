@@ -12,7 +12,7 @@ from weft.launch.launcher import OVERLAP
 from weft.launch.runtime import Prepared
 from weft.multiply import jax_call, padded_rows, product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options
+from weft.multiply.options import Options, checked_activation
 from weft.multiply.padded_rows import PaddedLaunch
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
 from weft.multiply.xla_product import Product
@@ -31,7 +31,14 @@ class Epilogue:
     residual: Any = None
 
 
-@torch_tensors.outside_of_graphs
+def _watched(*arguments: Any, **options: Any) -> Any:
+    """`matmul` by an operator of PyTorch, which calls `matmul` for plain tensors."""
+    from weft.torch import product
+
+    return product(*arguments, **options)
+
+
+@torch_tensors.traced_as(_watched)
 def matmul(
     a: Any,
     b: Any,
@@ -132,8 +139,10 @@ def matmul(
     MN-major f32, fp8 and 8-bit integers on sm_90a, to K-major matrices, where that is predicted to be faster.
     Rows of the result, of `c` and of the residual may begin at any element.
 
-    No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
-    and PyTorch doesn't notice that `out` changes.
+    PyTorch computes gradients of `a`, `b`, `c`, the bias and the residual in f16, bf16, f32 and f64, also of
+    batches and with `alpha`, but not with `out`, `scales` or groups. Where PyTorch records gradients, traces,
+    casts or transforms a call, or tensors have no memory of their own, the call becomes an operator such as
+    `torch.ops.weft.matmul`. Other libraries compute no gradients.
 
     The launch is queued and not waited for: on `stream`, by default the current stream of PyTorch or CuPy,
     and for other libraries the default stream of the arrays' GPU. Where all arrays are JAX's, XLA queues it
@@ -197,6 +206,8 @@ def matmul(
         if out is None:
             result = plan.new()
             address_out = plan.address(result)
+        elif plan.write is not None:
+            plan.write(out)
         status = plan.queue(handle, address_a, address_b, address_out, *addresses)
         if status == 0:
             cuda_driver.launched = plan.launch.action
@@ -223,7 +234,34 @@ def matmul(
     )
     of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     added = _added(c, epilogue, scales, of_groups, factors)
-    return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
+    activation = checked_activation(epilogue.activation if epilogue else None)
+    if torch_tensors.are_watched((a, b, out, *added.values())):
+        options.checked("c" in added)
+        return _watched(
+            a,
+            b,
+            c=c,
+            out=out,
+            alpha=alpha,
+            beta=beta,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+            epilogue=epilogue,
+            scales=scales,
+            kind=kind,
+            scale_block=scale_block,
+            groups=groups,
+            row_ends=row_ends,
+            k_ends=k_ends,
+            promote=promote,
+            accumulate=accumulate,
+            bit_op=bit_op,
+            out_dtype=out_dtype,
+            schedule=schedule,
+            arch=arch,
+            stream=stream,
+        )
+    return _planned(key, a, b, out, added, activation, options, stream)
 
 
 _NO_MORE: tuple[Any, ...] = ()
@@ -254,6 +292,8 @@ def _planned(
     transposed = product_kernel.transposed(operands)
     kernel = product_kernel.of(operands.k_major(transposed), copies=bool(transposed))
     copied = padded_rows.copied(kernel, operands.views, transposed)
+    if out is not None and (write := operands.libraries[2].writer()) is not None:
+        write(out)
     if operands.ordinal is None:
         operands.check_groups()
         padded_rows.run(kernel, operands.views, copied, on="emulator" if options.arch else None)

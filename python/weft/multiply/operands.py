@@ -24,6 +24,11 @@ from weft.multiply.options import Options, checked_activation
 _OUTPUTS = {**dict.fromkeys((*BYTE_TYPES, *PTX_PACKED), "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
 
 
+def default_result(element: str) -> str:
+    """The type of the result for `a` of an element type, without `out` and `out_dtype`."""
+    return _OUTPUTS.get(element, element)
+
+
 @dataclass(frozen=True)
 class Operands:
     """The arrays of one call and their views, with transposes as their strides have them.
@@ -63,7 +68,7 @@ class Operands:
         if created := out is None:
             if options.beta and "c" not in added:
                 raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
-            kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
+            kind = options.out_dtype or default_result(view_a.dtype)
             out = library.empty(a, view_a, sizes.of_array("out"), kind)
         if options.scale_block and "scale_a" not in added:
             raise WeftError("weft.matmul: scale_block must be given with scales of int32 only, got no scales")

@@ -26,7 +26,7 @@ class Plan:
 
     `queue(stream, *addresses)` returns a status of `weft.launch.launcher`. `stream` returns the handle for a
     call's stream, or None if the arrays must be checked again. `new` creates an array for the result, and
-    `address` returns its address.
+    `address` returns its address. `write` is called before an array of the caller is written.
     """
 
     queue: Callable[..., int]
@@ -34,6 +34,7 @@ class Plan:
     stream: Callable[[Any], int | None]
     new: Callable[[], Any]
     address: Callable[[Any], int]
+    write: Callable[[Any], None] | None = None
 
     @classmethod
     def of(cls, launch: Prepared | PaddedLaunch, operands: Operands) -> "Plan":
@@ -44,6 +45,7 @@ class Plan:
             launch,
             libraries.stream_finder(operands.arrays, ordinal),
             *operands.libraries[0].maker(operands.arrays[0], ordinal, result.shape, result.dtype),
+            operands.libraries[2].writer(),
         )
 
 

@@ -1,0 +1,14 @@
+"""PyTorch's operators of Weft: `torch.ops.weft.matmul` and its relatives.
+
+Importing this package registers them; `weft.matmul` does so where PyTorch has to see a call, to
+differentiate, trace, batch or cast it.
+"""
+
+from weft.torch import autograd, casting, operators, vectorizing
+from weft.torch.products import product
+
+__all__ = ["product"]
+
+autograd.register(operators.LIBRARY)
+casting.register(operators.LIBRARY)
+vectorizing.register(operators.LIBRARY)

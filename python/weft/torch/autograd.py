@@ -1,0 +1,175 @@
+"""Gradients of products: D = residual + activation(alpha A B + beta C + bias).
+
+With G the gradient of D and dZ = G activation'(Z), those of A and B are products again: alpha dZ Bᵀ and
+alpha Aᵀ dZ. Both read A, B and dZ where they lie, as transposes.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from weft.errors import WeftError
+from weft.torch import operators  # noqa: F401  defines the operators
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_DEFAULTS: dict[str, Any] = {
+    each.name: each.default_value
+    for each in torch.ops.weft.matmul.default._schema.arguments
+    if each.kwarg_only
+}
+_OPERANDS = ("a", "b", "bias", "residual", "c", "alphas")
+
+
+FORWARD_MODE = (
+    "weft.matmul: derivatives in forward mode (torch.func.jvp, jacfwd, hessian) aren't computed: use "
+    "those in backward mode (torch.func.vjp, jacrev)"
+)
+
+
+def register(library: Any) -> None:
+    """Registers the gradients of `matmul`, and errors for operators that have none."""
+    torch.library.register_autograd("weft::matmul", _backward, setup_context=_save, lib=library)
+    for name in ("matmul_out", "scaled_matmul", "scaled_matmul_out", "grouped_matmul", "grouped_matmul_out"):
+        library.impl(name, _without_gradients(getattr(torch.ops.weft, name).default), "Autograd")
+
+
+class Transformed(torch.autograd.Function):  # type: ignore[misc]
+    """`matmul` under `torch.func.grad` and its relatives, which don't take gradients of operators."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> Any:
+        *operands, options = inputs
+        return torch.ops.weft.matmul(*operands, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *operands, options = inputs
+        _save(ctx, tuple(operands), options, output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        return *_backward(ctx, *gradients), None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise WeftError(FORWARD_MODE)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_transformed() -> bool:
+    transform = torch._C._functorch.peek_interpreter_stack()
+    return transform is not None and transform.key() != torch._C._functorch.TransformType.Functionalize
+
+
+def multiply(*operands: Any, **options: Any) -> Any:
+    """`torch.ops.weft.matmul`, under transforms of `torch.func`, too."""
+    if not _is_transformed():
+        return torch.ops.weft.matmul(*operands, **options)
+    missing = [None] * (len(_OPERANDS) - len(operands))
+    return Transformed.apply(*operands, *missing, _DEFAULTS | options)
+
+
+def activated(activation: str | None, z: Any) -> Any:
+    """An activation by PyTorch's own functions, for Z of any shape."""
+    if activation is None:
+        return z
+    if activation == "gelu_tanh":
+        return functional.gelu(z, approximate="tanh")
+    return getattr(functional, activation)(z)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    """Saves what the gradients need: for relu the result, for other activations the operands, from which Z
+    is computed again.
+    """
+    a, b, bias, residual, c, alphas = inputs
+    for name, each in zip(_OPERANDS, inputs, strict=True):
+        if each is not None and each.requires_grad and (each.dtype not in _FLOATS or name == "alphas"):
+            why = "alphas has none" if name == "alphas" else f"{name} has elements of {each.dtype}"
+            raise WeftError(
+                f"weft.matmul: gradients are computed of a, b, bias, residual and c in f16, bf16, f32 and "
+                f"f64, but {why}: pass {name}.detach()"
+            )
+    ctx.options = keyword_only_inputs
+    activation = ctx.options["activation"]
+    ctx.by_result = activation == "relu" and residual is None
+    recomputed = activation is not None and not ctx.by_result
+    ctx.save_for_backward(
+        a, b, alphas, output if ctx.by_result else None, *((bias, c) if recomputed else (None, None))
+    )
+    ctx.types = [None if each is None else each.dtype for each in inputs]
+
+
+def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    """The gradients of a, b, bias, residual, c and alphas."""
+    a, b, alphas, result, bias, c = ctx.saved_tensors
+    # PyTorch omits operands that are None at the end.
+    options, wanted = ctx.options, (*ctx.needs_input_grad, *[False] * len(_OPERANDS))
+    of_z = gradient
+    activation, arch = options["activation"], options["arch"]
+    if ctx.by_result:
+        of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
+    elif activation is not None:
+        kept = {name: options[name] for name in ("alpha", "beta", "promote", "accumulate", "arch")}
+        sums = torch.float64 if a.dtype == torch.float64 else torch.float32
+        z = multiply(a, b, bias, None, c, alphas, out_dtype=sums, **kept)
+        of_z = _through(activation, gradient.to(sums), z)
+    of_product = of_z
+    if alphas is not None:
+        of_product = of_z * (alphas.reshape(-1, 1, 1) if alphas.numel() > 1 else alphas.reshape(()))
+    of_a = of_b = None
+    if wanted[0]:
+        of_a = _product(of_product.to(b.dtype), b.mT, a, options["alpha"], arch)
+    if wanted[1]:
+        of_b = _product(a.mT, of_product.to(a.dtype), b, options["alpha"], arch)
+    return (
+        of_a,
+        of_b,
+        of_z.sum(tuple(range(of_z.dim() - 1))).to(ctx.types[2]) if wanted[2] else None,
+        gradient.to(ctx.types[3]) if wanted[3] else None,
+        (options["beta"] * of_z).to(ctx.types[4]) if wanted[4] else None,
+        None,
+    )
+
+
+def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
+    """The gradient of an operand from a product of two batches, whose sum it is where the operand is one
+    matrix.
+    """
+    if like.dim() == 2 and a.dim() == b.dim() == 3:
+        # One product whose K is that of all products.
+        a, b = a.transpose(0, 1).flatten(1), b.flatten(0, 1)
+    out = multiply(a, b, alpha=alpha, out_dtype=like.dtype, arch=arch)
+    return out.sum_to_size(like.shape)
+
+
+def _through(activation: str, gradient: Any, z: Any) -> Any:
+    """The gradient of Z from that of an activation of it."""
+    aten = torch.ops.aten
+    if activation == "relu":
+        return aten.threshold_backward(gradient, z, 0)
+    if activation == "silu":
+        return aten.silu_backward(gradient, z)
+    return aten.gelu_backward(gradient, z, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+def _without_gradients(overload: Any) -> Any:
+    def refuse(*operands: Any, out: Any = None, **options: Any) -> Any:
+        tensors = (*operands, out)
+        if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
+            name = overload._schema.name.replace("::", ".")
+            raise WeftError(
+                f"weft.matmul: {name} computes no gradients: use it under torch.no_grad(), or weft.matmul "
+                "without out, scales and groups"
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            if out is None:
+                return overload(*operands, **options)
+            overload(*operands, out=out, **options)
+        torch.autograd.graph.increment_version(out)
+        return None
+
+    return refuse

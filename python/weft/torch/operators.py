@@ -1,0 +1,209 @@
+"""The operators of `torch.ops.weft`: their schemas, kernels and shapes.
+
+Each product has a functional operator and one that writes `out`. Matrices are as PyTorch has them: `a` is
+M x K and `b` is K x N, in any order in memory, so that a weight of N x K is passed as its transpose.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from weft.dialects.operand_roles import OUTPUT_TYPES
+from weft.launch import arrays
+from weft.multiply.block_formats import checked as checked_kind
+from weft.multiply.operands import default_result
+
+ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? c=None, Tensor? alphas=None"
+OPTIONS = (
+    "float alpha=1.0, float? beta=None, str? activation=None, ScalarType? out_dtype=None, "
+    "bool promote=False, str? accumulate=None, str? kind_a=None, str? kind_b=None, int? scale_block=None, "
+    "str? bit_op=None, str? schedule=None, str? arch=None"
+)
+OPERANDS = {
+    "matmul": "Tensor a, Tensor b",
+    "scaled_matmul": "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b",
+    "grouped_matmul": "Tensor a, Tensor b, Tensor? groups=None, Tensor? row_ends=None, Tensor? k_ends=None, "
+    "Tensor? scale_a=None, Tensor? scale_b=None",
+}
+"""The operators, and the operands that they have beside `ADDED`."""
+
+# PyTorch forgets operators whose library is garbage.
+LIBRARY = torch.library.Library("weft", "DEF")
+
+
+def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Defines an operator and its form with `out`."""
+    arguments = f"{OPERANDS[name]}, {ADDED}, *, {OPTIONS}"
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    LIBRARY.define(f"{name}({arguments}) -> Tensor", tags=tags)
+    LIBRARY.define(f"{name}_out({arguments}, Tensor(d!) out) -> ()", tags=tags)
+
+    def into(*operands: Any, out: Any, **options: Any) -> None:
+        kernel(*operands, out=out, **options)
+
+    def into_fake(*operands: Any, out: Any, **options: Any) -> None:
+        shape = fake(*operands, **options).shape
+        torch._check(out.shape == shape, lambda: f"weft.matmul: out must be {shape}, got {out.shape}")
+
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl(name, kernel, device)
+        LIBRARY.impl(f"{name}_out", into, device)
+    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+    torch.library.register_fake(f"weft::{name}_out", into_fake, lib=LIBRARY)
+
+
+def _matmul(a: Any, b: Any, *added: Any, **options: Any) -> Any:
+    return _run(a, b, added, {}, **options)
+
+
+def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, *added: Any, **options: Any) -> Any:
+    return _run(a, b, added, {"scales": (scale_a, scale_b)}, **options)
+
+
+def _grouped(
+    a: Any,
+    b: Any,
+    groups: Any = None,
+    row_ends: Any = None,
+    k_ends: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    *added: Any,
+    **options: Any,
+) -> Any:
+    named = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
+    if scale_a is not None or scale_b is not None:
+        named["scales"] = scale_a, scale_b
+    return _run(a, b, added, named, **options)
+
+
+def _run(
+    a: Any,
+    b: Any,
+    added: tuple[Any, ...],
+    named: dict[str, Any],
+    *,
+    alpha: float = 1.0,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    kind_a: str | None = None,
+    kind_b: str | None = None,
+    **options: Any,
+) -> Any:
+    """Multiplies plain tensors."""
+    bias, residual, c, alphas = (*added, None, None, None, None)[:4]
+    if bias is not None or residual is not None or activation is not None:
+        named["epilogue"] = _plain().Epilogue(bias, activation, residual)
+    if kind_a is not None or kind_b is not None:
+        named["kind"] = kind_a, kind_b
+    if c is not None:
+        named["c"] = c
+    if out_dtype is not None:
+        named["out_dtype"] = _NAMES[out_dtype]
+    factor = alpha
+    if alphas is not None:
+        factor = alphas if alpha == 1.0 else alphas * alpha
+    a, b = _readable(a), _readable(b)
+    if torch.is_autocast_enabled(a.device.type):  # `a` and `b` were cast already, or must not be
+        with torch.autocast(a.device.type, enabled=False):
+            return _plain().matmul(a, b, alpha=factor, **named, **options)
+    return _plain().matmul(a, b, alpha=factor, **named, **options)
+
+
+@functools.cache
+def _plain() -> Any:
+    """The module of `weft.matmul`, which calls an operator if its tensors aren't plain."""
+    return importlib.import_module("weft.multiply.matmul")
+
+
+def _readable(matrix: Any) -> Any:
+    """A matrix, or a copy of one that has neither contiguous rows nor contiguous columns, such as a gradient
+    of a sum: one number for all elements.
+    """
+    if matrix.dim() < 2 or matrix.numel() == 0 or 1 in matrix.stride()[-2:]:
+        return matrix
+    return matrix.contiguous()
+
+
+TYPES = {name: getattr(torch, arrays.numpy_dtype(name).name) for name in OUTPUT_TYPES}
+"""PyTorch's types of results, by MLIR's names."""
+_NAMES = {dtype: name for name, dtype in TYPES.items()}
+_FP4 = "f4E2M1FN"
+
+
+def _result(a: Any, shape: Any, kind: str | None, out_dtype: Any) -> Any:
+    """An empty result, whose type is `out_dtype` or follows from the elements of `a`."""
+    if out_dtype is None:
+        name = str(a.dtype).removeprefix("torch.")
+        kinds = checked_kind(kind)
+        if kinds is not None:
+            element = kinds[0].elements[0]
+        else:
+            element = _FP4 if name == "float4_e2m1fn_x2" else arrays.mlir_type(name)
+        out_dtype = TYPES[default_result(element)]
+    return torch.empty(shape, dtype=out_dtype, device=a.device)
+
+
+def _matmul_shape(a: Any, b: Any) -> Any:
+    for name, each in (("a", a), ("b", b)):
+        torch._check(
+            each.dim() in (2, 3),
+            lambda name=name, each=each: (
+                f"weft.matmul: {name} must be a matrix or a batch of them, got {list(each.shape)}"
+            ),
+        )
+    torch._check(
+        a.shape[-1] == b.shape[-2],
+        lambda: f"weft.matmul: a and b must have the same K, got {list(a.shape)} and {list(b.shape)}",
+    )
+    batch = a.shape[:-2] or b.shape[:-2]
+    if a.dim() == b.dim() == 3:
+        batch = torch.broadcast_shapes(a.shape[:1], b.shape[:1])
+    return *batch, a.shape[-2], b.shape[-1]
+
+
+def _matmul_fake(
+    a: Any, b: Any, *added: Any, out_dtype: Any = None, kind_a: str | None = None, **options: Any
+) -> Any:
+    return _result(a, _matmul_shape(a, b), kind_a, out_dtype)
+
+
+def _scaled_fake(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    *added: Any,
+    out_dtype: Any = None,
+    kind_a: str | None = None,
+    **options: Any,
+) -> Any:
+    # Packed elements have other sizes, so K isn't compared.
+    shape = *(a.shape[:-2] or b.shape[:-2]), a.shape[-2], b.shape[-1]
+    return _result(a, shape, kind_a, out_dtype)
+
+
+def _grouped_fake(
+    a: Any,
+    b: Any,
+    groups: Any = None,
+    row_ends: Any = None,
+    k_ends: Any = None,
+    *added: Any,
+    out_dtype: Any = None,
+    kind_a: str | None = None,
+    **options: Any,
+) -> Any:
+    if k_ends is not None:
+        shape: Any = (k_ends.shape[0], a.shape[-2], b.shape[-1])
+    else:
+        shape = *a.shape[:-1], b.shape[-1]
+    return _result(a, shape, kind_a, out_dtype)
+
+
+_define("matmul", _matmul, _matmul_fake)
+_define("scaled_matmul", _scaled, _scaled_fake)
+_define("grouped_matmul", _grouped, _grouped_fake)

@@ -1,0 +1,109 @@
+"""`weft.matmul` by operators, for tensors whose operations PyTorch records, traces or transforms."""
+
+import sys
+from numbers import Real
+from typing import Any
+
+import torch
+
+from weft.dialects.schedule.coercion import as_schedule
+from weft.errors import WeftError
+from weft.launch import torch_tensors
+from weft.torch.autograd import FORWARD_MODE, activated, multiply
+from weft.torch.operators import TYPES
+
+
+def product(
+    a: Any,
+    b: Any,
+    *,
+    c: Any = None,
+    out: Any = None,
+    alpha: Any = 1.0,
+    beta: float | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    epilogue: Any = None,
+    scales: tuple[Any, Any] | None = None,
+    kind: str | tuple[str, str] | None = None,
+    scale_block: int | None = None,
+    groups: Any = None,
+    row_ends: Any = None,
+    k_ends: Any = None,
+    promote: bool = False,
+    accumulate: str | None = None,
+    bit_op: str | None = None,
+    out_dtype: Any = None,
+    schedule: Any = None,
+    arch: str | None = None,
+    stream: Any = None,
+) -> Any:
+    """The result of `weft.matmul` with these arguments, from one operator and perhaps others of PyTorch.
+    torch.compile traces this function instead of `weft.matmul`. Raises WeftError as that does.
+    """
+    if stream is not None:
+        raise WeftError(
+            "weft.matmul: stream must be None where PyTorch differentiates, traces or transforms the call, "
+            "which then runs on PyTorch's current stream: use torch.cuda.stream"
+        )
+    for tensor in (a, b, c, *((epilogue.bias, epilogue.residual) if epilogue is not None else ())):
+        if tensor is not None and torch_tensors.has_tangent(tensor):
+            raise WeftError(FORWARD_MODE)
+    if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
+        # Its rules take a second to import, for which a call without DTensors needn't wait.
+        from weft.torch import sharding  # noqa: F401
+    a = a.mT if transpose_a else a
+    b = b.mT if transpose_b else b
+    bias = residual = activation = alphas = None
+    if epilogue is not None:
+        bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
+    if not isinstance(alpha, Real):
+        alpha, alphas = 1.0, alpha
+    kinds = (kind, kind) if kind is None or isinstance(kind, str) else kind
+    options = {
+        "alpha": float(alpha),
+        "beta": beta,
+        "promote": promote,
+        "accumulate": accumulate,
+        "kind_a": kinds[0],
+        "kind_b": kinds[1],
+        "scale_block": scale_block,
+        "bit_op": bit_op,
+        "schedule": None if schedule is None else str(as_schedule(schedule)),
+        "arch": arch,
+        "out_dtype": TYPES.get(out_dtype, out_dtype),
+    }
+    name, operands = "matmul", [a, b]
+    if groups is not None or row_ends is not None or k_ends is not None:
+        name, operands = "grouped_matmul", [a, b, groups, row_ends, k_ends, *(scales or (None, None))]
+    elif scales is not None:
+        name, operands = "scaled_matmul", [a, b, *scales]
+    elif out is None and torch.is_grad_enabled():
+        given = [x for x in (a, b, bias, residual, c, alphas) if x is not None and x.requires_grad]
+        of_alphas = alphas is not None and alphas.requires_grad
+        of_z = activation is not None and (activation != "relu" or residual is not None)
+        if given and (of_z or of_alphas):
+            # The operator would compute Z a second time for the gradient; here PyTorch keeps it.
+            if of_alphas:
+                z = _scaled_by(alphas, a, b, c, bias, options)
+            else:
+                z = multiply(a, b, bias, None, c, alphas, **options)
+            d = activated(activation, z)
+            return d if residual is None else (d + residual).to(d.dtype)
+    operands += [bias, residual, c, alphas]
+    if name == "matmul" and out is None:
+        return multiply(*operands, activation=activation, **options)
+    operator = getattr(torch.ops.weft, name if out is None else f"{name}_out")
+    if out is None:
+        return operator(*operands, activation=activation, **options)
+    operator(*operands, activation=activation, **options, out=out)
+    return out
+
+
+def _scaled_by(alphas: Any, a: Any, b: Any, c: Any, bias: Any, options: dict[str, Any]) -> Any:
+    """`alphas * alpha * a @ b + beta * c + bias`, in which PyTorch differentiates `alphas`."""
+    product = multiply(a, b, **options | {"beta": None})
+    z = product * (alphas.reshape(-1, 1, 1) if alphas.numel() > 1 else alphas.reshape(()))
+    if c is not None:
+        z = z + options["beta"] * c
+    return (z if bias is None else z + bias).to(product.dtype)
