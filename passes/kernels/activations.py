@@ -1,4 +1,5 @@
-"""The activations of `tile.matmul` on vectors of f32 (relu: of i32 too), without CUDA's device library.
+"""The activations of `tile.matmul` on vectors of f32 (relu: of i32 too) and their derivatives, without CUDA's
+device library.
 
 `weft.reference` has the error bound of each.
 """
@@ -14,6 +15,11 @@ from weft.passes.builders import emit
 def apply(name: str, lane: Any) -> Any:
     """The activation of every element of a vector."""
     return _ACTIVATIONS[name](lane)
+
+
+def derivative(name: str, lane: Any) -> Any:
+    """The derivative of an activation at every element of a vector of f32."""
+    return _DERIVATIVES[name](lane)
 
 
 def _relu(x: Any) -> Any:
@@ -38,8 +44,12 @@ def _gelu_tanh(x: Any) -> Any:
 
 def _over_one_and_power(x: Any, exponent: Any) -> Any:
     """x / (1 + 2**exponent)."""
-    below = arith.addf(emit.constant(x.type, 1.0), _each(_power, exponent))
-    return arith.mulf(x, _each(nvvm.rcp_approx_ftz_f, below))
+    return arith.mulf(x, _one_over_one_and_power(exponent))
+
+
+def _one_over_one_and_power(exponent: Any) -> Any:
+    below = arith.addf(emit.constant(exponent.type, 1.0), _each(_power, exponent))
+    return _each(nvvm.rcp_approx_ftz_f, below)
 
 
 # Phi(-a) = exp(-a^2 / 2) * (C1 t + C2 t^2 + ...) with t = 1 / (1 + _TAIL_SCALE a), for a from 0 on:
@@ -58,14 +68,61 @@ _FAR = 14.0  # beyond it a * Phi(-a) is 0 in f32
 
 def _gelu(x: Any) -> Any:
     """x * Phi(x) = max(x, 0) - a * Phi(-a) with a = |x|, cut off where that is 0 so that infinity works."""
-    kind = x.type
-    a = arith.minimumf(_magnitude(x), emit.constant(kind, _FAR))
-    below = _horner(a, (1.0, _TAIL_SCALE))
-    t = _each(nvvm.rcp_approx_ftz_f, below)
-    tail = arith.mulf(t, _horner(t, _TAIL))
-    exponent = arith.mulf(arith.mulf(a, a), emit.constant(kind, -log2(e) / 2))
-    tail = arith.mulf(tail, _each(_power, exponent))
+    a = arith.minimumf(_magnitude(x), emit.constant(x.type, _FAR))
+    tail = arith.mulf(_tail(a), _gauss(a))
     return arith.subf(_relu(x), arith.mulf(a, tail))
+
+
+def _tail(a: Any) -> Any:
+    """Phi(-a) / exp(-a^2 / 2)."""
+    t = _each(nvvm.rcp_approx_ftz_f, _horner(a, (1.0, _TAIL_SCALE)))
+    return arith.mulf(t, _horner(t, _TAIL))
+
+
+def _gauss(a: Any) -> Any:
+    """exp(-a^2 / 2)."""
+    return _each(_power, arith.mulf(arith.mulf(a, a), emit.constant(a.type, -log2(e) / 2)))
+
+
+def _step(x: Any) -> Any:
+    """1 above 0, otherwise 0."""
+    zero = emit.constant(x.type, 0.0)
+    return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, x, zero), emit.constant(x.type, 1.0), zero)
+
+
+def _of_silu(x: Any) -> Any:
+    """s (1 + x (1 - s)) with s = 1 / (1 + exp(-x))."""
+    s = _one_over_one_and_power(arith.mulf(x, emit.constant(x.type, -log2(e))))
+    return _of_quotient(x, s, emit.constant(x.type, 1.0))
+
+
+def _of_gelu_tanh(x: Any) -> Any:
+    """s (1 + x (1 - s) 2u') with s = 1 / (1 + exp(-2 u))."""
+    scale, square = 2 * sqrt(2 / pi), arith.mulf(x, x)
+    inner = _horner(square, (-log2(e) * scale, -log2(e) * 0.044715 * scale))
+    return _of_quotient(
+        x, _one_over_one_and_power(arith.mulf(x, inner)), _horner(square, (scale, 3 * 0.044715 * scale))
+    )
+
+
+def _of_quotient(x: Any, s: Any, slope: Any) -> Any:
+    """s (1 + x (1 - s) slope)."""
+    one = emit.constant(x.type, 1.0)
+    rest = arith.mulf(arith.mulf(x, arith.subf(one, s)), slope)
+    return arith.mulf(s, arith.addf(one, rest))
+
+
+def _of_gelu(x: Any) -> Any:
+    """Phi(x) + x phi(x)."""
+    a = arith.minimumf(_magnitude(x), emit.constant(x.type, _FAR))
+    gauss, step = _gauss(a), _step(x)
+    tail = arith.mulf(_tail(a), gauss)
+    above = arith.cmpf(arith.CmpFPredicate.OGT, step, emit.constant(x.type, 0.0))
+    one = emit.constant(x.type, 1.0)
+    whole = arith.select(above, arith.subf(one, tail), tail)
+    bounded = arith.select(above, a, arith.negf(a))
+    density = arith.mulf(gauss, emit.constant(x.type, 1 / sqrt(2 * pi)))
+    return arith.addf(whole, arith.mulf(bounded, density))
 
 
 def _magnitude(x: Any) -> Any:
@@ -97,4 +154,11 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "silu": _silu,
+}
+
+_DERIVATIVES: dict[str, Callable[[Any], Any]] = {
+    "relu": _step,
+    "gelu": _of_gelu,
+    "gelu_tanh": _of_gelu_tanh,
+    "silu": _of_silu,
 }

@@ -116,10 +116,10 @@ def has_tangent(tensor: Any) -> bool:
 _AUTOCAST = ("cuda", "cpu")
 
 
-def are_watched(arrays: Sequence[Any]) -> bool:
+def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
     """Whether PyTorch must see an operation on tensors, of which some may be None or numbers: it records
-    gradients for one of them, casts them, transforms or traces the call, or they aren't plain. False if one
-    is an array of another library, or sparse or nested.
+    gradients for one of them (if `gradients`), casts them, transforms or traces the call, or they aren't
+    plain. False if one is an array of another library, or sparse or nested.
     """
     torch: Any = sys.modules.get("torch")
     if (kind := getattr(torch, "Tensor", None)) is None:
@@ -133,7 +133,7 @@ def are_watched(arrays: Sequence[Any]) -> bool:
         return True
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     plain = kind.__torch_dispatch__
-    gradients = torch.is_grad_enabled()
+    gradients = gradients and torch.is_grad_enabled()
     return any(
         (gradients and each.requires_grad)
         or wrapped(each)

@@ -1,0 +1,10 @@
+"""Modules of PyTorch whose products are Weft's.
+
+Importing this package imports PyTorch.
+"""
+
+from weft.nn.convert import convert
+from weft.nn.gated import GatedMLP, gated
+from weft.nn.linear import Linear, linear
+
+__all__ = ["GatedMLP", "Linear", "convert", "gated", "linear"]

@@ -1,0 +1,33 @@
+"""`weft.nn.convert`: a model's linear layers by Weft."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError, shown
+from weft.nn.linear import Linear
+
+Filter = Callable[[str, Any], bool]
+
+
+def convert(model: Any, filter: Filter | None = None, *, fuse_wgrad_accumulation: bool = False) -> Any:
+    """Makes every `torch.nn.Linear` of a model a `weft.nn.Linear`, in place, and returns the model.
+
+    A layer remains the same object, with its parameters, hooks and names: optimizers, state dicts and tied
+    weights aren't affected. `filter(name, layer)` says which layers to convert; `name` is as
+    `model.named_modules()` has it. Subclasses of `torch.nn.Linear`, which have a `forward` of their own, stay
+    as they are. `fuse_wgrad_accumulation` is as in `weft.nn.Linear`. Raises WeftError if `model` isn't a
+    `torch.nn.Module`.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise WeftError(f"weft.nn.convert: model must be a torch.nn.Module, got {shown(model)}")
+    if filter is not None and not callable(filter):
+        raise WeftError(
+            f"weft.nn.convert: filter must be a function of a name and a layer, got {shown(filter)}"
+        )
+    for name, layer in model.named_modules():
+        if type(layer) is torch.nn.Linear and (filter is None or filter(name, layer)):
+            layer.activation, layer.fuse_wgrad_accumulation = None, fuse_wgrad_accumulation
+            layer.__class__ = Linear
+    return model

@@ -1,0 +1,132 @@
+"""`weft.nn.GatedMLP`: the gated MLP of Llama and its relatives (Shazeer, 2020, "GLU Variants Improve
+Transformer").
+"""
+
+import functools
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError
+from weft.launch import runtime
+from weft.nn import gating
+from weft.nn.linear import Linear, checked_activation, is_plain
+from weft.torch.autograd import activated
+
+_ELEMENTS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
+_EMULATED = "sm_90a"
+
+
+class GatedMLP(torch.nn.Module):  # type: ignore[misc]
+    """`down(activation(gate(x)) * up(x))` for `x` of any leading dimensions. One product multiplies by the
+    weights of `gate` and `up`, and one more kernel applies the activation and multiplies both halves.
+
+    The weight of `gate_up` is 2 * intermediate_features x features, that of `gate` first; that of `down` is
+    features x intermediate_features. `device` and `dtype` are as in `torch.nn.Linear`.
+    `GatedMLP.of(gate, up, down)` copies the weights of three layers. Raises WeftError for an unknown
+    activation.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        intermediate_features: int,
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        activation: str = "silu",
+    ) -> None:
+        super().__init__()
+        if activation is None:
+            raise WeftError("weft.nn.GatedMLP: activation must be a name, such as 'silu', got None")
+        self.activation = checked_activation("weft.nn.GatedMLP", activation)
+        made = {"bias": bias, "device": device, "dtype": dtype}
+        self.gate_up = Linear(features, 2 * intermediate_features, **made)
+        self.down = Linear(intermediate_features, features, **made)
+
+    @classmethod
+    def of(cls, gate: Any, up: Any, down: Any, activation: str = "silu") -> "GatedMLP":
+        """The module with copies of the weights of three linear layers. Raises WeftError if they don't fit
+        each other.
+        """
+        shapes = [tuple(each.weight.shape) for each in (gate, up, down)]
+        biases = {each.bias is not None for each in (gate, up, down)}
+        if shapes[0] != shapes[1] or shapes[2] != shapes[0][::-1] or len(biases) > 1:
+            raise WeftError(
+                "weft.nn.GatedMLP.of: gate and up must have weights of I x F, down of F x I, and all or "
+                f"none a bias, got {', '.join(map(str, shapes))}"
+            )
+        weight = gate.weight
+        made = cls(
+            shapes[0][1], shapes[0][0], biases.pop(), weight.device, weight.dtype, activation=activation
+        )
+        with torch.no_grad():
+            for ours, theirs in ((made.gate_up, (gate, up)), (made.down, (down,))):
+                for name, parameter in ours.named_parameters():
+                    parameter.copy_(torch.cat([getattr(each, name) for each in theirs]))
+        made.train(gate.training)
+        return made
+
+    def forward(self, x: Any) -> Any:
+        """The module of a tensor of ... x features: one of the same shape."""
+        return self.down(gated(self.gate_up(x), self.activation))
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation}"
+
+
+def gated(z: Any, activation: str | None = "silu") -> Any:
+    """`activation(z[..., :n]) * z[..., n:]` for `z` of ... x 2n, with a gradient, each by one kernel. It is
+    computed in f32 and rounded once. `torch.compile` gets PyTorch's functions instead, which it fuses with
+    others. Raises WeftError for an odd size and an unknown activation.
+    """
+    checked_activation("weft.nn.gated", activation)
+    if z.dim() == 0 or z.shape[-1] % 2:
+        raise WeftError(f"weft.nn.gated: z must have an even last dimension, got a shape of {tuple(z.shape)}")
+    columns = z.shape[-1] // 2
+    plain = (
+        activation is not None
+        and z.dtype in _ELEMENTS
+        and is_plain(z)
+        and z.numel() > 0
+        and gating.fits(z.numel() // 2)
+    )
+    if not plain:
+        gate, up = z.unflatten(-1, (2, columns)).unbind(-2)
+        return activated(activation, gate) * up
+    return _Gated.apply(z.contiguous(), activation)
+
+
+class _Gated(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, z: Any, activation: str) -> Any:
+        ctx.save_for_backward(z)
+        ctx.activation = activation
+        h = torch.empty((*z.shape[:-1], z.shape[-1] // 2), dtype=z.dtype, device=z.device)
+        _run(activation, h, z)
+        return h
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
+        (z,) = ctx.saved_tensors
+        of_z = torch.empty_like(z)
+        _run(ctx.activation, of_z, gradient.contiguous(), z)
+        return of_z, None
+
+
+@functools.cache
+def _chip(ordinal: int) -> str:
+    return runtime.device(ordinal).chip
+
+
+def _run(activation: str, *tensors: Any) -> None:
+    z, columns = tensors[-1], tensors[-1].shape[-1] // 2
+    on_gpu = z.device.type == "cuda"
+    aligned = all(each.data_ptr() % 16 == 0 for each in tensors)
+    width = gating.width_of(columns, z.element_size(), aligned)
+    chip = _chip(z.device.index) if on_gpu else _EMULATED
+    kernel = gating.kernel_of(activation, _ELEMENTS[z.dtype], width, len(tensors) == 3, chip)
+    shape = z.numel() // (2 * columns), columns // width
+    kernel(*tensors, *shape, grid=gating.grid(*shape), on="gpu" if on_gpu else "emulator")

@@ -1,0 +1,225 @@
+"""`weft.nn`: layers of PyTorch by Weft. On a GPU if there is one, else in the emulator."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import weft  # noqa: E402
+import weft.nn  # noqa: E402
+from weft.launch import runtime  # noqa: E402
+from weft.torch.autograd import activated  # noqa: E402
+
+DEVICE = "cpu" if runtime.available() is not None else "cuda"
+BF16, F16, F32, F64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
+# Results and gradients are rounded up to three times; the largest of them is the scale.
+TOLERANCES = {BF16: 2e-2, F16: 3e-3, F32: 1e-5}
+
+
+def numbers(*shape, dtype=BF16, seed=0):
+    rng = np.random.default_rng([seed, *shape])
+    return torch.from_numpy(rng.standard_normal(shape)).to(DEVICE, dtype)
+
+
+def close(found, wanted, dtype=None):
+    scale = wanted.double().abs().max().item() or 1.0
+    error = (found.double() - wanted.double()).abs().max().item()
+    assert error <= TOLERANCES[dtype or found.dtype] * scale
+
+
+def compare(layer, reference, x, **autocast):
+    """Compares a layer and its gradients with a copy in f64."""
+    weights = numbers(*reference(x.double()).shape, dtype=F64, seed=9)
+    ours, theirs = x.clone().requires_grad_(), x.double().requires_grad_()
+    dtype = autocast.get("dtype", x.dtype)
+    with torch.autocast(DEVICE, enabled=bool(autocast), **autocast):
+        found = layer(ours)
+    assert found.dtype == dtype
+    (found * weights.to(found.dtype)).sum().backward()
+    wanted = reference(theirs)
+    (wanted * weights).sum().backward()
+    close(found, wanted, dtype)
+    close(ours.grad, theirs.grad, dtype)
+    for x, y in zip(layer.parameters(), reference.parameters(), strict=True):
+        close(x.grad, y.grad, dtype)
+        x.grad = y.grad = None
+
+
+class Reference(torch.nn.Module):
+    """A linear layer and its activation, in f64."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.linear = torch.nn.Linear(
+            layer.in_features, layer.out_features, layer.bias is not None, DEVICE, F64
+        )
+        self.linear.load_state_dict({name: each.double() for name, each in layer.state_dict().items()})
+        self.activation = layer.activation
+
+    def forward(self, x):
+        return activated(self.activation, self.linear(x))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+def test_linear(activation, bias):
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(24, 40, bias, DEVICE, BF16, activation=activation)
+    reference = Reference(layer)
+    for shape in ((16, 24), (24,), (2, 3, 24), (1, 2, 4, 24)):
+        compare(layer, reference, numbers(*shape))
+    with torch.no_grad():
+        close(layer(numbers(2, 8, 24)), reference(numbers(2, 8, 24).double()))
+    x = numbers(0, 24)
+    assert layer(x).shape == (0, 40)
+
+
+def test_layers_of_f32_follow_pytorchs_precision():
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(24, 40, True, DEVICE, F32)
+    x = numbers(16, 24, dtype=F32)
+    assert torch.equal(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        by_weft = weft.matmul(
+            x, layer.weight.detach(), transpose_b=True, epilogue=weft.Epilogue(layer.bias.detach())
+        )
+        assert torch.equal(layer(x), by_weft)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_autocast(dtype):
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(24, 40, True, DEVICE, F32, activation="relu")
+    compare(layer, Reference(layer), numbers(16, 24, dtype=F32), dtype=dtype)
+
+
+def test_layers_in_f16():
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(24, 40, True, DEVICE, F16)
+    compare(layer, Reference(layer), numbers(16, 24, dtype=F16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_layers(backend):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    layer = weft.nn.GatedMLP(32, 48, True, DEVICE, BF16)
+    x, weights = numbers(16, 32), numbers(16, 32, seed=1)
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    (layer(x) * weights).sum().backward()
+    wanted = [each.grad.clone() for each in layer.parameters()]
+    layer.zero_grad()
+    close(compiled(x), layer(x))
+    (compiled(x) * weights).sum().backward()
+    for y, each in zip(wanted, layer.parameters(), strict=True):
+        close(each.grad, y)
+
+
+def test_weight_gradients_are_accumulated_in_place():
+    torch.manual_seed(0)
+    plain = weft.nn.Linear(24, 40, False, DEVICE, BF16)
+    fused = weft.nn.convert(copy.deepcopy(plain), fuse_wgrad_accumulation=True)
+    fused.fuse_wgrad_accumulation = True
+    x = numbers(16, 24)
+    fused(x).sum().backward()
+    first = fused.weight.grad
+    once = first.clone()
+    fused(x).sum().backward()
+    assert fused.weight.grad is first
+    close(first, 2 * once)
+    plain(x).sum().backward()
+    assert torch.equal(plain.weight.grad, once)
+
+
+def test_convert_keeps_parameters_hooks_and_ties():
+    model = torch.nn.Sequential(
+        torch.nn.Linear(24, 40, device=DEVICE, dtype=BF16),
+        torch.nn.ReLU(),
+        torch.nn.Linear(40, 24, device=DEVICE, dtype=BF16),
+    )
+    model.append(model[0])
+    weights, calls = list(model.parameters()), []
+    model[0].register_forward_hook(lambda *_: calls.append(1))
+    x = numbers(16, 24)
+    before = model(x)
+    assert weft.nn.convert(model, lambda name, layer: name != "2") is model
+    assert [type(each) for each in model] == [weft.nn.Linear, torch.nn.ReLU, torch.nn.Linear, weft.nn.Linear]
+    assert model[3] is model[0]
+    assert all(a is b for a, b in zip(model.parameters(), weights, strict=True))
+    close(model(x), before)
+    assert len(calls) == 4
+    assert weft.nn.convert(torch.nn.Linear(8, 8)).activation is None
+    assert "weft" not in repr(model[2].__class__)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("dtype", [BF16, F16, F32])
+def test_gated(dtype, activation):
+    for columns in (16, 13):
+        z = (3 * numbers(3, 5, 2 * columns, dtype=dtype)).requires_grad_()
+        exact = z.detach().double().requires_grad_()
+        weights = numbers(3, 5, columns, dtype=F64, seed=1)
+        found = weft.nn.gated(z, activation)
+        gate, up = exact.chunk(2, -1)
+        wanted = activated(activation, gate) * up
+        (found.double() * weights).sum().backward()
+        (wanted * weights).sum().backward()
+        close(found, wanted)
+        close(z.grad, exact.grad)
+
+
+def test_gated_of_other_memory_and_types():
+    z = numbers(8, 3, 32).transpose(0, 1)
+    wanted = weft.nn.gated(z.contiguous())
+    assert torch.equal(weft.nn.gated(z), wanted)
+    moved = torch.empty(24 * 32 + 1, device=DEVICE, dtype=BF16)[1:].view(3, 8, 32)
+    assert torch.equal(weft.nn.gated(moved.copy_(z)), wanted)
+    assert weft.nn.gated(z[:0]).shape == (0, 8, 16)
+    close(weft.nn.gated(z.double()), weft.nn.gated(z.double().float()), F32)
+    close(torch.func.vmap(weft.nn.gated)(z), wanted, BF16)
+
+
+def test_the_gated_mlp():
+    torch.manual_seed(0)
+    gate, up, down = (
+        torch.nn.Linear(*sizes, bias=False, device=DEVICE, dtype=BF16)
+        for sizes in ((32, 48), (32, 48), (48, 32))
+    )
+    layer = weft.nn.GatedMLP.of(gate, up, down)
+    assert layer.gate_up.weight.shape == (96, 32)
+    x, weights = numbers(2, 8, 32), numbers(2, 8, 32, seed=1)
+    (layer(x) * weights).sum().backward()
+    found = layer(x)
+    layers = [copy.deepcopy(each).double() for each in (gate, up, down)]
+    y = x.double()
+    wanted = layers[2](torch.nn.functional.silu(layers[0](y)) * layers[1](y))
+    (wanted * weights.double()).sum().backward()
+    close(found, wanted)
+    close(layer.gate_up.weight.grad, torch.cat([each.weight.grad for each in layers[:2]]))
+    close(layer.down.weight.grad, layers[2].weight.grad)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: weft.nn.Linear(8, 8, activation="gelo"), "activation must be None or one of .*did you mean"),
+        (lambda: weft.nn.GatedMLP(8, 8, activation=None), "activation must be a name"),
+        (lambda: weft.nn.gated(torch.ones(3)), "even last dimension"),
+        (lambda: weft.nn.convert(3), r"model must be a torch\.nn\.Module"),
+        (lambda: weft.nn.convert(torch.nn.Linear(8, 8), 3), "filter must be a function"),
+        (
+            lambda: weft.nn.GatedMLP.of(*(torch.nn.Linear(8, 16) for _ in range(3))),
+            "gate and up must have weights of I x F",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(weft.WeftError, match=message):
+        call()
