@@ -34,6 +34,7 @@ from weft.passes.lower_wmma import LOWER_WMMA
 from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
+from weft.passes.raise_linalg import RAISE_LINALG
 from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
 from weft.passes.registry import calls, candidates
@@ -59,6 +60,7 @@ from weft.schedules.choice import CHOOSERS, Chooser
 PASSES = {
     p.flag: p
     for p in (
+        RAISE_LINALG,
         SELECT_SCHEDULE,
         OUTLINE_MATMUL,
         EXPAND_MATMUL,

@@ -159,7 +159,8 @@ def _pipeline(options: Namespace, flags: Sequence[tuple[str, str]], context: Any
 
 
 def _instrumentation(options: Namespace, remarks: list[Diagnostic]) -> Instrumentation:
-    """What the command line wants to see of passes; `remarks` takes those about candidates."""
+    """What the command line wants to see of passes; `remarks` takes those about candidates
+    and about what isn't raised."""
     wanted = printing(options)
     return replace(
         wanted,
@@ -170,6 +171,7 @@ def _instrumentation(options: Namespace, remarks: list[Diagnostic]) -> Instrumen
         generic=bool(options.mlir_print_op_generic),
         timing=bool(options.mlir_timing),
         explain=remarks.append if options.tile_explain_dispatch else None,
+        remark=remarks.append,
     )
 
 

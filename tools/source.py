@@ -10,6 +10,7 @@ from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import func, gpu, operations
+from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
 from weft.tools import cli
 
@@ -23,6 +24,7 @@ def load(path: str, kernel: str | None = None, text: str | None = None) -> Any:
     # Locations carry a file's name; what isn't a file (a pipe) can be read only once.
     module = mlir.parse_file(path, context()) if Path(path).is_file() else mlir.parse(text, context(), name)
     with cli.speaking_of(name):
+        raise_linalg.raise_or_refuse(module, kernel)
         _pick(module, kernel, name)
         unlowered.check(module)
     return module

@@ -51,6 +51,6 @@ def _complaint(op: Any) -> Diagnostic:
     dialect, _, name = op.name.partition(".")
     hint = _HINTS.get(dialect)
     if any(product in name for product in _PRODUCTS):
-        hint = 'write "tile.matmul" instead, which becomes a kernel'
+        hint = 'write "tile.matmul" instead, which becomes a kernel; --raise-linalg does this in functions'
     message = f"'{op.name}' op isn't lowered by any pass of Weft"
     return Diagnostic(f"{message}: {hint}" if hint else message, mlir.location(op.location))

@@ -24,7 +24,8 @@ class Reproducer(Protocol):
 class Instrumentation:
     """The requests of one user. Sets of passes hold names as pipelines spell them.
 
-    `explain` is called with a remark for each op that `dispatch` lowers.
+    `explain` is called with a remark for each op that `dispatch` lowers, `remark` with one for what a pass
+    leaves as it is.
     """
 
     before: frozenset[str] = frozenset()
@@ -40,6 +41,7 @@ class Instrumentation:
     dump: bool = False
     reproducer: Reproducer | None = None
     explain: Callable[[Diagnostic], None] | None = None
+    remark: Callable[[Diagnostic], None] | None = None
 
     @property
     def prints(self) -> bool:
@@ -81,6 +83,12 @@ def explain(remark: Callable[[], Diagnostic]) -> None:
     """Hands a remark over where somebody wants it; it is made only then."""
     if (wanted := _current.get().explain) is not None:
         wanted(remark())
+
+
+def remark(said: Diagnostic) -> None:
+    """Hands over a remark where somebody listens."""
+    if (listener := _current.get().remark) is not None:
+        listener(said)
 
 
 def prepare(manager: Any, names: frozenset[str]) -> None:

@@ -275,6 +275,12 @@ def strides(kind: Any) -> tuple[list[int], int] | None:
     return list(each), int(offset)
 
 
+def indexing_maps(op: Any) -> list[Any] | None:
+    """The affine maps by which a linalg operation indexes its operands; None for an operation without."""
+    maps = _module("dialects.linalg").get_indexing_maps(op)
+    return None if maps is None else [each.value for each in maps]
+
+
 def constant(value: Any) -> Any:
     """The number of an `arith.constant`; None for any other value."""
     owner = value.owner

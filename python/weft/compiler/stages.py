@@ -24,6 +24,7 @@ from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.mlir import gpu, ir, llvm, operations
+from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
 from weft.passes.registry import instrumentation
 from weft.schedules import database
@@ -163,6 +164,9 @@ def compile_module(
     elif not _is_module(module):
         wanted = "a weft.Module, an MLIR module, .mlir text or a Path"
         raise WeftError(f"module must be {wanted}, got {shown(module)}")
+    if raise_linalg.wanted(module):
+        module, ours = module if ours else _apart(module), True
+        raise_linalg.raise_or_refuse(module)
     checks.names(module)
     unlowered.check(module)
     checks.sizes(module)

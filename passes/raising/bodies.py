@@ -1,0 +1,132 @@
+"""Reads the scalar bodies of linalg operations as expressions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft import mlir
+from weft.mlir import ir
+from weft.passes.raising.activations import FUNCTIONS
+from weft.passes.raising.expressions import CASTS, Apply, Constant, Expression, Opaque
+
+# Operations of one result, by the functions that they compute.
+_NAMES = {
+    "arith.addf": "add",
+    "arith.addi": "add",
+    "arith.subf": "sub",
+    "arith.subi": "sub",
+    "arith.mulf": "mul",
+    "arith.muli": "mul",
+    "arith.divf": "div",
+    "arith.negf": "neg",
+    "arith.maximumf": "max",
+    "arith.maxnumf": "max",
+    "arith.maxsi": "max",
+    "arith.minimumf": "min",
+    "arith.minnumf": "min",
+    "arith.minsi": "min",
+    "arith.select": "select",
+    "arith.extf": "extend",
+    "arith.extsi": "extend",
+    "arith.extui": "extend_unsigned",
+    "arith.truncf": "round",
+    "math.exp": "exp",
+    "math.exp2": "exp2",
+    "math.tanh": "tanh",
+    "math.erf": "erf",
+    "math.erfc": "erfc",
+    "math.powf": "pow",
+    "math.fpowi": "pow",
+    "math.sqrt": "sqrt",
+    "math.absf": "abs",
+}
+
+# Predicates by their numbers; unordered ones differ for NaN only.
+_FLOATS = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
+_FLOATS |= {number + 7: name for number, name in _FLOATS.items()}
+_INTEGERS = dict(enumerate(("eq", "ne", "lt", "le", "gt", "ge")))
+
+
+def constant_of(op: Any) -> Expression | None:
+    """The number of an `arith.constant`, also of one with the same number everywhere; None for others."""
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if not attribute.is_splat:
+            return None
+        attribute = attribute.get_splat_value()
+    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr):
+        return Constant(str(attribute.type), float(attribute.value))
+    return None
+
+
+def result_of(block: Any, arguments: Mapping[Any, Expression]) -> Expression:
+    """What a body yields for these values of its arguments. What can't be read is opaque."""
+    values = dict(arguments)
+    for op in block.operations:
+        operation = op.operation
+        operands = tuple(_operand(value, values, operation) for value in operation.operands)
+        if operation.name == "linalg.yield":
+            if len(operands) != 1:
+                return Opaque("", f"yields {len(operands)} results", operation)
+            return operands[0]
+        for result in operation.results:
+            values[result] = _applied(operation, operands, str(result.type))
+    return Opaque("", "has a body without a result", block.owner)
+
+
+def _operand(value: Any, values: Mapping[Any, Expression], user: Any) -> Expression:
+    if value in values:
+        return values[value]
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.name == "arith.constant":
+        constant = constant_of(owner)
+        if constant is not None:
+            return constant
+    return Opaque(str(value.type), "uses a number that isn't a constant", user)
+
+
+def _applied(op: Any, operands: tuple[Expression, ...], kind: str) -> Expression:
+    name = _NAMES.get(op.name)
+    place = op if mlir.location(op.location) else op.parent  # named operations have bodies without locations
+    if op.name == "arith.constant":
+        return constant_of(op) or Opaque(kind, "uses a constant that is no number", place)
+    if op.name in ("arith.cmpf", "arith.cmpi"):
+        predicates = _FLOATS if op.name == "arith.cmpf" else _INTEGERS
+        predicate = predicates.get(op.attributes["predicate"].value)
+        name = f"compare_{predicate}" if predicate else None
+    if op.name == "math.fma":
+        product = Apply(kind, "mul", operands[:2], place)
+        return Apply(kind, "add", (product, operands[2]), place)
+    if name is None:
+        return Opaque(kind, f"applies '{op.name}'", place)
+    (first, *_) = operands
+    # A value that is extended and rounded again is what it was.
+    if name == "round" and isinstance(first, Apply) and first.name == "extend":
+        (inner,) = first.operands
+        if inner.kind == kind:
+            return inner
+    numbers = [each.value for each in operands if isinstance(each, Constant)]
+    if len(numbers) == len(operands) and name in FUNCTIONS:
+        try:
+            return Constant(kind, float(FUNCTIONS[name](*numbers)))
+        except (ArithmeticError, ValueError):
+            return Opaque(kind, f"applies '{op.name}' to {', '.join(map(str, numbers))}", place)
+    return Apply(kind, name, operands, place)
+
+
+def factors_of(expression: Expression, sums: Expression) -> tuple[Expression, ...] | None:
+    """The factors x and y of a body's result `sums + x * y`; casts may be anywhere. None for another one."""
+    total = uncast(expression)
+    if not isinstance(total, Apply) or total.name != "add":
+        return None
+    terms = [uncast(each) for each in total.operands]
+    if sums not in terms:
+        return None
+    term = terms[1 - terms.index(sums)]
+    return term.operands if isinstance(term, Apply) and term.name == "mul" else None
+
+
+def uncast(expression: Expression) -> Expression:
+    """What is cast, in whatever way."""
+    while isinstance(expression, Apply) and expression.name in (*CASTS, "extend_unsigned"):
+        (expression,) = expression.operands
+    return expression

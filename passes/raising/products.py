@@ -1,0 +1,280 @@
+"""Recognises `residual + activation(alpha * A @ B + beta * C + bias)` in an expression."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from weft.passes.raising.activations import activation_of, inner_forms, products_in
+from weft.passes.raising.expressions import (
+    ZERO,
+    Apply,
+    Buffer,
+    Element,
+    Expression,
+    Form,
+    Opaque,
+    Reshaped,
+    Sum,
+    Unraisable,
+    added,
+    form,
+    leaves,
+    mapped,
+)
+
+_MOST = 3  # dimensions of D
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """A `tile.matmul` to be built: its operands in memory, and its attributes."""
+
+    a: Buffer
+    b: Buffer
+    d: Buffer
+    roles: dict[str, Buffer]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    op: Any = None
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """All operands, D last."""
+        return [self.a, self.b, *self.roles.values(), self.d]
+
+
+def recognised(expression: Expression, d: Buffer, op: Any) -> Matmul:
+    """The product that computes every element of `d`. Raises Unraisable with what is in the way."""
+    for leaf in leaves(expression):
+        if isinstance(leaf, Opaque):
+            raise Unraisable(leaf.reason, leaf.op)
+    for leaf in leaves(expression):
+        if isinstance(leaf, Reshaped):
+            return _recognised(*_in_one_shape(expression, leaf, d), op)
+    return _recognised(expression, d, op)
+
+
+def _recognised(expression: Expression, d: Buffer, op: Any) -> Matmul:
+    top = form(expression)
+    products = products_in(top)
+    if not products:
+        raise Unraisable("computes a result that contains no product", op)
+    if len({each.product for each in products}) > 1 or len(products) > 1:
+        what = "uses several products in one element; write all but one of them to memory"
+        raise Unraisable(what, op)
+    (product,) = products
+    where = product.product.op
+    operands = _Operands(product, len(d.shape), where)
+    argument: Form
+    activation: str | None = None
+    rest: Form = {}
+    if top.keys() - {None} == {product} or not any(isinstance(part, Apply) for part in top):
+        argument = {part: weight for part, weight in top.items() if part is not None}
+        if top.get(None):
+            raise Unraisable(f"adds {top[None]:g} to each sum; an epilogue adds matrices and a bias", op)
+    else:
+        argument, activation, rest = _activated(top, product, op)
+    roles, factors = _roles(argument, rest, product, d, len(d.shape), op)
+    views = {role: operands.shaped(element, role) for role, element in roles.items()}
+    return Matmul(
+        operands.a,
+        operands.b,
+        operands.output(d),
+        views,
+        {**operands.attributes, **factors, "activation": activation},
+        where,
+    )
+
+
+def _activated(top: Form, product: Sum, op: Any) -> tuple[Form, str, Form]:
+    """The argument of the activation, its name, and what is added to it."""
+    applied = next(part.op for part in top if isinstance(part, Apply))
+    for argument in inner_forms(top, product):
+        share = top.get(product, 0.0) / argument[product]
+        inside = {part: share * weight for part, weight in argument.items()}
+        rest = {part: weight for part, weight in top.items() if isinstance(part, Element)}
+        rest = {k: v for k, v in added(rest, inside, -1.0).items() if isinstance(k, Element)}
+        try:
+            activation = activation_of(added(top, rest, -1.0), argument, product)
+        except Unraisable:
+            continue
+        if activation is not None:
+            return argument, activation, rest
+    what = "is no relu, gelu, gelu_tanh or silu of a product; write the product to memory before it"
+    raise Unraisable(what, applied)
+
+
+def _roles(
+    argument: Form, rest: Form, product: Sum, d: Buffer, rank: int, op: Any
+) -> tuple[dict[str, Element], dict[str, float]]:
+    """The elements by their roles, and alpha and beta."""
+    roles: dict[str, Element] = {}
+    factors = {"alpha": argument[product], "beta": 0.0}
+    full = tuple(range(rank))
+    for element, weight in argument.items():
+        if element is product:
+            continue
+        dims = _squeezed(element)
+        if element.buffer == d and element.dims == full and "c" not in roles:
+            roles["c"], factors["beta"] = element, weight
+        elif dims == full[-1:] and weight == 1.0 and "bias" not in roles:
+            roles["bias"] = element
+        elif _is_matrix(dims, rank) and "c" not in roles:
+            roles["c"], factors["beta"] = element, weight
+        elif _is_matrix(dims, rank) and weight == 1.0 and not rest:
+            # Without an activation, a second matrix may be the residual.
+            rest = {element: 1.0}
+        else:
+            raise Unraisable(_unusual(element, weight, rank), op)
+    if len(rest) > 1:
+        raise Unraisable(f"adds {len(rest)} matrices after the activation; an epilogue adds one", op)
+    for element, weight in rest.items():
+        if weight != 1.0 or not _is_matrix(_squeezed(element), rank):
+            raise Unraisable(f"after the activation, {_unusual(element, weight, rank)}", op)
+        roles["residual"] = element
+    if "c" in roles and roles["c"].buffer == d and roles["c"].dims == full:
+        del roles["c"]  # D's old contents, which beta scales without an operand
+    if any(element.buffer.source is d.source for element in roles.values()):
+        raise Unraisable("reads D other than as C, which beta scales", op)
+    return roles, factors
+
+
+def _unusual(element: Element, weight: float, rank: int) -> str:
+    dims, legal = _squeezed(element), "a bias has an element for each column of D, other operands its sizes"
+    at = ", ".join(f"d{each}" for each in dims)
+    if _is_matrix(dims, rank) or dims == (rank - 1,):
+        return f"adds {weight:g} times an operand at ({at}); an epilogue has one bias, one C and one residual"
+    return f"adds an operand at ({at}) of D's {rank} dimensions; {legal}"
+
+
+def _squeezed(element: Element) -> tuple[int, ...]:
+    """The coordinates except for those of dimensions of size 1."""
+    return tuple(each for each in element.dims if each != ZERO)
+
+
+def _is_matrix(dims: tuple[int, ...], rank: int) -> bool:
+    full = tuple(range(rank))
+    return dims in (full, full[-2:])
+
+
+class _Operands:
+    """A and B of a product: the dimensions of D that each has, and how it is transposed."""
+
+    def __init__(self, product: Sum, rank: int, op: Any) -> None:
+        self._rank, self._op = rank, op
+        each = product.product
+        if sorted(product.dims) != list(range(rank)) or rank > _MOST:
+            what = f"is a product of {rank} dimensions, of which D has up to {_MOST}"
+            raise Unraisable(what, op)
+        k = rank
+        place = dict(enumerate(product.dims)) | {each.rank: k}
+        sides = [replace(side, dims=tuple(place[d] for d in side.dims)) for side in (each.left, each.right)]
+        for side in sides:
+            if len(set(side.dims)) < len(side.dims):
+                raise Unraisable("reads a diagonal; A and B must be matrices", op)
+        n = rank - 1
+        if rank == 0 or all(n in side.dims for side in sides) or not any(n in side.dims for side in sides):
+            legal = "the last dimension of the result must be that of one operand, N"
+            raise Unraisable(f"is a product without columns: {legal}", op)
+        b, a = sides if n in sides[0].dims else sides[::-1]
+        self._vector = rank == 1 or (rank == 2 and 0 in b.dims)  # A has no rows: M is 1
+        a, b = self._with_rows(a), b
+        self.attributes = {
+            "transpose_a": self._transposed(a, "A", (self._rows, k), (0, self._rows, k)),
+            "transpose_b": not self._transposed(b, "B", (n, k), (0, n, k)),
+        }
+        self.a, self.b = self._viewed(a), self._viewed(b)
+
+    @property
+    def _rows(self) -> int:
+        """The coordinate along M; a number of its own where M is 1."""
+        return -2 if self._vector else self._rank - 2
+
+    def _with_rows(self, a: Element) -> Element:
+        """A, with a dimension M of size 1 before K where it has none."""
+        if not self._vector:
+            return a
+        k = a.dims.index(self._rank)
+        shape, dims = list(a.buffer.shape), list(a.dims)
+        shape.insert(k, 1)
+        dims.insert(k, self._rows)
+        return replace(a, buffer=replace(a.buffer, shape=tuple(shape)), dims=tuple(dims))
+
+    def _transposed(self, side: Element, name: str, *orders: tuple[int, ...]) -> bool:
+        """Whether a matrix has its last two dimensions the other way round than in these orders."""
+        for order in orders:
+            if side.dims == order:
+                return False
+            if side.dims == (*order[:-2], order[-1], order[-2]):
+                return True
+        spelled = {0: "batch"} if self._rank == _MOST or self._vector else {}
+        spelled |= {self._rank: "K", self._rank - 1: "N", self._rows: "M"}
+        got = ", ".join(spelled.get(each, f"d{each}") for each in side.dims)
+        legal = "M and K" if name == "A" else "K and N"
+        raise Unraisable(
+            f"has {name} with dimensions ({got}); it must have {legal} in any order, or a batch before them",
+            self._op,
+        )
+
+    def _viewed(self, side: Element) -> Buffer:
+        element = f"u{side.buffer.element}" if side.unsigned else side.buffer.element
+        return replace(side.buffer, element=element)
+
+    def output(self, d: Buffer) -> Buffer:
+        """D, with a dimension M of size 1 before N where A has no rows."""
+        return replace(d, shape=(*d.shape[:-1], 1, d.shape[-1])) if self._vector else d
+
+    def shaped(self, element: Element, role: str) -> Buffer:
+        """The memory of an operand after D, without dimensions of size 1 that it is broadcast along."""
+        kept = [size for size, dim in zip(element.buffer.shape, element.dims, strict=True) if dim != ZERO]
+        if self._vector and role != "bias":
+            kept.insert(len(kept) - 1, 1)
+        return replace(element.buffer, shape=tuple(kept))
+
+
+def _in_one_shape(expression: Expression, leaf: Reshaped, d: Buffer) -> tuple[Expression, Buffer]:
+    """An expression of the reshaped tensor's own coordinates, and D in that shape."""
+    outer = leaf.large if leaf.expands else leaf.small
+    inner = leaf.small if leaf.expands else leaf.large
+    if leaf.dims != tuple(range(len(outer))):
+        raise Unraisable("transposes what is reshaped", leaf.op)
+
+    def change(each: Expression) -> Expression:
+        if isinstance(each, Reshaped):
+            if (each.groups, each.dims, each.expands) != (leaf.groups, leaf.dims, leaf.expands):
+                raise Unraisable("is reshaped in two ways", each.op)
+            return each.inner
+        if isinstance(each, Element):
+            return _reshaped(each, leaf)
+        if isinstance(each, Sum):
+            raise Unraisable("adds products of different shapes", leaf.op)
+        return each
+
+    changed = mapped(expression, change)
+    if any(isinstance(each, Reshaped) for each in leaves(changed)):
+        raise Unraisable("is reshaped twice", leaf.op)
+    return changed, replace(d, shape=inner)
+
+
+def _reshaped(element: Element, leaf: Reshaped) -> Element:
+    """An element at the coordinates before a reshape."""
+    dims: list[int] = []
+    shape: list[int | None] = []
+    at = 0
+    while at < len(element.dims):
+        dim = element.dims[at]
+        if dim == ZERO:
+            at += 1
+            continue
+        if leaf.expands:
+            number, group = next((i, g) for i, g in enumerate(leaf.groups) if dim in g)
+            if element.dims[at : at + len(group)] != group:
+                raise Unraisable("adds an operand along a part of what is reshaped", leaf.op)
+            sizes = element.buffer.shape[at : at + len(group)]
+            dims.append(number)
+            shape.append(math.prod(s for s in sizes if s) if None not in sizes else None)
+            at += len(group)
+        else:
+            dims += leaf.groups[dim]
+            shape += [leaf.large[i] for i in leaf.groups[dim]]
+            at += 1
+    return replace(element, buffer=replace(element.buffer, shape=tuple(shape)), dims=tuple(dims))

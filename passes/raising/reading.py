@@ -1,0 +1,277 @@
+"""Reads a function of linalg: what each tensor, and each memref at the end, is computed from.
+
+Nothing is rewritten here. Operations on tensors define the expression of their result; those on memrefs
+replace what is known of the memref's contents.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft import mlir
+from weft.mlir import ir
+from weft.passes.raising.bodies import constant_of, factors_of, result_of
+from weft.passes.raising.expressions import (
+    ZERO,
+    Apply,
+    Buffer,
+    Element,
+    Expression,
+    Opaque,
+    Product,
+    Reshaped,
+    Sum,
+    Unraisable,
+    exact,
+    leaves,
+    moved,
+)
+
+Shape = tuple[int | None, ...]
+
+
+def shape_of(kind: Any) -> Shape:
+    """The sizes of a tensor or memref type; None for those that it leaves open."""
+    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
+
+
+def is_shaped(value: Any) -> bool:
+    """Whether a value is a tensor or a memref of known rank."""
+    return isinstance(value.type, ir.RankedTensorType | ir.MemRefType)
+
+
+def whole(buffer: Buffer) -> Element:
+    """All elements of a buffer, in place."""
+    return Element(buffer.element, buffer, tuple(range(len(buffer.shape))))
+
+
+def argument_buffer(argument: Any) -> Buffer:
+    """An argument of a function as memory."""
+    return Buffer(argument, shape_of(argument.type), str(argument.type.element_type))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a function leaves in memory: in an argument, or as a result."""
+
+    value: Any
+    expression: Expression
+    op: Any
+
+
+class Reader:
+    """Reads one function. `materialize` turns an operand that isn't in memory into a buffer; it raises
+    Unraisable where no kernel writes it.
+    """
+
+    def __init__(self, function: Any, materialize: Callable[[Expression, Shape, Any], Buffer]) -> None:
+        self._materialize = materialize
+        self._known: dict[Any, Expression] = {}
+        self._aliases: dict[Any, Any] = {}
+        self._written: dict[Any, Any] = {}  # by the op that wrote last
+        self._block = function.body.blocks[0]
+        for argument in self._block.arguments:
+            if is_shaped(argument):
+                self._known[argument] = whole(argument_buffer(argument))
+
+    def outputs(self) -> list[Output]:
+        """What the function computes. Raises Unraisable at an operation that it can't read."""
+        results: list[Output] = []
+        for view in self._block.operations:
+            op = view.operation
+            if op.name == "func.return":
+                results = [Output(value, self._contents(value), op) for value in op.operands]
+            else:
+                self._read(op)
+        arguments = list(self._block.arguments)
+        written = [(value, op) for value, op in self._written.items() if value in arguments]
+        return [Output(value, self._known[value], op) for value, op in written] + results
+
+    def _base(self, value: Any) -> Any:
+        while value in self._aliases:
+            value = self._aliases[value]
+        return value
+
+    def _contents(self, value: Any) -> Expression:
+        base = self._base(value)
+        if base in self._known:
+            return self._known[base]
+        return Opaque("", "is read where its contents aren't known", _owner(value))
+
+    def _write(self, value: Any, expression: Expression, op: Any) -> None:
+        base = self._base(value)
+        self._known[base] = expression
+        self._written[base] = op
+
+    def _read(self, op: Any) -> None:
+        name = op.name
+        if name.startswith("linalg.") and len(op.regions) == 1:
+            self._structured(op)
+        elif name in _READERS:
+            _READERS[name](self, op)
+        elif name in _IGNORED or not (op.operands or op.results):
+            pass
+        elif any(is_shaped(value) for value in op.operands) or op.regions:
+            raise Unraisable("isn't part of a product or of what follows it", op)
+
+    def _constant(self, op: Any) -> None:
+        (result,) = op.results
+        if is_shaped(result):
+            unknown = "is a constant of the module; make it an argument of the function"
+            self._known[result] = constant_of(op) or Opaque(str(result.type.element_type), unknown, op)
+
+    def _empty(self, op: Any) -> None:
+        (result,) = op.results
+        kind = str(result.type.element_type)
+        self._known[result] = Opaque(kind, "is read before it is written; fill it first", op)
+
+    def _alias(self, op: Any) -> None:
+        self._aliases[op.results[0]] = op.operands[0]
+
+    def _copy(self, op: Any) -> None:
+        source, target = op.operands
+        self._write(target, self._contents(source), op)
+
+    def _reshape(self, op: Any) -> None:
+        source, result = op.operands[0], op.results[0]
+        if isinstance(result.type, ir.MemRefType) and self._base(source) in self._written:
+            raise Unraisable("reshapes a memref that is written", op)
+        self._known[result] = self._reshaped(self._contents(source), source, result, op)
+
+    def _reshaped(self, contents: Expression, source: Any, result: Any, op: Any) -> Expression:
+        old, new = shape_of(source.type), shape_of(result.type)
+        if isinstance(contents, Element) and contents.dims == tuple(range(len(old))):
+            if isinstance(source.type, ir.MemRefType) and not _contiguous(source.type):
+                raise Unraisable("reshapes a memref with a layout", op)
+            return whole(replace(contents.buffer, shape=new))
+        expands = len(new) > len(old)
+        groups = tuple(tuple(i.value for i in group) for group in op.attributes["reassociation"])
+        small, large = (old, new) if expands else (new, old)
+        dims = tuple(range(len(new)))
+        return Reshaped(contents.kind, contents, groups, small, large, expands, dims, op)
+
+    def _structured(self, op: Any) -> None:
+        maps = mlir.indexing_maps(op)
+        operands = list(op.operands)
+        if maps is None or len(maps) != len(operands) or not is_shaped(operands[-1]):
+            raise Unraisable("isn't part of a product or of what follows it", op)
+        places = [_place(each, op) for each in maps]
+        out, target = places[-1], operands[-1]
+        if sorted(out) != sorted(set(out)) or ZERO in out:
+            raise Unraisable("has a result that isn't indexed by a permutation of loops", op)
+        if len(out) == maps[-1].n_dims:
+            result = self._elementwise(op, operands, places)
+        else:
+            result = self._contraction(op, operands, places, maps[-1].n_dims)
+        if op.results:
+            self._known[op.results[0]] = result
+        else:
+            self._write(target, result, op)
+
+    def _elementwise(self, op: Any, operands: list[Any], places: list[tuple[int, ...]]) -> Expression:
+        """The result of an operation without a reduction, over the coordinates of its result."""
+        position = {loop: i for i, loop in enumerate(places[-1])}
+        values = {}
+        for argument, operand, place in zip(op.regions[0].blocks[0].arguments, operands, places, strict=True):
+            if is_shaped(operand):
+                at = [d if d == ZERO else position[d] for d in place]
+                values[argument] = moved(self._contents(operand), at)
+            elif isinstance(operand.owner, ir.Block) or operand.owner.name != "arith.constant":
+                kind = str(operand.type)
+                values[argument] = Opaque(kind, "uses a number that isn't a constant", op)
+            else:
+                constant = constant_of(operand.owner)
+                values[argument] = constant or Opaque(str(operand.type), "uses no number", op)
+        return result_of(op.regions[0].blocks[0], values)
+
+    def _contraction(
+        self, op: Any, operands: list[Any], places: list[tuple[int, ...]], loops: int
+    ) -> Expression:
+        """The result of an operation that adds up products: what it adds to, and a product."""
+        out = places[-1]
+        inner = [loop for loop in range(loops) if loop not in out]
+        rank, block = len(out), op.regions[0].blocks[0]
+        if len(op.results) > 1:
+            raise Unraisable("is a reduction, but no product of two matrices", op)
+        if len(inner) != 1:
+            what = f"adds up over {len(inner)} dimensions; collapse them to one dimension K"
+            raise Unraisable(what, op)
+        position = {loop: i for i, loop in enumerate((*out, *inner))}
+        sums = Opaque("", "adds to its sums in another way", op)
+        values: dict[Any, Expression] = {block.arguments[len(operands) - 1]: sums}
+        for argument, operand, place in zip(block.arguments, operands[:-1], places, strict=False):
+            at = [d if d == ZERO else position[d] for d in place]
+            values[argument] = moved(self._in_memory(operand, op), at)
+        body = result_of(block, values)
+        factors = factors_of(body, sums)
+        if factors is None:
+            raise Unraisable("is a reduction, but doesn't add up products of elements of two matrices", op)
+        left, right = (_factor(each, rank, op) for each in factors)
+        product = Sum(body.kind, Product(left, right, rank, op), tuple(range(rank)))
+        return Apply(body.kind, "add", (product, self._contents(operands[-1])), op)
+
+    def _in_memory(self, operand: Any, op: Any) -> Expression:
+        """What an operand of a product contains, without products: those are written to memory before."""
+        contents = exact(self._contents(operand))
+        for leaf in leaves(contents):
+            if isinstance(leaf, Opaque):
+                raise Unraisable(leaf.reason, leaf.op)
+        if any(isinstance(leaf, Sum | Reshaped) for leaf in leaves(contents)):
+            return whole(self._materialize(contents, shape_of(operand.type), op))
+        return contents
+
+
+def _factor(expression: Expression, rank: int, op: Any) -> Element:
+    """What an element of A or B is extended from."""
+    element = exact(expression)
+    if not isinstance(element, Element):
+        what = "multiplies elements that are computed; write them to memory in a function of its own"
+        raise Unraisable(what, op)
+    if ZERO in element.dims or rank not in element.dims:
+        raise Unraisable("has an operand that isn't indexed by K", op)
+    return element
+
+
+def _contiguous(kind: Any) -> bool:
+    return isinstance(kind.layout, ir.AffineMapAttr) and kind.layout == ir.AffineMapAttr.get(
+        ir.AffineMap.get_identity(kind.rank)
+    )
+
+
+def _owner(value: Any) -> Any:
+    owner = value.owner
+    return owner.owner if isinstance(owner, ir.Block) else owner
+
+
+def _place(each: Any, op: Any) -> tuple[int, ...]:
+    """The loops that index an operand."""
+    dims = []
+    for result in each.results:
+        if isinstance(result, ir.AffineDimExpr) or ir.AffineDimExpr.isinstance(result):
+            dims.append(ir.AffineDimExpr(result).position)
+        elif ir.AffineConstantExpr.isinstance(result) and ir.AffineConstantExpr(result).value == 0:
+            dims.append(ZERO)
+        else:
+            raise Unraisable(f"must be indexed by loops, not by {result}", op)
+    return tuple(dims)
+
+
+_IGNORED = ("memref.dealloc", "tensor.dim", "memref.dim", "arith.index_cast", "bufferization.dealloc_tensor")
+
+_READERS: dict[str, Callable[[Reader, Any], None]] = {
+    "arith.constant": Reader._constant,
+    "tensor.empty": Reader._empty,
+    "bufferization.alloc_tensor": Reader._empty,
+    "memref.alloc": Reader._empty,
+    "memref.alloca": Reader._empty,
+    "gpu.alloc": Reader._empty,
+    "tensor.cast": Reader._alias,
+    "memref.cast": Reader._alias,
+    "bufferization.to_tensor": Reader._alias,
+    "memref.copy": Reader._copy,
+    "bufferization.materialize_in_destination": Reader._copy,
+    "tensor.collapse_shape": Reader._reshape,
+    "tensor.expand_shape": Reader._reshape,
+    "memref.collapse_shape": Reader._reshape,
+    "memref.expand_shape": Reader._reshape,
+}

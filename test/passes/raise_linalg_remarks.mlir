@@ -1,0 +1,122 @@
+// What isn't raised stays as it is, and a remark gives the reason.
+// RUN: weft-opt %s --raise-linalg --split-input-file --verify-diagnostics
+// RUN: weft-opt %s --raise-linalg --split-input-file 2>%t | FileCheck %s
+// CHECK-NOT: tile.matmul
+
+func.func @unfilled(%a: tensor<4x8xbf16>, %b: tensor<8x5xbf16>) -> tensor<4x5xf32> {
+  // expected-remark @+1 {{'tensor.empty' op isn't raised to tile.matmul: it is read before it is written; fill it first}}
+  %0 = tensor.empty() : tensor<4x5xf32>
+  %1 = linalg.matmul ins(%a, %b : tensor<4x8xbf16>, tensor<8x5xbf16>) outs(%0 : tensor<4x5xf32>) -> tensor<4x5xf32>
+  return %1 : tensor<4x5xf32>
+}
+
+// -----
+
+func.func @other_function(%a: tensor<4x8xbf16>, %b: tensor<8x5xbf16>, %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
+  %0 = tensor.empty() : tensor<4x5xf32>
+  %1 = linalg.matmul ins(%a, %b : tensor<4x8xbf16>, tensor<8x5xbf16>) outs(%c : tensor<4x5xf32>) -> tensor<4x5xf32>
+  // expected-remark @+1 {{it is no relu, gelu, gelu_tanh or silu of a product; write the product to memory before it}}
+  %2 = linalg.exp ins(%1 : tensor<4x5xf32>) outs(%0 : tensor<4x5xf32>) -> tensor<4x5xf32>
+  return %2 : tensor<4x5xf32>
+}
+
+// -----
+
+func.func @column(%a: memref<4x8xbf16>, %b: memref<8x5xbf16>, %v: memref<4xf32>, %d: memref<4x5xf32>) {
+  linalg.broadcast ins(%v : memref<4xf32>) outs(%d : memref<4x5xf32>) dimensions = [1]
+  // expected-remark @+1 {{it adds an operand at (d0) of D's 2 dimensions; a bias has an element for each column of D}}
+  linalg.matmul ins(%a, %b : memref<4x8xbf16>, memref<8x5xbf16>) outs(%d : memref<4x5xf32>)
+  return
+}
+
+// -----
+
+func.func @two_depths(%a: memref<4x8x2xbf16>, %b: memref<8x2x5xbf16>, %d: memref<4x5xf32>) {
+  // expected-remark @+1 {{it adds up over 2 dimensions; collapse them to one dimension K}}
+  linalg.contract indexing_maps = [affine_map<(m, n, k, l) -> (m, k, l)>, affine_map<(m, n, k, l) -> (k, l, n)>,
+      affine_map<(m, n, k, l) -> (m, n)>]
+    ins(%a, %b : memref<4x8x2xbf16>, memref<8x2x5xbf16>) outs(%d : memref<4x5xf32>)
+  return
+}
+
+// -----
+
+func.func @batch_inside(%a: memref<4x2x8xbf16>, %b: memref<2x8x5xbf16>, %d: memref<2x4x5xf32>) {
+  // expected-remark @+1 {{it has A with dimensions (M, batch, K); it must have M and K in any order, or a batch before them}}
+  linalg.contract indexing_maps = [affine_map<(z, m, n, k) -> (m, z, k)>, affine_map<(z, m, n, k) -> (z, k, n)>,
+      affine_map<(z, m, n, k) -> (z, m, n)>]
+    ins(%a, %b : memref<4x2x8xbf16>, memref<2x8x5xbf16>) outs(%d : memref<2x4x5xf32>)
+  return
+}
+
+// -----
+
+func.func @maximum(%a: memref<4x8xf32>, %d: memref<4xf32>) {
+  // expected-remark @+1 {{it is a reduction, but doesn't add up products of elements of two matrices}}
+  linalg.reduce ins(%a : memref<4x8xf32>) outs(%d : memref<4xf32>) dimensions = [1]
+    (%x: f32, %y: f32) { %0 = arith.maximumf %x, %y : f32 linalg.yield %0 : f32 }
+  return
+}
+
+// -----
+
+func.func @rounded(%a: tensor<4x8xf32>, %b: tensor<8x5xbf16>, %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
+  %0 = tensor.empty() : tensor<4x8xbf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m, k)>],
+      iterator_types = ["parallel", "parallel"]} ins(%a : tensor<4x8xf32>) outs(%0 : tensor<4x8xbf16>) {
+  ^bb0(%x: f32, %y: bf16):
+    %2 = arith.truncf %x : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<4x8xbf16>
+  // expected-remark @+1 {{it multiplies elements that are computed; write them to memory in a function of its own}}
+  %3 = linalg.matmul ins(%1, %b : tensor<4x8xbf16>, tensor<8x5xbf16>) outs(%c : tensor<4x5xf32>) -> tensor<4x5xf32>
+  return %3 : tensor<4x5xf32>
+}
+
+// -----
+
+func.func @types(%a: memref<4x8xbf16>, %b: memref<8x5xf16>, %d: memref<4x5xf32>) {
+  // expected-remark @+1 {{it can't become a tile.matmul, which expects A and B of one element type}}
+  linalg.matmul ins(%a, %b : memref<4x8xbf16>, memref<8x5xf16>) outs(%d : memref<4x5xf32>)
+  return
+}
+
+// -----
+
+func.func @in_place(%a: memref<8x8xf16>, %d: memref<8x8xf16>) {
+  // expected-remark @+1 {{it can't become a tile.matmul, which expects B and D to be different matrices}}
+  linalg.matmul ins(%a, %d : memref<8x8xf16>, memref<8x8xf16>) outs(%d : memref<8x8xf16>)
+  return
+}
+
+// -----
+
+func.func @weights(%a: tensor<2x2xf32>, %c: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  // expected-remark @+1 {{it is a constant of the module; make it an argument of the function}}
+  %b = arith.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+  %0 = linalg.matmul ins(%a, %b : tensor<2x2xf32>, tensor<2x2xf32>) outs(%c : tensor<2x2xf32>) -> tensor<2x2xf32>
+  return %0 : tensor<2x2xf32>
+}
+
+// -----
+
+func.func @loop(%a: memref<4x8xbf16>, %b: memref<8x5xbf16>, %d: memref<4x5xf32>, %n: index) {
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  // expected-remark @+1 {{'scf.for' op isn't raised to tile.matmul: it isn't part of a product or of what follows it}}
+  scf.for %i = %0 to %n step %1 {
+    linalg.matmul ins(%a, %b : memref<4x8xbf16>, memref<8x5xbf16>) outs(%d : memref<4x5xf32>)
+  }
+  return
+}
+
+// -----
+
+func.func @callee(%a: memref<4x8xbf16>, %b: memref<8x5xbf16>, %d: memref<4x5xf32>) { // expected-remark {{it is called by another function, which would have to change}}
+  linalg.matmul ins(%a, %b : memref<4x8xbf16>, memref<8x5xbf16>) outs(%d : memref<4x5xf32>)
+  return
+}
+func.func @caller(%a: memref<4x8xbf16>, %b: memref<8x5xbf16>, %d: memref<4x5xf32>) {
+  call @callee(%a, %b, %d) : (memref<4x8xbf16>, memref<8x5xbf16>, memref<4x5xf32>) -> ()
+  return
+}
