@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
     from weft.multiply.matmul import Epilogue, matmul
+    from weft.multiply.quantize import Quantized, quantize
     from weft.multiply.scale_tiles import tiled_scales
     from weft.passes import register_candidate, register_pass, register_schedule
 
@@ -24,10 +25,12 @@ __all__ = [
     "Kernel",
     "Location",
     "Module",
+    "Quantized",
     "WeftError",
     "compile",
     "matmul",
     "memref",
+    "quantize",
     "register_candidate",
     "register_dialect",
     "register_pass",
@@ -43,6 +46,8 @@ _LAZY = {
     "Epilogue": "multiply.matmul",
     "Module": "builder",
     "memref": "builder",
+    "Quantized": "multiply.quantize",
+    "quantize": "multiply.quantize",
     "register_candidate": "passes",
     "register_dialect": "dialects",
     "register_pass": "passes",

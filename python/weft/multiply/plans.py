@@ -120,6 +120,11 @@ def one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
     return key, address_a, address_b, address_out, *(address for _, address in rest if address is not None)
 
 
+def described(array: Any) -> tuple[Hashable, int]:
+    """The key and the address of one array. Raises as `one_by_one`."""
+    return _one[type(array)](array)
+
+
 def _of_jax(a: Any, b: Any, out: Any, *more: Any) -> Described:
     """For JAX's arrays only, which have no addresses before they are computed."""
     others = [array for array in (b, *more) if array is not None]

@@ -124,7 +124,7 @@ class TransposedCopy:
         """The words of each column of some rows."""
         if self.size == 4:
             return [list(column) for column in zip(*rows, strict=True)]
-        return [[word] for words in zip(*rows, strict=True) for word in _transposed_bytes(*words)]
+        return [[word] for words in zip(*rows, strict=True) for word in transposed_bytes(*words)]
 
     def _store(self, member: Any, row: Any, column: Any) -> None:
         """Copies columns of the tile to rows of the copy, which has its bytes beyond the matrix undefined."""
@@ -148,7 +148,7 @@ class TransposedCopy:
                 llvm.store(found, addresses.offset(self.target, to))
 
 
-def _transposed_bytes(*rows: Any) -> list[Any]:
+def transposed_bytes(*rows: Any) -> list[Any]:
     """The four columns of four words, as words."""
     low, high = ([_joined(each, *pair) for pair in (rows[:2], rows[2:])] for each in (_LOW, _HIGH))
     return [_joined(selector, *pairs) for pairs in (low, high) for selector in (_FIRST, _SECOND)]
