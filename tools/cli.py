@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from weft import system
+from weft import mlir_text, system
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
 
@@ -179,7 +179,9 @@ def _text_of(file: str) -> str:
 
 
 def read(path: str) -> str:
-    """The text of a file, or of stdin for `-`. Raises WeftError where there is none to be had."""
+    """The text of a file, or of stdin for `-`, which may be MLIR's bytecode. Raises WeftError where there is
+    none to be had.
+    """
     if path == "-" and sys.stdin is None:
         raise WeftError("cannot read: stdin is closed")
     if path.encode("utf-8", "replace") != os.fsencode(path):
@@ -188,6 +190,8 @@ def read(path: str) -> str:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as failure:
         raise WeftError(f"cannot read '{path}': {failure.strerror}") from None
+    if data.startswith(mlir_text.BYTECODE):
+        data = _as_text(data, name_of(path))
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as failure:
@@ -198,6 +202,15 @@ def read(path: str) -> str:
         raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
     _remember(name_of(path), text)
     return text
+
+
+def _as_text(bytecode: bytes, name: str) -> bytes:
+    """The text of a module in MLIR's bytecode. Raises WeftError where it can't be read."""
+    from weft import mlir
+    from weft.dialects import context
+
+    module = mlir.parse_bytecode(bytecode, context(), name)
+    return str(module.operation.get_asm(enable_debug_info=True)).encode()
 
 
 def is_ptx(path: str, text: str) -> bool:

@@ -1,5 +1,6 @@
 """What `weft-opt` does once its command line is read."""
 
+import io
 import re
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -85,7 +86,10 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
             ok = ok and not any(d.severity == "error" for d in diagnostics)
             results.append(result)
     if ok:
-        cli.write(options.output, "// -----\n".join(r for r in results if r is not None))
+        written = [r for r in results if r is not None]
+        texts = [r for r in written if isinstance(r, str)]
+        # Bytecode is one module's; --split-input-file is refused with it.
+        cli.write(options.output, "// -----\n".join(texts) if texts or not written else written[0])
     return 0 if ok else 1
 
 
@@ -108,7 +112,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 def _process(
     text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
-) -> tuple[str | None, list[Diagnostic]]:
+) -> tuple[str | bytes | None, list[Diagnostic]]:
     """One chunk's result, None where it failed, and everything that was said about it."""
     diagnostics: list[Diagnostic] = []
 
@@ -130,7 +134,7 @@ def _process(
 
 def _transform(
     text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
-) -> str:
+) -> str | bytes:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     whole = not (options.split_input_file or options.run_reproducer)
     if whole and Path(options.input).is_file():
@@ -142,6 +146,9 @@ def _transform(
     manager.run(module.operation)
     del manager  # prints its timing
     phase.enter("printing the result")
+    if options.emit_bytecode:
+        module.operation.write_bytecode(stream := io.BytesIO())
+        return stream.getvalue()
     return str(
         module.operation.get_asm(
             enable_debug_info=options.mlir_print_debuginfo,

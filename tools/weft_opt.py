@@ -80,6 +80,8 @@ def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     flags = [_flag(a[2:]) for a in rest]
     if flags and options.pass_pipeline is not None:
         raise WeftError(f"--pass-pipeline and the flag --{flags[0][0]} both select passes: use one of them")
+    if options.emit_bytecode and options.split_input_file:
+        raise WeftError("--emit-bytecode writes one module: leave out --split-input-file")
     if options.run_reproducer and (flags or options.pass_pipeline is not None):
         raise WeftError("--run-reproducer runs the file's own pipeline: leave out passes and --pass-pipeline")
     return options, flags

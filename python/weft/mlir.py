@@ -199,6 +199,13 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
         raise _parse_error(failure, text, name) from None
 
 
+def parse_bytecode(data: bytes, context: Any, name: str) -> Any:
+    """Parses a module in MLIR's bytecode. Raises WeftError where that can't be done."""
+    phase.enter(f"parsing {name}")
+    with located(name):
+        return ir.Module.parse(data, context)
+
+
 def parse_attribute(text: str, name: str) -> Any:
     """Parses an attribute in the current context. Raises WeftError as `parse` does."""
     mlir_text.check(text, name)
@@ -212,11 +219,17 @@ def parse_attribute(text: str, name: str) -> Any:
 
 
 def parse_file(path: str | Path, context: Any) -> Any:
-    """Parses a .mlir file. Source locations contain the file's name. Raises WeftError as `parse` does."""
+    """Parses a .mlir file, or MLIR's bytecode. Source locations of text contain the file's name. Raises
+    WeftError as `parse` does.
+    """
     try:
-        text = Path(path).read_text("utf-8")
+        data = Path(path).read_bytes()
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
+    if data.startswith(mlir_text.BYTECODE):
+        return parse_bytecode(data, context, str(path))
+    try:
+        text = data.decode("utf-8")
     except UnicodeDecodeError as failure:
         line = failure.object.count(b"\n", 0, failure.start) + 1
         raise WeftError(f"cannot read {path}: line {line} isn't UTF-8 text") from None

@@ -4,6 +4,8 @@ import re
 
 from weft.errors import Diagnostic, Location, WeftError
 
+BYTECODE = b"ML\xefR"
+"""How MLIR's bytecode begins, which isn't text."""
 _DEEPEST = 1000  # nested brackets; the parser's stack overflows at a few thousand
 _MOST_RESULTS = 1 << 16  # of an operation; the parser allocates as many as a use names
 _OPENING = "([{<"

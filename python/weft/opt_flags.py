@@ -13,6 +13,7 @@ SWITCHES = {
     "--mlir-timing": "print how long each pass took, to stderr",
     "--mlir-print-op-generic": "print operations in their generic form",
     "--mlir-print-debuginfo": "print locations",
+    "--emit-bytecode": "write MLIR bytecode instead of text",
     "--allow-unregistered-dialect": "accept operations of unknown dialects",
     "--no-verify": "run passes without verifying after each",
     "--list-passes": "list passes and pipelines, and stop",
