@@ -1,6 +1,6 @@
 """Recognises `residual + activation(alpha * A @ B + beta * C + bias)` in an expression."""
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from weft.passes.raising.expressions import (
     leaves,
     mapped,
 )
+from weft.passes.raising.reshapes import in_one_shape
 
 _MOST = 3  # dimensions of D
 
@@ -42,25 +43,36 @@ class Matmul:
         return [self.a, self.b, *self.roles.values(), self.d]
 
 
-def recognised(expression: Expression, d: Buffer, op: Any) -> Matmul:
-    """The product that computes every element of `d`. Raises Unraisable with what is in the way."""
+Materialize = Callable[[Expression, tuple[int | None, ...], Any], Buffer]
+"""Has a tensor of these sizes written to memory by an earlier product. Raises Unraisable where none can."""
+
+
+def recognised(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
+    """The product that computes every element of `d`. Where several do, all but one are added as C or
+    residual from memory. Raises Unraisable with what is in the way.
+    """
     for leaf in leaves(expression):
         if isinstance(leaf, Opaque):
             raise Unraisable(leaf.reason, leaf.op)
     for leaf in leaves(expression):
         if isinstance(leaf, Reshaped):
-            return _recognised(*_in_one_shape(expression, leaf, d), op)
-    return _recognised(expression, d, op)
+            expression, shape = in_one_shape(expression, leaf)
+            d = replace(d, shape=shape)
+            break
+    return _recognised(expression, d, op, materialize)
 
 
-def _recognised(expression: Expression, d: Buffer, op: Any) -> Matmul:
+def _recognised(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
     top = form(expression)
     products = products_in(top)
+    if len({each.product for each in products}) > 1:
+        for other in products[:-1]:
+            expression = _with_memory(expression, other, materialize)
+        return _recognised(expression, d, op, materialize)
     if not products:
         raise Unraisable("computes a result that contains no product", op)
-    if len({each.product for each in products}) > 1 or len(products) > 1:
-        what = "uses several products in one element; write all but one of them to memory"
-        raise Unraisable(what, op)
+    if len(products) > 1:
+        raise Unraisable("uses two elements of a product for one of D", op)
     (product,) = products
     where = product.product.op
     operands = _Operands(product, len(d.shape), where)
@@ -83,6 +95,25 @@ def _recognised(expression: Expression, d: Buffer, op: Any) -> Matmul:
         {**operands.attributes, **factors, "activation": activation},
         where,
     )
+
+
+def _with_memory(expression: Expression, product: Sum, materialize: Materialize) -> Expression:
+    """The expression with a product read from memory."""
+    each = product.product
+    sizes: dict[int, int | None] = {}
+    for side in (each.left, each.right):
+        sizes |= dict(zip(side.dims, side.buffer.shape, strict=True))
+    if sizes.keys() != set(range(each.rank + 1)):
+        raise Unraisable("is a product that is broadcast", each.op)
+    whole = replace(product, dims=tuple(range(each.rank)))
+    buffer = materialize(whole, tuple(sizes[i] for i in range(each.rank)), each.op)
+
+    def change(leaf: Expression) -> Expression:
+        if isinstance(leaf, Sum) and leaf.product is each:
+            return Element(buffer.element, buffer, leaf.dims)
+        return leaf
+
+    return mapped(expression, change)
 
 
 def _activated(top: Form, product: Sum, op: Any) -> tuple[Form, str, Form]:
@@ -229,52 +260,3 @@ class _Operands:
         if self._vector and role != "bias":
             kept.insert(len(kept) - 1, 1)
         return replace(element.buffer, shape=tuple(kept))
-
-
-def _in_one_shape(expression: Expression, leaf: Reshaped, d: Buffer) -> tuple[Expression, Buffer]:
-    """An expression of the reshaped tensor's own coordinates, and D in that shape."""
-    outer = leaf.large if leaf.expands else leaf.small
-    inner = leaf.small if leaf.expands else leaf.large
-    if leaf.dims != tuple(range(len(outer))):
-        raise Unraisable("transposes what is reshaped", leaf.op)
-
-    def change(each: Expression) -> Expression:
-        if isinstance(each, Reshaped):
-            if (each.groups, each.dims, each.expands) != (leaf.groups, leaf.dims, leaf.expands):
-                raise Unraisable("is reshaped in two ways", each.op)
-            return each.inner
-        if isinstance(each, Element):
-            return _reshaped(each, leaf)
-        if isinstance(each, Sum):
-            raise Unraisable("adds products of different shapes", leaf.op)
-        return each
-
-    changed = mapped(expression, change)
-    if any(isinstance(each, Reshaped) for each in leaves(changed)):
-        raise Unraisable("is reshaped twice", leaf.op)
-    return changed, replace(d, shape=inner)
-
-
-def _reshaped(element: Element, leaf: Reshaped) -> Element:
-    """An element at the coordinates before a reshape."""
-    dims: list[int] = []
-    shape: list[int | None] = []
-    at = 0
-    while at < len(element.dims):
-        dim = element.dims[at]
-        if dim == ZERO:
-            at += 1
-            continue
-        if leaf.expands:
-            number, group = next((i, g) for i, g in enumerate(leaf.groups) if dim in g)
-            if element.dims[at : at + len(group)] != group:
-                raise Unraisable("adds an operand along a part of what is reshaped", leaf.op)
-            sizes = element.buffer.shape[at : at + len(group)]
-            dims.append(number)
-            shape.append(math.prod(s for s in sizes if s) if None not in sizes else None)
-            at += len(group)
-        else:
-            dims += leaf.groups[dim]
-            shape += [leaf.large[i] for i in leaf.groups[dim]]
-            at += 1
-    return replace(element, buffer=replace(element.buffer, shape=tuple(shape)), dims=tuple(dims))

@@ -26,6 +26,7 @@ from weft.passes.raising.expressions import (
     leaves,
     moved,
 )
+from weft.passes.raising.reshapes import in_one_shape
 
 Shape = tuple[int | None, ...]
 
@@ -146,6 +147,10 @@ class Reader:
             return whole(replace(contents.buffer, shape=new))
         expands = len(new) > len(old)
         groups = tuple(tuple(i.value for i in group) for group in op.attributes["reassociation"])
+        for leaf in leaves(contents):
+            # What is reshaped back stays in the shape that it has.
+            if isinstance(leaf, Reshaped) and (leaf.groups, leaf.expands) == (groups, not expands):
+                return in_one_shape(contents, leaf)[0]
         small, large = (old, new) if expands else (new, old)
         dims = tuple(range(len(new)))
         return Reshaped(contents.kind, contents, groups, small, large, expands, dims, op)

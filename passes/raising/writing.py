@@ -52,7 +52,7 @@ def _views(matmul: Matmul) -> dict[Any, Buffer]:
 
 def _type(buffer: Buffer, source: Any) -> Any:
     """The memref type of a buffer. A memref of the same shape keeps its type, with its layout."""
-    kind = source.type
+    kind = getattr(source, "type", None)  # memory between kernels has none
     if isinstance(kind, ir.MemRefType) and (_shape(kind), str(kind.element_type)) == (
         buffer.shape,
         buffer.element,

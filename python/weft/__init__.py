@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from weft.builder import Module, memref
     from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
+    from weft.launch.program import Program, from_linalg, from_torch
     from weft.multiply.matmul import Epilogue, matmul
     from weft.multiply.quantize import Quantized, quantize
     from weft.multiply.scale_tiles import tiled_scales
@@ -25,9 +26,12 @@ __all__ = [
     "Kernel",
     "Location",
     "Module",
+    "Program",
     "Quantized",
     "WeftError",
     "compile",
+    "from_linalg",
+    "from_torch",
     "matmul",
     "memref",
     "quantize",
@@ -42,6 +46,9 @@ __all__ = [
 _LAZY = {
     "Kernel": "launch.kernel",
     "compile": "launch.kernel",
+    "Program": "launch.program",
+    "from_linalg": "launch.program",
+    "from_torch": "launch.program",
     "matmul": "multiply.matmul",
     "Epilogue": "multiply.matmul",
     "Module": "builder",

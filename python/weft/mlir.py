@@ -294,6 +294,11 @@ def indexing_maps(op: Any) -> list[Any] | None:
     return None if maps is None else [each.value for each in maps]
 
 
+def torch_exporter() -> Any:
+    """The exporter of PyTorch's modules to MLIR. Raises ImportError where it is missing."""
+    return importlib.import_module("torch_mlir.fx")
+
+
 def constant(value: Any) -> Any:
     """The number of an `arith.constant`; None for any other value."""
     owner = value.owner

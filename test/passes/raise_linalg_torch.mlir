@@ -35,3 +35,12 @@
 
 // RUN: weft-opt %S/Inputs/torch/softmax.mlir --raise-linalg 2>&1 >%t | FileCheck %s --check-prefix=SOFTMAX
 // SOFTMAX: remark: 'linalg.generic' op isn't raised to tile.matmul: it is a reduction
+
+// A function of two products becomes two functions.
+// RUN: weft-opt %S/Inputs/torch/mlp.mlir --raise-linalg | FileCheck %s --check-prefix=MLP
+// MLP: func.func @mlp_0(
+// MLP-SAME: weft.sources = ["argument 0", "argument 1", "argument 2", "product 0"]
+// MLP-NEXT: "tile.matmul"(%arg0, %arg1, %arg3, %arg2) {activation = "gelu", roles = ["bias"], transpose_b = true}
+// MLP: func.func @mlp_1(
+// MLP-SAME: weft.sources = ["argument 3", "argument 4", "product 0", "result 0"]
+// MLP-NEXT: "tile.matmul"(%arg2, %arg0, %arg3, %arg1) {roles = ["bias"], transpose_b = true}

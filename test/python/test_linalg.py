@@ -1,0 +1,236 @@
+"""Functions of linalg as kernels: what they compute in the emulator, and their mistakes."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import WeftError
+from weft.passes.raising.activations import ACTIVATIONS
+
+EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
+CHIP = "sm_80"
+
+
+def _random(*shape: int, dtype: Any = ml_dtypes.bfloat16) -> Any:
+    return (np.random.default_rng(len(shape)).standard_normal(shape) / 4).astype(dtype)
+
+
+def _wide(array: Any) -> Any:
+    return np.asarray(array).astype(np.float64)
+
+
+def _gelu(z: Any) -> Any:
+    return z * np.vectorize(math.erfc)(-z / math.sqrt(2)) / 2
+
+
+def test_several_products_run_one_after_the_other() -> None:
+    program = weft.from_linalg(EXPORTED / "mlp.mlir", CHIP)
+    x, w1, b1, w2, b2 = (_random(*sizes) for sizes in ((48, 32), (64, 32), (64,), (24, 64), (24,)))
+    result = program(x, w1, b1, w2, b2, on="emulator")
+    hidden = _gelu(_wide(x) @ _wide(w1).T + _wide(b1))
+    assert [step.kernel.name for step in program.steps] == ["mlp_0", "mlp_1"]
+    assert result.dtype == ml_dtypes.bfloat16
+    assert np.allclose(_wide(result), hidden @ _wide(w2).T + _wide(b2), rtol=0.02, atol=0.01)
+
+
+def test_a_product_with_dynamic_sizes_allocates_its_result() -> None:
+    program = weft.from_linalg(EXPORTED / "dynamic.mlir", CHIP)
+    b = _random(32, 40)
+    for rows in (3, 17):
+        a = _random(rows, 32)
+        result = program(a, b, on="emulator")
+        assert result.shape == (rows, 40)
+        assert np.allclose(_wide(result), np.maximum(_wide(a) @ _wide(b), 0), rtol=0.01, atol=0.01)
+
+
+def test_arguments_and_results_keep_their_shapes() -> None:
+    program = weft.from_linalg(EXPORTED / "linear_3d.mlir", CHIP)
+    x, w, bias = _random(3, 16, 32), _random(40, 32), _random(40)
+    result = program(x, w, bias, on="emulator")
+    z = _wide(x) @ _wide(w).T + _wide(bias)
+    assert result.shape == (3, 16, 40)
+    assert np.allclose(_wide(result), z / (1 + np.exp(-z)), rtol=0.01, atol=0.01)
+    vector = weft.from_linalg(EXPORTED / "mv.mlir", CHIP)
+    matrix, right = _random(48, 32), _random(32)
+    assert np.allclose(
+        _wide(vector(matrix, right, on="emulator")), _wide(matrix) @ _wide(right), rtol=0.01, atol=0.01
+    )
+
+
+TWO = """
+func.func @two(%a: tensor<16x32xf16>, %b: tensor<32x16xf16>, %c: tensor<16x16xf32>)
+    -> (tensor<16x16xf32>, tensor<16x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16x16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %p = linalg.matmul ins(%a, %b : tensor<16x32xf16>, tensor<32x16xf16>) outs(%f : tensor<16x16xf32>)
+    -> tensor<16x16xf32>
+  %q = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (k, m)>,
+      affine_map<(m, n, k) -> (m, n)>]
+    ins(%a, %b : tensor<16x32xf16>, tensor<32x16xf16>) outs(%p : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %r = linalg.add ins(%p, %c : tensor<16x16xf32>, tensor<16x16xf32>) outs(%e : tensor<16x16xf32>)
+    -> tensor<16x16xf32>
+  return %q, %r : tensor<16x16xf32>, tensor<16x16xf32>
+}"""
+
+
+def test_products_that_are_added_and_several_results() -> None:
+    a, b, c = _random(16, 32, dtype=np.float16), _random(32, 16, dtype=np.float16), _random(16, 16)
+    c = c.astype(np.float32)
+    added, second = weft.from_linalg(TWO, CHIP)(a, b, c, on="emulator")
+    product = _wide(a) @ _wide(b)
+    assert np.allclose(added, product + product.T, atol=1e-3)
+    assert np.allclose(second, product + c, atol=1e-3)
+
+
+GENERIC = """
+func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%d : memref<16x16xf32>)
+  linalg.matmul ins(%a, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%d : memref<16x16xf32>)
+  linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}}
+      outs(%d : memref<16x16xf32>) {{
+  ^bb0(%z: f32):
+    %half = arith.constant 0.5 : f32
+    %one = arith.constant 1.0 : f32
+    {body}
+    linalg.yield %r : f32
+  }}
+  return
+}}"""
+BODIES = {
+    "relu": "%c = arith.cmpf olt, %z, %zero : f32\n %r = arith.select %c, %zero, %z : f32",
+    "gelu": "%s = arith.constant 0.70703125 : f32\n %x = arith.mulf %z, %s : f32\n %e = math.erf %x : f32\n"
+    "%u = arith.addf %e, %one : f32\n %v = arith.mulf %u, %z : f32\n %r = arith.mulf %half, %v : f32",
+    "gelu_tanh": "%p = arith.constant 3 : i32\n %3 = math.fpowi %z, %p : f32, i32\n"
+    "%k = arith.constant 0.044678 : f32\n %4 = arith.mulf %3, %k : f32\n %5 = arith.addf %z, %4 : f32\n"
+    "%q = arith.constant 0.796875 : f32\n %6 = arith.mulf %5, %q : f32\n %7 = math.tanh %6 : f32\n"
+    "%8 = arith.addf %7, %one : f32\n %9 = arith.mulf %z, %half : f32\n %r = arith.mulf %9, %8 : f32",
+    "silu": "%n = arith.negf %z : f32\n %e = math.exp %n : f32\n %u = arith.addf %e, %one : f32\n"
+    "%v = arith.divf %one, %u : f32\n %r = arith.mulf %v, %z : f32",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_activations_are_recognised_by_their_values(name: str) -> None:
+    a, b = _random(16, 16, dtype=np.float16) * 2, _random(16, 16, dtype=np.float16) * 2
+    d = np.empty((16, 16), np.float32)
+    kernel = weft.compile(GENERIC.format(body=BODIES[name]), CHIP)
+    assert f'activation = "{name}"' in kernel.ir()
+    assert not kernel.emulate(a, b, d).findings
+    expected = np.vectorize(ACTIVATIONS[name])(_wide(a) @ _wide(b))
+    assert np.allclose(d, expected, rtol=1e-3, atol=1e-3)
+
+
+OTHERS = {
+    "leaky relu": "%s = arith.constant 0.001 : f32\n %x = arith.mulf %z, %s : f32\n"
+    "%r = arith.maximumf %z, %x : f32",
+    "relu6": "%s = arith.constant 6.0 : f32\n %x = arith.minimumf %z, %s : f32\n"
+    "%r = arith.maximumf %x, %zero : f32",
+    "quick gelu": "%s = arith.constant -1.702 : f32\n %x = arith.mulf %z, %s : f32\n"
+    "%e = math.exp %x : f32\n %u = arith.addf %e, %one : f32\n %r = arith.divf %z, %u : f32",
+    "twice relu": "%x = arith.maximumf %z, %zero : f32\n %r = arith.addf %x, %x : f32",
+    "square": "%r = arith.mulf %z, %z : f32",
+    "cosine": "%r = math.cos %z : f32",
+    "a number": "%r = arith.addf %z, %one : f32",
+    "nothing": "%r = arith.subf %z, %z : f32",
+    "division by zero": "%r = arith.divf %z, %zero : f32",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_functions_are_refused_with_locations(name: str) -> None:
+    with pytest.raises(WeftError, match=r"isn't raised to tile\.matmul: it ") as caught:
+        weft.compile(GENERIC.format(body=OTHERS[name]), CHIP)
+    assert caught.value.diagnostics[0].location is not None
+
+
+OVERWRITTEN = """
+func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf16>, %e: memref<16x16xf16>) {
+  %zero = arith.constant 0.0 : f16
+  %p = memref.alloc() : memref<16x16xf16>
+  linalg.fill ins(%zero : f16) outs(%p : memref<16x16xf16>)
+  linalg.matmul ins(%d, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%p : memref<16x16xf16>)
+  linalg.matmul ins(%a, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%d : memref<16x16xf16>)
+  memref.copy %p, %e : memref<16x16xf16> to memref<16x16xf16>
+  return
+}"""
+
+
+def test_products_that_would_read_what_is_overwritten_are_refused() -> None:
+    with pytest.raises(WeftError, match="reads what an earlier product has written over"):
+        weft.from_linalg(OVERWRITTEN, CHIP)
+
+
+CHAIN = """
+func.func @chain(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %h: memref<16x16xf16>, %d: memref<16x16xf16>) {
+  %zero = arith.constant 0.0 : f16
+  linalg.fill ins(%zero : f16) outs(%h : memref<16x16xf16>)
+  linalg.matmul ins(%a, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%h : memref<16x16xf16>)
+  linalg.matmul ins(%h, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%d : memref<16x16xf16>)
+  return
+}"""
+
+
+def test_what_a_product_leaves_in_an_argument_is_what_the_next_one_reads() -> None:
+    program = weft.from_linalg(CHAIN, CHIP)
+    a, b, h, d = (_random(16, 16, dtype=np.float16) for _ in range(4))
+    before = _wide(d)
+    assert program(a, b, h, d, on="emulator") is None
+    assert len(program.steps) == 2
+    assert np.allclose(_wide(h), _wide(a) @ _wide(b), atol=1e-2)
+    assert np.allclose(_wide(d), _wide(h) @ _wide(b) + before, atol=1e-2)
+
+
+def test_mistakes_name_what_is_legal() -> None:
+    with pytest.raises(WeftError, match="function must name a function of linalg: the module has two"):
+        weft.from_linalg(TWO, CHIP, "tow")
+    with pytest.raises(WeftError, match=r"module must be \.mlir text, a Path or an MLIR module; got 3"):
+        weft.from_linalg(3)
+    program = weft.from_linalg(EXPORTED / "matmul.mlir", CHIP)
+    with pytest.raises(WeftError, match="matmul has 2 arguments; got 1"):
+        program(_random(48, 32))
+    with pytest.raises(WeftError, match="argument 1 must be an array; got 3"):
+        program(_random(48, 32), 3)
+    with pytest.raises(WeftError, match="argument 0 must have the elements of 48x32; got 5"):
+        program(_random(5), _random(32, 40))
+
+
+def test_modules_of_pytorch_run_as_kernels() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir.fx")
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 24)
+    model = torch.nn.Sequential(*layers).to(torch.bfloat16)
+    x = torch.randn(2, 8, 32, dtype=torch.bfloat16)
+    program = weft.from_torch(model, x, arch=CHIP)
+    for _ in range(2):
+        assert torch.allclose(program(x, on="emulator"), model(x), rtol=0.02, atol=0.02)
+        with torch.no_grad():
+            model[2].bias.add_(1)  # parameters are read at each call
+    softmax = torch.nn.Sequential(torch.nn.Linear(32, 8), torch.nn.Softmax(-1)).to(torch.bfloat16)
+    with pytest.raises(WeftError, match="is a reduction, but no product"):
+        weft.from_torch(softmax, x, arch=CHIP)
+    with pytest.raises(WeftError, match=r"module must be a torch.nn.Module; got 3"):
+        weft.from_torch(3, x)
+    with pytest.raises(WeftError, match="example must be tensors; got int"):
+        weft.from_torch(model, 3)
+
+
+def test_an_attention_without_softmax_is_two_batches() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir.fx")
+
+    class Attention(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+        def forward(self, q: Any, k: Any, v: Any) -> Any:
+            return (q @ k.transpose(-1, -2) * 0.125) @ v
+
+    q, k, v = (torch.randn(2, 16, 32, dtype=torch.float16) for _ in range(3))
+    program = weft.from_torch(Attention(), q, k, v, arch=CHIP)
+    assert len(program.program.steps) == 2
+    assert torch.allclose(program(q, k, v, on="emulator"), Attention()(q, k, v), rtol=0.01, atol=0.01)
