@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types
+from weft.isa.conversion import FP8_ROUNDING
 from weft.launch import runtime
 
 _reason = runtime.available()
@@ -24,6 +25,7 @@ GPU = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reas
 SM_90A = [*GPU, WGMMA]
 TENSOR_MEMORY = [*GPU, _needs("tensor memory", TensorMemorySchedule.chips(_BF16))]
 TMA_MMA = [*GPU, _needs("mma.sync with TMA", TmaMmaSchedule.chips(_BF16) | {"sm_90a"})]
+FP8 = [*GPU, _needs("rounding to fp8", FP8_ROUNDING)]
 BLACKWELL = [
     *GPU,
     _needs("a block-scaled product", TensorMemorySchedule.chips(_BF16) | TmaMmaSchedule.chips(_BF16)),

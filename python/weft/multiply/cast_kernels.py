@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.builder import Module
+from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.schedule import ceil_div
 from weft.launch import kernel
 from weft.mlir import arith, gpu, ir, llvm
@@ -96,6 +97,12 @@ def maxima(source: str, unit: int, grain: str, chip: str) -> kernel.Kernel:
     return kernel.compile_own(module.mlir, chip)
 
 
+def _hold(ctas: int) -> None:
+    """Limits registers so that a multiprocessor holds this many CTAs: others load while one computes."""
+    kernel = ir.InsertionPoint.current.block.owner
+    kernel.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), ctas)
+
+
 class _Maxima:
     def __init__(self, matrix: Source, partials: Any, per_cta: Any, count: Any) -> None:
         self.matrix, self.partials, self.per_cta, self.count = matrix, partials, per_cta, count
@@ -173,6 +180,8 @@ def casting(cast: Cast) -> kernel.Kernel:
         kinds = [pointer] * len(names) + [wide] * 3 + [i32] * 3
         writes = [number for number, name in enumerate(names) if name not in ("x", "partials")]
         with module.kernel("cast_to_fp8", kinds, block=(THREADS, 1, 1), writes=writes) as values:
+            if cast.scales == "group":
+                _hold(2)
             _Casting(cast, dict(zip((*names, *NUMBERS), values, strict=True))).emit()
     return kernel.compile_own(module.mlir, cast.chip)
 
