@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
     from weft.launch.program import Program, from_linalg, from_torch
+    from weft.multiply.cast_options import Quantized
     from weft.multiply.matmul import Epilogue, matmul
-    from weft.multiply.quantize import Quantized, quantize
+    from weft.multiply.quantize import quantize
     from weft.multiply.scale_tiles import tiled_scales
     from weft.passes import register_candidate, register_pass, register_schedule
 
@@ -53,7 +54,7 @@ _LAZY = {
     "Epilogue": "multiply.matmul",
     "Module": "builder",
     "memref": "builder",
-    "Quantized": "multiply.quantize",
+    "Quantized": "multiply.cast_options",
     "quantize": "multiply.quantize",
     "register_candidate": "passes",
     "register_dialect": "dialects",

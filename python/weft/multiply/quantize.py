@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,19 +11,16 @@ from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
-from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, libraries, runtime
+from weft.launch import arrays, libraries, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel_arguments import aligned_to
 from weft.launch.libraries import Library
 from weft.launch.runtime import Prepared
 from weft.multiply import cast_kernels, plans
 from weft.multiply.cast_kernels import PITCH, Cast, Sizes
-from weft.multiply.cast_scales import LARGEST
+from weft.multiply.cast_options import GRADIENTS, Options, Quantized, checked
 
-SCALES = ("tensor", "row", "column", "group", "block")
-"""What shares a scale."""
 SOURCES = ("f32", "bf16", "f16")
 _SWAPPED = {"row": "column", "column": "row"}
 _EMULATED = "sm_90a"
@@ -31,19 +28,14 @@ _MOST_SIZE = 2**31 - 1
 _UNIT = 4  # bytes
 
 
-class Quantized(NamedTuple):
-    """A matrix in fp8 and its scales: element i, j is `values[i, j]` times its scale."""
+def _watched(*arguments: Any, **options: Any) -> Any:
+    """`quantize` by an operator of PyTorch, which calls `plain`."""
+    from weft.torch import quantized
 
-    values: Any
-    """The matrix, M x K with contiguous rows; None without `values`."""
-    scales: Any
-    """f32: [1], M x 1, 1 x K, M x ceil(K / 128) with contiguous columns, or ceil(M / 128) x ceil(K / 128)."""
-    transposed: Any
-    """The transposed matrix, K x M with contiguous rows; None without `transposed`."""
-    transposed_scales: Any
-    """Its scales: those of groups are K x ceil(M / 128), others the transpose of `scales`."""
+    return quantized(*arguments, **options)
 
 
+@torch_tensors.traced_as(_watched)
 def quantize(
     x: Any,
     dtype: str = "f8E4M3FN",
@@ -84,17 +76,55 @@ def quantize(
     Raises WeftError for arrays and options that don't fit, and for chips without `cvt.rn.satfinite` to fp8,
     which sm_89 and later have.
     """
-    options = _Options.checked(dtype, scales, values, transposed, powers_of_two, arch)
-    key: Hashable
+    options = checked(dtype, scales, values, transposed, powers_of_two, arch)
+    key, found = _by_plan(x, options)
+    if found is not None:
+        return found
+    if torch_tensors.are_watched((x,), gradients=False):
+        watched: Quantized = _watched(
+            x,
+            dtype,
+            scales=scales,
+            values=values,
+            transposed=transposed,
+            powers_of_two=powers_of_two,
+            arch=arch,
+        )
+        return watched
+    return _planned(x, key, options)
+
+
+def plain(
+    x: Any,
+    dtype: str,
+    *,
+    scales: str = "tensor",
+    values: bool = True,
+    transposed: bool = False,
+    powers_of_two: bool = False,
+    arch: str | None = None,
+) -> Quantized:
+    """`quantize` of a tensor that PyTorch needn't see."""
+    options = checked(dtype, scales, values, transposed, powers_of_two, arch)
+    key, found = _by_plan(x, options)
+    return _planned(x, key, options) if found is None else found
+
+
+def _by_plan(x: Any, options: Options) -> tuple[Hashable, Quantized | None]:
+    """The key of the plan for an array, or None, and the result if there is a plan."""
     try:
         of_x, address = plans.described(x)
         key = of_x, options
-        plan = _plans.get(key) if arch is None else None
+        plan = _plans.get(key) if options.arch is None else None
     except (WeftError, *arrays.BROKEN):  # `_view` says what is wrong
-        key = plan = None
-    if plan is not None and not plan.wants_gradients(x):
-        found: Quantized = plan.run(address)
-        return found
+        return None, None
+    if plan is None or (stream := plan.stream(None)) is None:
+        return key, None
+    return key, plan.run(address, stream)
+
+
+def _planned(x: Any, key: Hashable, options: Options) -> Quantized:
+    """Casts a matrix that has no plan yet. Keeps the plan of one on a GPU by `key`, if that isn't None."""
     library, view = _view(x)
     problem = _Problem.of(view, options)
     if view.device == "cpu":
@@ -102,39 +132,7 @@ def quantize(
     plan = _Plan.of(problem, x, library, view)
     if key is not None:
         _plans.add(key, plan)
-    return plan.run(view.address)
-
-
-@dataclass(frozen=True)
-class _Options:
-    dtype: str
-    scales: str
-    values: bool
-    transposed: bool
-    powers_of_two: bool
-    arch: str | None
-
-    @classmethod
-    def checked(cls, dtype: Any, scales: Any, *rest: Any) -> "_Options":
-        """Raises WeftError for options of other types or values."""
-        for name, given, legal in (("dtype", dtype, tuple(LARGEST)), ("scales", scales, SCALES)):
-            if not (isinstance(given, str) and given in legal):
-                hint = did_you_mean(given, legal) if isinstance(given, str) else ""
-                raise WeftError(
-                    f"weft.quantize: {name} must be one of {', '.join(legal)}, got {shown(given)}{hint}"
-                )
-        values, transposed, powers_of_two, arch = rest
-        flags = {"values": values, "transposed": transposed, "powers_of_two": powers_of_two}
-        for name, given in flags.items():
-            if not isinstance(given, bool):
-                raise WeftError(f"weft.quantize: {name} must be True or False, got {shown(given)}")
-        if not (values or transposed):
-            raise WeftError("weft.quantize: values or transposed must be True, got False for both")
-        if arch is not None and not isinstance(arch, str):
-            raise WeftError(
-                f"weft.quantize: arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}"
-            )
-        return cls(dtype, scales, *rest)
+    return plan.run(view.address, plan.current())
 
 
 def _view(x: Any) -> tuple[Library, ArrayView]:
@@ -144,10 +142,7 @@ def _view(x: Any) -> tuple[Library, ArrayView]:
         raise WeftError(f"weft.quantize: x must be an array of PyTorch, CuPy or NumPy, got {shown(got)}")
     library = libraries.of(x)
     if library.wants_gradients(x):
-        raise WeftError(
-            "weft.quantize: x must not require gradients, which weft.quantize doesn't compute: call it under "
-            "torch.no_grad(), or pass x.detach()"
-        )
+        raise WeftError(GRADIENTS)
     try:
         view = arrays.view(x)
     except WeftError as error:
@@ -193,7 +188,7 @@ class _Problem:
     turned: bool
 
     @classmethod
-    def of(cls, view: ArrayView, options: _Options) -> "_Problem":
+    def of(cls, view: ArrayView, options: Options) -> "_Problem":
         turned = not _has_rows(view)
         view = _turned(view) if turned else view
         chip = _chip(view, options.arch)
@@ -323,8 +318,9 @@ class _Plan:
     problem: _Problem
     makers: dict[str, tuple[Callable[[], Any], Callable[[Any], int]]]
     launches: list[tuple[Prepared, tuple[str, ...]]]
-    stream: Callable[[], int]
-    wants_gradients: Callable[[Any], bool]
+    stream: Callable[[Any], int | None]
+    """`stream(None)` is the handle of the current stream, or None if the array must be checked again."""
+    current: Callable[[], int]
 
     @classmethod
     def of(cls, problem: _Problem, x: Any, library: Library, view: ArrayView) -> "_Plan":
@@ -344,16 +340,15 @@ class _Plan:
                 (kernel.plan(arguments, grid=grid), names)
                 for kernel, names, arguments, grid in problem.launches(flat)
             ]
-        stream = library.current_stream(ordinal)
-        return cls(problem, makers, launches, stream, library.wants_gradients)
+        stream = libraries.stream_finder([x], ordinal)
+        return cls(problem, makers, launches, stream, library.current_stream(ordinal))
 
-    def run(self, address: int) -> Quantized:
-        """Queues the launches for the matrix at an address."""
+    def run(self, address: int, stream: int) -> Quantized:
+        """Queues the launches for the matrix at an address on a stream."""
         made, at = {}, {"x": address}
         for name, (create, address_of) in self.makers.items():
             made[name] = array = create()
             at[name] = address_of(array)
-        stream = self.stream()
         for launch, names in self.launches:
             launch.launch(stream, *[at[name] for name in names])
         return self.problem.result(made)

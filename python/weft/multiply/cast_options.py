@@ -1,0 +1,62 @@
+"""The options and the result of `weft.quantize`."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from weft.errors import WeftError, shown
+from weft.isa.suggest import did_you_mean
+from weft.multiply.cast_scales import LARGEST
+
+SCALES = ("tensor", "row", "column", "group", "block")
+"""What shares a scale."""
+GRADIENTS = (
+    "weft.quantize: x must not require gradients, which weft.quantize doesn't compute: call it under "
+    "torch.no_grad(), or pass x.detach()"
+)
+
+
+class Quantized(NamedTuple):
+    """A matrix in fp8 and its scales: element i, j is `values[i, j]` times its scale."""
+
+    values: Any
+    """The matrix, M x K with contiguous rows; None without `values`."""
+    scales: Any
+    """f32: [1], M x 1, 1 x K, M x ceil(K / 128) with contiguous columns, or ceil(M / 128) x ceil(K / 128)."""
+    transposed: Any
+    """The transposed matrix, K x M with contiguous rows; None without `transposed`."""
+    transposed_scales: Any
+    """Its scales: those of groups are K x ceil(M / 128), others the transpose of `scales`."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Those of a call, as it names them."""
+
+    dtype: str
+    scales: str
+    values: bool
+    transposed: bool
+    powers_of_two: bool
+    arch: str | None
+
+
+def checked(dtype: Any, scales: Any, *rest: Any) -> Options:
+    """Options of a call. Raises WeftError for those of other types or values."""
+    for name, given, legal in (("dtype", dtype, tuple(LARGEST)), ("scales", scales, SCALES)):
+        if not (isinstance(given, str) and given in legal):
+            hint = did_you_mean(given, legal) if isinstance(given, str) else ""
+            raise WeftError(
+                f"weft.quantize: {name} must be one of {', '.join(legal)}, got {shown(given)}{hint}"
+            )
+    values, transposed, powers_of_two, arch = rest
+    flags = {"values": values, "transposed": transposed, "powers_of_two": powers_of_two}
+    for name, given in flags.items():
+        if not isinstance(given, bool):
+            raise WeftError(f"weft.quantize: {name} must be True or False, got {shown(given)}")
+    if not (values or transposed):
+        raise WeftError("weft.quantize: values or transposed must be True, got False for both")
+    if arch is not None and not isinstance(arch, str):
+        raise WeftError(
+            f"weft.quantize: arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}"
+        )
+    return Options(dtype, scales, *rest)

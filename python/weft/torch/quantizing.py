@@ -1,0 +1,124 @@
+"""`torch.ops.weft.quantize`: casts to fp8 where PyTorch traces or transforms the call."""
+
+import functools
+import importlib
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError
+from weft.launch import torch_tensors
+from weft.multiply.cast_options import GRADIENTS, Quantized, checked
+from weft.torch.operators import LIBRARY, TYPES
+
+_SCHEMA = (
+    'quantize(Tensor x, str dtype="f8E4M3FN", *, str scales="tensor", bool values=True, '
+    "bool transposed=False, bool powers_of_two=False, str? arch=None) -> Tensor[]"
+)
+_OWN_SCALES = ("group", "block")
+"""Where the transpose has scales in an array of its own."""
+_ROWS, _COLUMNS, _SIDE = 16, 4, 128  # elements: rows of fp8, columns of scales, and what shares a scale
+
+
+def quantized(
+    x: Any,
+    dtype: str = "f8E4M3FN",
+    *,
+    scales: str = "tensor",
+    values: bool = True,
+    transposed: bool = False,
+    powers_of_two: bool = False,
+    arch: str | None = None,
+) -> Quantized:
+    """The result of `weft.quantize` with these arguments, by the operator. Raises WeftError as that does."""
+    if (torch.is_grad_enabled() and x.requires_grad) or torch_tensors.has_tangent(x):
+        raise WeftError(GRADIENTS)
+    found = list(
+        torch.ops.weft.quantize(
+            x,
+            dtype,
+            scales=scales,
+            values=values,
+            transposed=transposed,
+            powers_of_two=powers_of_two,
+            arch=arch,
+        )
+    )
+    kept = found.pop(0) if values else None
+    turned = found.pop(0) if transposed else None
+    of_kept = of_turned = found[-1]
+    if scales in _OWN_SCALES:
+        of_kept = found[0]
+    elif scales != "tensor":
+        of_turned = of_kept.t()
+    return Quantized(kept, of_kept if values else None, turned, of_turned if transposed else None)
+
+
+@functools.cache
+def _module() -> Any:
+    """The module of `weft.quantize`, which calls the operator if its tensor isn't plain."""
+    return importlib.import_module("weft.multiply.quantize")
+
+
+def _kernel(x: Any, dtype: str = "f8E4M3FN", **options: Any) -> list[Any]:
+    """The results in the order in which `quantized` takes them apart."""
+    x = x if 1 in x.stride() or x.dim() != 2 or x.numel() == 0 else x.contiguous()
+    kept, of_kept, turned, of_turned = _module().plain(x, dtype, **options)
+    every = [kept, turned]
+    if options.get("scales", "tensor") in _OWN_SCALES:
+        every += [of_kept, of_turned]
+    elif of_kept is not None:
+        every.append(of_kept)
+    else:
+        every.append(of_turned if options.get("scales", "tensor") == "tensor" else of_turned.t())
+    return [each for each in every if each is not None]
+
+
+def _fake(
+    x: Any,
+    dtype: str = "f8E4M3FN",
+    *,
+    scales: str = "tensor",
+    values: bool = True,
+    transposed: bool = False,
+    powers_of_two: bool = False,
+    arch: str | None = None,
+) -> list[Any]:
+    torch._check(x.dim() == 2, lambda: f"weft.quantize: x must be a matrix, got a shape of {list(x.shape)}")
+    rows, columns = x.shape
+    checked(dtype, scales, values, transposed, powers_of_two, arch)
+
+    def of(shape: Any, strides: Any, kind: Any = torch.float32) -> Any:
+        return torch.empty_strided(shape, strides, dtype=kind, device=x.device)
+
+    def matrix(down: Any, across: Any) -> Any:
+        return of((down, across), (_up(across, _ROWS), 1), TYPES[dtype])
+
+    found = [matrix(rows, columns)] * values + [matrix(columns, rows)] * transposed
+    if scales == "tensor":
+        return [*found, of((1,), (1,))]
+    if scales == "row":
+        return [*found, of((rows, 1), (1, 1))]
+    if scales == "column":
+        return [*found, of((1, columns), (columns, 1))]
+    for wanted, down, across in ((values, rows, columns), (transposed, columns, rows)):
+        parts = _parts(across)
+        if wanted and scales == "group":
+            found.append(of((down, parts), (1, _up(down, _COLUMNS))))
+        elif wanted:
+            found.append(of((_parts(down), parts), (parts, 1)))
+    return found
+
+
+def _parts(size: Any) -> Any:
+    return (size + _SIDE - 1) // _SIDE
+
+
+def _up(size: Any, multiple: int) -> Any:
+    return (size + multiple - 1) // multiple * multiple
+
+
+LIBRARY.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
+for _device in ("CPU", "CUDA"):
+    LIBRARY.impl("quantize", _kernel, _device)
+torch.library.register_fake("weft::quantize", _fake, lib=LIBRARY)
