@@ -144,7 +144,7 @@ def _pair(low: Any, high: Any, element: str) -> Any:
 
 @dataclass(frozen=True)
 class Target:
-    """A matrix of fp8 whose rows are `pitch` bytes apart, a multiple of 16."""
+    """A matrix of fp8 whose rows are `pitch` bytes apart, a multiple of 16, all of which are allocated."""
 
     address: Any
     pitch: Any
@@ -181,22 +181,11 @@ class Target:
             self._store(found, emit.add(column, line), emit.add(row, emit.mul(vector, ROW_BYTES)))
 
     def _store(self, words: list[Any], row: Any, column: Any) -> None:
-        """Stores bytes of a row, as far as it has them."""
-        width = 4 * len(words)
-        space = addresses.pointer_type(1)
+        """Stores bytes of a row that exists. They may extend into its padding."""
         at = arith.addi(arith.muli(i64(row), self.pitch), i64(column))
-        address = addresses.offset(llvm.addrspacecast(space, self.address), at)
-        left = emit.sub(self.columns, column)
-        exists = emit.less(row, self.rows)
-        whole = emit.negate(emit.less(left, width))
-        with emit.when(arith.andi(exists, whole)):
+        address = addresses.offset(llvm.addrspacecast(addresses.pointer_type(1), self.address), at)
+        with emit.when(arith.andi(emit.less(row, self.rows), emit.less(column, self.columns))):
             llvm.store(emit.vector_of(words), address)
-        some = arith.andi(emit.less(0, left), emit.less(left, width))
-        with emit.when(arith.andi(exists, some)):
-            byte = ir.VectorType.get([width], ir.IntegerType.get_signless(8))
-            for number, each in enumerate(emit.elements(llvm.bitcast(byte, emit.vector_of(words)))):
-                with emit.when(emit.less(number, left)):
-                    llvm.store(each, addresses.offset(address, number))
 
 
 def _columns(words: list[list[Any]]) -> list[list[Any]]:
