@@ -332,6 +332,7 @@ def test_traces_contain_the_operator():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(DEVICE == "cuda", reason="PyTorch 2.11 crashes as it loads a package, also of its own")
 def test_ahead_of_time_inductor(tmp_path):
     a, b = numbers(16, 32), numbers(32, 24)
     program = torch.export.export(Product(), (a, b))

@@ -1,5 +1,7 @@
 """`weft.nn.Linear`: a linear layer with an activation in the same kernel."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,8 +13,10 @@ from weft.isa.suggest import did_you_mean
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
 from weft.torch.autograd import activated
+from weft.torch.operators import TYPE_NAMES
 
-_TYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+_CAST = (torch.bfloat16, torch.float16, torch.float32)
+_TYPES = (*_CAST, torch.float64)
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
@@ -74,27 +78,41 @@ def linear(
     """`activation(x @ weight.mT + bias)` for `x` of ... x K and `weight` of N x K, with gradients: the
     function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its `fuse_wgrad_accumulation`.
     """
-    device = x.device.type
-    if torch.is_autocast_enabled(device) and x.dtype in _TYPES[:3]:
-        # As PyTorch does it for its own linear layers.
-        dtype = torch.get_autocast_dtype(device)
-        x, weight, bias = (None if each is None else each.to(dtype) for each in (x, weight, bias))
-        with torch.autocast(device, enabled=False):
-            return linear(x, weight, bias, activation, accumulates=accumulates)
-    by_torch = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
-    if by_torch or x.dtype not in _TYPES or x.dim() == 0 or 0 in x.shape or x.shape[-1] != weight.shape[-1]:
+    cast = _autocast_type(x)
+    if not _is_ours(x, weight, cast):
         return activated(activation, functional.linear(x, weight, bias))
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    wanted = torch.is_grad_enabled() and any(
-        each is not None and each.requires_grad for each in (rows, weight, bias)
-    )
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     if wanted and activation not in (None, "relu"):
         return activated(activation, linear(x, weight, bias, accumulates=accumulates))
-    if wanted and is_plain(rows, weight, bias):
-        d = _Product.apply(rows, weight, bias, activation, accumulates)
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    if (wanted or cast is not None) and is_plain(*tensors):
+        d = _Product.apply(rows, weight, bias, activation, accumulates, cast)
     else:
-        d = matmul(rows, weight, transpose_b=True, epilogue=_epilogue(bias, activation))
+        epilogue = _epilogue(bias, activation)
+        d = matmul(rows, weight, transpose_b=True, epilogue=epilogue, out_dtype=cast and TYPE_NAMES[cast])
     return d if x.dim() == 2 else d.reshape(*x.shape[:-1], d.shape[-1])
+
+
+def _autocast_type(x: Any) -> Any:
+    """The type that `torch.autocast` asks for; None without it."""
+    device = x.device.type
+    if torch.is_autocast_enabled(device) and x.dtype in _CAST:
+        return torch.get_autocast_dtype(device)
+    return None
+
+
+def _is_ours(x: Any, weight: Any, cast: Any) -> bool:
+    """Whether Weft multiplies these tensors, not PyTorch."""
+    dtype = cast or x.dtype
+    if dtype == torch.float32:
+        return torch.get_float32_matmul_precision() != "highest" and _fits(x, weight)
+    return dtype in _TYPES and _fits(x, weight)
+
+
+def _fits(x: Any, weight: Any) -> bool:
+    # PyTorch has its own results and messages for the others.
+    return x.dim() > 0 and 0 not in x.shape and x.shape[-1] == weight.shape[-1]
 
 
 def _epilogue(bias: Any, activation: str | None) -> Epilogue | None:
@@ -102,40 +120,65 @@ def _epilogue(bias: Any, activation: str | None) -> Epilogue | None:
 
 
 def is_plain(*tensors: Any) -> bool:
-    """Whether PyTorch at most records gradients of these tensors, and needs to see no operator."""
-    return not (torch.compiler.is_compiling() or torch_tensors.are_watched(tensors, gradients=False))
+    """Whether PyTorch at most records gradients of these tensors and casts them, so that it needs to see no
+    operator.
+    """
+    return not (
+        torch.compiler.is_compiling() or torch_tensors.are_watched(tensors, gradients=False, casts=False)
+    )
 
 
 class _Product(torch.autograd.Function):  # type: ignore[misc]
-    """A linear layer and its gradients by plain calls, without PyTorch's dispatcher."""
+    """A linear layer and its gradients by plain calls, without PyTorch's dispatcher.
+
+    Under autocast, `x` and the weight are cast. The bias isn't, and gradients are rounded only to the types
+    of their tensors.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool) -> Any:
-        d = matmul(x, weight, transpose_b=True, epilogue=_epilogue(bias, activation))
-        ctx.save_for_backward(x, weight, d if activation else None)
-        ctx.bias_type, ctx.accumulates = None if bias is None else bias.dtype, accumulates
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool, cast: Any
+    ) -> Any:
+        near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
+        with _without_autocast(x.device.type):
+            d = matmul(near, far, transpose_b=True, epilogue=_epilogue(bias, activation))
+        ctx.save_for_backward(near, far, d if activation else None, weight if accumulates else None)
+        ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
         return d
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-        x, weight, result = ctx.saved_tensors
+        x, weight, result, accumulated = ctx.saved_tensors
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
         if gradient.stride(-1) != 1 or gradient.stride(0) < gradient.shape[1]:
             gradient = gradient.contiguous()  # such as that of a sum: one number for all elements
-        of_x, of_weight, of_bias, *_ = ctx.needs_input_grad
-        return (
-            matmul(gradient, weight) if of_x else None,
-            gradient_of_weight(gradient, x, weight, ctx.accumulates) if of_weight else None,
-            gradient.sum(0).to(ctx.bias_type) if of_bias else None,
-            None,
-            None,
-        )
+        to_x, to_weight, to_bias, *_ = ctx.needs_input_grad
+        type_x, type_weight, type_bias = ctx.types
+        of_x = of_weight = of_bias = None
+        with _without_autocast(x.device.type):
+            if to_x:
+                of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[type_x])
+            if to_weight and accumulated is not None and _accumulates(accumulated):
+                matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
+            elif to_weight:
+                of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[type_weight])
+            if to_bias:
+                of_bias = gradient.sum(0, dtype=type_bias)
+        return of_x, of_weight, of_bias, None, None, None
 
 
-def gradient_of_weight(gradient: Any, x: Any, weight: Any, accumulates: bool) -> Any:
-    """The gradient of a weight, or None after it was added to `weight.grad`."""
-    if accumulates and weight.is_leaf and weight.grad is not None and not torch.is_grad_enabled():
-        matmul(gradient, x, transpose_a=True, out=weight.grad, beta=1.0)
-        return None
-    return matmul(gradient, x, transpose_a=True)
+def _accumulates(weight: Any) -> bool:
+    """Whether a gradient may be added to that of a weight, unseen by PyTorch."""
+    return weight.is_leaf and weight.grad is not None and not torch.is_grad_enabled()
+
+
+@contextmanager
+def _without_autocast(device: str) -> Iterator[None]:
+    # torch.autocast takes several times as long.
+    before = torch.is_autocast_enabled(device)
+    torch.set_autocast_enabled(device, False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, before)

@@ -136,14 +136,17 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
 
 
 def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
-    """The gradient of an operand from a product of two batches, whose sum it is where the operand is one
-    matrix.
+    """The gradient of an operand, in its order in memory, from a product of two batches, whose sum it is
+    where the operand is one matrix.
     """
     if like.dim() == 2 and a.dim() == b.dim() == 3:
         # One product whose K is that of all products.
         a, b = a.transpose(0, 1).flatten(1), b.flatten(0, 1)
-    out = multiply(a, b, alpha=alpha, out_dtype=like.dtype, arch=arch)
-    return out.sum_to_size(like.shape)
+    options = {"alpha": alpha, "out_dtype": like.dtype, "arch": arch}
+    if like.stride(-1) == 1:
+        return multiply(a, b, **options).sum_to_size(like.shape)
+    # Otherwise PyTorch would transpose the gradient of a transposed weight before it keeps it.
+    return multiply(b.mT, a.mT, **options).mT.sum_to_size(like.shape)
 
 
 def _through(activation: str, gradient: Any, z: Any) -> Any:

@@ -102,7 +102,7 @@ def _run(
     if c is not None:
         named["c"] = c
     if out_dtype is not None:
-        named["out_dtype"] = _NAMES[out_dtype]
+        named["out_dtype"] = TYPE_NAMES[out_dtype]
     factor = alpha
     if alphas is not None:
         factor = alphas if alpha == 1.0 else alphas * alpha
@@ -130,7 +130,8 @@ def _readable(matrix: Any) -> Any:
 
 TYPES = {name: getattr(torch, arrays.numpy_dtype(name).name) for name in OUTPUT_TYPES}
 """PyTorch's types of results, by MLIR's names."""
-_NAMES = {dtype: name for name, dtype in TYPES.items()}
+TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
+"""MLIR's names, by PyTorch's types."""
 _FP4 = "f4E2M1FN"
 
 

@@ -1,0 +1,140 @@
+"""Times a block of Llama 3 8B, forward and backward in bf16, with PyTorch's linear layers and with Weft's.
+
+    python benchmarks/torch/llama_block.py > benchmarks/torch/h200-llama-block.json
+
+Each line is one case: milliseconds of a step (medians of rounds in turns), the ratio of Weft's to PyTorch's,
+and the largest difference of a gradient, relative to the largest element.
+"""
+
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+import weft.nn
+
+WIDTH, INNER, HEADS, GROUPS = 4096, 14336, 32, 8
+ROUNDS, STEPS = 9, 5
+
+
+class Attention(torch.nn.Module):  # type: ignore[misc]
+    """Causal attention with rotary positions and grouped queries."""
+
+    def __init__(self, tokens: int, **made: Any) -> None:
+        super().__init__()
+        self.size = WIDTH // HEADS
+        self.qkv = torch.nn.Linear(WIDTH, WIDTH + 2 * GROUPS * self.size, bias=False, **made)
+        self.out = torch.nn.Linear(WIDTH, WIDTH, bias=False, **made)
+        rates = 500000.0 ** -(torch.arange(0, self.size, 2, device="cuda") / self.size)
+        angles = torch.outer(torch.arange(tokens, device="cuda"), rates)
+        self.cosines, self.sines = (f(angles).repeat(1, 2).to(torch.bfloat16) for f in (torch.cos, torch.sin))
+
+    def forward(self, x: Any) -> Any:
+        heads = self.qkv(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
+        q, k, v = heads.split([HEADS, GROUPS, GROUPS], 1)
+        found = functional.scaled_dot_product_attention(
+            self.turned(q), self.turned(k), v, is_causal=True, enable_gqa=True
+        )
+        return self.out(found.transpose(1, 2).flatten(2))
+
+    def turned(self, x: Any) -> Any:
+        low, high = x.chunk(2, -1)
+        return x * self.cosines + torch.cat((-high, low), -1) * self.sines
+
+
+class MLP(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, **made: Any) -> None:
+        super().__init__()
+        self.gate = torch.nn.Linear(WIDTH, INNER, bias=False, **made)
+        self.up = torch.nn.Linear(WIDTH, INNER, bias=False, **made)
+        self.down = torch.nn.Linear(INNER, WIDTH, bias=False, **made)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, tokens: int) -> None:
+        super().__init__()
+        made = {"device": "cuda", "dtype": torch.bfloat16}
+        self.attention, self.mlp = Attention(tokens, **made), MLP(**made)
+        self.before, self.between = (torch.nn.RMSNorm(WIDTH, eps=1e-5, **made) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.attention(self.before(x))
+        return x + self.mlp(self.between(x))
+
+
+def by_weft(block: Any) -> Any:
+    """A copy of a block with Weft's layers."""
+    made = Block(block.attention.cosines.shape[0])
+    made.load_state_dict(block.state_dict())
+    made.mlp = weft.nn.GatedMLP.of(made.mlp.gate, made.mlp.up, made.mlp.down)
+    return weft.nn.convert(made)
+
+
+def step(block: Any, x: Any, gradient: Any) -> None:
+    block.zero_grad()
+    x.grad = None
+    block(x).backward(gradient)
+
+
+def time(steps: list[Callable[[], None]]) -> list[float]:
+    """Milliseconds of each step, measured in turns."""
+    for each in steps:
+        for _ in range(3):
+            each()
+    found: list[list[float]] = [[] for _ in steps]
+    for _ in range(ROUNDS):
+        for number, each in enumerate(steps):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(STEPS):
+                each()
+            end.record()
+            end.synchronize()
+            found[number].append(start.elapsed_time(end) / STEPS)
+    return [statistics.median(each) for each in found]
+
+
+def difference(x: Any, y: Any) -> float:
+    return float((x.float() - y.float()).abs().max() / y.float().abs().max())
+
+
+def main() -> None:
+    for batch, tokens in ((1, 8192), (4, 2048)):
+        torch.manual_seed(0)
+        theirs = Block(tokens)
+        ours = by_weft(theirs)
+        x = torch.randn(batch, tokens, WIDTH, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        gradient = torch.randn_like(x)
+        step(theirs, x, gradient)
+        wanted = [x.grad, theirs.attention.qkv.weight.grad, theirs.mlp.down.weight.grad]
+        step(ours, x, gradient)
+        found = [x.grad, ours.attention.qkv.weight.grad, ours.mlp.down.weight.grad]
+        apart = max(difference(a, b) for a, b in zip(found, wanted, strict=True))
+        del wanted, found
+        for mode in ("eager", "compiled"):
+            pair = (ours, theirs) if mode == "eager" else (torch.compile(ours), torch.compile(theirs))
+            of_weft, of_torch = time([partial(step, each, x, gradient) for each in pair])
+            line = {
+                "gpu": torch.cuda.get_device_name(),
+                "torch": torch.__version__,
+                "batch": batch,
+                "tokens": tokens,
+                "mode": mode,
+                "weft_ms": round(of_weft, 3),
+                "torch_ms": round(of_torch, 3),
+                "ratio": round(of_weft / of_torch, 4),
+                "difference": round(apart, 5),
+            }
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Trains a small GPT for 200 steps in bf16, with PyTorch's linear layers and with Weft's: the losses, and
+times of a step.
+
+    python benchmarks/torch/train_gpt.py > benchmarks/torch/h200-gpt.json
+
+The text is the source of Python's standard library, by bytes. Parameters are of f32; `torch.autocast` casts
+them.
+Each line is one case. The noise of a loss is that between two runs of PyTorch with other initial weights.
+"""
+
+import json
+import statistics
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+import weft.nn
+
+LAYERS, WIDTH, HEADS, TOKENS, BATCH, STEPS = 4, 512, 8, 512, 32, 200
+LAST = 20  # steps whose mean loss counts
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.between = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
+        self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(self.before(x)).unflatten(-1, (3, HEADS, -1)).unbind(-3)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        found = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(found.transpose(1, 2).flatten(2))
+        return x + self.down(functional.gelu(self.up(self.between(x)), approximate="tanh"))
+
+
+class GPT(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = torch.nn.Embedding(256, WIDTH), torch.nn.Embedding(TOKENS, WIDTH)
+        self.layers = torch.nn.Sequential(*(Layer() for _ in range(LAYERS)))
+        self.norm, self.head = torch.nn.LayerNorm(WIDTH), torch.nn.Linear(WIDTH, 256, bias=False)
+
+    def forward(self, text: Any) -> Any:
+        x = self.tokens(text) + self.places.weight
+        return self.head(self.norm(self.layers(x)))
+
+
+def corpus() -> Any:
+    paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    return torch.frombuffer(bytearray(b"".join(path.read_bytes() for path in paths)), dtype=torch.uint8)
+
+
+def train(text: Any, *, weft_layers: bool, compiled: bool, seed: int = 0) -> tuple[list[float], float]:
+    """The losses, and the median milliseconds of the later half of the steps."""
+    torch.manual_seed(seed)
+    model = GPT().cuda()
+    if weft_layers:
+        weft.nn.convert(model)
+    run = torch.compile(model) if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=True)
+    starts = torch.randint(len(text) - TOKENS - 1, (STEPS, BATCH), generator=torch.Generator().manual_seed(1))
+    losses, times = [], []
+    for start in starts:
+        piece = torch.stack([text[i : i + TOKENS + 1] for i in start.tolist()]).cuda().long()
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            scores = run(piece[:, :-1])
+        loss = functional.cross_entropy(scores.flatten(0, 1).float(), piece[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begun) * 1e3)
+        losses.append(loss.item())
+    return losses, statistics.median(times[STEPS // 2 :])
+
+
+def main() -> None:
+    text = corpus()
+    other, _ = train(text, weft_layers=False, compiled=False, seed=1)
+    for compiled in (False, True):
+        runs: dict[bool, list[Any]] = {False: [], True: []}
+        for _ in range(2):
+            for weft_layers in (False, True):
+                runs[weft_layers].append(train(text, weft_layers=weft_layers, compiled=compiled))
+        (ours, of_weft), (theirs, of_torch) = (
+            (runs[each][0][0], min(run[1] for run in runs[each])) for each in (True, False)
+        )
+        mean = statistics.mean
+        line = {
+            "gpu": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            "mode": "compiled" if compiled else "eager",
+            "weft_ms": round(of_weft, 3),
+            "torch_ms": round(of_torch, 3),
+            "ratio": round(of_weft / of_torch, 4),
+            "weft_loss": round(mean(ours[-LAST:]), 4),
+            "torch_loss": round(mean(theirs[-LAST:]), 4),
+            "noise": round(abs(mean(other[-LAST:]) - mean(theirs[-LAST:])), 4),
+            "losses": [[round(a, 4), round(b, 4)] for a, b in zip(ours, theirs, strict=True)][::10],
+        }
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
