@@ -96,12 +96,18 @@ def raise_or_refuse(module: Any, kernel: str | None = None) -> None:
     if not functions or operations(module, gpu.GPUModuleOp, MatmulOp):
         return  # what is beside a kernel is the host's
     for function in functions:
-        if kernel is not None and mlir.symbol(function) != kernel:
+        if kernel is not None and not f"{kernel}_".startswith(f"{mlir.symbol(function)}_"):
             function.operation.erase()
     with ir.Location.unknown(module.context):
-        reasons = raised(module)
+        written, reasons = programs(module)
     if reasons:
         raise refusal(reasons)
+    for name, steps in written.items():
+        if len(steps) > 1 and kernel not in (several := [step.name for step in steps]):
+            what = f"function {name} becomes {len(steps)} kernels: {', '.join(several)}"
+            raise WeftError(
+                f"{what}; select one of them, or compile all to one callable with weft.from_linalg"
+            )
 
 
 def refusal(reasons: Sequence[Diagnostic]) -> WeftError:

@@ -194,7 +194,7 @@ class _Operands:
         self._rank, self._op = rank, op
         each = product.product
         if sorted(product.dims) != list(range(rank)) or rank > _MOST:
-            what = f"is a product of {rank} dimensions, of which D has up to {_MOST}"
+            what = f"is a product of {rank} dimensions; D has up to {_MOST}: collapse those of batches"
             raise Unraisable(what, op)
         k = rank
         place = dict(enumerate(product.dims)) | {each.rank: k}

@@ -252,9 +252,9 @@ def _place(each: Any, op: Any) -> tuple[int, ...]:
     """The loops that index an operand."""
     dims = []
     for result in each.results:
-        if isinstance(result, ir.AffineDimExpr) or ir.AffineDimExpr.isinstance(result):
-            dims.append(ir.AffineDimExpr(result).position)
-        elif ir.AffineConstantExpr.isinstance(result) and ir.AffineConstantExpr(result).value == 0:
+        if (loop := mlir.cast(ir.AffineDimExpr, result)) is not None:
+            dims.append(loop.position)
+        elif (number := mlir.cast(ir.AffineConstantExpr, result)) is not None and number.value == 0:
             dims.append(ZERO)
         else:
             raise Unraisable(f"must be indexed by loops, not by {result}", op)

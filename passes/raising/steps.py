@@ -49,7 +49,9 @@ class Steps:
     def output(self, output: Output) -> Any:
         """Writes what the function leaves in memory. Returns its memory."""
         if not is_shaped(output.value):
-            raise Unraisable("returns a number", output.op)
+            raise Unraisable("must leave matrices only, as tensors or memrefs of known rank", output.op)
+        if any(matmul.d.source == output.value for matmul in self.matmuls):
+            raise Unraisable("returns a matrix twice", output.op)
         d = argument_buffer(output.value)
         used = {buffer.source for matmul in self._matmuls for buffer in matmul.buffers}
         _, buffer = self._written.get(id(output.expression), (None, None))

@@ -38,7 +38,7 @@ def write(function: Any, name: str, matmul: Matmul, arguments: Sequence[Any]) ->
 def _rule(error: WeftError) -> str:
     """What is wrong, for a sentence that begins with the name of the operation that was to be raised."""
     rule = error.diagnostics[0].message.removeprefix("'tile.matmul' op ")
-    return f"can't become a tile.matmul, which {rule}"
+    return f"can't become a tile.matmul{', which ' if rule.startswith('expects') else ': '}{rule}"
 
 
 def _views(matmul: Matmul) -> dict[Any, Buffer]:

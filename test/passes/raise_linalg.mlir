@@ -115,3 +115,23 @@ func.func @epilogue(%a: memref<8x16xbf16>, %b: memref<16x24xbf16>, %c: memref<8x
   memref.dealloc %sums : memref<8x24xf32>
   return
 }
+
+// A bias of one row, with a dimension that is broadcast; unsigned bytes.
+// CHECK-LABEL: func.func @row(%arg0: memref<8x8xf16>, %arg1: memref<8x8xf16>, %arg2: memref<8xf32>, %arg3: memref<8x8xf32>, %arg4: memref<8x8xf32>)
+// CHECK: roles = ["c", "bias"]
+// CHECK-LABEL: func.func @unsigned(%arg0: memref<8x32xui8>, %arg1: memref<32x8xui8>, %arg2: memref<8x8xi32>)
+func.func @row(%a: tensor<8x8xf16>, %b: tensor<8x8xf16>, %v: tensor<1x8xf32>, %c: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = linalg.matmul ins(%a, %b : tensor<8x8xf16>, tensor<8x8xf16>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = linalg.generic {indexing_maps = [#two, affine_map<(m, n) -> (0, n)>, #two], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %v : tensor<8x8xf32>, tensor<1x8xf32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%z: f32, %w: f32, %o: f32):
+    %r = arith.addf %z, %w : f32
+    linalg.yield %r : f32
+  } -> tensor<8x8xf32>
+  return %1 : tensor<8x8xf32>
+}
+func.func @unsigned(%a: memref<8x32xi8>, %b: memref<32x8xi8>, %d: memref<8x8xi32>) {
+  linalg.matmul {cast = #linalg.type_fn<cast_unsigned>}
+    ins(%a, %b : memref<8x32xi8>, memref<32x8xi8>) outs(%d : memref<8x8xi32>)
+  return
+}

@@ -120,3 +120,53 @@ func.func @caller(%a: memref<4x8xbf16>, %b: memref<8x5xbf16>, %d: memref<4x5xf32
   call @callee(%a, %b, %d) : (memref<4x8xbf16>, memref<8x5xbf16>, memref<4x5xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @convolution(%a: memref<1x8x8x3xf32>, %b: memref<3x3x3x4xf32>, %d: memref<1x6x6x4xf32>) {
+  // expected-remark @+1 {{'linalg.conv_2d_nhwc_hwcf' op isn't raised to tile.matmul: it must be indexed by loops, not by d1 + d4}}
+  linalg.conv_2d_nhwc_hwcf ins(%a, %b : memref<1x8x8x3xf32>, memref<3x3x3x4xf32>) outs(%d : memref<1x6x6x4xf32>)
+  return
+}
+
+// -----
+
+func.func @batches(%a: memref<2x2x8x8xf16>, %b: memref<2x2x8x8xf16>, %d: memref<2x2x8x8xf32>) {
+  // expected-remark @+1 {{it is a product of 4 dimensions; D has up to 3: collapse those of batches}}
+  linalg.contract indexing_maps = [affine_map<(x, y, m, n, k) -> (x, y, m, k)>, affine_map<(x, y, m, n, k) -> (x, y, k, n)>,
+      affine_map<(x, y, m, n, k) -> (x, y, m, n)>]
+    ins(%a, %b : memref<2x2x8x8xf16>, memref<2x2x8x8xf16>) outs(%d : memref<2x2x8x8xf32>)
+  return
+}
+
+// -----
+
+func.func @same(%a: tensor<8x8xf16>, %b: tensor<8x8xf16>, %c: tensor<8x8xf16>) -> (tensor<8x8xf16>, tensor<8x8xf16>) {
+  %0 = linalg.matmul ins(%a, %b : tensor<8x8xf16>, tensor<8x8xf16>) outs(%c : tensor<8x8xf16>) -> tensor<8x8xf16>
+  // expected-remark @+1 {{'func.return' op isn't raised to tile.matmul: it returns a matrix twice}}
+  return %0, %0 : tensor<8x8xf16>, tensor<8x8xf16>
+}
+
+// -----
+
+func.func @unranked(%a: memref<8x8xf16>, %d: memref<*xf16>) {
+  %c = memref.cast %d : memref<*xf16> to memref<8x8xf16>
+  // expected-remark @+1 {{it must leave matrices only, as tensors or memrefs of known rank}}
+  linalg.matmul ins(%a, %a : memref<8x8xf16>, memref<8x8xf16>) outs(%c : memref<8x8xf16>)
+  return
+}
+
+// -----
+
+func.func @infinite(%a: memref<8x8xf16>, %b: memref<8x8xf16>, %d: memref<8x8xf32>) {
+  // expected-remark @+1 {{it can't become a tile.matmul: alpha must be finite in f32, got inf}}
+  linalg.matmul ins(%a, %b : memref<8x8xf16>, memref<8x8xf16>) outs(%d : memref<8x8xf32>)
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      outs(%d : memref<8x8xf32>) {
+  ^bb0(%z: f32):
+    %i = arith.constant 0x7F800000 : f32
+    %r = arith.mulf %z, %i : f32
+    linalg.yield %r : f32
+  }
+  return
+}

@@ -7,6 +7,12 @@
 // RUN: not weft run %S/../passes/Inputs/torch/softmax.mlir --on emulator --arch sm_90a 2>&1 | FileCheck %s --check-prefix=REFUSED
 // REFUSED: softmax.mlir:{{.*}}: error: 'linalg.generic' op isn't raised to tile.matmul: it is a reduction, but no product of two matrices
 
+// Of several products, one is run at a time.
+// RUN: not weft run %S/../passes/Inputs/torch/mlp.mlir --on emulator --arch sm_80 2>&1 | FileCheck %s --check-prefix=PRODUCTS
+// PRODUCTS: error: function mlp becomes 2 kernels: mlp_0, mlp_1; select one of them, or compile all to one callable with weft.from_linalg
+// RUN: weft run %S/../passes/Inputs/torch/mlp.mlir --on emulator --arch sm_80 --kernel mlp_1 | FileCheck %s --check-prefix=SECOND-OF-TWO
+// SECOND-OF-TWO: product    D[48,24] bf16 = A[48,64] bf16 * B[24,64]ᵀ bf16 + bias
+
 // RUN: not weft run %s --on emulator --arch sm_80 2>&1 | FileCheck %s --check-prefix=SEVERAL
 // SEVERAL: error: the file has several kernels: select one with --kernel: first, second
 // RUN: weft run %s --on emulator --arch sm_80 --kernel second --shape 24x16x32 | FileCheck %s --check-prefix=SECOND

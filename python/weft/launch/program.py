@@ -88,7 +88,9 @@ def _reshaped(array: Any, shape: Shape, what: str) -> Any:
     if not hasattr(array, "shape"):
         raise WeftError(f"{what} must be an array; got {shown(array)}")
     if len(array.shape) == len(shape):
-        return array
+        pairs = zip(array.shape, shape, strict=True)
+        if all(wanted in (None, size) for size, wanted in pairs) or prod(array.shape) != _known(shape):
+            return array  # the kernel tells what is wrong with it
     sizes = [-1 if size is None else size for size in shape]
     rest = prod(size for size in sizes if size > 0)
     if sizes.count(-1) > 1 or not rest or prod(array.shape) % rest:
@@ -96,6 +98,12 @@ def _reshaped(array: Any, shape: Shape, what: str) -> Any:
         got = "x".join(map(str, array.shape))
         raise WeftError(f"{what} must have the elements of {wanted}; got {got}")
     return array.reshape(sizes)
+
+
+def _known(shape: Shape) -> int | None:
+    """The number of elements, if all sizes are known."""
+    sizes = [size for size in shape if size is not None]
+    return prod(sizes) if len(sizes) == len(shape) else None
 
 
 def _empty(like: Any, shape: tuple[int, ...], element: str) -> Any:
