@@ -25,10 +25,13 @@ def expected(x, dtype, scales):
     padded = torch.nn.functional.pad(x.float().abs(), (0, -columns % across, 0, -rows % down))
     parts = padded.reshape(padded.shape[0] // down, down, padded.shape[1] // across, across)
     largest = parts.amax((1, 3))
-    factors = torch.where(largest == 0, 1, (largest / MOST[dtype]).clamp(min=2.0**-100))
+    most = torch.full_like(largest, MOST[dtype])  # PyTorch would multiply by a number's reciprocal
+    factors = torch.where(largest == 0, 1, (largest / most).clamp(min=2.0**-100))
     factors = factors.repeat_interleave(down, 0).repeat_interleave(across, 1)[:rows, :columns]
     element = torch.float8_e4m3fn if dtype == "f8E4M3FN" else torch.float8_e5m2
-    return (x.float() * (1 / factors)).clamp(-MOST[dtype], MOST[dtype]).to(element), factors
+    return (x.float() * (torch.ones_like(factors) / factors)).clamp(-MOST[dtype], MOST[dtype]).to(
+        element
+    ), factors
 
 
 def check(x, dtype="f8E4M3FN", scales="tensor"):
