@@ -85,7 +85,7 @@ def _recognised(expression: Expression, d: Buffer, op: Any, materialize: Materia
             raise Unraisable(f"adds {top[None]:g} to each sum; an epilogue adds matrices and a bias", op)
     else:
         argument, activation, rest = _activated(top, product, op)
-    roles, factors = _roles(argument, rest, product, d, len(d.shape), op)
+    roles, factors = _roles(argument, None if activation is None else rest, product, d, op)
     views = {role: operands.shaped(element, role) for role, element in roles.items()}
     return Matmul(
         operands.a,
@@ -135,13 +135,14 @@ def _activated(top: Form, product: Sum, op: Any) -> tuple[Form, str, Form]:
 
 
 def _roles(
-    argument: Form, rest: Form, product: Sum, d: Buffer, rank: int, op: Any
+    argument: Form, rest: Form | None, product: Sum, d: Buffer, op: Any
 ) -> tuple[dict[str, Element], dict[str, float]]:
-    """The elements by their roles, and alpha and beta."""
-    roles: dict[str, Element] = {}
+    """The elements by their roles, and alpha and beta. `rest` is added after an activation; None without."""
+    rank, roles = len(d.shape), dict[str, Element]()
     factors = {"alpha": argument[product], "beta": 0.0}
     full = tuple(range(rank))
-    for element, weight in argument.items():
+    # Only C may have a weight: what has one is asked first.
+    for element, weight in sorted(argument.items(), key=lambda each: each[1] == 1.0):
         if element is product:
             continue
         dims = _squeezed(element)
@@ -151,16 +152,18 @@ def _roles(
             roles["bias"] = element
         elif _is_matrix(dims, rank) and "c" not in roles:
             roles["c"], factors["beta"] = element, weight
-        elif _is_matrix(dims, rank) and weight == 1.0 and not rest:
+        elif _is_matrix(dims, rank) and weight == 1.0 and rest is None:
             # Without an activation, a second matrix may be the residual.
             rest = {element: 1.0}
         else:
             raise Unraisable(_unusual(element, weight, rank), op)
+    rest = rest or {}
     if len(rest) > 1:
         raise Unraisable(f"adds {len(rest)} matrices after the activation; an epilogue adds one", op)
     for element, weight in rest.items():
         if weight != 1.0 or not _is_matrix(_squeezed(element), rank):
-            raise Unraisable(f"after the activation, {_unusual(element, weight, rank)}", op)
+            what = "adds an operand after the activation other than a matrix of D's sizes, the residual"
+            raise Unraisable(what, op)
         roles["residual"] = element
     if "c" in roles and roles["c"].buffer == d and roles["c"].dims == full:
         del roles["c"]  # D's old contents, which beta scales without an operand

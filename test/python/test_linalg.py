@@ -150,6 +150,35 @@ def test_other_functions_are_refused_with_locations(name: str) -> None:
     assert caught.value.diagnostics[0].location is not None
 
 
+MATRICES = """
+func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %x: memref<16x16xf32>, %y: memref<16x16xf32>,
+             %d: memref<16x16xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%d : memref<16x16xf32>)
+  linalg.matmul ins(%a, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%d : memref<16x16xf32>)
+  linalg.add ins(%d, %x : memref<16x16xf32>, memref<16x16xf32>) outs(%d : memref<16x16xf32>)
+  linalg.sub ins(%d, %y : memref<16x16xf32>, memref<16x16xf32>) outs(%d : memref<16x16xf32>)
+  {}
+  return
+}}"""
+
+
+def test_two_matrices_are_c_and_residual_unless_an_activation_follows() -> None:
+    kernel = weft.compile(MATRICES.format(""), CHIP)
+    a, b = (_random(16, 16, dtype=np.float16) for _ in range(2))
+    x, y = np.random.default_rng(1).standard_normal((2, 16, 16)).astype(np.float32)
+    d = np.empty((16, 16), np.float32)
+    assert not kernel.emulate(a, b, x, y, d).findings
+    assert np.allclose(d, _wide(a) @ _wide(b) + x - y, atol=1e-3)
+    relu = (
+        "linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>], "
+        'iterator_types = ["parallel", "parallel"]} outs(%d : memref<16x16xf32>) {\n'
+        "^bb0(%z: f32):\n %r = arith.maximumf %z, %zero : f32\n linalg.yield %r : f32 }"
+    )
+    with pytest.raises(WeftError, match="an epilogue has one bias, one C and one residual"):
+        weft.compile(MATRICES.format(relu), CHIP)
+
+
 OVERWRITTEN = """
 func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf16>, %e: memref<16x16xf16>) {
   %zero = arith.constant 0.0 : f16
