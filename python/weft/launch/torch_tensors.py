@@ -116,10 +116,22 @@ def has_tangent(tensor: Any) -> bool:
 _AUTOCAST = ("cuda", "cpu")
 
 
-def are_watched(arrays: Sequence[Any], *, gradients: bool = True, casts: bool = True) -> bool:
+def are_transformed() -> bool:
+    """Whether PyTorch transforms or traces calls: a mode, `torch.func`, dual tensors, `torch.jit.trace`."""
+    torch: Any = sys.modules["torch"]
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or (forward is not None and forward._current_level >= 0)
+    )
+
+
+def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
     """Whether PyTorch must see an operation on tensors, of which some may be None or numbers: it records
-    gradients for one of them (if `gradients`), casts them (if `casts`), transforms or traces the call, or
-    they aren't plain. False if one is an array of another library, or sparse or nested.
+    gradients for one of them (if `gradients`), casts them, transforms or traces the call, or they aren't
+    plain. False if one is an array of another library, or sparse or nested.
     """
     torch: Any = sys.modules.get("torch")
     if (kind := getattr(torch, "Tensor", None)) is None:
@@ -129,7 +141,7 @@ def are_watched(arrays: Sequence[Any], *, gradients: bool = True, casts: bool = 
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return True
-    if casts and any(torch.is_autocast_enabled(device) for device in _AUTOCAST):
+    if any(torch.is_autocast_enabled(device) for device in _AUTOCAST):
         return True
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     plain = kind.__torch_dispatch__

@@ -12,6 +12,7 @@ from weft.launch import runtime
 from weft.nn import gating
 from weft.nn.linear import Linear, checked_activation, is_plain
 from weft.torch.autograd import activated
+from weft.torch.operators import LIBRARY
 
 _ELEMENTS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 _EMULATED = "sm_90a"
@@ -78,21 +79,14 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
 
 def gated(z: Any, activation: str | None = "silu") -> Any:
     """`activation(z[..., :n]) * z[..., n:]` for `z` of ... x 2n, with a gradient, each by one kernel. It is
-    computed in f32 and rounded once. `torch.compile` gets PyTorch's functions instead, which it fuses with
-    others. Raises WeftError for an odd size and an unknown activation.
+    computed in f32 and rounded once. Raises WeftError for an odd size and an unknown activation.
     """
     checked_activation("weft.nn.gated", activation)
     if z.dim() == 0 or z.shape[-1] % 2:
         raise WeftError(f"weft.nn.gated: z must have an even last dimension, got a shape of {tuple(z.shape)}")
     columns = z.shape[-1] // 2
-    plain = (
-        activation is not None
-        and z.dtype in _ELEMENTS
-        and is_plain(z)
-        and z.numel() > 0
-        and gating.fits(z.numel() // 2)
-    )
-    if not plain:
+    fits = activation is not None and z.dtype in _ELEMENTS and 0 not in z.shape
+    if not fits or not gating.fits(z.numel() // 2) or not (is_plain(z) or torch.compiler.is_compiling()):
         gate, up = z.unflatten(-1, (2, columns)).unbind(-2)
         return activated(activation, gate) * up
     return _Gated.apply(z.contiguous(), activation)
@@ -103,17 +97,47 @@ class _Gated(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, z: Any, activation: str) -> Any:
         ctx.save_for_backward(z)
         ctx.activation = activation
-        h = torch.empty((*z.shape[:-1], z.shape[-1] // 2), dtype=z.dtype, device=z.device)
-        _run(activation, h, z)
-        return h
+        return torch.ops.weft.gated(z, activation)
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
         (z,) = ctx.saved_tensors
-        of_z = torch.empty_like(z)
-        _run(ctx.activation, of_z, gradient.contiguous(), z)
-        return of_z, None
+        return torch.ops.weft.gated_backward(gradient.contiguous(), z, ctx.activation), None
+
+
+def _empty(z: Any, activation: str) -> Any:
+    return z.new_empty((*z.shape[:-1], z.shape[-1] // 2))
+
+
+def _forward(z: Any, activation: str) -> Any:
+    h = _empty(z, activation)
+    _run(activation, h, z)
+    return h
+
+
+def _backward(gradient: Any, z: Any, activation: str) -> Any:
+    of_z = torch.empty_like(z)
+    _run(activation, of_z, gradient, z)
+    return of_z
+
+
+def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:
+    LIBRARY.define(
+        f"{name}({schema}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    )
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl(name, kernel, device)
+    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+
+
+_define("gated", "Tensor z, str activation", _forward, _empty)
+_define(
+    "gated_backward",
+    "Tensor gradient, Tensor z, str activation",
+    _backward,
+    lambda gradient, z, activation: torch.empty_like(z),
+)
 
 
 @functools.cache

@@ -1,7 +1,5 @@
 """`weft.nn.Linear`: a linear layer with an activation in the same kernel."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,8 +11,9 @@ from weft.isa.suggest import did_you_mean
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
 from weft.torch.autograd import activated
-from weft.torch.operators import TYPE_NAMES
+from weft.torch.operators import TYPE_NAMES, without_autocast
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CAST = (torch.bfloat16, torch.float16, torch.float32)
 _TYPES = (*_CAST, torch.float64)
 
@@ -123,9 +122,9 @@ def is_plain(*tensors: Any) -> bool:
     """Whether PyTorch at most records gradients of these tensors and casts them, so that it needs to see no
     operator.
     """
-    return not (
-        torch.compiler.is_compiling() or torch_tensors.are_watched(tensors, gradients=False, casts=False)
-    )
+    if torch.compiler.is_compiling() or torch_tensors.are_transformed():
+        return False
+    return all(type(each) in _PLAIN and each.layout is torch.strided and not each.is_meta for each in tensors)
 
 
 class _Product(torch.autograd.Function):  # type: ignore[misc]
@@ -140,7 +139,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
         ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool, cast: Any
     ) -> Any:
         near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
-        with _without_autocast(x.device.type):
+        with without_autocast(x.device.type):
             d = matmul(near, far, transpose_b=True, epilogue=_epilogue(bias, activation))
         ctx.save_for_backward(near, far, d if activation else None, weight if accumulates else None)
         ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
@@ -156,7 +155,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
         to_x, to_weight, to_bias, *_ = ctx.needs_input_grad
         type_x, type_weight, type_bias = ctx.types
         of_x = of_weight = of_bias = None
-        with _without_autocast(x.device.type):
+        with without_autocast(x.device.type):
             if to_x:
                 of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[type_x])
             if to_weight and accumulated is not None and _accumulates(accumulated):
@@ -171,14 +170,3 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 def _accumulates(weight: Any) -> bool:
     """Whether a gradient may be added to that of a weight, unseen by PyTorch."""
     return weight.is_leaf and weight.grad is not None and not torch.is_grad_enabled()
-
-
-@contextmanager
-def _without_autocast(device: str) -> Iterator[None]:
-    # torch.autocast takes several times as long.
-    before = torch.is_autocast_enabled(device)
-    torch.set_autocast_enabled(device, False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_enabled(device, before)
