@@ -10,6 +10,7 @@ from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
+from weft.nn import fp8 as fp8_products
 from weft.torch.autograd import activated
 from weft.torch.operators import TYPE_NAMES, without_autocast
 
@@ -32,6 +33,10 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     of its gradient's accumulation don't see it, so it isn't for `DistributedDataParallel` and
     `torch.autograd.grad`.
 
+    With `fp8="tensorwise"`, all three products are of fp8 with one scale for each tensor: `x` and the weight
+    are cast to e4m3, the gradient to e5m2 (`weft.quantize`). Both sizes must be multiples of 16. Gradients
+    have no gradients then.
+
     Raises WeftError for an unknown activation, and in a call for tensors that no kernel multiplies.
     """
 
@@ -45,19 +50,21 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         *,
         activation: str | None = None,
         fuse_wgrad_accumulation: bool = False,
+        fp8: str | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
+        self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, (in_features, out_features))
         self.activation = checked_activation("weft.nn.Linear", activation)
         self.fuse_wgrad_accumulation = fuse_wgrad_accumulation
 
     def forward(self, input: Any) -> Any:
         """The layer of a tensor of ... x in_features: ... x out_features."""
         accumulates = self.fuse_wgrad_accumulation
-        return linear(input, self.weight, self.bias, self.activation, accumulates=accumulates)
+        return linear(input, self.weight, self.bias, self.activation, accumulates=accumulates, fp8=self.fp8)
 
     def extra_repr(self) -> str:
-        more = f", activation={self.activation}" if self.activation else ""
-        return str(super().extra_repr()) + more
+        more = {"activation": self.activation, "fp8": self.fp8}
+        return str(super().extra_repr()) + "".join(f", {name}={each}" for name, each in more.items() if each)
 
 
 def checked_activation(caller: str, activation: str | None) -> str | None:
@@ -72,20 +79,28 @@ def checked_activation(caller: str, activation: str | None) -> str | None:
 
 
 def linear(
-    x: Any, weight: Any, bias: Any = None, activation: str | None = None, *, accumulates: bool = False
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    activation: str | None = None,
+    *,
+    accumulates: bool = False,
+    fp8: str | None = None,
 ) -> Any:
     """`activation(x @ weight.mT + bias)` for `x` of ... x K and `weight` of N x K, with gradients: the
     function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its `fuse_wgrad_accumulation`.
     """
     cast = _autocast_type(x)
-    if not _is_ours(x, weight, cast):
+    if not _is_ours(x, weight, cast, fp8):
         return activated(activation, functional.linear(x, weight, bias))
     tensors = (x, weight) if bias is None else (x, weight, bias)
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     if wanted and activation not in (None, "relu"):
-        return activated(activation, linear(x, weight, bias, accumulates=accumulates))
+        return activated(activation, linear(x, weight, bias, accumulates=accumulates, fp8=fp8))
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    if (wanted or cast is not None) and is_plain(*tensors):
+    if fp8 is not None:
+        d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast)
+    elif (wanted or cast is not None) and is_plain(*tensors):
         d = _Product.apply(rows, weight, bias, activation, accumulates, cast)
     else:
         epilogue = _epilogue(bias, activation)
@@ -101,9 +116,11 @@ def _autocast_type(x: Any) -> Any:
     return None
 
 
-def _is_ours(x: Any, weight: Any, cast: Any) -> bool:
+def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
     """Whether Weft multiplies these tensors, not PyTorch."""
     dtype = cast or x.dtype
+    if fp8 is not None:
+        return dtype in _CAST and _fits(x, weight)
     if dtype == torch.float32:
         return torch.get_float32_matmul_precision() != "highest" and _fits(x, weight)
     return dtype in _TYPES and _fits(x, weight)
@@ -158,15 +175,10 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
         with without_autocast(x.device.type):
             if to_x:
                 of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[type_x])
-            if to_weight and accumulated is not None and _accumulates(accumulated):
+            if to_weight and accumulated is not None and fp8_products.accumulates_now(accumulated):
                 matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
             elif to_weight:
                 of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[type_weight])
             if to_bias:
                 of_bias = gradient.sum(0, dtype=type_bias)
         return of_x, of_weight, of_bias, None, None, None
-
-
-def _accumulates(weight: Any) -> bool:
-    """Whether a gradient may be added to that of a weight, unseen by PyTorch."""
-    return weight.is_leaf and weight.grad is not None and not torch.is_grad_enabled()
