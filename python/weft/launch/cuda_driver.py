@@ -24,8 +24,12 @@ def api() -> Any:
 
 @functools.cache
 def _initialised() -> Any:
-    with late_imports.whole():
-        from cuda.bindings import driver  # type: ignore[import-untyped]
+    try:
+        with late_imports.whole():
+            from cuda.bindings import driver  # type: ignore[import-untyped]
+    except ModuleNotFoundError:  # on macOS, for which there is no package
+        reason = "cuda-bindings isn't installed, through which Weft calls the NVIDIA driver"
+        raise WeftError(f"{reason}: pip install cuda-bindings (Linux and Windows)") from None
 
     (error,) = driver.cuInit(0)
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
