@@ -45,7 +45,11 @@ ROLES = {
     "row_ends": Role(("i32",), ("products",)),  # where the rows of A of each B end
     "k_ends": Role(("i32",), ("products",)),  # where the part of K of each product ends
     "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
+    "row_factors": Role(("f32",), "M"),  # scale the sums of each row
+    "column_factors": Role(("f32",), "N"),  # scale the sums of each column
 }
+FACTORS = ("row_factors", "column_factors")
+"""The roles that scale the sums of each row or column."""
 GROUPINGS = ("groups", "row_ends", "k_ends")
 """The roles that make products of different sizes; a product has at most one of them."""
 _TILES = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
+    FACTORS,
     GROUPINGS,
     OUTPUT_TYPES,
     ROLES,
@@ -77,6 +78,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     - "alpha" of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
       where rows of A select one). The kernel reads it, and multiplies it by the attribute `alpha`. Products
       of integers have none.
+    - "row_factors" (M) and "column_factors" (N) of f32: row i and column j of A @ B are multiplied by
+      `row_factors[i]` and `column_factors[j]`, as by alpha. All products of a batch share them. Sums of
+      integers and of f64 have none.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
@@ -228,6 +232,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if types.sums != "f32" and self.role("alpha") is not None:
             what = "1 where A and B are integers" if integers else "a number where A and B are f64"
             return f"expects alpha {what}, got an operand 'alpha' and A of {self.a.type}"
+        if types.sums != "f32" and (given := [name for name in FACTORS if self.role(name) is not None]):
+            return f"expects no {given[0]} where sums are {types.sums}, got A of {self.a.type}"
+        if self.grouping and (given := [name for name in FACTORS if self.role(name) is not None]):
+            return f"expects no {given[0]} with {self.grouping}: use alpha, with a factor for each product"
         if integers and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
             factors = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
@@ -454,6 +462,8 @@ def matmul(
     groups: Any | None = None,
     row_ends: Any | None = None,
     k_ends: Any | None = None,
+    row_factors: Any | None = None,
+    column_factors: Any | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,
     schedule: AnySchedule | str | None = None,
@@ -469,6 +479,7 @@ def matmul(
     operands = {"c": c, "bias": bias, "residual": residual}
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
     operands |= {"k_ends": k_ends, "alpha": factors}
+    operands |= {"row_factors": row_factors, "column_factors": column_factors}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

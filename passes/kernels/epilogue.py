@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.operand_roles import FACTORS
 from weft.dialects.tile import FragmentType, MatmulOp
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
-from weft.passes.kernels.fragments import add, convert
+from weft.passes.kernels.fragments import add, convert, transposed
 from weft.passes.kernels.matrices import member, run_bytes
 
 
@@ -36,7 +37,7 @@ def finish(
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
-    read = [name for name in ("bias", "residual") if op.role(name) is not None]
+    read = [name for name in ("bias", "residual", *FACTORS) if op.role(name) is not None]
     if not read and op.c is None and op.attribute("activation") is None:
         whole = FragmentType.of(kind.shape, element, kind.layout)
         yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
@@ -126,10 +127,14 @@ class _Epilogue:
         self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
         self.shared, self.alpha = shared, alpha
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
+        self.factors = dict[tuple[str, int], Any]()  # by role and the row or column in the fragment
 
     def of(self, piece: Piece, lane: Any) -> Any:
         """A lane's elements of D from its sums, not yet rounded."""
         lane = _scaled(lane, self.alpha)
+        for name in FACTORS:
+            if (factors := self.op.role(name)) is not None:
+                lane = arith.mulf(lane, self._factors(name, factors, piece))
         if (c := self.op.c) is not None:
             term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
             whole = beta == 1.0
@@ -165,3 +170,13 @@ class _Epilogue:
             loaded = tile.load_row(bias, column, fragment, vector_bytes=width)
             self.rows[piece.column] = convert(tile.to_lane(loaded), kind)
         return self.rows[piece.column]
+
+    def _factors(self, name: str, factors: Any, piece: Piece) -> Any:
+        """The factors of the piece's rows or columns; pieces with the same ones share them."""
+        of_rows = name == "row_factors"
+        start, at = (self.row, piece.row) if of_rows else (self.column, piece.column)
+        if (name, at) not in self.factors:
+            kind = FragmentType.of(piece.kind.shape, factors.type.element_type, piece.kind.layout)
+            first, kind = emit.value(emit.add(start, at)), transposed(kind) if of_rows else kind
+            self.factors[name, at] = tile.to_lane(tile.load_row(factors, first, kind))
+        return self.factors[name, at]

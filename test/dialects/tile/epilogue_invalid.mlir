@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @role_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, row_ends, k_ends, alpha, got 'bais'}}
+  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, row_ends, k_ends, alpha, row_factors, column_factors, got 'bais'}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bais"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
@@ -296,5 +296,34 @@ func.func @alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<
   // expected-error @below {{expects alpha 1 where A and B are integers, got an operand 'alpha' and A of memref<?x?xi8>}}
   "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"]}
     : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, memref<1xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @row_factors_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>, %s: memref<?xf32>) {
+  // expected-error @below {{expects no row_factors where sums are i32, got A of memref<?x?xi8>}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["row_factors"], transpose_b = true}
+    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @column_factors_of_n(%a: memref<8x?xf16>, %b: memref<?x?xf16>, %d: memref<8x16xf32>, %s: memref<8xf32>) {
+  // expected-error @below {{expects D (M x N) and column_factors (N) to agree: N is 16 in D and 8 in column_factors}}
+  "tile.matmul"(%a, %b, %d, %s) {roles = ["column_factors"]}
+    : (memref<8x?xf16>, memref<?x?xf16>, memref<8x16xf32>, memref<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @row_factors_with_groups(%a: memref<?x?xf16>, %b: memref<?x?x?xf16>, %d: memref<?x?xf32>, %s: memref<?xf32>, %g: memref<?xi32>) {
+  %0 = "tile.operand"(%s) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%g) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects no row_factors with groups: use alpha, with a factor for each product}}
+  "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["row_factors", "groups"], transpose_b = true}
+    : (memref<?x?xf16>, memref<?x?x?xf16>, memref<?x?xf32>, !tile.any, !tile.any) -> ()
   return
 }
