@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import weft
 from weft.errors import WeftError
 from weft.launch import arrays, dlpack
 from weft.launch.arrays import ArrayView, view
@@ -446,3 +447,51 @@ def test_pytorchs_pairs_are_elements():
         assert (seen.shape, seen.strides, seen.dtype, seen.packed) == (shape, strides, "f4E2M1FN", True)
         assert seen.address == pairs.data_ptr()
     assert view(torch.zeros(3, dtype=torch.float8_e8m0fnu)).dtype == "f8E8M0FNU"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("bf16", "bf16"),
+        ("bfloat16", "bf16"),
+        ("float32", "f32"),
+        (np.float32, "f32"),
+        (np.dtype(np.int32), "i32"),
+        (ml_dtypes.bfloat16, "bf16"),
+        (ml_dtypes.float8_e4m3fn, "f8E4M3FN"),
+        (float, "f64"),
+        ("f4", None),
+        ("f8", None),
+        ("bf17", None),
+        (np.complex64, None),
+        (None, None),
+        (3, None),
+        ([], None),
+    ],
+    ids=str,
+)
+def test_names_of_types(given, name):
+    assert arrays.type_name(given) == name
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_names_of_types_of_libraries(library):
+    found = pytest.importorskip(library)
+    for given, name in (
+        ("bfloat16", "bf16"),
+        ("float32", "f32"),
+        ("float8_e5m2", "f8E5M2"),
+        ("int32", "i32"),
+    ):
+        assert arrays.type_name(getattr(found, given)) == name
+
+
+def test_products_and_casts_take_types_by_any_name():
+    a = np.ones((16, 16), np.float16)
+    for given in (np.float32, "float32", np.dtype("float32")):
+        found = weft.matmul(a, a, out_dtype=given, accumulate=np.float16, arch="sm_80")
+        assert found.dtype == np.float32
+    assert weft.quantize(a, ml_dtypes.float8_e5m2, arch="sm_90a").values.dtype == ml_dtypes.float8_e5m2
+    for wrong in (np.int16, "float33", [1]):
+        with pytest.raises(weft.WeftError, match="out_dtype must be one of"):
+            weft.matmul(a, a, out_dtype=wrong, arch="sm_80")

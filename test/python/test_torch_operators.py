@@ -287,6 +287,19 @@ def test_the_version_of_out_counts_writes():
         product.sum().backward()
 
 
+def test_types_of_results_by_any_name():
+    a, b = numbers(16, 32, grad=True), numbers(32, 24)
+    for given in (F32, np.float32, "float32", "f32"):
+        assert weft.matmul(a, b, out_dtype=given).dtype == F32
+        assert weft.matmul(a.detach(), b, out_dtype=given, accumulate=F32).dtype == F32
+    for wrong in (torch.int64, "float33"):
+        for x in (a, a.detach()):
+            with pytest.raises(weft.WeftError, match="out_dtype must be one of"):
+                weft.matmul(x, b, out_dtype=wrong)
+    with pytest.raises(weft.WeftError, match="out_dtype must be one of"):
+        torch.ops.weft.matmul(a.detach(), b, out_dtype=torch.int64)
+
+
 def test_gradients_that_arent_computed_are_refused():
     a, b = numbers(16, 32, grad=True), numbers(32, 24)
     with pytest.raises(weft.WeftError, match=r"weft\.matmul_out computes no gradients"):

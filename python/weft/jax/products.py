@@ -147,13 +147,11 @@ def _factors(alpha: Any) -> Any:
 
 def _type_name(dtype: Any) -> str | None:
     """MLIR's name of a type of results."""
-    if dtype is None or (isinstance(dtype, str) and dtype in OUTPUT_TYPES):
-        return dtype
-    try:
-        return arrays.mlir_type(jnp.dtype(dtype))
-    except (TypeError, WeftError):
+    name = None if dtype is None else arrays.type_name(dtype)
+    if dtype is not None and name is None:
         legal = ", ".join(arrays.numpy_dtype(each).name for each in OUTPUT_TYPES)
-        raise WeftError(f"weft.jax.matmul: out_dtype must be one of {legal}, got {shown(dtype)}") from None
+        raise WeftError(f"weft.jax.matmul: out_dtype must be one of {legal}, got {shown(dtype)}")
+    return name
 
 
 def _fold(operands: dict[str, Any], options: Options) -> tuple[int, ...]:

@@ -60,6 +60,22 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return _NUMPY[name]
 
 
+def type_name(given: Any) -> str | None:
+    """MLIR's name of an element type that a caller names: by MLIR's name, by the type of NumPy, ml_dtypes or
+    JAX, its dtype or the dtype's name, or by the dtype of PyTorch. None for anything else.
+    """
+    if isinstance(given, str):  # NumPy has other meanings for "f4" and "f8"
+        return given if given in _NUMPY else _BY_NUMPY_NAME.get(given)
+    if type(given).__module__ == "torch" and (torch_name := str(given)).startswith("torch."):
+        return _BY_NUMPY_NAME.get(torch_name.removeprefix("torch."))
+    if isinstance(given, type) and isinstance(inner := getattr(given, "dtype", None), np.dtype):
+        given = inner  # such as jnp.bfloat16
+    try:
+        return mlir_type(given)
+    except WeftError:
+        return None
+
+
 def integer_limits(dtype: npt.DTypeLike) -> tuple[int, int] | None:
     """The least and the largest integer of a type of arrays; None for a type of floats."""
     name = mlir_type(dtype)

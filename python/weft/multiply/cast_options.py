@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
+from weft.launch import arrays
 from weft.multiply.cast_scales import LARGEST
 
 SCALES = ("tensor", "row", "column", "group", "block")
@@ -42,6 +43,7 @@ class Options:
 
 def checked(dtype: Any, scales: Any, *rest: Any) -> Options:
     """Options of a call. Raises WeftError for those of other types or values."""
+    dtype = arrays.type_name(dtype) or dtype
     for name, given, legal in (("dtype", dtype, tuple(LARGEST)), ("scales", scales, SCALES)):
         if not (isinstance(given, str) and given in legal):
             hint = did_you_mean(given, legal) if isinstance(given, str) else ""

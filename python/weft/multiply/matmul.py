@@ -57,9 +57,9 @@ def matmul(
     row_ends: Any = None,
     k_ends: Any = None,
     promote: bool = False,
-    accumulate: str | None = None,
+    accumulate: Any = None,
     bit_op: str | None = None,
-    out_dtype: str | None = None,
+    out_dtype: Any = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
     stream: Any = None,
@@ -117,14 +117,14 @@ def matmul(
     each product of a batch (for each `b` where rows of `a` select one). The kernel reads it, so that the call
     doesn't wait for its values. Products of integers take no such array.
 
-    Arrays are those of PyTorch, CuPy, JAX and NumPy, and any others with DLPack or
-    `__cuda_array_interface__`. All must be on one GPU or all on the CPU, from where they are copied to the
-    GPU; without a GPU, the emulator multiplies them. The result is written to `out` (which can't be JAX's) or
-    to a new array of `a`'s library. Its elements are of type `out_dtype` (MLIR's name; by default that of
-    `a`, but bf16 for fp8 and i32 for integers). `out` may be `c` or the residual, element for element, but
-    must not share memory with other arrays, nor its elements with each other. A result in fp8 is rounded to
-    the nearest number and saturates. `beta` must be given with `c`; without `c` it scales the contents of
-    `out`.
+    Arrays are those of PyTorch, CuPy, JAX and NumPy, and any with DLPack or `__cuda_array_interface__`. All
+    must be on one GPU or all on the CPU, from where they are copied to the GPU; without a GPU, the
+    emulator multiplies them. The result is written to `out` (which can't be JAX's) or to a new array of `a`'s
+    library. Its elements are of type `out_dtype` (by default that of `a`, but bf16 for fp8 and i32 for
+    integers): MLIR's name, or a type of PyTorch, NumPy, JAX or ml_dtypes. `out` may be `c` or the residual,
+    element for element, but must not share memory with other arrays, nor its elements with each other. A
+    result in fp8 is rounded to the nearest number and saturates. `beta` must be given with `c`; without `c`
+    it scales the contents of `out`.
 
     Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8,
     i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on. fp6,

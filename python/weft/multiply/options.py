@@ -11,13 +11,14 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
 from weft.isa.family import unknown_chip
+from weft.launch import arrays
 from weft.multiply import block_formats
 
 
 class Options(NamedTuple):
     """The numbers, flags and names of a call, by its parameters' names; `alpha` is 1 where it's an array."""
 
-    out_dtype: str | None
+    out_dtype: Any  # as the caller names it, then MLIR's name
     transpose_a: bool
     transpose_b: bool
     alpha: float
@@ -27,22 +28,23 @@ class Options(NamedTuple):
     kind: Any = None  # as the caller gives it, then `block_formats.checked`
     scale_block: Any = None  # as the caller gives it, then a number; 0 without
     arch: str | None = None
-    accumulate: str | None = None
+    accumulate: Any = None  # the same
     bit_op: str | None = None
 
     def checked(self, has_c: bool) -> "Options":
         """The same as plain numbers, flags and names. Raises WeftError for anything else."""
         if has_c and self.beta is None:
             raise WeftError("weft.matmul: beta must be given with c (beta=1.0 adds c unscaled)")
-        if not (
-            self.out_dtype is None or (isinstance(self.out_dtype, str) and self.out_dtype in OUTPUT_TYPES)
-        ):
+        out_dtype = None if self.out_dtype is None else arrays.type_name(self.out_dtype)
+        if self.out_dtype is not None and out_dtype not in OUTPUT_TYPES:
             wanted = ", ".join(OUTPUT_TYPES)
             raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {shown(self.out_dtype)}")
         if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
             wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))
             raise WeftError(f"weft.matmul: arch {wrong}")
         return self._replace(
+            out_dtype=out_dtype,
+            accumulate=arrays.type_name(self.accumulate) or self.accumulate,
             transpose_a=_flag("transpose_a", self.transpose_a),
             transpose_b=_flag("transpose_b", self.transpose_b),
             alpha=_number("alpha", self.alpha),

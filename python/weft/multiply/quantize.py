@@ -38,7 +38,7 @@ def _watched(*arguments: Any, **options: Any) -> Any:
 @torch_tensors.traced_as(_watched)
 def quantize(
     x: Any,
-    dtype: str = "f8E4M3FN",
+    dtype: Any = "f8E4M3FN",
     *,
     scales: str = "tensor",
     values: bool = True,
@@ -49,11 +49,12 @@ def quantize(
     """A matrix `x` (M x K of f32, bf16 or f16) in fp8 with scales, and, with `transposed`, its transpose (K x
     M), so that both are K-major in products. Both come from one read of `x`.
 
-    `dtype` is "f8E4M3FN" or "f8E5M2". A scale is the largest magnitude of the elements that share it, divided
-    by the largest number of `dtype` (448 or 57344), at least 2**-100, and with `powers_of_two` rounded up to
-    a power of two. It is 1 for zeros. An element is multiplied by the reciprocal of its scale in f32, rounded
-    to the nearest number, to even in a tie, and saturates. NaN becomes NaN and doesn't affect scales. With an
-    infinity, the scale is infinite, the infinity becomes NaN, and finite elements become 0.
+    `dtype` is "f8E4M3FN" or "f8E5M2", or PyTorch's or ml_dtypes' type. A scale is the largest magnitude of
+    the elements that share it, divided by the largest number of `dtype` (448 or 57344), at least 2**-100, and
+    with `powers_of_two` rounded up to a power of two. It is 1 for zeros. An element is multiplied by the
+    reciprocal of its scale in f32, rounded to the nearest number, to even in a tie, and saturates. NaN
+    becomes NaN and doesn't affect scales. With an infinity, the scale is infinite, the infinity becomes NaN,
+    and finite elements become 0.
 
     | `scales` | what shares a scale | `Quantized.scales` |
     |---|---|---|
@@ -83,7 +84,7 @@ def quantize(
     if torch_tensors.are_watched((x,), gradients=False):
         watched: Quantized = _watched(
             x,
-            dtype,
+            options.dtype,
             scales=scales,
             values=values,
             transposed=transposed,

@@ -102,7 +102,7 @@ def _run(
     if c is not None:
         named["c"] = c
     if out_dtype is not None:
-        named["out_dtype"] = TYPE_NAMES[out_dtype]
+        named["out_dtype"] = TYPE_NAMES.get(out_dtype, out_dtype)
     factor = alpha
     if alphas is not None:
         factor = alphas if alpha == 1.0 else alphas * alpha

@@ -9,6 +9,7 @@ import torch
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch import torch_tensors
+from weft.launch.arrays import type_name
 from weft.torch.autograd import FORWARD_MODE, activated, multiply
 from weft.torch.operators import TYPES
 
@@ -64,14 +65,14 @@ def product(
         "alpha": float(alpha),
         "beta": beta,
         "promote": promote,
-        "accumulate": accumulate,
+        "accumulate": None if accumulate is None else type_name(accumulate) or accumulate,
         "kind_a": kinds[0],
         "kind_b": kinds[1],
         "scale_block": scale_block,
         "bit_op": bit_op,
         "schedule": None if schedule is None else str(as_schedule(schedule)),
         "arch": arch,
-        "out_dtype": TYPES.get(out_dtype, out_dtype),
+        "out_dtype": _torch_type(out_dtype),
     }
     name, operands = "matmul", [a, b]
     if groups is not None or row_ends is not None or k_ends is not None:
@@ -98,6 +99,13 @@ def product(
         return operator(*operands, activation=activation, **options)
     operator(*operands, activation=activation, **options, out=out)
     return out
+
+
+def _torch_type(dtype: Any) -> Any:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    name = type_name(dtype)
+    return dtype if name is None else TYPES.get(name, dtype)
 
 
 def _scaled_by(alphas: Any, a: Any, b: Any, c: Any, bias: Any, options: dict[str, Any]) -> Any:

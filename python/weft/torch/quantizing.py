@@ -8,6 +8,7 @@ import torch
 
 from weft.errors import WeftError
 from weft.launch import torch_tensors
+from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Quantized, checked
 from weft.torch.operators import LIBRARY, TYPES
 
@@ -22,7 +23,7 @@ _ROWS, _COLUMNS, _SIDE = 16, 4, 128  # elements: rows of fp8, columns of scales,
 
 def quantized(
     x: Any,
-    dtype: str = "f8E4M3FN",
+    dtype: Any = "f8E4M3FN",
     *,
     scales: str = "tensor",
     values: bool = True,
@@ -36,7 +37,7 @@ def quantized(
     found = list(
         torch.ops.weft.quantize(
             x,
-            dtype,
+            type_name(dtype) or dtype,
             scales=scales,
             values=values,
             transposed=transposed,
