@@ -153,4 +153,9 @@ def _run(activation: str, *tensors: Any) -> None:
     chip = _chip(z.device.index) if on_gpu else _EMULATED
     kernel = gating.kernel_of(activation, _ELEMENTS[z.dtype], width, len(tensors) == 3, chip)
     shape = z.numel() // (2 * columns), columns // width
-    kernel(*tensors, *shape, grid=gating.grid(*shape), on="gpu" if on_gpu else "emulator")
+    grid = gating.grid(*shape)
+    if on_gpu:
+        stream = torch.cuda.current_stream(z.device).cuda_stream
+        kernel(*tensors, *shape, grid=grid, on="gpu", stream=stream)
+    else:
+        kernel(*tensors, *shape, grid=grid, on="emulator")
