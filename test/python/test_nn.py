@@ -74,6 +74,7 @@ def test_linear(activation, bias):
         close(layer(numbers(2, 8, 24)), reference(numbers(2, 8, 24).double()))
     x = numbers(0, 24)
     assert layer(x).shape == (0, 40)
+    compare(layer, reference, numbers(24, 32).t()[::2])  # neither rows nor columns are contiguous
 
 
 def test_layers_of_f32_follow_pytorchs_precision():
@@ -160,6 +161,13 @@ def test_fp8(activation, dtype, cast):
     pairs += [(a.grad, b.grad) for a, b in zip(layer.parameters(), reference.parameters(), strict=True)]
     for ours, theirs in pairs:
         assert (ours.double() - theirs).norm() <= FP8[activation] * theirs.norm()
+
+
+def test_fp8_of_rows_with_gaps():
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(64, 48, True, DEVICE, BF16, fp8="tensorwise")
+    x = numbers(64, 32).t()[::2]
+    assert torch.equal(layer(x), layer(x.contiguous()))
 
 
 def test_fp8_accumulates_and_is_converted():

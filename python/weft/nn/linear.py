@@ -98,6 +98,8 @@ def linear(
     if wanted and activation not in (None, "relu"):
         return activated(activation, linear(x, weight, bias, accumulates=accumulates, fp8=fp8))
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    if 1 not in rows.stride():
+        rows = rows.contiguous()
     if fp8 is not None:
         d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast)
     elif (wanted or cast is not None) and is_plain(*tensors):
