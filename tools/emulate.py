@@ -46,6 +46,11 @@ def _arguments(parser: ArgumentParser) -> None:
     limit = f"stop after N warp instructions ({LIMIT:,}); 0 sets no limit"
     add("--max-instructions", metavar="N", help=limit)
     add("--time-limit", metavar="SECONDS", help="stop after this time")
+    add(
+        "--threads",
+        metavar="N",
+        help="CPU cores for a long launch (all of them); 1 runs CTAs in a fixed order",
+    )
     add("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
     add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
@@ -185,6 +190,7 @@ def _options(options: Namespace) -> dict[str, Any]:
         "chip": options.chip,
         "dependent": options.dependent,
         "ignore": options.ignore,
+        "threads": None if options.threads is None else _number(options.threads, "--threads"),
         "max_seconds": None if options.time_limit is None else _seconds(options.time_limit),
     }
 

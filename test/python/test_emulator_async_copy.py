@@ -5,9 +5,8 @@ import pytest
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator import launch as launch_module
-from weft.emulator.launch import _run as run_waves
 from weft.emulator.watch import Watch
+from weft.emulator.watching.observers import Observers
 
 KERNEL = """
 .visible .entry k(.param .u64 p0, .param .u64 p1)
@@ -111,9 +110,7 @@ def test_a_watcher_sees_every_access(monkeypatch):
         def access(self, access):
             seen.append(access)
 
-    monkeypatch.setattr(
-        launch_module, "_run", lambda *args, **how: run_waves(*args[:-1], lambda wave: Watching(), **how)
-    )
+    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
     copied("cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_all;")
     kinds = [(access.kind, access.space, access.width) for access in seen]
     assert ("async", "shared", 16) in kinds

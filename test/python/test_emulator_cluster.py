@@ -7,9 +7,8 @@ from emulator_corpus import module as compiled
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator import launch as launch_module
-from weft.emulator.launch import _run as run_waves
 from weft.emulator.watch import Watch
+from weft.emulator.watching.observers import Observers
 from weft.errors import WeftError
 
 SEEDS = (None, 1, 2, 3)
@@ -254,9 +253,7 @@ def test_asynchronous_stores_are_told(monkeypatch):
         def async_access(self, kind, proxy, cta, space, offsets, threads, line, mbarrier=None):
             told.append((kind, proxy, cta, space, offsets.tolist(), int(threads.sum()), mbarrier))
 
-    monkeypatch.setattr(
-        launch_module, "_run", lambda *args, **how: run_waves(*args[:-1], lambda wave: Watching(), **how)
-    )
+    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
     body = f"""
       setp.eq.u32 %p1, %r0, 0;
       @%p1 mbarrier.init.shared.b64 [bar], 1;

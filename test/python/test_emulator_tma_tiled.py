@@ -6,6 +6,7 @@ import tma_reference as tma
 from tma_reference import Form, Interleaved, Tiled
 
 from weft import emulator
+from weft.emulator.memory import tensor_map
 
 RNG = np.random.default_rng(11)
 SHAPES = {
@@ -288,3 +289,17 @@ def test_reductions(operation, dtype):
         tile = tma.in_shared(box.view(np.uint8), "32B", 0, 1024)
         tma.store(spec.map(memory), start, tile, Form(2), spec.bytes, operation=f".{operation}")
         np.testing.assert_array_equal(memory.view(np.uint8), want.view(np.uint8))
+
+
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_boxes_in_chunks_are_those_of_single_elements(swizzle, monkeypatch):
+    """A box inside its tensor moves 16 bytes at a time; the bytes and the counters are the same."""
+    spec = Tiled("UINT16", (192, 9, 3), (64, 4, 2), swizzle=swizzle)
+    memory = tma.memory_of(np.random.default_rng(5), spec)
+    inner, found = tensor_map.inner, []
+    monkeypatch.setattr(tensor_map, "inner", lambda map_: found.append(inner(map_)) or found[-1])
+    starts = [(0, 0, 0), (128, 5, 1), (64, 6, 1), (136, 0, 0)]
+    quick = tma.load(spec, spec.map(memory), starts, Form(3))
+    assert [found[0].at(start) is not None for start in starts] == [True, True, False, False]
+    monkeypatch.setattr(tensor_map, "inner", lambda map_: None)
+    np.testing.assert_array_equal(tma.load(spec, spec.map(memory), starts, Form(3)), quick)

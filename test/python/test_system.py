@@ -180,7 +180,7 @@ def run(trace: str, ptx: str = PTX) -> None:
     ],
 )
 def test_a_trace_that_cant_be_written_is_refused_before_the_launch(name, reason, tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.emulator.launch._run", lambda *args: pytest.fail("the launch has begun"))
+    monkeypatch.setattr("weft.emulator.waves.Waves.run", lambda *args: pytest.fail("the launch has begun"))
     with pytest.raises(WeftError, match=f"cannot write the trace '.*': {reason}"):
         run(f"{tmp_path}/{name}")
 

@@ -7,9 +7,10 @@ report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array,
 from weft.emulator.arguments import Struct, Unwritten
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread, TimeLimit
 from weft.emulator.explore import Exploration, explore
-from weft.emulator.launch import Module, Progress, Report
+from weft.emulator.launch import Module, Report
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.sanitizer import Finding
+from weft.emulator.waves import Progress
 
 __all__ = [
     "Deadlock",

@@ -2,37 +2,32 @@
 
 import operator
 import os
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from weft.emulator import parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.instructions import TABLE
-from weft.emulator.machine import Machine, Totals
+from weft.emulator.machine import Totals
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import WINDOWS, Segment, wrap
 from weft.emulator.reading.parser import parse
 from weft.emulator.reading.syntax import Function, SymbolValue, Variable
-from weft.emulator.running.ctas import Dim3, Grid, Launch
-from weft.emulator.running.deadlock import stuck
-from weft.emulator.running.wave import Wave
+from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.sanitizer import Finding, ignored_rules
-from weft.emulator.watch import Watch
 from weft.emulator.watching.observers import Observers
+from weft.emulator.waves import Progress, Waves
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
 from weft.isa.family import unknown_chip
 from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 
-Progress = Callable[[int, int], None]
-"""Called with the number of completed CTAs, and of all CTAs."""
-_WAVE_WARPS = 64
 _MAX_CLUSTER = 16
 
 
@@ -93,6 +88,7 @@ class Module:
         ignore: Sequence[str] = (),
         max_seconds: float | None = None,
         strict: bool = False,
+        threads: int | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns after all of it has completed.
 
@@ -106,7 +102,10 @@ class Module:
         that are not reported. `dependent`: the launch is a programmatic dependent one, which may run while
         the previous launch does, so the sanitizer reports accesses to global memory before
         griddepcontrol.wait. `strict`: the sanitizer also reports what PTX requires and other compilers leave
-        to the hardware; with a seed, single lanes run ahead of their warps.
+        to the hardware; with a seed, single lanes run ahead of their warps. `threads`: the CPU cores that a
+        long launch may use, by default all of them if this process has one thread. CTAs run in parallel if
+        nothing can notice: none communicates with others, and the sanitizer finds nothing. Otherwise, and
+        with 1, they run in a fixed order in this process.
 
         Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
         fit the kernel.
@@ -116,6 +115,9 @@ class Module:
         shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
+        cores = None if threads is None else whole_number("threads", threads)
+        if cores == 0:
+            raise WeftError("threads must be at least 1, got 0")
         ignored = ignored_rules(ignore)
         if progress is not None and not callable(progress):
             raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
@@ -139,16 +141,24 @@ class Module:
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
         device.map_workspace()
         totals = Totals(len(program.blocks), limit, seconds(max_seconds))
-        observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
+        begun: list[Observers] = []
+
+        def start() -> tuple[Waves, Observers]:
+            observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
+            begun.append(observers)
+            watch = observers.watch
+            return Waves(observers.program, launch, device, totals, watch, progress, seed, strict), observers
+
         try:
             with np.errstate(all="ignore"):
-                _run(observers.program, launch, device, totals, seed, progress, observers.watch, skew=strict)
+                observers = parallel.run(start, cores)
         except (Fault, Deadlock) as error:
-            error.findings = observers.ended(error)
+            error.findings = begun[-1].ended(error)
             raise
         finally:
             buffers.write_back()
-            observers.close()
+            if begun:
+                begun[-1].close()
         counters = _counters(program, totals) | observers.counters()
         return Report(totals.instructions, counters, observers.findings(), "".join(device.printed))
 
@@ -195,60 +205,6 @@ class Module:
         else:
             raise PtxError(f"'{value.name}' has no address here", *value.location)
         return int(wrap(address)).to_bytes(8, "little")[value.skip : value.skip + value.size]
-
-
-def _run(
-    program: Program,
-    launch: Launch,
-    device: Device,
-    totals: Totals,
-    seed: int | None,
-    progress: Progress | None,
-    watch_of: Callable[[Wave], Watch | None],
-    *,
-    skew: bool,
-) -> None:
-    """Runs waves of CTAs. If a wave polls during its whole turn, later waves run, too: it may wait for them.
-
-    Raises Deadlock if no visible state has changed for many turns of all waves. `watch_of` returns the
-    observer of a wave.
-    """
-    size = launch.cluster_size
-    together = max(1, _WAVE_WARPS // launch.warps // size) * size
-    rest, done = Grid(launch), 0
-    live: deque[tuple[Machine, Wave]] = deque()
-    before, idle = (0, 0, 0), 0
-    while live or rest.begun < launch.total_ctas:
-        if not live or (rest.begun < launch.total_ctas and len(live) < _MAX_WAVES):
-            wave = Wave(launch, program.slots, device, rest.take(together), rest)
-            wave.watch = watch_of(wave)
-            live.appendleft((Machine(wave, program, totals, seed, skew=skew), wave))
-        machine, wave = live[0]
-        if _turn(machine, wave):
-            live.popleft()
-            for space, count in wave.memory.bytes.items():
-                totals.bytes[space] = totals.bytes.get(space, 0) + count
-            done += len(wave.cta_numbers)
-            if progress is not None:
-                progress(done + rest.cancelled, launch.total_ctas)
-        else:
-            live.rotate(-1)
-            now = rest.begun, done, sum(wave.changes for _, wave in live)
-            idle = idle + 1 if now == before else 0
-            before = now
-            if idle > _IDLE_TURNS * (len(live) + 9):
-                raise stuck([wait for machine, _ in live for wait in machine.waiting()])
-
-
-def _turn(machine: Machine, wave: Wave) -> bool:
-    """Runs a wave for a turn. A fault without a thread is attributed to the first thread that ran last."""
-    try:
-        return machine.run()
-    except Fault as error:
-        if error.thread is None and machine.running is not None:
-            row, lane = divmod(int(machine.running.threads().argmax()), 32)
-            error.thread = wave.thread(row, lane)
-        raise
 
 
 def _dims(what: str, dims: Any) -> Dim3:
@@ -332,7 +288,3 @@ def _counters(program: Program, totals: Totals) -> dict[str, int]:
             for opcode in block.opcodes:
                 counters[opcode] = counters.get(opcode, 0) + runs
     return dict(sorted(counters.items())) | {f"bytes.{space}": n for space, n in sorted(totals.bytes.items())}
-
-
-_MAX_WAVES = 160
-_IDLE_TURNS = 20

@@ -42,10 +42,20 @@ class Totals:
     def __init__(self, blocks: int, limit: int | None, seconds: float | None = None) -> None:
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
+        self.pause: float | None = None
+        """The time from which on machines return to their caller, who may stop."""
         self.instructions = 0
         self.limit = limit if limit is not None else 1 << 62
         self.runs = [0] * blocks
         self.bytes: dict[str, int] = {}
+
+    def restart(self) -> None:
+        """Forgets what was executed; the time limit stays."""
+        self.instructions, self.runs, self.bytes, self.pause = 0, [0] * len(self.runs), {}, None
+
+    def pauses(self) -> bool:
+        """Whether `pause` has passed."""
+        return self.pause is not None and time.monotonic() > self.pause
 
     def check_time(self, line: int) -> None:
         """Raises TimeLimit if the launch has taken longer than `seconds`."""
@@ -83,7 +93,7 @@ class Machine:
     def run(self) -> bool:
         """Runs until every thread has exited (True), or for a turn in which a thread polled memory (False).
 
-        In the second case the thread may wait for another wave.
+        In the second case the thread may wait for another wave, or `totals.pause` has passed.
         """
         wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
         watch = wave.watch
@@ -111,6 +121,9 @@ class Machine:
                 group.block = after
                 if ready:
                     group = self._choose(group)
+            if totals.pause is not None and totals.pauses() and group is not None:
+                self.put(group)
+                return False
             if wave.ticks > stop and group is not None:
                 if wave.delayed:
                     wave.deliver()

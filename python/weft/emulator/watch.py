@@ -6,6 +6,7 @@ None and nothing is called. CTAs are numbers in the wave, `line` is that of the 
 warps, 32]`.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,28 @@ from weft.emulator.reading.types import Bools
 from weft.isa.tcgen05.pipelining import Use
 
 Offsets = npt.NDArray[np.intp]
+CHUNK = 16
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Whole chunks of 16 bytes by their first bytes, which are multiples of 16: what asynchronous units move
+    most of the time, at a sixteenth of the cost of single bytes.
+    """
+
+    first: Offsets
+
+    def __len__(self) -> int:
+        """The number of bytes."""
+        return CHUNK * len(self.first)
+
+    def moved(self, by: int) -> "Chunks":
+        """The chunks `by` bytes further on, a multiple of 16."""
+        return Chunks(self.first + by)
+
+    def octets(self) -> Offsets:
+        """Every byte."""
+        return (self.first[:, None] + np.arange(CHUNK)).reshape(-1)
 
 
 class Traffic(NamedTuple):
@@ -45,7 +68,7 @@ class Watch:
         proxy: str,
         cta: int,
         space: str,
-        offsets: Offsets,
+        offsets: Offsets | Chunks,
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,

@@ -7,8 +7,11 @@ from weft.emulator.errors import Fault
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import CHUNK, Chunks
 
 PROXY = "bulk"
+_WIDE = np.dtype(np.complex128)
+"""Elements as large as a chunk."""
 Octets = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
@@ -46,32 +49,63 @@ def global_segment(one: Lanes, address: int, first: int, last: int, line: int, w
 
 
 def notify_global(
-    one: Lanes, kind: str, addresses: Numbers, line: int, barrier: tuple[int, int] | None = None
+    one: Lanes,
+    kind: str,
+    addresses: Numbers | Chunks,
+    line: int,
+    barrier: tuple[int, int] | None = None,
 ) -> None:
     """Reports an access to bytes of global memory to observers."""
     wave = one.wave
-    wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + addresses.size
+    flat = addresses if isinstance(addresses, Chunks) else addresses.reshape(-1)
+    wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + len(flat)
     if kind != "load":
         wave.changes += 1
     if wave.watch is not None:
-        flat = addresses.reshape(-1)
         wave.watch.async_access(kind, PROXY, 0, "global", flat, one.threads(), line, barrier)
 
 
 def notify_shared(
-    one: Lanes, kind: str, cta: int, offsets: Numbers, line: int, barrier: tuple[int, int] | None = None
+    one: Lanes,
+    kind: str,
+    cta: int,
+    offsets: Numbers | Chunks,
+    line: int,
+    barrier: tuple[int, int] | None = None,
 ) -> None:
     """Reports an access to bytes of a CTA's shared memory to observers."""
     wave = one.wave
-    wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + offsets.size
+    flat = offsets if isinstance(offsets, Chunks) else offsets.reshape(-1)
+    wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + len(flat)
     if wave.watch is not None:
-        wave.watch.async_access(kind, PROXY, cta, "shared", offsets.reshape(-1), one.threads(), line, barrier)
+        wave.watch.async_access(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier)
 
 
-def bounded(one: Lanes, cta: int, offsets: Numbers, line: int) -> Octets:
+def get(memory: Octets, chunks: Chunks) -> Octets:
+    """The bytes of chunks."""
+    octets: Octets = _in_chunks(memory).take(chunks.first // CHUNK).view(np.uint8)
+    return octets
+
+
+def put(memory: Octets, offsets: Numbers | Chunks, data: Octets) -> None:
+    """Writes bytes or chunks."""
+    if isinstance(offsets, Chunks):
+        _in_chunks(memory)[offsets.first // CHUNK] = data.view(_WIDE)
+    else:
+        memory[offsets] = data
+
+
+def _in_chunks(memory: Octets) -> npt.NDArray[np.complex128]:
+    return memory[: len(memory) // CHUNK * CHUNK].view(_WIDE)
+
+
+def bounded(one: Lanes, cta: int, offsets: Numbers | Chunks, line: int) -> Octets:
     """The shared memory of a CTA, which must have all of these bytes."""
     shared = one.wave.memory.shared_of(cta)
-    most = int(offsets.max(initial=0))
+    if isinstance(offsets, Chunks):
+        most = int(offsets.first.max(initial=0)) + CHUNK - 1
+    else:
+        most = int(offsets.max(initial=0))
     if most >= len(shared):
         what = f"out-of-bounds shared access by a bulk copy at 0x{most:x}, the block has {len(shared)} bytes"
         raise fault(one, what, line, most, "out-of-bounds")

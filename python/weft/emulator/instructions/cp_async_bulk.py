@@ -16,7 +16,7 @@ from weft.emulator.instructions.atomics import Update, update_of
 from weft.emulator.instructions.bulk import Numbers, Octets, aligned, notify_global, notify_shared
 from weft.emulator.reading.types import TYPES, U32, U64, Bools, Type
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import Watch
+from weft.emulator.watch import Chunks, Watch
 
 table = Table()
 _SPACES = ("shared::cluster", "shared::cta", "global")
@@ -123,7 +123,7 @@ def arrive(
     one: Lanes,
     data: Octets,
     owners: tuple[int, ...],
-    offsets: Numbers,
+    offsets: Numbers | Chunks,
     barrier: tuple[int, int],
     multicast: bool,
     line: int,
@@ -146,12 +146,15 @@ def arrive(
         wave.mbarriers.state(*mark, line)
         notify_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
     threads = one.threads() if wave.watch is not None else None
-    put = write or _put
     count = len(data) if size is None else size
 
     def finish() -> None:
         for owner in owners:
-            put(wave.memory.shared_of(owner), offsets, data)
+            if write is None:
+                bulk.put(wave.memory.shared_of(owner), offsets, data)
+            else:
+                assert not isinstance(offsets, Chunks)
+                write(wave.memory.shared_of(owner), offsets, data)
             wave.mbarriers.complete_tx(*marks[owner], count, line, threads)
 
     wave.later(finish)

@@ -19,7 +19,6 @@ from weft.emulator.instructions.cp_async_bulk import (
     reduction,
     reduction_name,
 )
-from weft.emulator.instructions.shared_operand import CHUNK
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory import tensor_map
 from weft.emulator.memory.segments import WINDOWS
@@ -27,6 +26,7 @@ from weft.emulator.memory.tensor_map import Numbers, Taken
 from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import TYPES, U32, Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import CHUNK, Chunks
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
 
@@ -138,14 +138,19 @@ class Offsets:
         return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
 
 
-def _taken(one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
-    """The units that a copy at these coordinates accesses. Fault if the hardware rejects them."""
-    where, offsets = tuple(at.tolist()), tuple(moved.tolist())
+def _check_aligned(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: int) -> None:
+    """Faults if the hardware rejects the innermost coordinate."""
     if map_.element.packed_bytes:
         step = _PADDED_STEP if map_.element.packed_bytes == CHUNK else CHUNK
         aligned(one, "innermost coordinate", where[0], step, line)
     elif map_.interleave == "none":
         aligned(one, "innermost coordinate, in bytes,", where[0] * map_.unit_bytes, CHUNK, line)
+
+
+def _taken(one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
+    """The units that a copy at these coordinates accesses. Fault if the hardware rejects them."""
+    where, offsets = tuple(at.tolist()), tuple(moved.tolist())
+    _check_aligned(one, map_, where, line)
     if mode in ("tile::gather4", "tile::scatter4"):
         if map_.box[1] != 1:
             what = f"the box of a map for a copy of rows must have 1 row, got {map_.box[1]}"
@@ -186,6 +191,39 @@ def _packed(octets: Octets) -> Octets:
     """The low six bits of each of 16 bytes, as 12 bytes."""
     bits = np.unpackbits(octets.reshape(-1, CHUNK, 1), axis=2, bitorder="little")[..., :_SIX]
     return np.packbits(bits.reshape(len(octets), -1), axis=1, bitorder="little")
+
+
+class _Box:
+    """A box inside its tensor in chunks: where they are in the buffer and in a CTA's shared memory."""
+
+    def __init__(self, map_: TensorMap, chunks: Numbers, goes: Numbers) -> None:
+        self.map = map_
+        self._chunks, self._goes = chunks, goes
+
+    def shared(self, begin: int) -> Chunks:
+        """The chunks of the box that begins at this offset."""
+        return Chunks(tensor_map.swizzled(self.map, begin + self._goes))
+
+    def buffer(
+        self, one: Lanes, line: int, kind: str, barrier: tuple[int, int] | None = None
+    ) -> tuple[Octets, Chunks]:
+        """The bytes of the buffer, and the chunks of them. Observers are notified."""
+        address, first, last = self.map.address, int(self._chunks.min()), int(self._chunks.max())
+        segment = bulk.global_segment(one, address, first, last + CHUNK, line, writes=kind != "load")
+        chunks = Chunks(self._chunks + address)
+        notify_global(one, kind, chunks, line, barrier)
+        return segment.data, chunks.moved(-segment.base)
+
+
+def _box(one: Lanes, map_: TensorMap, mode: str, at: Array, line: int) -> _Box | None:
+    """The box of a copy at these coordinates, if it is a tile of chunks inside the tensor."""
+    inner = tensor_map.inner(map_) if mode == "tile" else None
+    if inner is None:
+        return None
+    where = tuple(at.tolist())
+    _check_aligned(one, map_, where, line)
+    chunks = inner.at(where)
+    return None if chunks is None else _Box(map_, chunks, inner.goes)
 
 
 def _offsets(map_: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
@@ -263,15 +301,22 @@ def copy(op: Op) -> Step:
         stride = lanes.wave.memory.shared_stride
         for one, at, cta in lanes.singles():
             map_ = tensor.map(one, at, maps)
-            taken = _taken(one, map_, tensor.mode, where[at], moved[at], line)
+            box = _box(one, map_, tensor.mode, where[at], line)
             owner, begin = divmod(int(targets[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             mark = divmod(int(marks[at]), stride)
             _check_barrier(one, owner, mark[0], pair, line)
             # A multicast signals several mbarriers.
-            data = _loaded(one, map_, taken, line, mark if masks is None else None)
+            awaited = mark if masks is None else None
+            spots: Numbers | Chunks
+            if box is not None:
+                data = _rounded(map_, bulk.get(*box.buffer(one, line, "load", awaited)))
+                spots = box.shared(begin)
+            else:
+                taken = _taken(one, map_, tensor.mode, where[at], moved[at], line)
+                data = _loaded(one, map_, taken, line, awaited)
+                spots = _offsets(map_, taken, begin, taken.unit)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
-            spots = _offsets(map_, taken, begin, taken.unit)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 
     return run
@@ -305,7 +350,7 @@ def _store(
         begins = source.of(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
-            taken = _taken(one, map_, tensor.mode, where[at], _NO_OFFSETS, line)
+            box = _box(one, map_, tensor.mode, where[at], line)
             _check_store(one, map_, line)
             write = writer(map_)
             if reduces and write is None:
@@ -313,6 +358,13 @@ def _store(
                 raise fault(one, what, line, map_.address, "descriptor")
             cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
+            if box is not None and not reduces:
+                chunks = box.shared(begin)
+                shared = bulk.bounded(one, cta, chunks, line)
+                notify_shared(one, "load", cta, chunks, line)
+                bulk.put(*box.buffer(one, line, "store"), bulk.get(shared, chunks))
+                continue
+            taken = _taken(one, map_, tensor.mode, where[at], _NO_OFFSETS, line)
             width = map_.shared_unit_bytes if map_.element.bits == _SIX else taken.unit
             sources = _offsets(map_, taken, begin, width)
             shared = bulk.bounded(one, cta, sources, line)

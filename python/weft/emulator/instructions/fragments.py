@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from operator import is_
 
 import numpy as np
 import numpy.typing as npt
@@ -69,14 +70,23 @@ class Fragment:
         self.slots = [get(item, kind) for item in items]
         self.shape = registers.shape
         self._words = kind.storage
+        self.storage = STORAGE[max(8, bits)]
         self._bits = bits
         self._shift = np.uint8(_SHIFT.get(name, 0) if bits == 8 else 0)
         self._held = fragment_index(layout or registers.layout, registers.shape)
         per_lane = registers.count * kind.bits // bits
         self._order = matrix_index(layout or registers.layout, registers.shape, per_lane)
+        self._key = tuple(self.slots)
+        # An element is a register: then registers that were written together are read together.
+        self._whole = bits == kind.bits == 32
+        lane, register = np.divmod(self._order, len(items)) if self._whole else (self._order, 0)
+        self._order_by_register = register * 32 + lane
+        self._held_by_register = self._held.reshape(32, -1).T.reshape(-1)
 
     def read(self, lanes: Lanes) -> Array:
         """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""
+        if self._whole and lanes.mask is None:
+            return self._read_block(lanes)
         stacked = np.stack([lanes.read(slot) for slot in self.slots], axis=-1)
         flat = elements(stacked.reshape(lanes.warps, -1), self._bits)
         matrix = flat.take(self._order, axis=1).reshape(lanes.warps, *self.shape)
@@ -86,10 +96,40 @@ class Fragment:
         """Writes the elements of `[warps, *shape]` bits, in the form that `read` returns, to the
         registers.
         """
+        if self._whole and lanes.mask is None:
+            self._write_block(lanes, matrix)
+            return
         flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held, axis=1)
         words = _packed(flat, self._bits).view(self._words).reshape(lanes.warps, 32, len(self.slots))
         for at, slot in enumerate(self.slots):
             lanes.write(slot, np.ascontiguousarray(words[..., at]))
+
+    def _block(self, lanes: Lanes) -> Array:
+        """The registers of the wave, `[registers, all warps, 32]`."""
+        regs, known = lanes.regs, lanes.wave.blocks.get(self._key)
+        if known is not None and all(map(is_, known[1], map(regs.__getitem__, self._key))):
+            return known[0]
+        return np.stack([regs[slot] for slot in self._key])
+
+    def _read_block(self, lanes: Lanes) -> Array:
+        block = self._block(lanes)
+        if lanes.rows is not None:
+            block = block[:, lanes.rows]
+        flat = block.transpose(1, 0, 2).reshape(lanes.warps, -1)
+        return flat.take(self._order_by_register, axis=1).reshape(lanes.warps, *self.shape)
+
+    def _write_block(self, lanes: Lanes, matrix: Array) -> None:
+        flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held_by_register, axis=1)
+        words = flat.view(self._words).reshape(lanes.warps, len(self._key), 32).transpose(1, 0, 2)
+        if lanes.rows is None:
+            block = np.ascontiguousarray(words)
+        else:
+            block = self._block(lanes).copy()
+            block[:, lanes.rows] = words
+        registers = list(block)
+        for slot, register in zip(self._key, registers, strict=True):
+            lanes.regs[slot] = register
+        lanes.wave.blocks[self._key] = block, registers
 
 
 def elements(words: Array, bits: int) -> Array:

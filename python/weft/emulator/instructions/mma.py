@@ -9,8 +9,9 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Fragment, matrix_index
 from weft.emulator.instructions.sparse import Chosen, Sparse
-from weft.emulator.numerics.arithmetic import decode, multiply_accumulate
+from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
+from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import TYPES, Array
 from weft.emulator.running.lanes import Lanes

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from weft.emulator.errors import Fault
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import CHUNK, Chunks
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor
 from weft.layout import SWIZZLES as PATTERNS
 from weft.layout import Swizzle
 
-CHUNK = 16
 PACKED = {"b6x16_p32": (6, 0), "b4x16_p64": (4, 2)}
 """The bits of elements of which 16 take 16 bytes, and the bit of a byte at which tcgen05 unpacks them."""
 Offsets = npt.NDArray[np.int64]
@@ -96,8 +96,9 @@ def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: 
     Observers are notified of the first `used` of each 16. Fault if an offset is out of bounds.
     """
     if lanes.wave.watch is not None:
-        octets = (offsets[..., None] + np.arange(used)).reshape(-1)
-        lanes.wave.watch.async_access("load", proxy, cta, "shared", octets, lanes.threads(), line)
+        octets = offsets.reshape(-1)
+        watched = Chunks(octets) if used == CHUNK else (octets[:, None] + np.arange(used)).reshape(-1)
+        lanes.wave.watch.async_access("load", proxy, cta, "shared", watched, lanes.threads(), line)
     shared = lanes.wave.memory.shared_of(cta)
     if int(offsets.max(initial=0)) + CHUNK > len(shared):
         past = int(offsets.max())

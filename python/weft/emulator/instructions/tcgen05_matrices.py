@@ -17,6 +17,7 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import CHUNK
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
@@ -105,7 +106,7 @@ class Matrices:
         offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
         bits = ELEMENT_TYPES[name].bits
         packed = bits < container == 8
-        used = 2 * bits if packed else shared_operand.CHUNK
+        used = 2 * bits if packed else CHUNK
         data = shared_operand.read(self.one, PROXY, cta, offsets, self.line, used)
         if packed:
             data = shared_operand.unpacked(data, bits)

@@ -18,8 +18,8 @@ from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, data
 from weft.emulator.instructions.tcgen05_matrices import Matrices
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory.tensor_memory import Numbers
-from weft.emulator.numerics.arithmetic import multiply_accumulate
 from weft.emulator.numerics.floats import Doubles, decode, encode
+from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import U32, U64, Array
 from weft.emulator.running.lanes import Lanes

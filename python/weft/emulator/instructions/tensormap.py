@@ -4,10 +4,10 @@ import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Step, Table
-from weft.emulator.instructions.shared_operand import CHUNK
 from weft.emulator.reading.syntax import Integer
 from weft.emulator.reading.types import U32, U64
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import CHUNK
 from weft.isa.tensor_map import BYTES, ELEMENT_TYPES, FIELDS
 
 table = Table()

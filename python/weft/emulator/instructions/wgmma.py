@@ -3,8 +3,8 @@ each warp, once the four warps of the warpgroup have arrived; the sanitizer repo
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.fragments import Fragment, elements
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
-from weft.emulator.numerics.arithmetic import multiply_accumulate
+from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import U64, Array
 from weft.emulator.running.lanes import Lanes
@@ -30,6 +30,8 @@ from weft.isa.wgmma.descriptors import MatrixDescriptor
 table = Table()
 _ROWS = 16
 """The rows of a warp."""
+_WARPS = 4
+"""The warps of a warpgroup."""
 _FAMILIES = (wgmma.MMA_ASYNC, wgmma.MMA_ASYNC_SPARSE)
 
 
@@ -46,8 +48,13 @@ def mma_async(op: Op) -> Collective:
     stored_k = k // 2 if form.sparse else k
     d_in = Fragment(op, placed["d"], registers["d"], bits["d"], writes=False)
     d_out = Fragment(op, placed["d"], registers["d"], bits["d"], writes=True)
-    a = _left(op, form, placed["a"], registers["a"], bits["a"], stored_k, bool(immediates.get("trans_a")))
-    b = _from_shared(op, placed["b"], n, k, bits["b"], bool(immediates.get("trans_b")))
+    trans_a, trans_b = (bool(immediates.get(f"trans_{side}")) for side in "ab")
+    a = (
+        _InRegisters(Fragment(op, placed["a"], registers["a"], bits["a"], writes=False))
+        if form.a_registers
+        else _InShared(op, placed["a"], wgmma.M, stored_k, bits["a"], trans_a)
+    )
+    b = _InShared(op, placed["b"], n, k, bits["b"], trans_b)
     chunk = mma_fragments.chunk(form.a_type)
     sparse = Sparse(op, placed, registers, k, chunk) if form.sparse else None
     keeps = op.predicate(placed["scale_d"])
@@ -57,17 +64,25 @@ def mma_async(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
-        left, absent = a(lanes), None
+        # The warps of a warpgroup multiply the same B, unless a program breaks the rules.
+        step = _WARPS if a.uniform(lanes) and b.uniform(lanes) else 1
+        left, absent = a.rows(lanes, step), None
         if sparse is not None:
             left, absent = sparse.expanded(lanes, left)
-        right = b(lanes).transpose(0, 2, 1)
+            absent = absent.reshape(-1, _ROWS * step, absent.shape[2])
+        left = left.reshape(-1, _ROWS * step, left.shape[2])
+        right = b.matrices(lanes, step).transpose(0, 2, 1)
         left, right = (x ^ x.dtype.type(s) if s else x for x, s in zip((left, right), signs, strict=True))
-        total = d_in.read(lanes)
-        kept = lanes.read(keeps[0])[:, :1, None] ^ keeps[1]
-        total = np.where(kept, total, total.dtype.type(0))
+        kept = lanes.read(keeps[0])[:, 0] ^ keeps[1]
+        if kept.any():
+            total = d_in.read(lanes)
+            total = total if kept.all() else np.where(kept[:, None, None], total, total.dtype.type(0))
+        else:
+            total = np.zeros((lanes.warps, *d_in.shape), d_in.storage)
+        total = total.reshape(-1, _ROWS * step, n)
         flags = {"satfinite": form.satfinite, "bit_op": form.bit_op}
         result = multiply_accumulate(left, right, total, types, how, absent=absent, **flags)
-        d_out.write(lanes, result)
+        d_out.write(lanes, result.reshape(lanes.warps, _ROWS, n))
 
     return Collective(run, warpgroup=True)
 
@@ -96,56 +111,73 @@ def _sign(name: str) -> int:
     return 1 << (ELEMENT_TYPES[name].bits - 1)
 
 
-def _left(
-    op: Op, form: Any, operand: Operand, registers: Registers, bits: int, k: int, transposed: bool
-) -> Callable[[Lanes], Array]:
-    """How to read the 16 rows of A of each warp, `[warps, 16, k]`."""
-    if form.a_registers:
-        return Fragment(op, operand, registers, bits, writes=False).read
-    whole = _from_shared(op, operand, wgmma.M, k, bits, transposed)
+class _InRegisters:
+    """A in the registers of each warp."""
 
-    def read(lanes: Lanes) -> Array:
-        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % 4
+    def __init__(self, fragment: Fragment) -> None:
+        self._fragment = fragment
+
+    def uniform(self, lanes: Lanes) -> bool:
+        return True
+
+    def rows(self, lanes: Lanes, step: int) -> Array:
+        """The 16 rows of each warp, `[warps, 16, k]`."""
+        return self._fragment.read(lanes)
+
+
+class _InShared:
+    """A matrix of M or N rows and K columns in shared memory, which each warp's descriptor names."""
+
+    def __init__(self, op: Op, operand: Operand, rows: int, k: int, bits: int, transposed: bool) -> None:
+        self._slot, self._line = op.source(operand, U64), op.line
+        self._shape = rows, k, bits, transposed
+
+    def uniform(self, lanes: Lanes) -> bool:
+        """Whether the warps of each warpgroup have the same descriptor."""
+        words = lanes.read(self._slot)[:, 0].reshape(-1, _WARPS)
+        return bool((words == words[:, :1]).all())
+
+    def rows(self, lanes: Lanes, step: int) -> Array:
+        """The 16 rows of each warp, `[warps, 16, k]`, with `step` as in `matrices`."""
+        whole = self.matrices(lanes, step)
+        if step == _WARPS:
+            return whole.reshape(lanes.warps, _ROWS, -1)
+        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _WARPS
         rows = warp[:, None] * _ROWS + np.arange(_ROWS)
-        return np.take_along_axis(whole(lanes), rows[:, :, None], axis=1)
+        return np.take_along_axis(whole, rows[:, :, None], axis=1)
 
-    return read
-
-
-def _from_shared(
-    op: Op, operand: Operand, rows: int, k: int, bits: int, transposed: bool
-) -> Callable[[Lanes], Array]:
-    """How to read a matrix of M or N rows and K columns through the descriptor of each warp."""
-    slot, line = op.source(operand, U64), op.line
-
-    def read(lanes: Lanes) -> Array:
-        words = lanes.read(slot)[:, 0]
+    def matrices(self, lanes: Lanes, step: int) -> Array:
+        """The matrix of every warp (`step` 1) or warpgroup (`step` 4), `[warps / step, rows, k]`."""
+        words = lanes.read(self._slot)[:, 0]
         ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
+        keys = list(zip(ctas.tolist(), words.tolist(), strict=True))
         matrices: dict[tuple[int, int], Array] = {}
-        for key in zip(ctas.tolist(), words.tolist(), strict=True):
+        for key in keys[::step]:
             if key not in matrices:
                 same = (ctas == key[0]) & (words == np.uint64(key[1]))
-                reading = lanes.narrowed(lanes.enabled() & same[:, None])
-                matrices[key] = _matrix(reading, *key, rows, k, bits, transposed, line)
-        return np.stack([matrices[key] for key in zip(ctas.tolist(), words.tolist(), strict=True)])
+                reading = lanes if same.all() else lanes.narrowed(lanes.enabled() & same[:, None])
+                matrices[key] = self._matrix(reading, *key)
+        return np.stack([matrices[key] for key in keys[::step]])
 
-    return read
+    def _matrix(self, lanes: Lanes, cta: int, word: int) -> Array:
+        """The elements of one matrix, `[rows, k]`."""
+        rows, k, bits, transposed = self._shape
+        outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
+        offsets = _offsets(word, outer, row_bytes, transposed, self._line)
+        data = shared_operand.read(lanes, "wgmma", cta, offsets, self._line)
+        matrix = elements(np.ascontiguousarray(data[:, :row_bytes]), bits).reshape(outer, -1)
+        return matrix.T if transposed else matrix
 
 
-def _matrix(
-    lanes: Lanes, cta: int, word: int, rows: int, k: int, bits: int, transposed: bool, line: int
-) -> Array:
-    """The elements of one matrix, `[rows, k]`."""
+@lru_cache(1024)
+def _offsets(word: int, outer: int, row_bytes: int, transposed: bool, line: int) -> "shared_operand.Offsets":
+    """The offset of each 16 bytes of each row that a descriptor names."""
     try:
         descriptor = MatrixDescriptor.decode(word)
     except ValueError as error:
         raise Fault(str(error), line, None, None, "descriptor") from None
-    outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
     shared_operand.check_rows(descriptor, row_bytes, transposed, line)
-    offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
-    data = shared_operand.read(lanes, "wgmma", cta, offsets, line)
-    matrix = elements(np.ascontiguousarray(data[:, :row_bytes]), bits).reshape(outer, -1)
-    return matrix.T if transposed else matrix
+    return shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
 
 
 @table.collective("wgmma.fence")

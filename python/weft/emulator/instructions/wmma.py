@@ -9,7 +9,7 @@ from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Fragment
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.memory.segments import Addresses
-from weft.emulator.numerics.arithmetic import multiply_accumulate
+from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import U32, Array
 from weft.emulator.running.lanes import Lanes

@@ -51,6 +51,10 @@ class Segment:
         """
         self._views: dict[int, Array] = {}
 
+    def replace(self, data: npt.NDArray[np.uint8]) -> None:
+        """Puts the bytes elsewhere: from now on they are `data`."""
+        self.data, self._views = data, {}
+
     def view(self, width: int) -> Array:
         """The bytes as one array of `width`-byte elements; bytes at the end that don't fill an element are
         omitted.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import index
 
 import numpy as np
@@ -193,6 +194,50 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
     ]
     grid = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
     return _taken(map_, [axis.reshape(-1, len(axes[0])) for axis in grid])
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A box that is inside its tensor, in chunks of 16 bytes in the order of shared memory: the byte of each
+    in the tensor, if the box begins at the origin, and in shared memory's box; and, for each dimension, the
+    last coordinate at which the box may begin, and the bytes from one coordinate to the next.
+    """
+
+    bytes: Numbers
+    goes: Numbers
+    most: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def at(self, coordinates: tuple[int, ...]) -> Numbers | None:
+        """The bytes in the tensor of the chunks of a box at these coordinates; None if part of it is
+        outside.
+        """
+        if not all(0 <= at <= most for at, most in zip(coordinates, self.most, strict=True)):
+            return None
+        return self.bytes + sum(at * step for at, step in zip(coordinates, self.steps, strict=True))
+
+
+@lru_cache(64)
+def inner(map_: isa.TensorMap) -> Inner | None:
+    """The boxes of a map that consist of chunks; None if there are none, or none that fits."""
+    plain = map_.interleave == "none" and map_.box and map_.packing == 1 and map_.atom != "32B_FLIP_8B"
+    if any(each % isa.ROW_BYTES for each in (map_.address, *map_.strides)):
+        return None
+    if not plain or map_.unit_bytes != map_.shared_unit_bytes or isa.ROW_BYTES % map_.unit_bytes:
+        return None
+    steps = (1, *map_.element_strides[1:])
+    reach = [(size - 1) // step * step for size, step in zip(map_.box, steps, strict=True)]
+    most = tuple(dim - 1 - far for dim, far in zip(map_.dims, reach, strict=True))
+    units = isa.ROW_BYTES // map_.unit_bytes
+    if min(most) < 0 or map_.box[0] % units:
+        return None
+    taken = of_box(map_, (0,) * map_.rank)
+    return Inner(
+        taken.bytes[:, ::units].reshape(-1),
+        taken.goes[:, ::units].reshape(-1),
+        most,
+        (map_.unit_bytes, *map_.strides),
+    )
 
 
 def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:

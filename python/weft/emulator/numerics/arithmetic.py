@@ -85,7 +85,7 @@ def multiply_accumulate(
         return _chain(left, right, total, rounding or "rn")
     if how is None:
         if scales is not None:
-            left, right = left * _spread(scales[0], left, 2), right * _spread(scales[1], right, 1)
+            left, right = left * spread(scales[0], left, 2), right * spread(scales[1], right, 1)
         return encode(_plain(left, right, absent) + total, d_type)
     if how.order == "halves":
         # The inputs are converted to f16, in which e4m3's subnormal numbers are normal.
@@ -146,7 +146,7 @@ def _chain(left: Doubles, right: Doubles, total: Doubles, mode: str) -> Array:
     return total.view(np.uint64)
 
 
-def _spread(scale: Doubles, like: Doubles, axis: int) -> Doubles:
+def spread(scale: Doubles, like: Doubles, axis: int) -> Doubles:
     """Block scales, repeated for every k."""
     return np.repeat(scale, like.shape[axis] // scale.shape[axis], axis=axis)
 
@@ -165,10 +165,10 @@ class _Terms:
     ) -> None:
         left_exponent, right_exponent = exponents(left, types[0]), exponents(right, types[1])
         if scales is not None:
-            spread = _spread(scales[0], left, 2), _spread(scales[1], right, 1)
-            left_exponent = left_exponent + _powers(spread[0])
-            right_exponent = right_exponent + _powers(spread[1])
-            left, right = left * spread[0], right * spread[1]
+            by_row, by_column = spread(scales[0], left, 2), spread(scales[1], right, 1)
+            left_exponent = left_exponent + powers(by_row)
+            right_exponent = right_exponent + powers(by_column)
+            left, right = left * by_row, right * by_column
         self._left = np.ascontiguousarray(left.transpose(2, 0, 1))
         self._right = np.ascontiguousarray(right.transpose(1, 0, 2))
         self._left_exponent = left_exponent.transpose(2, 0, 1)
@@ -191,12 +191,12 @@ class _Terms:
             products = np.where(self._absent[part], 0.0, products)
         if self._group:
             products = products.reshape(-1, self._group, *products.shape[1:]).sum(axis=1)
-            return products, np.maximum.reduce(_powers(products), axis=0)
+            return products, np.maximum.reduce(powers(products), axis=0)
         wide = self._left_exponent[part][:, :, :, None] + self._right_exponent[part][:, :, None, :]
         return products, np.maximum.reduce(wide, axis=0)
 
 
-def _powers(value: Doubles) -> Exponents:
+def powers(value: Doubles) -> Exponents:
     """The exponents of float64 values; very low for zero."""
     exponent = ((value.view(np.int64) >> np.int64(52)) & np.int64(0x7FF)).astype(np.int16) - np.int16(1023)
     exponents: Exponents = np.where(value == 0, np.int16(_ZERO_EXPONENT // 2), np.minimum(exponent, 256))
@@ -211,16 +211,16 @@ def _accumulated(
         # A sparse A's pairs represent chunks of four.
         first = np.arange(terms.depth) % 4 < 2 if absent is None else np.arange(terms.depth) % 8 < 4
         half = _sum(terms, first, np.zeros_like(total), d_type, how)
-        return _nearest(_sum(terms, ~first, half, d_type, how), total, d_type)
+        return nearest(_sum(terms, ~first, half, d_type, how), total, d_type)
     if how.order:
         products, _ = terms.of(slice(None))
         if how.order == "chain":
             value = np.zeros_like(total)
             for product in (*products, total):
-                value = _nearest(value, product, "f32")
+                value = nearest(value, product, "f32")
             return value
         for k in range(0, terms.depth, 2):
-            total = _nearest(total, _nearest(products[k], products[k + 1], "f32"), "f32")
+            total = nearest(total, nearest(products[k], products[k + 1], "f32"), "f32")
         return total
     step = how.step_bytes // terms.element_bytes or terms.depth
     for k in range(0, terms.depth, step):
@@ -228,7 +228,7 @@ def _accumulated(
     return total
 
 
-def _nearest(a: Doubles, b: Doubles, name: str) -> Doubles:
+def nearest(a: Doubles, b: Doubles, name: str) -> Doubles:
     """`a + b` rounded to nearest in a format."""
     return decode(encode(floats.sum_odd(a, b), name), name)
 

@@ -67,17 +67,18 @@ class Launch:
 
 
 class Grid:
-    """The CTAs of a launch that have not started, in the order of `Launch.cta_at`. Whole clusters are
-    taken.
+    """The CTAs of a launch that have not started, in the order of `Launch.cta_at`, up to number `end`. Whole
+    clusters are taken.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, begin: int = 0, end: int | None = None) -> None:
         self.launch = launch
-        self.begun = self.cancelled = 0
+        self.begun, self.cancelled = begin, 0
+        self.end = launch.total_ctas if end is None else end
 
     def take(self, most: int) -> list[int]:
         """The numbers in the grid of the next CTAs, at most `most`; empty if all have started."""
-        last = min(self.begun + most, self.launch.total_ctas)
+        last = min(self.begun + most, self.end)
         taken = [self.launch.cta_at(at) for at in range(self.begun, last)]
         self.begun = last
         return taken

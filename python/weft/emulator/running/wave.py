@@ -53,6 +53,8 @@ class Wave(Ctas):
         self.tensor_memory = TensorMemory()
         self.copies = CopyQueue(self.warps)
         self.regs = self._registers(slots)
+        self.blocks: dict[tuple[int, ...], tuple[Array, list[Array]]] = {}
+        """Registers that one instruction has written, by their slots: all of them, and each."""
 
     def _registers(self, slots: Slots) -> list[Array]:
         shape = (self.warps, 32)

@@ -24,7 +24,7 @@ from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
 from weft.emulator.sanitizer.warp_lanes import WarpLanes
-from weft.emulator.watch import Offsets, Traffic, Watch
+from weft.emulator.watch import CHUNK, Chunks, Offsets, Traffic, Watch
 from weft.isa.tcgen05.pipelining import Use
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
@@ -207,7 +207,7 @@ class Sanitizer(Watch):
         proxy: str,
         cta: int,
         space: str,
-        offsets: Offsets,
+        offsets: Offsets | Chunks,
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,
@@ -228,16 +228,16 @@ class Sanitizer(Watch):
             column = self.clocks.column(("mbarrier", *mbarrier))
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
         if space == "tensor":
+            assert not isinstance(offsets, Chunks)
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line, use)
         if space != "shared" or not len(offsets):
             return
-        flat = np.asarray(offsets).reshape(-1)
-        # Offsets outside of it will fault later.
-        inside = flat[(flat >= 0) & (flat < self.wave.memory.shared_size)]
+        inside = self._inside(offsets)
         if not len(inside):
             return
-        inside = inside + cta * self.wave.memory.shared_stride
+        begin = cta * self.wave.memory.shared_stride
+        inside = inside.moved(begin) if isinstance(inside, Chunks) else inside + begin
         own = proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows_of(threads).tolist():
@@ -248,6 +248,18 @@ class Sanitizer(Watch):
                 self.races.unit_reads(column, row, inside, line)
             else:
                 self.races.unit_writes(column, row, inside, line, proxy == "bulk")
+
+    def _inside(self, offsets: Offsets | Chunks) -> Offsets | Chunks:
+        """Those in a CTA's shared memory; the others will fault later."""
+        size = self.wave.memory.shared_size
+        if isinstance(offsets, Chunks):
+            first = offsets.first
+            if int(first.min()) >= 0 and int(first.max()) + CHUNK <= size:
+                return offsets
+            offsets = offsets.octets()
+        flat = np.asarray(offsets).reshape(-1)
+        inside: Offsets = flat[(flat >= 0) & (flat < size)]
+        return inside
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
         for row in rows_of(threads).tolist():

@@ -13,7 +13,7 @@ from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
-from weft.emulator.watch import Offsets
+from weft.emulator.watch import Chunks, Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES
 
 _COLUMN_BITS = 20
@@ -38,6 +38,11 @@ class GlobalShadow(Granules):
         self.owner, self.time = np.repeat(self.owner, times, axis=1), np.repeat(self.time, times, axis=1)
         self.line, self.level = np.repeat(self.line, times, axis=1), np.repeat(self.level, times)
 
+    def touched(self, since: int) -> tuple[Bools, Bools]:
+        """The granules that waves from number `since` on have read, and written."""
+        mine = (self.time > 0) & (self.owner >> _COLUMN_BITS >= since)
+        return mine[1] | mine[2], mine[0]
+
 
 class GlobalMemory:
     """What the waves of a launch share: the shadows of buffers, and what was released at addresses."""
@@ -54,6 +59,10 @@ class GlobalMemory:
         if shadow is None:
             shadow = self._shadows[segment.base] = GlobalShadow(segment.size)
         return shadow
+
+    def shadows(self) -> dict[int, GlobalShadow]:
+        """The shadows by the addresses of their buffers."""
+        return self._shadows
 
 
 class GlobalRaces:
@@ -305,23 +314,30 @@ class GlobalRaces:
     # Accesses of asynchronous units
 
     def unit(
-        self, kind: str, column: int, row: int, addresses: Offsets, line: int, awaited: bool = True
+        self, kind: str, column: int, row: int, addresses: Offsets | Chunks, line: int, awaited: bool = True
     ) -> None:
         """An asynchronous unit reads, writes or reduces bytes for a warp, until a time of its column. If not
         `awaited`, nothing signals its completion.
         """
-        segment = self.wave.memory.device.find(int(addresses[0])) if len(addresses) else None
+        if not len(addresses):
+            return
+        begins = addresses.first if isinstance(addresses, Chunks) else addresses
+        segment = self.wave.memory.device.find(int(begins[0]))
         if segment is None or not segment.writable:
             return
         if segment.filled is not None:
-            every = addresses.astype(np.intp) - segment.base
+            octets = addresses.octets() if isinstance(addresses, Chunks) else addresses
+            every = octets.astype(np.intp) - segment.base
             empty = ~segment.filled[every]
             if kind != "store" and empty.any():
-                address, count = int(addresses[int(empty.argmax())]), int(np.count_nonzero(empty))
+                address, count = int(octets[int(empty.argmax())]), int(np.count_nonzero(empty))
                 self._report_empty(row, 0, line, address, count)
             segment.filled[every] |= kind != "load"
         shadow = self.memory.shadow(segment)
-        index = shadow.covered(addresses.astype(np.intp) - segment.base)
+        if isinstance(addresses, Chunks):
+            index = shadow.covered(addresses.moved(-segment.base))
+        else:
+            index = shadow.covered(addresses.astype(np.intp) - segment.base)
         rows = np.full(len(index), row)
         if shadow.is_written:
             hidden = self._hidden(shadow, index, rows, DATA)

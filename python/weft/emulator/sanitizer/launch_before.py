@@ -8,7 +8,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks, rows_of
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.watch import Offsets
+from weft.emulator.watch import Chunks, Offsets
 
 
 class LaunchBefore:
@@ -34,11 +34,12 @@ class LaunchBefore:
             thread, address = self.wave.thread(int(rows[row]), lane), int(access.address[row, lane])
             self._report_use(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
 
-    def unit_access(self, kind: str, addresses: Offsets, threads: Bools, line: int) -> None:
+    def unit_access(self, kind: str, addresses: Offsets | Chunks, threads: Bools, line: int) -> None:
         """An asynchronous unit accesses global memory for threads."""
         if not len(addresses):
             return
-        first, rows = int(addresses[0]), rows_of(threads)
+        each = addresses.first if isinstance(addresses, Chunks) else addresses
+        first, rows = int(each[0]), rows_of(threads)
         segment = self.wave.memory.device.find(first)
         early = rows[self.clocks.known[rows, self._column] == 0]
         if len(early) and segment is not None and segment.of_others:

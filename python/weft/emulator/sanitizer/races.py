@@ -11,6 +11,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.shadow import NEVER, Index, Shadow
+from weft.emulator.watch import Chunks
 
 Rows = npt.NDArray[np.intp]
 Lines = npt.NDArray[np.int32]
@@ -186,7 +187,7 @@ class Races:
 
     # Accesses of asynchronous units
 
-    def unit_reads(self, column: int, row: int, offsets: Index, line: int) -> None:
+    def unit_reads(self, column: int, row: int, offsets: Index | Chunks, line: int) -> None:
         """An asynchronous unit begins to read for a warp, which must know of the writes."""
         shadow, clocks = self.shadow, self.clocks
         index = shadow.covered(offsets)
@@ -216,7 +217,9 @@ class Races:
             what = f"is {verb} without a fence.proxy.async after its write at line {written}"
             self._report_unit("missing-proxy-fence", what, row, index, hidden, line)
 
-    def unit_writes(self, column: int, row: int, offsets: Index, line: int, through_proxy: bool) -> None:
+    def unit_writes(
+        self, column: int, row: int, offsets: Index | Chunks, line: int, through_proxy: bool
+    ) -> None:
         """An asynchronous unit begins to write for a warp; `through_proxy`: through the asynchronous
         proxy.
         """

@@ -9,6 +9,8 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.watch import Chunks
+
 Index = npt.NDArray[np.intp]
 Times = npt.NDArray[np.int32]
 NEVER = (1 << 31) - 1
@@ -54,8 +56,10 @@ class Granules:
             return None
         return self.elements(first, _COARSEST)[0]
 
-    def covered(self, offsets: Index) -> Index:
+    def covered(self, offsets: Index | Chunks) -> Index:
         """The granules that single bytes cover, refined until they cover whole ones."""
+        if isinstance(offsets, Chunks):
+            return self.elements(offsets.first, _COARSEST)[0]
         whole = self._in_chunks(offsets)
         if whole is not None:
             return whole

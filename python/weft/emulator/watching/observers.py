@@ -32,15 +32,20 @@ class Observers:
         self._sanitize = sanitize
         self.program = instrumented(program) if sanitize else program
         """The program to run, which announces the registers that are watched."""
-        self._kernel, self._memory = Kernel.of(program, strict=strict), GlobalMemory()
+        self._kernel, self.memory = Kernel.of(program, strict=strict), GlobalMemory()
         self._failed = False
         self._recorder = None if trace is None else Recorder(trace, program, launch)
+
+    @property
+    def traces(self) -> bool:
+        """Whether a timeline is written."""
+        return self._recorder is not None
 
     def watch(self, wave: Wave) -> Watch | None:
         """The observer of a wave that begins; None if there is none."""
         watches: list[Watch] = []
         if self._sanitize:
-            watches.append(Sanitizer(wave, self._found, self._kernel, self._memory))
+            watches.append(Sanitizer(wave, self._found, self._kernel, self.memory))
         if self._recorder is not None:
             watches.append(self._recorder.watch(wave))
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None

@@ -1,0 +1,91 @@
+"""Runs the CTAs of a launch in waves."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weft.emulator.decoding.program import Program
+from weft.emulator.errors import Fault
+from weft.emulator.machine import Machine, Totals
+from weft.emulator.memory.device import Device
+from weft.emulator.running.ctas import Grid, Launch
+from weft.emulator.running.deadlock import stuck
+from weft.emulator.running.wave import Wave
+from weft.emulator.watch import Watch
+
+Progress = Callable[[int, int], None]
+"""Called with the number of completed CTAs, and of all CTAs."""
+_WAVE_WARPS = 64
+_MAX_WAVES = 160
+_IDLE_TURNS = 20
+
+
+@dataclass
+class Waves:
+    """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
+    ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp.
+    """
+
+    program: Program
+    launch: Launch
+    device: Device
+    totals: Totals
+    watch_of: Callable[[Wave], Watch | None]
+    progress: Progress | None = None
+    seed: int | None = None
+    skew: bool = False
+    done: int = 0
+
+    @property
+    def together(self) -> int:
+        """The CTAs of a wave."""
+        size = self.launch.cluster_size
+        return max(1, _WAVE_WARPS // self.launch.warps // size) * size
+
+    def run(self, rest: Grid) -> bool:
+        """Runs the CTAs that have not started. If a wave polls during its whole turn, later waves run, too:
+        it may wait for them. False: `totals.pause` has passed before the end.
+
+        Raises Deadlock if no visible state has changed for many turns of all waves.
+        """
+        live: deque[tuple[Machine, Wave]] = deque()
+        before, idle = (0, 0, 0), 0
+        while live or rest.begun < rest.end:
+            if not live or (rest.begun < rest.end and len(live) < _MAX_WAVES):
+                wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
+                wave.watch = self.watch_of(wave)
+                live.appendleft((Machine(wave, self.program, self.totals, self.seed, skew=self.skew), wave))
+            machine, wave = live[0]
+            if _turn(machine, wave):
+                live.popleft()
+                self._ended(wave, rest)
+            elif self.totals.pauses():
+                return False
+            else:
+                live.rotate(-1)
+                now = rest.begun, self.done, sum(wave.changes for _, wave in live)
+                idle = idle + 1 if now == before else 0
+                before = now
+                if idle > _IDLE_TURNS * (len(live) + 9):
+                    raise stuck([wait for machine, _ in live for wait in machine.waiting()])
+            if self.totals.pauses() and rest.begun < rest.end:
+                return False
+        return True
+
+    def _ended(self, wave: Wave, rest: Grid) -> None:
+        for space, count in wave.memory.bytes.items():
+            self.totals.bytes[space] = self.totals.bytes.get(space, 0) + count
+        self.done += len(wave.cta_numbers)
+        if self.progress is not None:
+            self.progress(self.done + rest.cancelled, self.launch.total_ctas)
+
+
+def _turn(machine: Machine, wave: Wave) -> bool:
+    """Runs a wave for a turn. A fault without a thread is attributed to the first thread that ran last."""
+    try:
+        return machine.run()
+    except Fault as error:
+        if error.thread is None and machine.running is not None:
+            row, lane = divmod(int(machine.running.threads().argmax()), 32)
+            error.thread = wave.thread(row, lane)
+        raise

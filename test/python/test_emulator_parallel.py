@@ -1,0 +1,171 @@
+"""CTAs on several cores: the same results, findings and errors as on one."""
+
+import os
+
+import numpy as np
+import pytest
+from emulator_ptx import module
+
+from weft import WeftError, emulator
+from weft.emulator import parallel
+
+CTAS, THREADS = 100, 64
+COUNT = CTAS * THREADS
+BODY = """
+  .reg .b32 %r<12>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p<3>;
+  ld.param.u64 %rd1, [data];
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %tid.x;
+  mad.lo.u32 %r3, %r1, 64, %r2;
+  {index}
+  mul.wide.u32 %rd2, %r3, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r4, [%rd3];
+  mad.lo.u32 %r4, %r4, 3, %r1;
+  {extra}
+  st.global.u32 [%rd3], %r4;
+  ret;
+"""
+
+
+def kernel(index="", extra=""):
+    body = BODY.replace("{index}", index).replace("{extra}", extra)
+    return module(".visible .entry k(.param .u64 data)\n{" + body + "}")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Every launch is long enough for several processes; counts those that used them."""
+    spread, used = parallel._spread, []
+    monkeypatch.setattr(parallel, "_TRIAL", 0.0)
+    monkeypatch.setattr(parallel, "_spread", lambda *args: used.append(spread(*args)) or used[-1])
+    return used
+
+
+def launch(kernel, threads, data=None, **options):
+    data = np.arange(COUNT, dtype=np.uint32) if data is None else data
+    report = error = None
+    try:
+        report = kernel.launch("k", grid=CTAS, block=THREADS, args=[data], threads=threads, **options)
+    except (emulator.Fault, emulator.Deadlock) as caught:
+        error = caught
+    return report, error, data
+
+
+def same(one, other):
+    (report, error, data), (report2, error2, data2) = one, other
+    assert report == report2
+    assert str(error) == str(error2)
+    assert getattr(error, "findings", None) == getattr(error2, "findings", None)
+    np.testing.assert_array_equal(data, data2)
+
+
+@pytest.mark.parametrize("sanitize", [True, False])
+@pytest.mark.parametrize("threads", [2, 3, 50])
+def test_results_and_counters_are_those_of_one_core(threads, sanitize, at_once):
+    k = kernel()
+    several = launch(k, threads, sanitize=sanitize)
+    assert at_once == [True]
+    same(several, launch(k, 1, sanitize=sanitize))
+    assert at_once == [True]
+    assert (several[2] == np.arange(COUNT) * 3 + np.arange(COUNT) // THREADS).all()
+
+
+def test_a_race_between_processes_is_the_finding_of_one_core(at_once):
+    k = kernel(index="rem.u32 %r3, %r3, 3200;")
+    several = launch(k, 2)
+    assert at_once == [False]
+    assert "global-race" in {finding.rule for finding in several[0].findings}
+    same(several, launch(k, 1))
+
+
+def test_a_fault_of_a_late_cta_is_that_of_one_core(at_once):
+    k = kernel(index="setp.eq.u32 %p1, %r1, 90;\n  @%p1 add.u32 %r3, %r3, 1000000;")
+    several = launch(k, 2)
+    assert at_once == [False]
+    assert "out-of-bounds" in str(several[1])
+    same(several, launch(k, 1))
+
+
+def test_a_limit_counts_the_instructions_of_all_processes(at_once):
+    total = launch(kernel(), 1)[0].instructions
+    assert launch(kernel(), 2, max_instructions=total)[1] is None
+    several = launch(kernel(), 2, max_instructions=total - 1)
+    assert at_once == [True, False]
+    same(several, launch(kernel(), 1, max_instructions=total - 1))
+
+
+def test_ctas_that_communicate_run_in_one_process(at_once):
+    k = kernel(extra="atom.global.add.u32 %r5, [%rd1], 0;\n  ld.volatile.global.u32 %r6, [%rd3];")
+    assert launch(k, 2, sanitize=False)[1] is None
+    assert not at_once
+
+
+@pytest.mark.parametrize(
+    ("opcode", "communicates"),
+    [
+        ("atom.global.add.u32", True),
+        ("atom.shared.add.u32", False),
+        ("red.async.relaxed.cluster.global.add.s32", True),
+        ("ld.acquire.gpu.global.u32", True),
+        ("ld.volatile.shared.u32", False),
+        ("ld.global.nc.v4.u32", False),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", True),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", False),
+        ("clusterlaunchcontrol.try_cancel.async.shared::cta.b128", True),
+        ("call.uni", True),
+        ("fence.acq_rel.gpu", False),
+    ],
+)
+def test_which_instructions_communicate_between_ctas(opcode, communicates):
+    assert parallel._communicates(opcode.split(".")) is communicates
+
+
+def test_progress_counts_the_ctas_of_all_processes(at_once):
+    seen = []
+    launch(kernel(), 2, progress=lambda done, total: seen.append((done, total)))
+    assert at_once == [True]
+    assert seen == sorted(set(seen))
+    assert seen[-1] == (CTAS, CTAS)
+
+
+def test_an_interrupt_ends_all_processes(at_once, monkeypatch):
+    begun, fork = [], parallel._fork
+
+    def recorded():
+        begun.append(fork())
+        return begun[-1]
+
+    def interrupt(done, total):
+        if done > 32:  # those of the first wave run in this process
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(parallel, "_fork", recorded)
+    data = np.arange(COUNT, dtype=np.uint32)
+    with pytest.raises(KeyboardInterrupt):
+        launch(kernel(), 2, data, progress=interrupt)
+    assert (data[2 * 32 * THREADS :] == np.arange(COUNT)[2 * 32 * THREADS :]).all()
+    assert len(begun) == 2
+    for process in begun:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+def test_a_timeline_and_a_seed_need_one_process(at_once, tmp_path):
+    launch(kernel(), 2, trace=tmp_path / "trace.json")
+    launch(kernel(), 2, seed=3)
+    assert not at_once
+
+
+def test_short_launches_start_no_process(at_once, monkeypatch):
+    monkeypatch.setattr(parallel, "_TRIAL", 60.0)
+    same(launch(kernel(), 2), launch(kernel(), 1))
+    assert not at_once
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
+def test_threads_must_be_a_number_of_cores(threads):
+    with pytest.raises(WeftError, match="threads must be"):
+        launch(kernel(), threads)
