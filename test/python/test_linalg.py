@@ -216,6 +216,54 @@ def test_what_a_product_leaves_in_an_argument_is_what_the_next_one_reads() -> No
     assert np.allclose(_wide(d), _wide(h) @ _wide(b) + before, atol=1e-2)
 
 
+CONSTANT = """
+func.func @f(%a: tensor<16x16xf16>) -> tensor<16x16xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %w = arith.constant dense<{}> : tensor<16x16x{}>
+  %e = tensor.empty() : tensor<16x16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %d = linalg.matmul ins(%a, %w : tensor<16x16xf16>, tensor<16x16x{}>) outs(%f : tensor<16x16xf32>)
+    -> tensor<16x16xf32>
+  return %d : tensor<16x16xf32>
+}}"""
+
+
+def test_constant_weights_are_buffers_of_the_callable() -> None:
+    w = np.arange(256).reshape(16, 16) / 64 - 2
+    a = _random(16, 16, dtype=np.float16)
+    program = weft.from_linalg(CONSTANT.format(w.tolist(), "f16", "f16"), CHIP)
+    assert np.allclose(program(a, on="emulator"), _wide(a) @ w, atol=1e-3)
+    with pytest.raises(WeftError, match="f has 1 argument; got 2"):
+        program(a, a)
+
+
+def test_constants_move_to_the_device_of_tensors_once() -> None:
+    torch = pytest.importorskip("torch")
+    w = np.arange(256).reshape(16, 16) / 64 - 2
+    text = CONSTANT.format(w.tolist(), "bf16", "bf16").replace("xf16>", "xbf16>")
+    a = torch.randn(16, 16, dtype=torch.bfloat16)
+    program = weft.from_linalg(text, CHIP)
+    rounded = torch.from_numpy(w).bfloat16().double()
+    for _ in range(2):
+        assert torch.allclose(program(a, on="emulator").double(), a.double() @ rounded, atol=1e-3)
+
+
+def test_tensors_of_a_gpu_select_pytorchs_current_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    streams = []
+    program = weft.from_linalg(EXPORTED / "mlp.mlir", CHIP)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(
+        type(program.steps[0].kernel), "__call__", lambda *_, stream, on: streams.append(stream)
+    )
+    x, *weights = (torch.zeros(sizes) for sizes in ((48, 32), (64, 32), (64,), (24, 64), (24,)))
+    program(x, *weights)
+    program(x, *weights, stream=7)
+    program(x, *weights, on="emulator")
+    assert streams == ["stream of cpu"] * 2 + [7] * 2 + [None] * 2
+
+
 def test_mistakes_name_what_is_legal() -> None:
     with pytest.raises(WeftError, match="function must name a function of linalg: the module has two"):
         weft.from_linalg(TWO, CHIP, "tow")

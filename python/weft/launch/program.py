@@ -14,7 +14,7 @@ from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
 from weft.launch.kernel import Kernel, compile
-from weft.mlir import func, operations
+from weft.mlir import func, ir, operations
 from weft.passes import raise_linalg
 
 Shape = tuple[int | None, ...]
@@ -49,26 +49,50 @@ class Program:
     does it.
     """
 
-    def __init__(self, name: str, steps: Sequence[Step], arguments: int, results: Sequence[Shape]) -> None:
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[Step],
+        arguments: int,
+        results: Sequence[Shape],
+        constants: Sequence[Any] = (),
+    ) -> None:
         self.name = name
         self.steps = tuple(steps)
         self._arguments, self._results = arguments, tuple(results)
+        self._constants = tuple(constants)
+        self._on_device: dict[Any, tuple[Any, ...]] = {}
 
     def __call__(self, *args: Any, stream: Any = None, on: str | None = None) -> Any:
         """Returns the function's results: one array, a tuple of several, or None where it only writes to its
-        arguments. `stream` and `on` are those of `Kernel.__call__`. Raises WeftError for arguments that don't
+        arguments. `stream` and `on` are those of `Kernel.__call__`; for tensors of PyTorch, the default is
+        PyTorch's current stream, which may be capturing a graph. Raises WeftError for arguments that don't
         fit.
         """
         if len(args) != self._arguments:
             plural = "" if self._arguments == 1 else "s"
             raise WeftError(f"{self.name} has {self._arguments} argument{plural}; got {len(args)}")
-        known = {f"argument {number}": array for number, array in enumerate(args)}
+        if stream is None and on != "emulator":
+            stream = _current_stream(args)
+        given = (*args, *self._constants_for(args))
+        known = {f"argument {number}": array for number, array in enumerate(given)}
         for step in self.steps:
             self._run(step, known, stream, on)
         results = []
         for number, shape in enumerate(self._results):
             results.append(_reshaped(known[f"result {number}"], shape, f"{self.name}: result {number}"))
         return results[0] if len(results) == 1 else tuple(results) or None
+
+    def _constants_for(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The function's constants, as arrays of the library and on the device of the first argument. They
+        are copied there once.
+        """
+        if not self._constants or not args or arrays.library(type(args[0])) != "torch":
+            return self._constants
+        device = args[0].device
+        if device not in self._on_device:
+            self._on_device[device] = tuple(_tensor(each, args[0]) for each in self._constants)
+        return self._on_device[device]
 
     def _run(self, step: Step, known: dict[str, Any], stream: Any, on: str | None) -> None:
         operands = {}
@@ -98,6 +122,25 @@ def _reshaped(array: Any, shape: Shape, what: str) -> Any:
         got = "x".join(map(str, array.shape))
         raise WeftError(f"{what} must have the elements of {wanted}; got {got}")
     return array.reshape(sizes)
+
+
+def _current_stream(args: Sequence[Any]) -> Any:
+    """PyTorch's current stream on the GPU of its first tensor; None without one."""
+    for each in args:
+        if arrays.library(type(each)) == "torch" and each.is_cuda:
+            import torch
+
+            return torch.cuda.current_stream(each.device)
+    return None
+
+
+def _tensor(array: Any, like: Any) -> Any:
+    """A tensor of PyTorch with an array's elements, on the device of another one."""
+    import torch
+
+    # PyTorch doesn't take the types of ml_dtypes: it gets their bytes.
+    copied = torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy())
+    return copied.view(getattr(torch, array.dtype.name)).reshape(array.shape).to(like.device)
 
 
 def _known(shape: Shape) -> int | None:
@@ -135,6 +178,7 @@ def from_linalg(module: Any, arch: str | None = None, function: str | None = Non
         kinds = functions[function].type
         results = [tuple(_shape(each)) for each in kinds.results if hasattr(each, "shape")]
         count = len(kinds.inputs)
+        constants = _constants_as_arguments(functions[function])
         for name, other in functions.items():
             if name != function:
                 other.operation.erase()
@@ -143,7 +187,31 @@ def from_linalg(module: Any, arch: str | None = None, function: str | None = Non
             raise raise_linalg.refusal(remarks)
         texts = {mlir.symbol(each): str(each) for each in operations(parsed, func.FuncOp)}
     steps = [_step(each, texts[each.name], arch) for each in programs[function]]
-    return Program(function, steps, count, results)
+    return Program(function, steps, count, results, constants)
+
+
+def _constants_as_arguments(function: Any) -> list[Any]:
+    """Makes constant tensors arguments after the others, and returns their arrays. What is the same number
+    everywhere stays, and so does what is in a resource of the file.
+    """
+    entry, found = function.body.blocks[0], []
+    for view in list(entry.operations):
+        op = view.operation
+        if op.name != "arith.constant" or not isinstance(op.results[0].type, ir.RankedTensorType):
+            continue
+        numbers = op.attributes["value"]
+        if not isinstance(numbers, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr) or numbers.is_splat:
+            continue
+        kind = op.results[0].type
+        if str(kind.element_type) not in _LIFTED:
+            continue
+        found.append(_array(op.attributes["value"], kind))
+        op.results[0].replace_all_uses_with(entry.add_argument(kind, op.location))
+        op.erase()
+    inputs = [each.type for each in entry.arguments]
+    kind = ir.FunctionType.get(inputs, list(function.type.results))
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
+    return found
 
 
 def _parsed(module: Any) -> Any:
@@ -169,6 +237,30 @@ def _step(raised: raise_linalg.Step, text: str, arch: str | None) -> Step:
     a, b = labels[matmul.a.source], labels[matmul.b.source]
     written, element = labels[matmul.d.source], matmul.d.element
     return Step(kernel, raised.sources, shapes, written, a, b, a_transposed, b_transposed, element)
+
+
+_LIFTED = ("f16", "bf16", "f32", "i8", "i32")
+
+
+def _array(numbers: Any, kind: Any) -> Any:
+    """The array of a constant. The bindings don't read floats of 16 bits: MLIR makes integers of them."""
+    dtype = arrays.numpy_dtype(str(kind.element_type))
+    if isinstance(numbers, ir.DenseIntElementsAttr):
+        return np.array(numbers).astype(dtype).reshape(kind.shape)
+    sizes = "".join(f"{size}x" for size in kind.shape)
+    integers = f"tensor<{sizes}i{8 * dtype.itemsize}>"
+    text = f"""func.func @bits() -> {integers} {{
+      %0 = arith.constant {numbers}
+      %1 = arith.bitcast %0 : {kind} to {integers}
+      return %1 : {integers}
+    }}"""
+    module = mlir.parse(text, numbers.context)
+    manager = mlir.PassManager("builtin.module", numbers.context)
+    manager.add("canonicalize")
+    manager.run(module.operation)
+    (constant,) = operations(module, mlir.arith.ConstantOp)
+    bits = np.array(ir.DenseIntElementsAttr(constant.operation.attributes["value"]))
+    return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(kind.shape)
 
 
 def from_torch(module: Any, *example: Any, arch: str | None = None) -> "TorchProgram":
