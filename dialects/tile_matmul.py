@@ -79,8 +79,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       where rows of A select one). The kernel reads it, and multiplies it by the attribute `alpha`. Products
       of integers have none.
     - "row_factors" (M) and "column_factors" (N) of f32: row i and column j of A @ B are multiplied by
-      `row_factors[i]` and `column_factors[j]`, as by alpha. All products of a batch share them. Sums of
-      integers and of f64 have none.
+      `row_factors[i]` and `column_factors[j]`, as by alpha. With one element, `memref<1xf32>`, they multiply
+      all rows or columns. All products of a batch share them. Sums of integers and of f64 have none.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
@@ -141,8 +141,17 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     @property
     def factors(self) -> Any | None:
         """The operand alpha with one element for each product; None if all share one, or there is none."""
-        alpha = self.role("alpha")
-        return None if alpha is None or list(alpha.type.shape) == [1] else alpha
+        return None if self.is_single("alpha") else self.role("alpha")
+
+    @property
+    def factor_vectors(self) -> dict[str, Any]:
+        """The operands with a factor for each row or column, by their roles."""
+        return {name: v for name, v in self.roles.items() if name in FACTORS and not self.is_single(name)}
+
+    def is_single(self, role: str) -> bool:
+        """Whether there is an operand with this role that is one factor for all elements of D."""
+        value = self.role(role) if role in ("alpha", *FACTORS) else None
+        return value is not None and list(value.type.shape) == [1]
 
     @property
     def extra(self) -> list[Any]:
@@ -374,6 +383,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             if role == "alpha":
                 if wrong := _alpha_complaint(value, products):
                     return wrong
+                continue
+            if role in FACTORS and self.is_single(role):
                 continue
             for size, name, actual in zip(sizes, names, _dims(value), strict=True):
                 if wanted[size] and actual and wanted[size] != actual:

@@ -167,8 +167,8 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
         if unit > 1:
             differences.append(sizes.of(operand, dimension) % unit)
     for role, value in product.roles.items():
-        if role == "alpha" and product.factors is None:
-            continue  # one for all products
+        if product.is_single(role):
+            continue  # one for all products, rows or columns
         types, element = product.types, str(value.type.element_type)
         dims = role_of(role, element, types.words, types.scale_columns).sizes
         differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]

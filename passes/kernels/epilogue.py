@@ -37,8 +37,8 @@ def finish(
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
-    read = [name for name in ("bias", "residual", *FACTORS) if op.role(name) is not None]
-    if not read and op.c is None and op.attribute("activation") is None:
+    read = any(op.role(name) is not None for name in ("bias", "residual"))
+    if not read and not op.factor_vectors and op.c is None and op.attribute("activation") is None:
         whole = FragmentType.of(kind.shape, element, kind.layout)
         yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
         return
@@ -53,14 +53,19 @@ def finish(
 
 def alpha_of(op: MatmulOp, number: Any) -> Any:
     """What the sums of product `number` of a batch are multiplied by: a number, or a value of f32 where the
-    kernel reads it from memory.
+    kernel reads it from memory. Row and column factors of one element are part of it.
     """
-    constant, alpha = op.attribute("alpha"), op.role("alpha")
-    if alpha is None:
-        return constant
-    index = 0 if op.factors is None or number is None else number
-    factor = memref.load(alpha, [emit.as_index(index)])
-    return factor if constant == 1.0 else arith.mulf(factor, emit.constant(factor.type, constant))
+    factor = op.attribute("alpha")
+    for name in ("alpha", *FACTORS):
+        if (read := op.role(name)) is None or name in op.factor_vectors:
+            continue
+        index = number if name == "alpha" and op.factors is not None and number is not None else 0
+        value = memref.load(read, [emit.as_index(index)])
+        if not isinstance(factor, ir.Value):
+            factor = value if factor == 1.0 else arith.mulf(value, emit.constant(value.type, factor))
+        else:
+            factor = arith.mulf(factor, value)
+    return factor
 
 
 def _scaled(lane: Any, alpha: Any) -> Any:
@@ -132,9 +137,8 @@ class _Epilogue:
     def of(self, piece: Piece, lane: Any) -> Any:
         """A lane's elements of D from its sums, not yet rounded."""
         lane = _scaled(lane, self.alpha)
-        for name in FACTORS:
-            if (factors := self.op.role(name)) is not None:
-                lane = arith.mulf(lane, self._factors(name, factors, piece))
+        for name, factors in self.op.factor_vectors.items():
+            lane = arith.mulf(lane, self._factors(name, factors, piece))
         if (c := self.op.c) is not None:
             term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
             whole = beta == 1.0

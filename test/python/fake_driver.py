@@ -9,7 +9,7 @@ from typing import Any
 from cuda.bindings import driver as real
 
 from weft.launch import cuda_driver, launcher, runtime
-from weft.multiply import compiled_schedules, matmul, product_kernel, row_copies
+from weft.multiply import compiled_schedules, launches, matmul, product_kernel, row_copies
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -32,6 +32,8 @@ class FakeDriver:
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
         self.allocated = 0
+        self.waits: list[tuple[int, int]] = []  # streams, and those that they wait for
+        self._recorded = -1  # the stream of the last event
         self.captured: dict[int, int] = {}  # streams, and the graphs that they are captured for
         self.sizes: list[int] = []  # of a kernel's parameters, where a test looks at those
         self.given: list[list[bytes]] = []  # the parameters of each launch
@@ -87,6 +89,8 @@ class FakeDriver:
 
     def cuPointerGetAttribute(self, attribute: Any, address: int) -> Any:
         assert attribute.name == "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL"
+        if not address:
+            return real.CUresult.CUDA_ERROR_INVALID_VALUE, 0
         return OK, address // MEMORY - 1
 
     def cuMemAlloc(self, size: int) -> Any:
@@ -123,6 +127,21 @@ class FakeDriver:
     def cuStreamGetId(self, stream: int) -> Any:
         assert self.stack
         return OK, 1000 * self.gpu + stream
+
+    def cuEventCreate(self, flags: Any) -> Any:
+        assert self.stack and flags == real.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        return OK, 88
+
+    def cuEventRecord(self, event: int, stream: int) -> Any:
+        self._recorded = stream
+        return (OK,)
+
+    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> Any:
+        self.waits.append((stream, self._recorded))
+        return (OK,)
+
+    def cuEventDestroy(self, event: int) -> Any:
+        return (OK,)
 
     def cuModuleLoadData(self, cubin: bytes) -> Any:
         return OK, 200 + self.gpu
@@ -227,6 +246,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 
 def _forget() -> None:
     matmul.plans.clear()
+    launches.zeros.clear()
     caches = runtime.device, cuda_driver.primary, product_kernel.compiled, compiled_schedules._known
     for cache in (*caches, launcher._driver, row_copies._kernel):
         cache.cache_clear()

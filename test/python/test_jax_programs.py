@@ -170,6 +170,20 @@ def test_scaled_products():
         assert (f64(run(a, b, scale_a, scale_b)) == wide @ tall.T).all()
 
 
+def test_products_with_scales_of_rows_and_tensors():
+    a, b = (jnp.asarray(RNG.integers(-3, 4, (rows, 144)), jnp.float8_e4m3fn) for rows in (32, 48))
+    rows, columns = (jnp.asarray(RNG.integers(1, 4, shape), jnp.float32) for shape in ((32, 1), (1, 48)))
+    run = jax.jit(
+        lambda a, b, *scales: wjax.matmul(
+            a, b, transpose_b=True, scales=scales, out_dtype="f32", promote=True
+        )
+    )
+    for scales in ((rows, columns), (rows[0, 0], columns[0, :1])):
+        assert (f64(run(a, b, *scales)) == f64(a) @ f64(b).T * f64(scales[0]) * f64(scales[1])).all()
+    members = jax.vmap(lambda a: wjax.matmul(a, b, transpose_b=True, scales=(rows, columns), out_dtype="f32"))
+    assert (f64(members(jnp.stack([a, -a]))[1]) == -f64(a) @ f64(b).T * f64(rows) * f64(columns)).all()
+
+
 def test_scaled_products_of_a_block_format():
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(32, 128)), rng.normal(size=(16, 128))
@@ -191,7 +205,8 @@ A, B = jnp.ones((32, 64), jnp.bfloat16), jnp.ones((64, 48), jnp.bfloat16)
 WRONG = [
     ({"b": B.T}, "a and b must have the same K, got 32 x 64 and 48 x 64; with transpose_b=True they have"),
     ({"a": [1.0]}, r"a must be an array of JAX or NumPy, got \[1.0\]"),
-    ({"a": A[0]}, "a must have at least 2 dimensions, got 1: add one with jax.numpy.expand_dims"),
+    ({"a": A[0, 0]}, "a must have at least one dimension, got a single number: use alpha"),
+    ({"a": A[0], "transpose_a": True}, "transpose_a must be False for a vector, got a of"),
     ({"out_dtype": "complex64"}, "out_dtype must be one of float32, .*, got 'complex64'"),
     ({"activation": "tanh"}, "activation must be relu or gelu or gelu_tanh or silu, got 'tanh'"),
     ({"bias": jnp.ones(32)}, "bias must be 48 elements, got 32"),

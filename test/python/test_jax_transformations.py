@@ -36,13 +36,52 @@ def test_a_jitted_product_with_an_epilogue():
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((16, 32), (32, 8)), ((3, 16, 32), (3, 32, 8)), ((2, 3, 16, 32), (32, 8)), ((3, 1, 16, 32), (2, 32, 8))],
+    [
+        ((16, 32), (32, 8)),
+        ((3, 16, 32), (3, 32, 8)),
+        ((2, 3, 16, 32), (32, 8)),
+        ((3, 1, 16, 32), (2, 32, 8)),
+        ((32,), (2, 3, 32, 8)),
+        ((2, 3, 16, 32), (32,)),
+        ((32,), (32,)),
+        ((2, 4, 0), (0, 8)),
+        ((2, 0, 3, 8), (8, 4)),
+        ((3, 0, 8), (3, 8, 0)),
+        ((0,), (2, 0, 3)),
+    ],
 )
 def test_leading_dimensions_are_those_of_numpy(a, b):
     a, b = small(*a), small(*b)
     found = wjax.matmul(a, b, out_dtype="f32")
     want = f64(a) @ f64(b)
     assert found.shape == want.shape and (f64(found) == want).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f8E4M3FN"])
+def test_what_is_added_to_the_product_of_an_empty_k(dtype):
+    c, bias, residual = small(2, 4, 8), 1000 * small(8), small(4, 8)
+    a, b = small(2, 4, 0), small(0, 8)
+
+    @jax.jit
+    def run(c, bias):
+        return wjax.matmul(
+            a, b, c=c, beta=2.0, bias=bias, activation="relu", residual=residual, out_dtype=dtype
+        )
+
+    want = np.maximum(2 * f64(c) + f64(bias), 0) + f64(residual)
+    found = f64(run(c, bias))
+    assert found.shape == want.shape and (found == (np.minimum(want, 448) if dtype != "f32" else want)).all()
+    of_a = jax.grad(lambda a: wjax.matmul(a, b, out_dtype="f32").sum())(jnp.asarray(a))
+    assert of_a.shape == a.shape
+
+
+def test_gradients_of_vectors():
+    v, m = small(32, dtype=np.float32), small(2, 32, 8, dtype=np.float32)
+    of_v, of_m = jax.grad(lambda v, m: wjax.matmul(v, m).sum(), (0, 1))(v, m)
+    assert (f64(of_v) == m.sum((0, 2))).all()
+    assert (f64(of_m) == np.broadcast_to(v[:, None], m.shape)).all()
+    found = jax.vmap(wjax.matmul, (0, None))(m.swapaxes(1, 2), v)
+    assert (f64(found) == f64(m).swapaxes(1, 2) @ v).all()
 
 
 GRADIENTS = [

@@ -284,15 +284,15 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
     assert refused.value.diagnostics[0].location.file == __file__
 
 
-NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: weft.matmul(small(4, 8), small(9, 4)), "a and b must have the same K, got 4 x 8 and 9 x 4"),
         (lambda: weft.matmul(small(4, 8), small(9, 8)), "; with transpose_b=True they have"),
-        (lambda: weft.matmul(small(4), small(4, 4)), "a must be a matrix or a batch of them, got 4"),
+        (
+            lambda: weft.matmul(small(), small(4, 4)),
+            "a must have at least one dimension, got a single number",
+        ),
         (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 5)), "out must be 4 x 4, got 4 x 5"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), beta=1.0), "beta must have a c or an out to scale"),
         (lambda: weft.matmul(small(4, 8), small(8, 4, dtype=np.float32)), "A and B of one element type"),
@@ -305,20 +305,7 @@ NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
         ),
         (lambda: told(out_dtype="i16"), "out_dtype must be one of f32, "),
         (lambda: told(out_dtype=np.complex64), "got <class 'numpy.complex64'>"),
-        (
-            lambda: weft.matmul(small(0, 64), small(64, 8)),
-            f"a: {NO_SIZE} 0 x 64",
-        ),
-        (
-            lambda: weft.matmul(small(8, 0), small(0, 8)),
-            f"a: {NO_SIZE} 8 x 0",
-        ),
-        (
-            lambda: weft.matmul(small(8, 8), small(8, 0)),
-            f"b: {NO_SIZE} 8 x 0",
-        ),
-        (lambda: told(out=small(8, 0)), f"out: {NO_SIZE} 8 x 0"),
-        (lambda: weft.matmul(small(0, 8, 8), small(8, 8)), f"a: {NO_SIZE} 0 x 8 x 8"),
+        (lambda: told(out=small(8, 0)), "out must be 8 x 8, got 8 x 0"),
         (
             lambda: weft.matmul(small(8, 8)[::-1], small(8, 8)),
             "weft.matmul: strides of a must not be negative, got (-8, 1): copy it",

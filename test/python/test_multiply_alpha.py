@@ -76,7 +76,7 @@ class Claimed:
     [
         (np.ones(2, np.float32), "alpha must be a number or 1 element, got 2"),
         (np.ones((1, 2), np.float32), "alpha must be a number or 1 element, got 1 x 2"),
-        (np.ones(0, np.float32), "alpha: "),
+        (np.ones(0, np.float32), "alpha must be a number or 1 element, got 0"),
         (np.array(1.0), "alpha must be a number or an array of f32, got one of f64"),
         (np.ones(1, np.int32), "alpha must be a number or an array of f32, got one of i32"),
         ([1.0], "alpha must be a real number or an array of f32, got [1.0]"),

@@ -213,15 +213,15 @@ def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
     [
         (
             lambda: weft.matmul(small(2, 8, 16), small(3, 16, 8)),
-            "a and b must be batches of one size, got 2 and 3",
+            "leading dimensions of a and b must be equal or 1, got 2 and 3",
         ),
         (
             lambda: weft.matmul(small(8, 16), small(16, 8), groups=small(8, dtype=np.int32)),
             "b, or a and b, must be a batch with groups",
         ),
         (
-            lambda: weft.matmul(small(2, 2, 8, 16), small(16, 8)),
-            "a must be a matrix or a batch of them, got 2 x 2 x 8",
+            lambda: weft.matmul(small(2, 2, 8, 16), small(2, 16, 8), groups=small(2, dtype=np.int32)),
+            "a must have at most 3 dimensions with groups, got 4: reshape it",
         ),
         (
             lambda: weft.matmul(small(8, 16), small(2, 16, 8), groups=small(2, dtype=np.int32)),

@@ -48,6 +48,12 @@ def test_sizes_of_any_number(dtype, shape):
     assert (weft.matmul(a, b, transpose_b=True) == doubles(a) @ doubles(b).T).all()
 
 
+def test_rows_of_arrays_that_must_not_be_written_are_copied():
+    a, b = small(5, 67), small(7, 67)
+    a.flags.writeable = b.flags.writeable = False
+    assert (weft.matmul(a, b, transpose_b=True) == doubles(a) @ doubles(b).T).all()
+
+
 @pytest.mark.slow
 def test_batches_of_any_size():
     a, b, c = small(3, 5, 67), small(3, 7, 67), small(3, 5, 7, dtype=np.float32)

@@ -63,6 +63,14 @@ for given in ((a, a, None), (a, a, a, None, a, None), (a, 5, None), (a, a.bool()
     after = [sys.getrefcount(each) for each in (a, torch.Tensor, torch.float32)]
     assert all(abs(x - y) < 10 for x, y in zip(before, after)), given
 
+# Each size and stride of up to seven dimensions counts, for as many arrays as a call has.
+deep = torch.zeros(2, 3, 4, 5, 2, 3, 4)
+seven = {key(deep.transpose(i, i + 1)) for i in range(6)} | {key(deep), key(deep.flatten(5))}
+assert None not in seven and len(seven) == 8
+assert len(describe(*[deep] * 13)[0]) == 13 * 8 * (2 + 2 * 7)
+assert key(deep[None]) is None and plans.one_by_one(deep[None], deep, None)
+assert plans.one_by_one(torch.empty(0, 4), torch.empty(4, 0), None)
+
 # A tensor that wants gradients beside an `a` of another library.
 find = libraries.stream_finder([object(), torch.zeros(4, requires_grad=True)], 0)
 assert find(5) is None

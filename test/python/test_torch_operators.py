@@ -128,6 +128,64 @@ def test_gradients_of_batches(shapes, alphas):
     compare(operands, (3, 16, 24), activation="silu")
 
 
+@pytest.mark.parametrize(
+    ("of_a", "of_b"),
+    [
+        ((2, 3, 16, 32), (32, 24)),
+        ((2, 3, 16, 32), (3, 32, 24)),
+        ((2, 1, 16, 32), (1, 3, 32, 24)),
+        ((16, 32), (2, 3, 32, 24)),
+        ((32,), (2, 3, 32, 24)),
+        ((2, 3, 16, 32), (32,)),
+        ((32,), (32,)),
+    ],
+    ids=str,
+)
+def test_gradients_of_broadcast_operands_are_summed(of_a, of_b):
+    a, b = numbers(*of_a, grad=True), numbers(*of_b, grad=True)
+    shape = np.matmul(np.empty(of_a), np.empty(of_b)).shape
+    c = numbers(*shape[-2:], seed=2, grad=True) if len(of_a) > 1 and len(of_b) > 1 else None
+    bias = None if len(of_b) == 1 else numbers(24, grad=True)
+    compare([a, b, bias, c, None, None], shape, activation="silu")
+    if c is not None:
+        compare([a, b, None, c, c, None], shape, beta=-1.0)
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), [((0, 32), (32, 24)), ((2, 3, 0), (0, 24)), ((0, 4, 8), (8,))])
+def test_gradients_of_empty_products(of_a, of_b):
+    a, b = numbers(*of_a, grad=True), numbers(*of_b, grad=True)
+    d = weft.matmul(a, b)
+    assert d.shape == (a @ b).shape and not d.any()
+    d.sum().backward()
+    assert a.grad.shape == a.shape and b.grad.shape == b.shape and not b.grad.any()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile_of_leading_dimensions_and_vectors(dynamic):
+    torch._dynamo.reset()
+
+    @torch.compile(backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    def several(x, w, v):
+        return weft.matmul(x, w), weft.matmul(x, v), weft.matmul(v, w)
+
+    for heads in (2, 3):
+        x, w, v = numbers(2, heads, 16, 32, grad=True), numbers(heads, 32, 24, grad=True), numbers(32)
+        for found, wanted in zip(several(x, w, v), (x @ w, x @ v, v @ w), strict=True):
+            assert found.shape == wanted.shape
+            close(found, wanted)
+        several(x, w, v)[0].sum().backward()
+        close(w.grad, (x.detach().double().sum((0, 2))[..., None]).expand(w.shape))
+
+
+def test_vectors_that_are_transposed_are_refused_when_gradients_are_recorded():
+    with pytest.raises(weft.WeftError, match="transpose_b must be False for a vector, got b of 32 elements"):
+        weft.matmul(numbers(16, 32, grad=True), numbers(32), transpose_b=True)
+    for device in (DEVICE, "meta"):
+        message = r"b must have at least two dimensions in torch.ops.weft, got \[32\]: add one with unsqueeze"
+        with pytest.raises(Exception, match=message):
+            torch.ops.weft.matmul(numbers(16, 32).to(device), numbers(32).to(device))
+
+
 def test_gradients_of_alphas_that_want_none_scale_those_of_the_others():
     operands = [
         numbers(3, 16, 32, grad=True),
@@ -239,6 +297,11 @@ def test_vmap_of_batches_and_of_vmap():
     close(found, a.double() @ b[:, None].double())
     found = torch.func.vmap(weft.matmul, in_dims=(None, 0))(a[0], b)
     close(found, a[0].double() @ b[:, None].double())
+    found = torch.func.vmap(torch.func.vmap(weft.matmul), in_dims=(None, 0))(a[0], numbers(2, 3, 32))
+    close(found, (a[0].double() @ numbers(2, 3, 32).double()[..., None])[..., 0])
+    heads = numbers(3, 2, 1, 32, 24)
+    found = torch.func.vmap(weft.matmul, in_dims=(1, 0))(a, heads)
+    close(found, a.movedim(1, 0)[:, None].double() @ heads.double())
 
 
 def test_functional_gradients_and_gradients_for_each_sample():
@@ -353,7 +416,7 @@ def test_ahead_of_time_inductor(tmp_path):
     close(torch._inductor.aoti_load_package(path)(a, b), exact(a, b) + 1)
 
 
-def test_scaled_and_grouped_products():
+def test_scaled_products():
     a, b = (numbers(*shape).to(torch.float8_e4m3fn) for shape in ((128, 256), (128, 256)))
     scale_a = numbers(2, 128, dtype=F32).abs().mT
     scale_b = numbers(1, 2, dtype=F32).abs()
@@ -366,12 +429,40 @@ def test_scaled_and_grouped_products():
         fullgraph=True,
     )
     assert torch.equal(compiled(a, b, scale_a, scale_b), wanted)
+    # PyTorch's check of the schema computes with fp8, which PyTorch can't.
+    checks = ("test_autograd_registration", "test_faketensor")
+    scaled = a, b.mT, scale_a, scale_b
+    torch.library.opcheck(torch.ops.weft.scaled_matmul.default, scaled, test_utils=checks)
+
+
+@pytest.mark.parametrize("shapes", [((128, 1), (1, 64)), ((), ()), ((1, 1), (1, 64))], ids=str)
+@pytest.mark.parametrize("fast", [True, False])
+def test_products_with_scales_of_rows_and_tensors(shapes, fast):
+    a, b = (numbers(*shape).to(torch.float8_e4m3fn) for shape in ((128, 256), (64, 256)))
+    scales = [numbers(*shape, dtype=F32).abs() + 0.1 for shape in shapes]
+    bias = numbers(64)
+    exact = (a.double() @ b.double().mT) * scales[0] * scales[1] + bias.double()
+    found = torch.ops.weft.scaled_matmul(a, b.mT, *scales, bias, promote=not fast)
+    close(found, exact)
+    compiled = torch.compile(
+        lambda *x: weft.matmul(
+            x[0], x[1], transpose_b=True, scales=x[2:], epilogue=weft.Epilogue(bias), promote=not fast
+        ),
+        backend="aot_eager",
+        fullgraph=True,
+    )
+    assert torch.equal(compiled(a, b, *scales), found)
+    operands = a, b.mT, *scales, bias
+    checks = ("test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.weft.scaled_matmul.default, operands, test_utils=checks)
+    out = torch.empty_like(found)
+    torch.ops.weft.scaled_matmul_out(*operands, promote=not fast, out=out)
+    assert torch.equal(out, found)
+
+
+def test_grouped_products():
     x, w = numbers(256, 64), numbers(2, 64, 48)
     groups = torch.tensor([0] * 128 + [1] * 128, dtype=torch.int32, device=DEVICE)
     found = torch.ops.weft.grouped_matmul(x, w, groups)
     close(found, torch.cat([x[:128].double() @ w[0].double(), x[128:].double() @ w[1].double()]))
     torch.library.opcheck(torch.ops.weft.grouped_matmul.default, (x, w, groups))
-    # PyTorch's check of the schema computes with fp8, which PyTorch can't.
-    checks = ("test_autograd_registration", "test_faketensor")
-    scaled = a, b.mT, scale_a, scale_b
-    torch.library.opcheck(torch.ops.weft.scaled_matmul.default, scaled, test_utils=checks)

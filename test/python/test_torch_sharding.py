@@ -47,6 +47,11 @@ def multiply(rank, port):
     assert d.placements == (Shard(0),)
     assert (d.full_tensor()[1].double() - 2 * exact).abs().max() < 0.3
 
+    batches = torch.stack([batch, -batch])
+    d = weft.matmul(distribute_tensor(batches, mesh, [Shard(1)]), distribute_tensor(batch, mesh, [Shard(0)]))
+    assert d.placements == (Shard(1),)
+    assert (d.full_tensor().double() - batches.double() @ batch.double()).abs().max() < 0.6
+
     rows = distribute_tensor(a, mesh, [Shard(0)]).requires_grad_()
     weight = distribute_tensor(b, mesh, [WHOLE]).requires_grad_()
     weft.matmul(rows, weight).sum().backward()

@@ -13,17 +13,12 @@ from jax.interpreters import ad
 
 from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
+from weft.jax.empty import ACTIVATIONS
 from weft.jax.primitive import bind, product_p
 from weft.launch import arrays
 from weft.multiply.xla_product import Product
 
 _LEAST_BITS = 16
-_ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "gelu": lambda z: jax.nn.gelu(z, approximate=False),
-    "gelu_tanh": jax.nn.gelu,
-    "silu": jax.nn.silu,
-}
 
 
 def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[Any, Any]:
@@ -46,7 +41,7 @@ def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[A
     before = replace(product, roles=tuple(inner)[2:], activation=None, options=options)
     z = bind(tuple(inner.values()), before)
     dtype = _dtype(product, values)
-    activation = _ACTIVATIONS[product.activation]
+    activation = ACTIVATIONS[product.activation]
     if of_inner:
         narrow = replace(before, options=options._replace(out_dtype=arrays.mlir_type(dtype)))
         dz = _tangent(inner, of_inner, narrow, z.astype(dtype)).astype(z.dtype)

@@ -7,6 +7,7 @@ import jax
 from jax.extend.core import Primitive
 
 from weft.errors import WeftError
+from weft.jax.empty import is_empty, product_of_zeros
 from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.xla_product import Described, Product
@@ -18,6 +19,8 @@ def bind(operands: Sequence[Any], product: Product) -> Any:
     """The product of a, b and the operands with its roles, under any transformation of JAX. a and b are
     matrices or batches of one size.
     """
+    if is_empty([jax.numpy.shape(each) for each in operands[:2]]):
+        return product_of_zeros(operands, product, described([jax.typeof(each) for each in operands]))
     return product_p.bind(*_equally_varying(operands), product=product)
 
 

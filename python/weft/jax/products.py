@@ -46,14 +46,17 @@ def matmul(
 
     `a` is (..., M, K), or (..., K, M) with `transpose_a`; `b` is (..., K, N), or (..., N, K) with
     `transpose_b`; `c` and `residual` are (..., M, N), `bias` is (N,). Leading dimensions broadcast as those
-    of `jax.numpy.matmul`; those of `a` alone become rows of one matrix. The result is (..., M, N).
+    of `jax.numpy.matmul`; those of `a` alone become rows of one matrix. The result is (..., M, N). A vector
+    `a` is one row, a vector `b` one column; `c`, `residual` and the result don't have that dimension. Where
+    the result has no elements, or K is 0, no kernel runs.
 
     Options and element types are those of `weft.matmul`, except:
 
     - `bias`, `activation` and `residual` are arguments of their own.
     - Scales have a row for each row of `a`, or each column of `b`: float32 M x ceil(K / 128) and
       ceil(N / 128) x ceil(K / 128) or N x ceil(K / 128), int32 M x ceil(K / 512) and N x ceil(K / 512)
-      (K / 128 where 32 elements share a scale). They are transposed for the kernel.
+      (K / 128 where 32 elements share a scale). They are transposed for the kernel. Those of rows (M x 1) and
+      columns (1 x N) and of tensors (one element) are as in `weft.matmul`.
     - `out_dtype` is a type of NumPy or JAX, or its name, or MLIR's.
     - `arch` selects the chip that is emulated where XLA runs the product on the CPU, by default sm_90a. On a
       GPU it has no effect.
@@ -86,12 +89,7 @@ def matmul(
     if not isinstance(alpha, Real):
         number, given["alpha"] = 1.0, _factors(alpha)
     operands = {name: _array(name, each) for name, each in given.items() if each is not None}
-    for name in "ab":
-        if operands[name].ndim < 2:
-            raise WeftError(
-                f"weft.jax.matmul: {name} must have at least 2 dimensions, got {operands[name].ndim}: "
-                "add one with jax.numpy.expand_dims"
-            )
+    vectors = _as_matrices(operands, {"a": transpose_a, "b": transpose_b})
     options = Options(
         _type_name(out_dtype),
         transpose_a,
@@ -108,20 +106,44 @@ def matmul(
     )
     options = options.checked("c" in operands)._replace(kind=kind, scale_block=scale_block)
     activation = checked_activation(activation)
+    m = operands["a"].shape[-1 if options.transpose_a else -2]
     leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, options)
     by_columns = _transpose_scales(operands, options)
     roles = tuple(operands)[2:]
     product = Product.of(roles, options, activation, by_columns)
     result = bind(tuple(operands.values()), product)
-    return _led(result, leading)
+    return jnp.squeeze(_led(result, leading, m), vectors)
 
 
-def _led(result: Any, leading: tuple[int, ...]) -> Any:
-    """The result with its leading dimensions, which may be rows of one matrix."""
+def _led(result: Any, leading: tuple[int, ...], m: int) -> Any:
+    """The result of `m` rows with its leading dimensions, which may be rows of one matrix."""
     if not leading:
         return result
-    m = result.size // (prod(leading) * result.shape[-1])
     return result.reshape(*leading, m, result.shape[-1])
+
+
+def _as_matrices(operands: dict[str, Any], transposes: dict[str, Any]) -> tuple[int, ...]:
+    """Makes matrices of a and b where they are vectors, and of C and the residual. Returns the dimensions
+    that the result doesn't have. Raises WeftError for numbers, and for vectors that are to be transposed.
+    """
+    vectors = []
+    for name, axis in (("a", -2), ("b", -1)):
+        array = operands[name]
+        if array.ndim == 0:
+            raise WeftError(
+                f"weft.jax.matmul: {name} must have at least one dimension, got a single number: use alpha"
+            )
+        if array.ndim == 1 and transposes[name]:
+            what = f"transpose_{name} must be False for a vector"
+            raise WeftError(f"weft.jax.matmul: {what}, got {name} of {array.size} elements")
+        if array.ndim == 1:
+            vectors.append(axis)
+            operands[name] = jnp.expand_dims(array, axis)
+    for name in {"c", "residual"} & operands.keys():
+        for axis in reversed(vectors):
+            if axis == -1 or operands[name].ndim:
+                operands[name] = jnp.expand_dims(operands[name], axis)
+    return tuple(vectors)
 
 
 def _array(name: str, value: Any) -> Any:
@@ -166,6 +188,7 @@ def _fold(operands: dict[str, Any], options: Options) -> tuple[int, ...]:
             "weft.jax.matmul: leading dimensions of a and b must broadcast, got "
             f"{a.shape[:-2]} and {b.shape[:-2]}"
         ) from None
+    count = prod(leading)
     rows_too = b.ndim == 2 and not options.transpose_a and operands.keys() <= _OF_ROWS
     m, n = a.shape[-1 if options.transpose_a else -2], b.shape[-2 if options.transpose_b else -1]
     for name in ("a", "b", "c", "residual", "scale_a", "scale_b"):
@@ -176,14 +199,14 @@ def _fold(operands: dict[str, Any], options: Options) -> tuple[int, ...]:
             wanted = " x ".join(map(str, (*leading, m, n)))
             raise WeftError(f"weft.jax.matmul: {name} must be {wanted}, got {' x '.join(map(str, x.shape))}")
         if rows_too and name == "a":
-            operands[name] = x.reshape(-1, x.shape[-1])
+            operands[name] = x.reshape(count * m, x.shape[-1])
         elif rows_too and name in ("c", "residual"):
-            operands[name] = jnp.broadcast_to(x, (*leading, m, n)).reshape(-1, n)
+            operands[name] = jnp.broadcast_to(x, (*leading, m, n)).reshape(count * m, n)
         elif prod(x.shape[:-2]) == 1 and name != "a":
             operands[name] = x.reshape(x.shape[-2:])
         else:
             whole = jnp.broadcast_to(x, (*leading, *x.shape[-2:]))
-            operands[name] = whole.reshape(-1, *x.shape[-2:])
+            operands[name] = whole.reshape(count, *x.shape[-2:])
     return leading
 
 

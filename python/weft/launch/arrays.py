@@ -14,6 +14,7 @@ import numpy.typing as npt
 from weft.errors import WeftError, shown
 from weft.launch import dlpack as protocol
 from weft.launch import torch_tensors
+from weft.launch.producers import LEGACY, PER_THREAD
 
 # MLIR's name, NumPy's dtype, and DLPack's type code if DLPack stores each element in whole bytes, too.
 _TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
@@ -107,7 +108,8 @@ class ArrayView:
 
     An element of fewer than 8 bits occupies one byte, as in ml_dtypes. If the array is `packed`, elements
     follow each other without gaps along the dimension of stride 1, the first in the lowest bits. `device` is
-    "cpu" or "cuda"; `device_id` is -1 if the array doesn't specify its GPU.
+    "cpu" or "cuda"; `device_id` is -1 if the array doesn't specify its GPU. `stream` is the handle of a
+    stream on which another library may still compute the array; None if nothing needs to be waited for.
     """
 
     address: int
@@ -119,6 +121,7 @@ class ArrayView:
     readonly: bool
     owner: object
     packed: bool = False
+    stream: int | None = None
 
     def numpy(self) -> npt.NDArray[Any]:
         """The same memory as a NumPy array, of bytes (uint8) if the array is packed. Raises WeftError for
@@ -298,6 +301,7 @@ def _of_library(array: Any) -> ArrayView | None:
         ("device", _of_torch if package_name == "torch" else None),
         ("__weft_view__", _of_weft),
         ("data", _of_cupy if package_name == "cupy" else None),
+        ("__dlpack_c_exchange_api__", None if package_name == "jax" else _of_exchange_api),
         ("__dlpack__", _of_jax if package_name == "jax" else _of_dlpack),
         ("__cuda_array_interface__", _of_cuda_array_interface),
     ):
@@ -401,7 +405,7 @@ def _of_jax(array: Any) -> ArrayView:
     if array.is_deleted():
         raise WeftError("expected an array, got one that JAX has deleted or donated")
     try:
-        return replace(_of_dlpack(array), readonly=True)
+        return replace(_of_dlpack(array), readonly=True, stream=None)
     except jax.errors.JaxRuntimeError as error:
         raise WeftError(f"JAX can't export an array of {array.dtype} through DLPack: {error}") from None
 
@@ -434,7 +438,19 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
         strides = contiguous_strides(shape)
     else:
         strides = _in_elements(_integers("strides", strides), max(dtype.itemsize, 1))
-    return _checked(ArrayView(address, shape, strides, mlir_type(dtype), "cuda", -1, bool(data[1]), array))
+    view = ArrayView(address, shape, strides, mlir_type(dtype), "cuda", -1, bool(data[1]), array)
+    return _checked(replace(view, stream=_stream_of(interface)))
+
+
+def _stream_of(interface: Mapping[str, Any]) -> int | None:
+    """The stream that a consumer of an interface must wait for."""
+    stream = interface.get("stream")
+    if stream is None:
+        return None
+    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
+        legal = f"None, {LEGACY} (the legacy default stream), {PER_THREAD} (that of each thread) or a handle"
+        raise _broken_interface(f"must have a stream of {legal}, got {shown(stream)}")
+    return stream
 
 
 def _broken_interface(complaint: str) -> WeftError:
@@ -488,6 +504,15 @@ def dlpack(view: ArrayView, max_version: tuple[int, int] | None = None) -> objec
     return capsule
 
 
+def _of_exchange_api(array: Any) -> ArrayView:
+    """By the C functions of an array's type, which know the stream on which the array is computed."""
+    api = protocol.exchange_api(type(array).__dlpack_c_exchange_api__)
+    if api is None or not api.managed_from_object or not api.current_work_stream:
+        return _of_dlpack(array)
+    with protocol.exchanged(array, api) as (tensor, flags, stream):
+        return _of_tensor(tensor, flags, array, stream)
+
+
 def _of_dlpack(array: Any) -> ArrayView:
     try:
         try:
@@ -497,6 +522,13 @@ def _of_dlpack(array: Any) -> ArrayView:
     except BufferError as error:
         raise WeftError(f"{type(array).__name__} can't be exported through DLPack: {error}") from None
     tensor, flags = protocol.read(capsule)
+    # An unconsumed capsule frees the tensor with itself, so it is enough to keep the capsule. Its producer
+    # has made the legacy default stream wait, as DLPack requires without a stream.
+    return _of_tensor(tensor, flags, (array, capsule), LEGACY)
+
+
+def _of_tensor(tensor: protocol.DLTensor, flags: int, owner: object, stream: int | None) -> ArrayView:
+    """The view of a tensor of DLPack that `owner` keeps alive, computed on a stream if it is on a GPU."""
     kind = tensor.code, tensor.bits
     # Lanes of a packed type fill the bytes that the shape counts, as PyTorch's pairs do.
     packed = _PACKED_DLPACK.get(kind)
@@ -517,9 +549,9 @@ def _of_dlpack(array: Any) -> ArrayView:
     device_id = tensor.device_id if device == "cuda" else 0
     if device_id < 0:
         raise WeftError(f"DLPack device number must not be negative, got {device_id}")
-    # An unconsumed capsule frees the tensor with itself, so it is enough to keep the capsule.
-    owner, readonly = (array, capsule), bool(flags & protocol.READ_ONLY)
-    view = ArrayView(address, shape, strides, dtype, device, device_id, readonly, owner)
+    readonly = bool(flags & protocol.READ_ONLY)
+    stream = stream if device == "cuda" else None
+    view = ArrayView(address, shape, strides, dtype, device, device_id, readonly, owner, stream=stream)
     if packed is None or flags & protocol.SUBBYTE_PADDED:
         return _checked(view)
     of_elements = replace(view, packed=True).in_bytes if tensor.lanes == 1 else replace(view, dtype="ui8")

@@ -1,8 +1,11 @@
 """The structures of dlpack.h, and how a capsule of one is read."""
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 
 from weft.errors import WeftError
+from weft.launch.producers import LEGACY
 
 
 class DLTensor(ctypes.Structure):
@@ -31,6 +34,21 @@ class DLManagedTensorVersioned(ctypes.Structure):
     )
 
 
+class ExchangeApi(ctypes.Structure):
+    """DLPackExchangeAPI: functions of a library for its type of arrays, which compiled code may call."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("tensor_from_object", ctypes.c_void_p),
+        ("current_work_stream", ctypes.c_void_p),
+    )
+
+
 READ_ONLY = 1
 SUBBYTE_PADDED = 4
 """The flag of a tensor whose elements of fewer than 8 bits have a byte each; otherwise they are packed."""
@@ -56,3 +74,47 @@ def read(capsule: object) -> tuple[DLTensor, int]:
     if _is_valid(capsule, b"dltensor"):
         return DLTensor.from_address(_pointer(capsule, b"dltensor")), 0
     raise WeftError("expected a DLPack capsule that was not consumed")
+
+
+def exchange_api(capsule: object) -> ExchangeApi | None:
+    """The functions in the attribute `__dlpack_c_exchange_api__` of a type; None for those of a version that
+    isn't known, or what is no such capsule.
+    """
+    if not _is_valid(capsule, b"dlpack_exchange_api"):
+        return None
+    table = ExchangeApi.from_address(_pointer(capsule, b"dlpack_exchange_api"))
+    return table if table.major == 1 else None
+
+
+_from_object = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.POINTER(DLManagedTensorVersioned))
+)
+_work_stream = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
+_delete = ctypes.PYFUNCTYPE(None, ctypes.POINTER(DLManagedTensorVersioned))
+
+
+@contextlib.contextmanager
+def exchanged(array: object, api: ExchangeApi) -> Iterator[tuple[DLTensor, int, int | None]]:
+    """The tensor of an array, its flags, and the handle of the library's current stream on the tensor's GPU,
+    by the functions of its type. Nothing is waited for. The tensor is valid in the block. Raises WeftError if
+    the functions fail.
+    """
+    managed = ctypes.POINTER(DLManagedTensorVersioned)()
+    if _from_object(api.managed_from_object)(array, managed) or not managed:
+        raise WeftError(f"the C exchange API of {type(array).__name__} returned no tensor")
+    try:
+        contents = managed.contents
+        if contents.major != 1:
+            raise WeftError(f"DLPack's major version must be 1, got {contents.major}.{contents.minor}")
+        tensor, stream = contents.tensor, None
+        if DEVICES.get(tensor.device_type) == "cuda":
+            handle = ctypes.c_void_p()
+            if _work_stream(api.current_work_stream)(tensor.device_type, tensor.device_id, handle):
+                raise WeftError(f"the C exchange API of {type(array).__name__} returned no stream")
+            stream = handle.value or LEGACY
+        yield tensor, int(contents.flags), stream
+    finally:
+        if deleter := managed.contents.deleter:
+            _delete(deleter)(managed)

@@ -19,7 +19,7 @@ from weft.compiler.stages import Compiled, compile_module
 from weft.errors import WeftError, shown, warn
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.launch import arrays, runtime, torch_tensors
+from weft.launch import arrays, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.bound import Bound
 from weft.launch.kernel_arguments import (
@@ -237,6 +237,7 @@ class Kernel:
         ignore: Sequence[str] = (),
         max_seconds: float | None = None,
         strict: bool = True,
+        threads: int | None = None,
     ) -> "emulator.Report":
         """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
         report.
@@ -247,7 +248,8 @@ class Kernel:
         target; `trace` is the file for a timeline; `progress` is called with the number of finished CTAs and
         the total; `dependent` sets whether the previous launch may still run, by default as the kernel
         specifies; `ignore` lists sanitizer rules to disable; `max_seconds` raises TimeLimit;
-        `strict` reports all that PTX requires, which `Module.launch` doesn't by default.
+        `strict` reports all that PTX requires, which `Module.launch` doesn't by default; `threads` is the
+        number of CPU cores for a long launch.
         """
         options: dict[str, Any] = {
             "sanitize": sanitize,
@@ -261,6 +263,7 @@ class Kernel:
             "ignore": ignore,
             "max_seconds": max_seconds,
             "strict": strict,
+            "threads": threads,
         }
         views, aligned = checked(self.launch, args)
         if not aligned:
@@ -393,7 +396,13 @@ class Kernel:
             else replace(v, address=c.address, device="cuda", device_id=c.device.ordinal, owner=c)
             for v, c in zip(views, copies, strict=True)
         ]
-        Bound.of(self._known_launch(on_gpu, grid, block), on_gpu).launch(runtime.stream_handle(stream))
+        launch, handle = (
+            Bound.of(self._known_launch(on_gpu, grid, block), on_gpu),
+            runtime.stream_handle(stream),
+        )
+        waited = {v.stream for v in views if isinstance(v, ArrayView) and v.stream is not None}
+        producers.order(None, handle, waited)  # on the current GPU
+        launch.launch(handle)
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):

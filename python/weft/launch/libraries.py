@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
-from weft.launch import arrays, runtime, torch_tensors
+from weft.launch import arrays, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView, Planned
 
 Shape = tuple[int, ...]
@@ -33,7 +33,8 @@ class Library:
             return replace(like, address=0, shape=shape, strides=strides, dtype=dtype, readonly=False)
         if view.device == "cpu":
             return np.empty(shape, arrays.numpy_dtype(dtype))
-        return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
+        unknown = view.device_id < 0 and not all(view.shape)
+        return runtime.DeviceArray(shape, dtype, None if unknown else runtime.holder([view]))
 
     def maker(
         self, like: Any, ordinal: int | None, shape: Shape, dtype: str
@@ -164,12 +165,26 @@ def view(name: str, array: Any) -> tuple[Library, ArrayView]:
         raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
 
 
-def stream_finder(operands: Sequence[Any], device: int | None) -> Callable[[Any], int | None]:
-    """A function from a call's `stream` to its handle, for arrays like these. For a `stream` of None it
-    returns the handle of the current stream of the first array's library.
+def stream_finder(
+    operands: Sequence[Any], device: int | None, views: Sequence[ArrayView] = ()
+) -> Callable[[Any], int | None]:
+    """A function from a call's `stream` to its handle, for arrays like these, which have these views. For a
+    `stream` of None it returns the handle of the current stream of the first array's library. It makes that
+    stream wait for those of the views.
 
     It returns None while PyTorch records, casts or differentiates calls, since an operator may have to run.
     """
+    waits = {view.stream for view in views if view.stream is not None}
+    if waits:
+        find_alone = stream_finder(operands, device)
+
+        def find_and_wait(stream: Any) -> int | None:
+            handle = find_alone(stream)
+            if handle is not None:
+                producers.order(device, handle, waits)
+            return handle
+
+        return find_and_wait
     libraries = [of(array) for array in operands]
     current = libraries[0].current_stream(device)
     if TORCH not in libraries:

@@ -8,11 +8,13 @@ import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from weft import late_imports
 from weft.errors import WeftError, shown
 from weft.isa.chips import of_capability
 from weft.isa.launch_limits import PORTABLE_CLUSTER
@@ -302,8 +304,12 @@ class Prepared:
 class DeviceArray:
     """An array in GPU memory: `shape` elements of an MLIR type, in C order, not initialised.
 
-    It is freed with the object. Freeing waits for queued kernels, which may use it.
+    It is freed with the object. Freeing waits for queued kernels, which may use it. `a @ b` is `weft.matmul`
+    where one of them is a DeviceArray, also for arrays of NumPy, PyTorch and CuPy on the left.
     """
+
+    __array_ufunc__ = None  # NumPy and CuPy then leave `@` to this class
+    __array_priority__ = 1000
 
     def __init__(self, shape: Sequence[int], dtype: str, ordinal: int | None = None) -> None:
         driver = api()
@@ -347,6 +353,17 @@ class DeviceArray:
             if self.nbytes:
                 call(f"copying {self.nbytes} bytes {direction} the GPU", copy, api())
 
+    def __matmul__(self, other: Any) -> Any:
+        """`weft.matmul(self, other)`; NotImplemented for what isn't an array, or asks to multiply itself by
+        `__array_ufunc__ = None`.
+        """
+        kind = type(other)
+        asks = not isinstance(other, DeviceArray) and getattr(kind, "__array_ufunc__", kind) is None
+        return NotImplemented if asks or not arrays.is_array(other) else _matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _matmul(other, self) if arrays.is_array(other) else NotImplemented
+
     def __weft_view__(self) -> arrays.ArrayView:
         strides = arrays.contiguous_strides(self.shape)
         ordinal = self.device.ordinal
@@ -363,15 +380,25 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """A DLPack capsule, for other libraries' `from_dlpack`. It keeps the memory alive. Unless `stream` is
-        -1, waits for all queued work, so that any stream may use the array.
+        """A DLPack capsule, for other libraries' `from_dlpack`. It keeps the memory alive. `stream` is None,
+        1 (the legacy default stream), 2 (that of each thread) or a handle; unless it is -1, waits for all
+        queued work, so that any stream may use the array. Raises BufferError for other streams, as DLPack
+        forbids 0, and for what needs a copy.
         """
+        if stream is not None and (not isinstance(stream, int) or stream < -1 or stream == 0):
+            legal = "None, -1, 1 (the legacy default stream), 2 (that of each thread) or a handle"
+            raise BufferError(f"stream must be {legal}, got {shown(stream)}")
         if copy or dl_device not in (None, self.__dlpack_device__()):
             raise BufferError("a DeviceArray can export only its own memory, without a copy")
         if stream != -1:
             with entered(self._context):
                 synchronize()
         return arrays.dlpack(arrays.view(self), max_version)
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    with late_imports.whole():
+        return import_module("weft").matmul(a, b)
 
 
 def synchronize() -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, shown
-from weft.launch import arrays, cuda_driver, libraries, runtime, torch_tensors
+from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
-from weft.launch.runtime import Prepared
-from weft.multiply import jax_call, padded_rows, product_kernel
+from weft.multiply import jax_call, launches, padded_rows, product_kernel
+from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options, checked_activation
-from weft.multiply.padded_rows import PaddedLaunch
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
 from weft.multiply.xla_product import Product
 
@@ -69,8 +68,12 @@ def matmul(
     `a` is M x K (K x M with `transpose_a`), `b` is K x N (N x K with `transpose_b`), `c` and the result are
     M x N. The `epilogue` is computed in f32 (i32 for integers) before the result is rounded.
 
-    One more dimension in front makes a batch. All arrays that have it, and the result, have the same number
-    of matrices; an array without it, or with one matrix, takes part in every product.
+    More dimensions in front make a batch, and broadcast as in NumPy's `matmul`: those of the result are those
+    of `a` and `b`; `c`, the residual and scales may have 1 there, or fewer. A vector `a` is one row, a vector
+    `b` one column, and the result, `c` and the residual don't have that dimension. Dimensions that share `b`
+    become rows of one product, others one batch, without copies; where their strides don't allow it, one
+    launch for each part follows the other. A result without elements is returned without a launch; with K 0,
+    the product is 0, to which C and the epilogue are added.
 
     `groups` (int32) makes products of different sizes. With a batch of `b` alone, it holds the number of the
     `b` for each row of `a`; a negative number leaves the row of the result unchanged. All 128 rows from a
@@ -91,6 +94,10 @@ def matmul(
     of its columns N x ceil(K / 128), with contiguous columns like those of `a`. Both scale the product of
     each 128 elements along K before these are added in f32. Without scales, `promote` adds products of fp8 in
     f32; otherwise the tensor cores add them with about 13 bits of fraction.
+
+    For floats of at most 32 bits, `scales` may also be those of rows of `a` (float32, M x 1) and of columns
+    of `b` (1 x N), as in `torch._scaled_mm`. One element, in any shape, scales a whole matrix. They multiply
+    the sums before `c` is added. All products of a batch share them; groups have none.
 
     With `accumulate` "f16", tensor cores add up products of f16 or fp8 in f16 (from sm_70 and sm_89 on), not
     f32; only sums of K slices are added in f32. Sums of 65,520 and more become infinite.
@@ -114,7 +121,7 @@ def matmul(
     kernels of sm_100a, sm_103a and sm_110a read them; `weft.tiled_scales` converts words to the 128x4 layout.
 
     `alpha` may also be an array of float32 on the device of the others: one element, in any shape, or one for
-    each product of a batch (for each `b` where rows of `a` select one). The kernel reads it, so that the call
+    each product (for each `b` where rows of `a` select one). The kernel reads it, so that the call
     doesn't wait for its values. Products of integers take no such array.
 
     Arrays are those of PyTorch, CuPy, JAX and NumPy, and any with DLPack or `__cuda_array_interface__`. All
@@ -133,7 +140,7 @@ def matmul(
     different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a byte for each element.
     `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc" (from sm_80 on) those
     that are both 1. Rows and K are multiples of 8 for i1, of 2 for i4 and ui4. With f64, all arrays are f64,
-    and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and
+    and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be below 2**31, and
     strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a` and `b` at
     multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream. So are
     MN-major f32, fp8 and 8-bit integers on sm_90a, to K-major matrices, where that is predicted to be faster.
@@ -147,7 +154,9 @@ def matmul(
     The launch is queued and not waited for: on `stream`, by default the current stream of PyTorch or CuPy,
     and for other libraries the default stream of the arrays' GPU. Where all arrays are JAX's, XLA queues it
     on its own stream and nothing is waited for either. With `stream`, with arrays of other libraries, or with
-    rows that must be copied, JAX's arrays are waited for before the launch, and the GPU after it. `schedule`
+    rows that must be copied, JAX's arrays are waited for before the launch, and the GPU after it. The launch
+    waits for the stream that `__cuda_array_interface__` names, and with DLPack for the legacy default stream,
+    unless a graph is captured. `schedule`
     (an object, or text as the attribute of `tile.matmul` has it) sets tiles, stages and the like; by default
     it is chosen from the sizes. With `arch`, a chip as ptxas names it, the emulator multiplies arrays on the
     CPU as that chip would, whether there is a GPU or not.
@@ -289,21 +298,16 @@ def _planned(
             return handed.multiply(a, b, *added.values())
     operands = Operands.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
-    transposed = product_kernel.transposed(operands)
-    kernel = product_kernel.of(operands.k_major(transposed), copies=bool(transposed))
-    copied = padded_rows.copied(kernel, operands.views, transposed)
     if out is not None and (write := operands.libraries[2].writer()) is not None:
         write(out)
     if operands.ordinal is None:
-        operands.check_groups()
-        padded_rows.run(kernel, operands.views, copied, on="emulator" if options.arch else None)
+        launches.run(operands)
     else:
-        launch = padded_rows.plan(kernel, operands.views, copied, operands.extents)
-        _launch(key, launch, operands, stream)
+        _launch(key, launches.plan(operands), operands, stream)
     return operands.result
 
 
-def _launch(key: Any, launch: Prepared | PaddedLaunch, operands: Operands, stream: Any) -> None:
+def _launch(key: Any, launch: Launch, operands: Operands, stream: Any) -> None:
     """Queues the first launch of operands on a GPU, and keeps its plan."""
     # JAX's arrays must be asked for their views in each call.
     waits = libraries.JAX in operands.libraries
@@ -311,6 +315,8 @@ def _launch(key: Any, launch: Prepared | PaddedLaunch, operands: Operands, strea
         plans.add(key, Plan.of(launch, operands))
     current = operands.libraries[0].current_stream(operands.ordinal)
     handle = current() if stream is None else runtime.stream_handle(stream)
+    waited = {view.stream for view in operands.views if view.stream is not None}
+    producers.order(operands.ordinal, handle, waited)
     launch.launch(handle, *(view.address for view in operands.views))
     if waits:  # JAX may use an array's memory again once the array is dropped
         with runtime.on(operands.ordinal):
@@ -324,11 +330,13 @@ def _handed(every: list[Any], roles: list[str], activation: str | None, options:
         return None
     a, b, *added = views
     operands = Operands.of(a, b, None, dict(zip(roles, added, strict=True)), activation, options)
+    if operands.is_empty or operands.sizes.k == 0 or len(operands.turns) > 1:
+        return None
     kernel = product_kernel.of(operands)
     if padded_rows.copied(kernel, operands.views):
         return None
     product = Product.of(roles, options, activation)
-    return Handed(jax_call.call(product, views, operands.views[2]))
+    return Handed(jax_call.call(product, views, arrays.view(operands.arrays[2])))
 
 
 def _split(alpha: Any) -> tuple[Any, Any]:

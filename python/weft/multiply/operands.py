@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
 
-from weft.dialects.operand_roles import BLOCK_SCALES, GROUPINGS, SCALE_OF_WORDS, WORD, extents, role_of
+from weft.dialects.operand_roles import (
+    BLOCK_SCALES,
+    FACTORS,
+    GROUPINGS,
+    SCALE_OF_WORDS,
+    WORD,
+    extents,
+    role_of,
+)
 from weft.dialects.schedule import PROMOTED, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
@@ -15,9 +23,10 @@ from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
-from weft.multiply import block_formats
+from weft.multiply import block_formats, scale_factors
 from weft.multiply.block_formats import Kind
 from weft.multiply.group_values import check_ends, check_groups, check_padding
+from weft.multiply.leading import Folded, fold
 from weft.multiply.options import Options, checked_activation
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
@@ -33,8 +42,10 @@ def default_result(element: str) -> str:
 class Operands:
     """The arrays of one call and their views, with transposes as their strides have them.
 
-    Arrays, views and names are in the order a, b, the result, and the other operands by their roles.
-    `created`: the call creates the result's array.
+    Arrays, views and names are in the order a, b, the result, and the other operands by their roles. `views`
+    and `sizes` are those of one launch; the `whole` views have all leading dimensions, and a vector's 1.
+    `turns` has, for each launch, the bytes from each array to its part. `created`: the call creates the
+    result's array.
     """
 
     names: tuple[str, ...]
@@ -49,6 +60,8 @@ class Operands:
     sizes: "Sizes"
     options: Options
     activation: str | None
+    whole: tuple[ArrayView, ...]
+    turns: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(
@@ -57,19 +70,20 @@ class Operands:
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
         options, activation = options.checked("c" in added), checked_activation(activation)
         kind_a, kind_b = options.kind or (None, None)
-        library, view_a, transposed_a = _matrix("a", a, options.transpose_a, kind_a)
-        library_b, view_b, transposed_b = _matrix("b", b, options.transpose_b, kind_b)
+        library, view_a, transposed_a, vector_a = _matrix("a", a, options.transpose_a, kind_a)
+        library_b, view_b, transposed_b, vector_b = _matrix("b", b, options.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
         sizes = Sizes.of(view_a, view_b, transposed, *_grouping(added))
+        sizes = replace(sizes, vectors=(vector_a, vector_b))
         if complaint := block_formats.complaint(options.kind, (view_a, view_b), "scale_a" in added):
             raise WeftError(f"weft.matmul: {complaint}")
-        if sizes.matrices is None:
-            view_a, view_b = _without_copies(view_a), _without_copies(view_b)
+        if "scale_a" in added and options.kind is None:
+            added = _with_factors(added, view_a, sizes)
         if created := out is None:
             if options.beta and "c" not in added:
                 raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
             kind = options.out_dtype or default_result(view_a.dtype)
-            out = library.empty(a, view_a, sizes.of_array("out"), kind)
+            out = library.empty(a, view_a, sizes.as_given(sizes.of_array("out")), kind)
         if options.scale_block and "scale_a" not in added:
             raise WeftError("weft.matmul: scale_block must be given with scales of int32 only, got no scales")
         scales = options.kind, options.scale_block
@@ -80,20 +94,47 @@ class Operands:
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
             raise WeftError(f"weft.matmul: {what}, got {sizes.k}")
+        extents = _extents(names, views)
+        if sizes.grouped:
+            shared = "ab" if sizes.matrices is None else ""
+            of_launch = tuple(
+                _without_copies(view) if name in shared else view
+                for name, view in zip(names, views, strict=True)
+            )
+            folded = Folded(of_launch, sizes.m, sizes.members, ((0,) * len(views),))
+        else:
+            folded = fold(names, views, sizes.leading, sizes.m, transposed_a)
         return cls(
             names=names,
             arrays=(a, b, out, *added.values()),
-            views=views,
+            views=folded.views,
             libraries=(library, library_b, *(each for each, _ in rest)),
             created=created,
             ordinal=_ordinal(views),
-            extents=_extents(names, views),
+            extents=extents,
             types=types,
             transposed=transposed,
-            sizes=sizes,
+            sizes=replace(sizes, m=folded.m, members=folded.members),
             options=options,
             activation=activation,
+            whole=views,
+            turns=folded.turns,
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the result has no elements."""
+        return 0 in self.whole[2].shape
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result's array."""
+        return self.sizes.as_given(self.whole[2].shape)
+
+    def of_turn(self, offsets: Sequence[int]) -> "Operands":
+        """The operands of the launch whose arrays begin at these offsets, one of `turns`."""
+        shifted = zip(self.views, offsets, strict=True)
+        return replace(self, views=tuple(replace(v, address=v.address + by) for v, by in shifted))
 
     @property
     def result(self) -> Any:
@@ -163,6 +204,17 @@ def _types(
     return types
 
 
+def _with_factors(added: dict[str, Any], a: ArrayView, sizes: "Sizes") -> dict[str, Any]:
+    """The operands with row and column factors in the place of scales, if these are of rows, of columns or of
+    whole tensors. Raises WeftError for those of a product that has none.
+    """
+    left, right = (_view(name, added[name])[1] for name in ("scale_a", "scale_b"))
+    factors = scale_factors.are_factors(left, right, (sizes.m, sizes.n, sizes.k), a.dtype)
+    if factors and (grouping := _grouping(added)[0]) is not None:
+        raise WeftError(f"weft.matmul: {scale_factors.without(grouping)}")
+    return {scale_factors.ROLES.get(name, name) if factors else name: x for name, x in added.items()}
+
+
 def _grouping(added: dict[str, Any]) -> tuple[str | None, int]:
     """The role that makes products of different sizes, and the elements of its array. Raises WeftError for
     more than one such role.
@@ -191,7 +243,8 @@ def _ordinal(views: Sequence[ArrayView]) -> int | None:
     if len({v.device for v in views}) > 1 or len(devices) > 1:
         names = ", ".join(sorted(f"{device}:{number}" for device, number in devices))
         raise WeftError(f"weft.matmul: all arrays must be on one device, got {names}")
-    return runtime.holder(views)
+    # Empty arrays of `__cuda_array_interface__` have no address, by which the driver could find their GPU.
+    return runtime.holder(view for view in views if view.device_id >= 0 or all(view.shape))
 
 
 @dataclass(frozen=True)
@@ -203,6 +256,9 @@ class Sizes:
     k: int
     members: int | None  # of a batch; None for one result
     matrices: int | None  # with groups: those from which each row of a has one
+    leading: tuple[int, ...] = ()  # of the result
+    grouped: bool = False
+    vectors: tuple[bool, bool] = (False, False)  # whether a and b are
 
     @classmethod
     def of(
@@ -224,31 +280,34 @@ class Sizes:
             hint = f"; with transpose_b={not transposed[1]} they have" if k == n else ""
             raise WeftError(f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}")
         batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
+        if grouping and (wrong := next((n for n, v in (("a", a), ("b", b)) if len(v.shape) > 3), None)):
+            many = len((a if wrong == "a" else b).shape)
+            raise WeftError(
+                f"weft.matmul: {wrong} must have at most 3 dimensions with {grouping}, got {many}: reshape it"
+            )
         if grouping == "k_ends":
             if batches:
                 raise WeftError(
                     f"weft.matmul: {next(iter(batches))} must be a matrix with k_ends, got a batch"
                 )
-            return cls(m, n, k, count, None)
+            return cls(m, n, k, count, None, (count,), True)
         if grouping == "row_ends" and list(batches) != ["b"]:
             got = " and ".join(batches) or "none"
             raise WeftError(f"weft.matmul: b alone must be a batch with row_ends, got {got}")
         if grouping and not batches:
             raise WeftError("weft.matmul: b, or a and b, must be a batch with groups")
+        if grouping and not batches.get("b", 1):
+            raise WeftError(f"weft.matmul: b must have at least one matrix with {grouping}, got 0")
         if grouping and "a" not in batches:
-            return cls(m, n, k, None, batches["b"])
-        several = {count for count in batches.values() if count != 1}
-        if len(several) > 1:
-            raise WeftError(
-                f"weft.matmul: a and b must be batches of one size, got {batches['a']} and {batches['b']}"
-            )
-        return cls(m, n, k, max(several, default=1) if batches else None, None)
+            return cls(m, n, k, None, batches["b"], (), True)
+        leading = _broadcast(a.shape[:-2], b.shape[:-2])
+        return cls(m, n, k, prod(leading) if leading else None, None, leading, grouping is not None)
 
     def of_array(
         self, name: str, element: str = "f32", words: int = 0, columns: bool = False
     ) -> tuple[int, ...]:
-        """The shape of an array, by its role and its elements; a batch may lack its first dimension or have a
-        1 there, but `out` may not. `words` is how many elements share a scale where these come as words; with
+        """The shape of an array, by its role and its elements; it may lack leading dimensions or have 1
+        there, but `out` may not. `words` is how many elements share a scale where these come as words; with
         `columns` each column of b has float32 scales.
         """
         groups = self.m if self.members is None else self.members
@@ -260,8 +319,24 @@ class Sizes:
         if words or columns or (name == "scale_a" and element == "f32"):
             shape = shape[::-1]  # as a lies, whose rows it scales
         of_b = name == "scale_b" and self.matrices is not None
-        batch = self.matrices if of_b else self.members
-        return shape if batch is None else (batch, *shape)
+        return (self.matrices, *shape) if of_b and self.matrices is not None else (*self.leading, *shape)
+
+    def as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the result, C or the residual, without the 1 of a vector."""
+        sizes = [size for size, is_vector in zip(shape[-2:], self.vectors, strict=True) if not is_vector]
+        return *shape[:-2], *sizes
+
+    def _as_matrices(self, view: ArrayView) -> ArrayView:
+        """The view of the result, C or the residual with the 1 of a vector, of which it has no dimension."""
+        shape, strides = view.shape, view.strides
+        if self.vectors[1]:
+            shape, strides = (*shape, 1), (*strides, 1)
+        if self.vectors[0] and shape:
+            shape, strides = (
+                (*shape[:-1], 1, shape[-1]),
+                (*strides[:-1], shape[-1] * strides[-1], strides[-1]),
+            )
+        return replace(view, shape=shape, strides=strides)
 
     def view(
         self, name: str, array: Any, kinds: tuple[Kind, Kind] | None = None, block: int = 0
@@ -272,26 +347,33 @@ class Sizes:
         library, view = _view(name, array)
         if name == "alpha":
             return library, self._alpha(view)
+        if name in FACTORS:
+            return library, scale_factors.vector(name, view)
         words = name in BLOCK_SCALES and block_formats.are_words(name, view, kinds, block)
         if name in BLOCK_SCALES and not words and (scale := block_formats.scale_type(name, view, kinds)):
-            return library, block_formats.tiles(name, view, scale, self.of_array(name, scale))
+            shape = self.of_array(name, scale)
+            if len(self.leading) > 1:
+                shape = (self.products, *shape[-2:])
+            return library, block_formats.tiles(name, view, scale, shape)
         columns = not words and self.has_columns(name, view)
         shape, given = self.of_array(name, WORD if words else "f32", block if words else 0, columns), view
         by_columns = words or columns or name == "scale_a"
-        one: tuple[tuple[int, ...], ...] = ()
-        if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
-            one = shape[1:], (1, *shape[1:])
-        if view.shape != shape and view.shape not in one:
-            wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
-            raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(view)}")
-        if name not in ("out", *GROUPINGS) and self.matrices is None:
+        of_result = name in ("out", "c", "residual")
+        view = self._as_matrices(view) if of_result else view
+        broadcast = name in ("c", "residual", "scale_a", "scale_b") and self.matrices is None
+        if view.shape != shape and not (broadcast and _fits(view.shape, shape)):
+            sizes = self.as_given(shape) if of_result else shape
+            wanted = " x ".join(map(str, sizes)) + (" elements" if len(sizes) == 1 else "")
+            wanted = wanted or "a single number"
+            raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(given)}")
+        if name not in ("out", *GROUPINGS) and self.matrices is None and self.grouped:
             view = _without_copies(view)
         if by_columns:
             view = _transposed(view)
         if name == "out" and arrays.overlaps_itself(view):
             found = f"strides {view.strides}"
             raise WeftError(f"weft.matmul: elements of out must not share memory, got {found}")
-        if view.shape[-1] > 1 and view.strides[-1] != 1:
+        if view.shape[-1] > 1 and view.strides[-1] != 1 and all(view.shape):
             what = {1: ""}.get(len(shape), " columns" if by_columns else " rows")
             found = f"strides {given.strides}"
             if by_columns:
@@ -312,6 +394,10 @@ class Sizes:
         if prod(view.shape) == 1:
             return replace(view, shape=(1,), strides=(1,))
         count = self.products
+        if len(self.leading) > 1 and view.shape == self.leading:
+            if view.strides != arrays.contiguous_strides(view.shape):
+                raise WeftError(f"weft.matmul: alpha must be contiguous, got strides {view.strides}")
+            return replace(view, shape=(count,), strides=(1,))
         if view.shape != (count,):
             legal = "1 element" if count == 1 else f"1 element or {count}, one for each product"
             raise WeftError(f"weft.matmul: alpha must be a number or {legal}, got {_shape(view)}")
@@ -324,14 +410,17 @@ class Sizes:
         """The products that may have an alpha each: those of a batch, or one for each `b` where rows of
         `a` select one.
         """
-        return self.matrices or self.members or 1
+        counts = (count for count in (self.matrices, self.members) if count is not None)
+        return next(counts, 1)
 
 
 def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
-    """The library and the view of an array. Raises WeftError for an empty one and for negative strides."""
+    """The library and the view of an array. Raises WeftError for sizes of 2**31 and negative strides."""
     library, view = libraries.view(name, array)
-    if complaint := next(filter(None, map(size_complaint, view.shape)), None):
+    if complaint := next(filter(None, map(size_complaint, filter(None, view.shape))), None):
         raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_shape(view)}")
+    if not all(view.shape):  # NumPy's strides are 0 then
+        return library, replace(view, strides=arrays.contiguous_strides(view.shape))
     # NumPy has negative strides even for a single row, where they have no meaning.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:
@@ -341,15 +430,27 @@ def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
 
 def _matrix(
     name: str, array: Any, transpose: bool, kind: Kind | None = None
-) -> tuple[Library, ArrayView, bool]:
-    """The library of a or b, its view with contiguous rows, and whether that is the transpose of what is
-    multiplied.
+) -> tuple[Library, ArrayView, bool, bool]:
+    """The library of a or b, its view with contiguous rows, whether that is the transpose of what is
+    multiplied, and whether the array is a vector, whose view is a matrix of one row (of a) or column (of b).
     """
     library, view = _view(name, array)
-    if len(view.shape) in (2, 3):
-        view = block_formats.elements(name, view, kind)
-    else:
-        raise WeftError(f"weft.matmul: {name} must be a matrix or a batch of them, got {_shape(view)}")
+    if not view.shape:
+        raise WeftError(
+            f"weft.matmul: {name} must have at least one dimension, got a single number: use alpha for it"
+        )
+    is_vector = len(view.shape) == 1
+    if is_vector and transpose:
+        what = f"transpose_{name} must be False for a vector"
+        raise WeftError(f"weft.matmul: {what}, got {name} of {_shape(view)} elements")
+    if is_vector:
+        of_1 = view.shape[0] * view.strides[0]
+        axis = 0 if name == "a" else 1
+        shape, strides = (
+            (*each[:axis], x, *each[axis:]) for each, x in ((view.shape, 1), (view.strides, of_1))
+        )
+        view = replace(view, shape=shape, strides=strides)
+    view = block_formats.elements(name, view, kind)
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
@@ -361,8 +462,8 @@ def _matrix(
     # A single row or column may be either. Elements that don't have 16 bits must be K-major.
     k_major = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
     if not k_major and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
-        return library, other, not transposed
-    return library, view, transposed
+        return library, other, not transposed, is_vector
+    return library, view, transposed, is_vector
 
 
 def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
@@ -372,17 +473,17 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
     written = names.index("out")
     out = _without_copies(views[written])
     may_be_out = []
-    for name, view in zip(names, views, strict=True):
+    for name, view in zip(names, map(_without_copies, views), strict=True):
         alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
         allowed = name in ("c", "residual")
         may_be_out.append(name == "out" or (allowed and alike))
         in_place = may_be_out[-1] and view.address == out.address
-        if name != "out" and not in_place and arrays.overlap(out, view):
+        if all((name != "out", not in_place, *view.shape, *out.shape)) and arrays.overlap(out, view):
             what = "; it may be c or residual, element for element" * allowed
             raise WeftError(
                 f"weft.matmul: out must not overlap {name}, which is read while out is written{what}"
             )
-    spans = tuple(arrays.span(view)[1] - view.address for view in views)
+    spans = tuple(arrays.span(view)[1] - view.address if all(view.shape) else 0 for view in views)
     return Extents(spans, tuple(may_be_out), written)
 
 
@@ -393,10 +494,35 @@ def _transposed(view: ArrayView) -> ArrayView:
 
 
 def _without_copies(view: ArrayView) -> ArrayView:
-    """The matrix of a batch that has one, or repeats one: a kernel uses it for every product."""
-    if len(view.shape) != 3 or (view.shape[0] > 1 and view.strides[0] != 0):
-        return view
-    return replace(view, shape=view.shape[1:], strides=view.strides[1:])
+    """The matrices without the outermost dimensions that have one of them, or repeat them: a kernel uses
+    these for every product.
+    """
+    shape, strides = view.shape, view.strides
+    while len(shape) > 2 and (shape[0] == 1 or (shape[0] and not strides[0])):
+        shape, strides = shape[1:], strides[1:]
+    return replace(view, shape=shape, strides=strides)
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The leading dimensions of a product, of which NumPy's function takes at most 32. Raises WeftError for
+    those that don't fit.
+    """
+    rank = max(len(a), len(b))
+    pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
+    if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
+        got_a, got_b = (" x ".join(map(str, each)) for each in (a, b))
+        raise WeftError(
+            f"weft.matmul: leading dimensions of a and b must be equal or 1, got {got_a} and {got_b}"
+        )
+    return tuple(x if y == 1 else y for x, y in pairs)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether matrices of a shape have the leading dimensions of another, or fewer or 1."""
+    if len(shape) > len(wanted) or shape[-2:] != wanted[-2:]:
+        return False
+    leading = wanted[:-2]
+    return all(size in (1, of) for size, of in zip(shape[:-2][::-1], leading[::-1], strict=False))
 
 
 def _shape(view: ArrayView) -> str:

@@ -49,7 +49,9 @@ def run(
     aligned = list(views)
     for number, rows in copies.items():
         memory, source = np.zeros(rows.nbytes, np.uint8), views[number].in_bytes.numpy()
-        aligned[number] = replace(rows.padded(views[number], memory.ctypes.data), owner=memory)
+        aligned[number] = replace(
+            rows.padded(views[number], memory.ctypes.data), owner=memory, readonly=False
+        )
         aligned[number].in_bytes.numpy()[...] = source.swapaxes(-1, -2) if rows.size else source
     kernel(*aligned, on=on)
 

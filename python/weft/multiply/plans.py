@@ -10,10 +10,9 @@ from typing import Any
 from weft import locks
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime, torch_tensors
-from weft.launch.runtime import Prepared
 from weft.multiply import torch_keys
+from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
-from weft.multiply.padded_rows import PaddedLaunch
 
 MOST = 4096
 """The number of plans that are kept. Beyond it, the oldest plans are dropped."""
@@ -30,21 +29,21 @@ class Plan:
     """
 
     queue: Callable[..., int]
-    launch: Prepared | PaddedLaunch
+    launch: Launch
     stream: Callable[[Any], int | None]
     new: Callable[[], Any]
     address: Callable[[Any], int]
     write: Callable[[Any], None] | None = None
 
     @classmethod
-    def of(cls, launch: Prepared | PaddedLaunch, operands: Operands) -> "Plan":
+    def of(cls, launch: Launch, operands: Operands) -> "Plan":
         """A plan of a launch for arrays like these operands."""
         result, ordinal = operands.views[2], operands.ordinal
         return cls(
             launch.queue_apart,
             launch,
-            libraries.stream_finder(operands.arrays, ordinal),
-            *operands.libraries[0].maker(operands.arrays[0], ordinal, result.shape, result.dtype),
+            libraries.stream_finder(operands.arrays, ordinal, operands.views),
+            *operands.libraries[0].maker(operands.arrays[0], ordinal, operands.shape, result.dtype),
             operands.libraries[2].writer(),
         )
 
@@ -179,5 +178,6 @@ def _of_any(array: Any) -> tuple[Hashable, int]:
         view.device,
         device,
         view.readonly,
+        view.stream,
     )
     return key, view.address

@@ -7,6 +7,7 @@ from typing import Any
 from weft import passes
 from weft.builder import Module, memref
 from weft.dialects import tile
+from weft.dialects.operand_roles import FACTORS
 from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF
 from weft.errors import WeftError
@@ -153,8 +154,8 @@ def compiled(
 
 
 def _rank(role: str, view: ArrayView) -> int:
-    """The rank of an array; 0 for one alpha, which all products share."""
-    return 0 if role == "alpha" and view.shape == (1,) else len(view.shape)
+    """The rank of an array; 0 for one factor of all elements."""
+    return 0 if role in ("alpha", *FACTORS) and view.shape == (1,) else len(view.shape)
 
 
 def _without_locations(module: Module) -> Any:

@@ -341,7 +341,7 @@ class _Plan:
                 (kernel.plan(arguments, grid=grid), names)
                 for kernel, names, arguments, grid in problem.launches(flat)
             ]
-        stream = libraries.stream_finder([x], ordinal)
+        stream = libraries.stream_finder([x], ordinal, [view])
         return cls(problem, makers, launches, stream, library.current_stream(ordinal))
 
     def run(self, address: int, stream: int) -> Quantized:

@@ -19,7 +19,7 @@
 %DLTensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }
 ; data, device type, device, dimensions, type code, bits, lanes, shape, strides, byte offset
 
-@most.dimensions = internal constant i64 3
+@most.dimensions = internal constant i64 7
 ; Tensors without memory (freed storage, zeros that were never made) begin at their offset. Most memory is above any
 ; offset. The heap of some Python programs and CUDA's memory pools are not: there, the offset itself is asked for.
 @least.address = internal constant i64 1099511627776
@@ -39,12 +39,12 @@ declare void @Py_IncRef(ptr)
 
 ; Python's describe(torch, a, b, out, *more) (METH_FASTCALL), where `torch` is the address of %Torch and what follows
 ; are tensors or None. Returns (key, *addresses), where `out` has an address of 0 for None, and others of None have
-; none; or None for what isn't a plain tensor of at most three dimensions with memory of its own.
+; none; or None for what isn't a plain tensor of at most seven dimensions with memory of its own.
 define ptr @weft_describe(ptr %self, ptr %args, i64 %count) {
   %first = load ptr, ptr %args
   %number = call i64 @PyLong_AsUnsignedLongLong(ptr %first)
   %torch = inttoptr i64 %number to ptr
-  %room = mul i64 %count, 8 ; words of an array at most
+  %room = mul i64 %count, 16 ; words of an array at most
   %words = alloca i64, i64 %room
   %addresses = alloca i64, i64 %count
   br label %next

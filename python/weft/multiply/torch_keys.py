@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from weft.launch import host_code
+from weft.launch import dlpack, host_code
 
 Describe = Callable[..., tuple[Any, ...] | None]
 
@@ -29,21 +29,6 @@ class _Torch(ctypes.Structure):
     )
 
 
-class _ExchangeApi(ctypes.Structure):
-    """DLPack's DLPackExchangeAPI (dlpack.h)."""
-
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("previous", ctypes.c_void_p),
-        ("allocate", ctypes.c_void_p),
-        ("managed_from_object", ctypes.c_void_p),
-        ("managed_to_object", ctypes.c_void_p),
-        ("tensor_from_object", ctypes.c_void_p),
-        ("current_work_stream", ctypes.c_void_p),
-    )
-
-
 @functools.cache
 def describer() -> Describe | None:
     """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None where PyTorch is too old.
@@ -55,11 +40,8 @@ def describer() -> Describe | None:
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    table = _ExchangeApi.from_address(get(capsule, b"dlpack_exchange_api"))
-    if table.major != 1 or not table.tensor_from_object:
+    table = dlpack.exchange_api(capsule)
+    if table is None or not table.tensor_from_object:
         return None
     # The table is PyTorch's for good, and so are its classes.
     known = _Torch(

@@ -62,8 +62,8 @@ class Product:
 
     def result(self, described: Sequence[Described]) -> Described:
         """The result for operands like these. Raises WeftError where they don't fit."""
-        _, _, out, *_ = self.operands(_planned(described, 0)).views
-        return out.shape, out.dtype
+        operands = self.operands(_planned(described, 0))
+        return operands.shape, operands.views[2].dtype
 
     def text(self, described: Sequence[Described], result: Described) -> str:
         """The product of arrays like these, for `parsed`."""

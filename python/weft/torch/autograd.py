@@ -59,14 +59,15 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
+    """Whether `torch.func` or `torch.vmap` transforms calls."""
     transform = torch._C._functorch.peek_interpreter_stack()
     return transform is not None and transform.key() != torch._C._functorch.TransformType.Functionalize
 
 
 def multiply(*operands: Any, **options: Any) -> Any:
     """`torch.ops.weft.matmul`, under transforms of `torch.func`, too."""
-    if not _is_transformed():
+    if not is_transformed():
         return torch.ops.weft.matmul(*operands, **options)
     missing = [None] * (len(_OPERANDS) - len(operands))
     return Transformed.apply(*operands, *missing, _DEFAULTS | options)
@@ -101,6 +102,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any]
         a, b, alphas, output if ctx.by_result else None, *((bias, c) if recomputed else (None, None))
     )
     ctx.types = [None if each is None else each.dtype for each in inputs]
+    ctx.shapes = [None if each is None else each.shape for each in inputs]
 
 
 def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
@@ -119,7 +121,7 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         of_z = _through(activation, gradient.to(sums), z)
     of_product = of_z
     if alphas is not None:
-        of_product = of_z * (alphas.reshape(-1, 1, 1) if alphas.numel() > 1 else alphas.reshape(()))
+        of_product = of_z * for_each(alphas, of_z)
     of_a = of_b = None
     if wanted[0]:
         of_a = _product(of_product.to(b.dtype), b.mT, a, options["alpha"], arch)
@@ -129,19 +131,26 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         of_a,
         of_b,
         of_z.sum(tuple(range(of_z.dim() - 1))).to(ctx.types[2]) if wanted[2] else None,
-        gradient.to(ctx.types[3]) if wanted[3] else None,
-        (options["beta"] * of_z).to(ctx.types[4]) if wanted[4] else None,
+        gradient.sum_to_size(ctx.shapes[3]).to(ctx.types[3]) if wanted[3] else None,
+        (options["beta"] * of_z).sum_to_size(ctx.shapes[4]).to(ctx.types[4]) if wanted[4] else None,
         None,
     )
 
 
+def for_each(alphas: Any, products: Any) -> Any:
+    """An array alpha as PyTorch multiplies products by it: one number, or one for each product."""
+    return alphas.reshape(*products.shape[:-2], 1, 1) if alphas.numel() > 1 else alphas.reshape(())
+
+
 def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
-    """The gradient of an operand, in its order in memory, from a product of two batches, whose sum it is
-    where the operand is one matrix.
+    """The gradient of an operand, in its order in memory, from a product of two batches. It is the sum over
+    the leading dimensions in which the operand is broadcast.
     """
-    if like.dim() == 2 and a.dim() == b.dim() == 3:
+    if like.dim() == 2 and a.dim() > 2 and a.dim() == b.dim():
         # One product whose K is that of all products.
-        a, b = a.transpose(0, 1).flatten(1), b.flatten(0, 1)
+        leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = (each.expand(*leading, *each.shape[-2:]) for each in (a, b))
+        a, b = a.movedim(-2, 0).flatten(1), b.flatten(0, -2)
     options = {"alpha": alpha, "out_dtype": like.dtype, "arch": arch}
     if like.stride(-1) == 1:
         return multiply(a, b, **options).sum_to_size(like.shape)

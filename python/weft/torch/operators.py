@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from weft.dialects.operand_roles import OUTPUT_TYPES
+from weft.errors import WeftError
 from weft.launch import arrays
 from weft.multiply.block_formats import checked as checked_kind
 from weft.multiply.operands import default_result
@@ -56,6 +57,8 @@ def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> 
 
 
 def _matmul(a: Any, b: Any, *added: Any, **options: Any) -> Any:
+    if a.dim() < 2 or b.dim() < 2:
+        raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
     return _run(a, b, added, {}, **options)
 
 
@@ -163,22 +166,20 @@ def _result(a: Any, shape: Any, kind: str | None, out_dtype: Any) -> Any:
     return torch.empty(shape, dtype=out_dtype, device=a.device)
 
 
+def _vector(name: str, array: Any) -> str:
+    """What is wrong with a vector, which only `weft.matmul` itself takes."""
+    what = f"{name} must have at least two dimensions in torch.ops.weft"
+    return f"weft.matmul: {what}, got {list(array.shape)}: add one with unsqueeze"
+
+
 def _matmul_shape(a: Any, b: Any) -> Any:
     for name, each in (("a", a), ("b", b)):
-        torch._check(
-            each.dim() in (2, 3),
-            lambda name=name, each=each: (
-                f"weft.matmul: {name} must be a matrix or a batch of them, got {list(each.shape)}"
-            ),
-        )
+        torch._check(each.dim() >= 2, lambda name=name, each=each: _vector(name, each))
     torch._check(
         a.shape[-1] == b.shape[-2],
         lambda: f"weft.matmul: a and b must have the same K, got {list(a.shape)} and {list(b.shape)}",
     )
-    batch = a.shape[:-2] or b.shape[:-2]
-    if a.dim() == b.dim() == 3:
-        batch = torch.broadcast_shapes(a.shape[:1], b.shape[:1])
-    return *batch, a.shape[-2], b.shape[-1]
+    return *torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
 
 
 def _matmul_fake(
@@ -198,7 +199,7 @@ def _scaled_fake(
     **options: Any,
 ) -> Any:
     # Packed elements have other sizes, so K isn't compared.
-    shape = *(a.shape[:-2] or b.shape[:-2]), a.shape[-2], b.shape[-1]
+    shape = *torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
     return _result(a, shape, kind_a, out_dtype)
 
 

@@ -1,6 +1,7 @@
 """`weft.matmul` by operators, for tensors whose operations PyTorch records, traces or transforms."""
 
 import sys
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -10,7 +11,7 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
-from weft.torch.autograd import FORWARD_MODE, activated, multiply
+from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply
 from weft.torch.operators import TYPES
 
 
@@ -53,11 +54,44 @@ def product(
     if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
         # Its rules take a second to import, for which a call without DTensors needn't wait.
         from weft.torch import sharding  # noqa: F401
-    a = a.mT if transpose_a else a
-    b = b.mT if transpose_b else b
     bias = residual = activation = alphas = None
     if epilogue is not None:
         bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
+    if vectors := [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]:
+        for name, each, flag in (("a", a, transpose_a), ("b", b, transpose_b)):
+            if each.dim() == 1 and flag:
+                raise WeftError(
+                    f"weft.matmul: transpose_{name} must be False for a vector, got {name} of "
+                    f"{each.shape[0]} elements"
+                )
+        a, b = (a.unsqueeze(0) if -2 in vectors else a), (b.unsqueeze(-1) if -1 in vectors else b)
+        c, residual, into = (_with_axes(each, vectors) for each in (c, residual, out))
+        result = product(
+            a,
+            b,
+            c=c,
+            out=into,
+            alpha=alpha,
+            beta=beta,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+            epilogue=None if epilogue is None else replace(epilogue, residual=residual),
+            scales=scales,
+            kind=kind,
+            scale_block=scale_block,
+            groups=groups,
+            row_ends=row_ends,
+            k_ends=k_ends,
+            promote=promote,
+            accumulate=accumulate,
+            bit_op=bit_op,
+            out_dtype=out_dtype,
+            schedule=schedule,
+            arch=arch,
+        )
+        return result.squeeze(tuple(vectors)) if out is None else out
+    a = a.mT if transpose_a else a
+    b = b.mT if transpose_b else b
     if not isinstance(alpha, Real):
         alpha, alphas = 1.0, alpha
     kinds = (kind, kind) if kind is None or isinstance(kind, str) else kind
@@ -101,6 +135,15 @@ def product(
     return out
 
 
+def _with_axes(array: Any, axes: list[int]) -> Any:
+    """An array of the result's shape with the 1 of each vector."""
+    if array is None:
+        return None
+    for axis in reversed(axes):  # that of b first, since the other is counted from it
+        array = array.unsqueeze(axis) if axis == -1 or array.dim() else array
+    return array
+
+
 def _torch_type(dtype: Any) -> Any:
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
@@ -111,7 +154,7 @@ def _torch_type(dtype: Any) -> Any:
 def _scaled_by(alphas: Any, a: Any, b: Any, c: Any, bias: Any, options: dict[str, Any]) -> Any:
     """`alphas * alpha * a @ b + beta * c + bias`, in which PyTorch differentiates `alphas`."""
     product = multiply(a, b, **options | {"beta": None})
-    z = product * (alphas.reshape(-1, 1, 1) if alphas.numel() > 1 else alphas.reshape(()))
+    z = product * for_each(alphas, product)
     if c is not None:
         z = z + options["beta"] * c
     return (z if bias is None else z + bias).to(product.dtype)

@@ -1,5 +1,6 @@
-"""`torch.vmap` of products: the mapped dimension becomes rows of `a`, or the batch of one kernel."""
+"""`torch.vmap` of products: the mapped dimension becomes the first of the leading dimensions."""
 
+import math
 from typing import Any
 
 import torch
@@ -29,46 +30,22 @@ def _mapped(
     for number, dim in enumerate(in_dims[: len(given)]):
         if dim is not None:
             given[number] = given[number].movedim(dim, 0)
+    ranks = [0 if x is None else x.dim() - of_x for x, of_x in zip(given, mapped, strict=True)]
+    rank = max(ranks[:2])  # of each member's result
+    for number in (0, 1, 3, 4):
+        if mapped[number]:
+            x = given[number]
+            given[number] = x.reshape(members, *[1] * (rank - ranks[number]), *x.shape[1:])
     a, b, bias, residual, c, alphas = given
-    # Of each member; None for one product.
-    batch = next((x.shape[-3] for x, of_x in zip((a, b), mapped, strict=False) if x.dim() - of_x == 3), None)
-
-    if mapped[0] and batch is None and not (mapped[1] or mapped[2] or mapped[5]):
-        rows = members * a.shape[1]
-        residual, c = (
-            None if x is None else x.expand(members, a.shape[1], b.shape[-1]).reshape(rows, -1)
-            for x in (residual, c)
-        )
-        out = torch.ops.weft.matmul(a.reshape(rows, -1), b, bias, residual, c, alphas, beta=beta, **options)
-        return out.unflatten(0, (members, -1)), 0
-
+    if not (mapped[0] or mapped[1]):
+        a = a.expand(members, *[1] * (rank - a.dim()), *a.shape)
+    leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if mapped[2]:  # a kernel reads one bias, but a C for each product
-        rows_of_bias = bias.unsqueeze(-2)
+        rows_of_bias = bias.reshape(members, *[1] * (rank - 1), bias.shape[-1])
         if c is not None:
             rows_of_bias = rows_of_bias + (beta or 0.0) * c
-        shape = members, *([batch] if batch else []), a.shape[-2], b.shape[-1]
-        if batch and rows_of_bias.dim() == 3:
-            rows_of_bias = rows_of_bias.unsqueeze(1)
-        bias, c, beta, mapped[4] = None, rows_of_bias.expand(shape).contiguous(), 1.0, True
-
-    def of_all(matrices: Any, each: bool) -> Any:
-        """The matrices of all products, or one that they share."""
-        if matrices is None or not (each or matrices.dim() == 3):
-            return matrices
-        if batch is None:
-            return matrices
-        if not each:
-            matrices = matrices.unsqueeze(0)
-        elif matrices.dim() == 3:
-            matrices = matrices.unsqueeze(1)
-        return matrices.expand(members, batch, *matrices.shape[-2:]).flatten(0, 1)
-
-    a, b, residual, c = (
-        of_all(x, each) for x, each in zip((a, b, residual, c), (*mapped[:2], *mapped[3:5]), strict=True)
-    )
-    if a.dim() == b.dim() == 2:
-        a = a.expand(members, *a.shape)
+        bias, c, beta = None, rows_of_bias.expand(*leading, a.shape[-2], b.shape[-1]).contiguous(), 1.0
     if alphas is not None and (mapped[5] or alphas.numel() > 1):
-        alphas = alphas.reshape(members if mapped[5] else 1, -1).expand(members, batch or 1).reshape(-1)
-    out = torch.ops.weft.matmul(a, b, bias, residual, c, alphas, beta=beta, **options)
-    return (out if batch is None else out.unflatten(0, (members, batch))), 0
+        products = math.prod(leading[1:])
+        alphas = alphas.reshape(members if mapped[5] else 1, -1).expand(members, products).reshape(-1)
+    return torch.ops.weft.matmul(a, b, bias, residual, c, alphas, beta=beta, **options), 0

@@ -1,0 +1,74 @@
+"""Scales of rows of `a`, of columns of `b` and of whole tensors: factors of the result's rows and columns.
+
+They have the shapes of PyTorch's `torch._scaled_mm`: M x 1, 1 x N, or one element.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from weft.dialects.schedule import PROMOTED, ceil_div
+from weft.errors import WeftError
+from weft.launch.arrays import ArrayView
+
+ROLES = {"scale_a": "row_factors", "scale_b": "column_factors"}
+"""The roles that such scales have in `tile.matmul`."""
+_NAMES = {role: name for name, role in ROLES.items()}
+_FLOATS = ("f8E4M3FN", "f8E5M2", "f16", "bf16", "f32")
+
+
+def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], element: str) -> bool:
+    """Whether scales of a product of these sizes (M, N, K) are factors, not scales of blocks of 128 elements
+    along K. With a single block, scales of rows are both; then those of b decide. Raises WeftError for pairs
+    of which only one has factors, and for factors of elements that have none.
+    """
+    if of_a.dtype != "f32" or of_b.dtype != "f32":
+        return False
+    m, n, k = sizes
+    blocks = ceil_div(k, PROMOTED)
+    blocks_of_b = (ceil_div(n, PROMOTED), blocks), (n, blocks)
+    if (of_blocks := of_a.shape[-2:] == (m, blocks)) and of_b.shape[-2:] in blocks_of_b:
+        return False
+    rows, columns = _is_factor(of_a, (m, 1)), _is_factor(of_b, (1, n))
+    if rows and columns:
+        if element not in _FLOATS:
+            legal = ", ".join(_FLOATS)
+            raise WeftError(
+                f"weft.matmul: scales of rows, columns or tensors must come with a of {legal}, got {element}"
+            )
+        return True
+    if not rows and not of_blocks:
+        legal = f"{m} x {blocks}, {m} x 1 or one element" if blocks > 1 else f"{m} x 1 or one element"
+        raise WeftError(f"weft.matmul: scale_a must be {legal}, got {_shape(of_a)}")
+    if rows and not of_blocks:
+        legal, beside = f"1 x {n} or one element", f"beside scale_a of {_shape(of_a)}"
+        raise WeftError(f"weft.matmul: scale_b must be {legal}, got {_shape(of_b)} {beside}")
+    return False
+
+
+def vector(role: str, view: ArrayView) -> ArrayView:
+    """The factors as a vector, of one element if all are one in memory. Raises WeftError for elements that
+    aren't contiguous.
+    """
+    size = prod(view.shape)
+    along = 0 if role == "row_factors" else -1
+    if size == 1 or view.strides[along] == 0:
+        return replace(view, shape=(1,), strides=(1,))
+    if view.strides[along] != 1:
+        raise WeftError(
+            f"weft.matmul: {_NAMES[role]} must have contiguous elements, got strides {view.strides}"
+        )
+    return replace(view, shape=(size,), strides=(1,))
+
+
+def without(grouping: str) -> str:
+    """The message for factors in a product whose groups have different sizes."""
+    legal = "M x ceil(K / 128) and of blocks or columns of b, or an alpha for each group"
+    return f"scales of rows, columns or tensors must come without {grouping}: pass scales of {legal}"
+
+
+def _is_factor(view: ArrayView, shape: tuple[int, int]) -> bool:
+    return view.shape == shape or prod(view.shape) == 1
+
+
+def _shape(view: ArrayView) -> str:
+    return " x ".join(map(str, view.shape)) or "a single number"
