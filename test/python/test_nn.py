@@ -145,9 +145,10 @@ FP8 = {None: 0.1, "relu": 0.2}
 
 @pytest.mark.parametrize(("dtype", "cast"), [(BF16, None), (F32, None), (F32, BF16)])
 @pytest.mark.parametrize("activation", FP8)
-def test_fp8(activation, dtype, cast):
+@pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
+def test_fp8(fp8, activation, dtype, cast):
     torch.manual_seed(0)
-    layer = weft.nn.Linear(64, 48, True, DEVICE, dtype, activation=activation, fp8="tensorwise")
+    layer = weft.nn.Linear(64, 48, True, DEVICE, dtype, activation=activation, fp8=fp8)
     reference = Reference(layer)
     x, weights = numbers(2, 40, 64, dtype=dtype).requires_grad_(), numbers(2, 40, 48, dtype=F64, seed=9)
     exact = x.detach().double().requires_grad_()
@@ -161,6 +162,53 @@ def test_fp8(activation, dtype, cast):
     pairs += [(a.grad, b.grad) for a, b in zip(layer.parameters(), reference.parameters(), strict=True)]
     for ours, theirs in pairs:
         assert (ours.double() - theirs).norm() <= FP8[activation] * theirs.norm()
+
+
+@pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
+def test_compiled_fp8(fp8):
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(64, 48, True, DEVICE, BF16, fp8=fp8)
+    x, found = numbers(32, 64), []
+    for function in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
+        leaf = x.clone().requires_grad_()
+        d = function(leaf)
+        found.append((d, *torch.autograd.grad(d.square().sum(), (leaf, *layer.parameters()))))
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
+def test_transformed_fp8(fp8):
+    torch.manual_seed(0)
+    layer = weft.nn.Linear(64, 48, True, DEVICE, BF16, activation="relu", fp8=fp8)
+    x, parameters = numbers(3, 16, 64), dict(layer.named_parameters())
+    detached = {name: each.detach() for name, each in parameters.items()}
+
+    def loss(parameters, x):
+        return torch.func.functional_call(layer, parameters, (x,)).float().square().sum()
+
+    mapped = torch.func.vmap(torch.func.grad(loss), (None, 0))(detached, x)
+    for number, each in enumerate(x):
+        layer.zero_grad()
+        loss(parameters, each).backward()
+        alone = torch.func.grad(loss)(detached, each)
+        for name, parameter in parameters.items():
+            assert torch.equal(alone[name], parameter.grad)
+            assert torch.equal(mapped[name][number], parameter.grad)
+    with pytest.raises(weft.WeftError, match="derivatives in forward mode"):
+        torch.func.jvp(layer, (x,), (x,))
+
+
+def test_rowwise_scales_keep_small_rows():
+    x, weight = numbers(32, 64), numbers(48, 64)
+    small = torch.logspace(-12, 0, 32, 10, device=DEVICE)[:, None]
+    layers = [weft.nn.Linear(64, 48, False, DEVICE, BF16, fp8=each) for each in ("tensorwise", "rowwise")]
+    exact = (x * small).double() @ weight.double().mT
+    errors = []
+    for layer in layers:
+        layer.weight = torch.nn.Parameter(weight)
+        errors.append((layer((x * small).to(BF16)).double() - exact).norm(dim=1) / exact.norm(dim=1))
+    assert errors[0].max() > 0.5
+    assert errors[1].max() < 0.08
 
 
 def test_fp8_of_rows_with_gaps():
@@ -260,7 +308,7 @@ def test_the_gated_mlp():
         (lambda: weft.nn.Linear(8, 16, fp8="tensorwise"), "multiples of 16, got 8 and 16"),
         (
             lambda: weft.nn.convert(torch.nn.Linear(8, 8), fp8="tensorwse"),
-            "fp8 must be None or tensorwise.*did",
+            "fp8 must be None or tensorwise or rowwise.*did",
         ),
         (lambda: weft.nn.GatedMLP(8, 8, activation=None), "activation must be a name"),
         (lambda: weft.nn.gated(torch.ones(3)), "even last dimension"),

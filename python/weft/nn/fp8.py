@@ -1,23 +1,48 @@
-"""Linear layers whose three products are of fp8, with one scale for each tensor, as torchao's "tensorwise"
-recipe has them: e4m3 forward, e5m2 for gradients (Micikevicius et al., 2022, "FP8 Formats for Deep
-Learning").
+"""Linear layers whose three products are of fp8, as torchao's recipes have them.
+
+"tensorwise" has one scale for each tensor: e4m3 forward, e5m2 for gradients (Micikevicius et al., 2022, "FP8
+Formats for Deep Learning"). "rowwise" has e4m3 only, and for each product a scale for each row of the left
+and for each column of the right matrix, a power of two.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
+from weft.multiply.cast_options import Quantized
 from weft.multiply.matmul import Epilogue, matmul
 from weft.multiply.quantize import quantize
 from weft.torch.operators import TYPE_NAMES, without_autocast
 
-RECIPES = ("tensorwise",)
+
+@dataclass(frozen=True)
+class Recipe:
+    """How tensors are cast: the elements of gradients, and whether rows have scales of their own."""
+
+    gradient: str
+    by_rows: bool
+
+    def cast(self, x: Any, element: str, *, values: bool = True, transposed: bool = False) -> Quantized:
+        """A matrix and its transpose in fp8. With scales of rows, each has those of its own rows."""
+        if not self.by_rows:
+            return quantize(x, element, values=values, transposed=transposed)
+        kept = turned = Quantized(None, None, None, None)
+        if values:
+            kept = quantize(x, element, scales="row", powers_of_two=True)
+        if transposed:
+            turned = quantize(x, element, scales="column", values=False, transposed=True, powers_of_two=True)
+        return Quantized(kept.values, kept.scales, turned.transposed, turned.transposed_scales)
+
+
+RECIPES = {"tensorwise": Recipe("f8E5M2", False), "rowwise": Recipe("f8E4M3FN", True)}
 """What `fp8` may be."""
 MULTIPLE = 16
 """What both sizes of a layer must be multiples of, as PyTorch's and torchao's products of fp8 have it."""
-_FORWARD, _BACKWARD = "f8E4M3FN", "f8E5M2"
+FORWARD = "f8E4M3FN"
+"""The elements of `x` and of the weight."""
 
 
 def checked_recipe(caller: str, recipe: str | None, sizes: tuple[int, ...] = ()) -> str | None:
@@ -36,29 +61,38 @@ def checked_recipe(caller: str, recipe: str | None, sizes: tuple[int, ...] = ())
 
 
 class Product(torch.autograd.Function):  # type: ignore[misc]
-    """A linear layer: `x` and the weight are cast to e4m3, the gradient to e5m2, each with its transpose."""
+    """A linear layer of a recipe: `x`, the weight and the gradient are cast, each with its transpose."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool, dtype: Any
+        ctx: Any,
+        x: Any,
+        weight: Any,
+        bias: Any,
+        activation: str | None,
+        accumulates: bool,
+        dtype: Any,
+        name: str,
     ) -> Any:
+        recipe = RECIPES[name]
         to_x, to_weight, *_ = ctx.needs_input_grad
         epilogue = None if bias is None and activation is None else Epilogue(bias, activation)
         with without_autocast(x.device.type):
-            near = quantize(x, _FORWARD, transposed=to_weight)
-            far = quantize(weight, _FORWARD, transposed=to_x)
+            near = recipe.cast(x, FORWARD, transposed=to_weight)
+            far = recipe.cast(weight, FORWARD, transposed=to_x)
             d = matmul(
                 near.values,
                 far.values,
                 transpose_b=True,
-                alpha=near.scales * far.scales,
+                scales=(near.scales, far.scales.t()),
                 epilogue=epilogue,
                 out_dtype=TYPE_NAMES[dtype or x.dtype],
             )
         parameter = weight if accumulates else None
-        kept = near.transposed, near.scales, far.transposed, far.scales, d if activation else None, parameter
-        ctx.save_for_backward(*kept)
+        turned = near.transposed, near.transposed_scales, far.transposed, far.transposed_scales
+        ctx.save_for_backward(*turned, d if activation else None, parameter)
         ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        ctx.recipe = name
         return d
 
     @staticmethod
@@ -72,7 +106,8 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
         type_x, type_weight, type_bias = ctx.types
         of_x = of_weight = of_bias = None
         with without_autocast(gradient.device.type):
-            cast = quantize(gradient, _BACKWARD, values=to_x, transposed=to_weight)
+            recipe = RECIPES[ctx.recipe]
+            cast = recipe.cast(gradient, recipe.gradient, values=to_x, transposed=to_weight)
             if to_x:
                 of_x = _product(cast.values, cast.scales, weight, scale_weight, type_x)
             if to_weight and parameter is not None and accumulates_now(parameter):
@@ -81,7 +116,7 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
                 of_weight = _product(cast.transposed, cast.transposed_scales, x, scale_x, type_weight)
             if to_bias:
                 of_bias = gradient.sum(0, dtype=type_bias)
-        return of_x, of_weight, of_bias, None, None, None
+        return of_x, of_weight, of_bias, None, None, None, None
 
 
 def _product(a: Any, scale_a: Any, b: Any, scale_b: Any, dtype: Any, into: Any = None) -> Any:
@@ -89,7 +124,7 @@ def _product(a: Any, scale_a: Any, b: Any, scale_b: Any, dtype: Any, into: Any =
     tensor cores of Hopper add products of fp8.
     """
     more = {"out_dtype": TYPE_NAMES[dtype]} if into is None else {"out": into, "beta": 1.0}
-    return matmul(a, b, transpose_b=True, alpha=scale_a * scale_b, promote=True, **more)
+    return matmul(a, b, transpose_b=True, scales=(scale_a, scale_b.t()), promote=True, **more)
 
 
 def accumulates_now(weight: Any) -> bool:

@@ -11,7 +11,8 @@ from weft.isa.suggest import did_you_mean
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
 from weft.nn import fp8 as fp8_products
-from weft.torch.autograd import activated
+from weft.nn.fp8_transformed import TransformedProduct
+from weft.torch.autograd import activated, is_transformed
 from weft.torch.operators import TYPE_NAMES, without_autocast
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -34,8 +35,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     `torch.autograd.grad`.
 
     With `fp8="tensorwise"`, all three products are of fp8 with one scale for each tensor: `x` and the weight
-    are cast to e4m3, the gradient to e5m2 (`weft.quantize`). Both sizes must be multiples of 16. Gradients
-    have no gradients then.
+    are cast to e4m3, the gradient to e5m2 (`weft.quantize`). With `fp8="rowwise"`, all are cast to e4m3, and
+    each row of a product's left and each column of its right matrix has a scale, a power of two. Both sizes
+    must be multiples of 16. Gradients have no gradients then, except under `torch.func`.
 
     Raises WeftError for an unknown activation, and in a call for tensors that no kernel multiplies.
     """
@@ -100,8 +102,11 @@ def linear(
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     if 1 not in rows.stride():
         rows = rows.contiguous()
-    if fp8 is not None:
-        d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast)
+    if fp8 is not None and is_transformed():
+        elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
+        d = TransformedProduct.apply(rows, weight, bias, activation, elements, False, dtype, fp8)
+    elif fp8 is not None:
+        d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast, fp8)
     elif (wanted or cast is not None) and is_plain(*tensors):
         d = _Product.apply(rows, weight, bias, activation, accumulates, cast)
     else:
