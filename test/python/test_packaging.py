@@ -39,7 +39,7 @@ IN_SDIST = (
 )
 TOP = (
     *("CMakeLists.txt", "pyproject.toml", "setup.py", "MANIFEST.in", ".pre-commit-config.yaml"),
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "mkdocs.yml"),
 )
 MADE = ("__pycache__", "Output", "build", "dist", ".*_cache", ".hypothesis", "*.egg-info", "*.pyc", ".lit_*")
 

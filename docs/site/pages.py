@@ -1,0 +1,141 @@
+"""A hook of MkDocs: pages that aren't files in docs/, and links as the repository has them.
+
+Pages link to any file of the repository by its relative path, as the repository's viewer needs it. On the
+site, files from outside docs/ have the same paths as in the repository.
+"""
+
+import ast
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = "docs/"
+OTHER_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/published/README.md")
+
+REFERENCE = {
+    "weft": "",
+    "weft.nn": "[Weft from PyTorch](../pytorch.md#layers) has examples.",
+    "weft.torch": "[Weft from PyTorch](../pytorch.md#operators) describes the operators `torch.ops.weft`.",
+    "weft.inductor": "[Weft from PyTorch](../pytorch.md#torchcompile) describes when Inductor chooses Weft.",
+    "weft.jax": "[Weft from JAX](../jax.md) has examples.",
+    "weft.emulator": "[The emulator](../emulator.md) has examples.",
+    "weft.reference": "Computes what kernels should compute, in NumPy.",
+    "weft.dialects": "The operations of `wmma`, `mma`, `wgmma` and `tcgen05` are functions of their modules: "
+    "[operations](../ops.md) lists their operands and attributes.",
+    "weft.dialects.tile": "[Tile operations](../tile.md) describes what these functions build.",
+    "weft.dialects.schedule": "[Schedules](../schedule.md) describes the fields.",
+}
+"""The modules of the Python reference, with a sentence that leads each page."""
+
+# Modules without `__all__`.
+PUBLIC = {"weft.inductor": ["enable", "disable"], "weft.dialects": ["context", "register_dialect"]}
+
+_LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+# Code, in which `](` is no link.
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+
+def on_files(files: Files, *, config: Any) -> Files:
+    """Adds pages from other folders, the reference, and each file to which a page links."""
+    for path in OTHER_PAGES:
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for module, lead in REFERENCE.items():
+        files.append(File.generated(config, f"reference/{module}.md", content=reference(module, lead)))
+    for page in list(files.documentation_pages()):
+        if not page.src_uri.startswith("reference/"):
+            _add_linked_files(repository_path(page.src_uri), files, config)
+    return files
+
+
+def _add_linked_files(page: str, files: Files, config: Any) -> None:
+    for _, link, _ in _LINK.findall(_CODE.sub("", (ROOT / page).read_text("utf-8"))):
+        path = target(page, link)
+        if path is None or path.startswith(DOCS) or site_path(path, files):
+            continue
+        if (ROOT / path).is_file():
+            files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+        elif (ROOT / path).is_dir():
+            files.append(File.generated(config, f"{path}/index.md", content=listing(path)))
+            for each in listed(path):
+                files.append(File.generated(config, each, abs_src_path=str(ROOT / each)))
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
+    """Changes links of the repository to those of the site. MkDocs warns of links that lead nowhere."""
+    source = page.file.src_uri
+    if source.startswith("reference/"):
+        return markdown
+
+    def moved(link: re.Match[str]) -> str:
+        path = target(repository_path(source), link[2])
+        to = None if path is None else site_path(path, files)
+        return (
+            link[0]
+            if to is None
+            else f"{link[1]}{posixpath.relpath(to, posixpath.dirname(source) or '.')}{link[3]}"
+        )
+
+    parts, at = [], 0
+    for code in _CODE.finditer(markdown):
+        parts += [_LINK.sub(moved, markdown[at : code.start()]), code[0]]
+        at = code.end()
+    return "".join([*parts, _LINK.sub(moved, markdown[at:])])
+
+
+def repository_path(source: str) -> str:
+    """The path in the repository of a page of the site."""
+    return source if (ROOT / source).exists() else DOCS + source
+
+
+def site_path(path: str, files: Files) -> str | None:
+    """The path on the site of a file or folder in the repository; None if the site lacks it."""
+    source = path.removeprefix(DOCS)
+    return next((each for each in (source, f"{source}/index.md") if files.get_file_from_path(each)), None)
+
+
+def target(page: str, link: str) -> str | None:
+    """The path in the repository to which a link of a page leads; None for other sites."""
+    if re.match(r"[a-z]+:", link):
+        return None
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
+
+
+def listed(folder: str) -> list[str]:
+    """The source files below a folder, as paths in the repository."""
+    found = sorted(path for path in (ROOT / folder).rglob("*") if path.is_file())
+    return [
+        str(path.relative_to(ROOT))
+        for path in found
+        if path.suffix in (".py", ".mlir", ".toml")
+        and not any(part.endswith(".egg-info") for part in path.parts)
+    ]
+
+
+def listing(folder: str) -> str:
+    """A page with links to the files of a folder."""
+    lines = [f"- [`{path}`]({posixpath.relpath(path, folder)})" for path in listed(folder)]
+    return "\n".join([f"# {folder}", "", *lines, ""])
+
+
+def reference(module: str, lead: str) -> str:
+    """A page of the reference: what a module makes public, in the order of its `__all__`."""
+    items = [f"::: {module}.{name}" for name in PUBLIC.get(module) or public(module)]
+    return "\n\n".join([f"# {module}", lead, *items, ""])
+
+
+def public(module: str) -> list[str]:
+    """The names in a module's `__all__`, without importing it."""
+    for each in ast.parse(source_of(module).read_text("utf-8")).body:
+        if isinstance(each, ast.Assign) and [ast.unparse(to) for to in each.targets] == ["__all__"]:
+            return list(ast.literal_eval(each.value))
+    raise ValueError(f"{module} has no __all__: name what is public in PUBLIC")
+
+
+def source_of(module: str) -> Path:
+    """The file of a module."""
+    base = ROOT / "python" / module.replace(".", "/")
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")

@@ -1,0 +1,168 @@
+"""The documentation as a site: it builds without a warning, and has what the repository's viewer shows."""
+
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from markdown_it import MarkdownIt
+
+import weft
+
+markdown = pytest.importorskip("markdown", reason="needs MkDocs: pip install 'weft[docs]'")
+pytest.importorskip("material", reason="needs MkDocs: pip install 'weft[docs]'")
+pytest.importorskip("mkdocstrings", reason="needs MkDocs: pip install 'weft[docs]'")
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "docs" / "site"
+BLOCKS = {"h1", "h2", "h3", "h4", "ul", "ol", "li", "table", "th", "td", "pre", "blockquote", "img"}
+
+
+class Page(HTMLParser):
+    """The tags, identifiers and links of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.links = Counter(), set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags[tag] += 1
+        self.ids.add(found.get("id"))
+        self.links |= {found[name] for name in ("href", "src") if found.get(name)}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder of the site, and the messages of MkDocs. Processes of pytest-xdist share them."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    into, log = shared / "site", shared / "site.log"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not log.exists():
+            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", into]
+            environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            )
+            log.write_text(f"{done.stdout}{done.stderr}exit status {done.returncode}\n")
+    return into, [line for line in log.read_text().splitlines() if not line.startswith("INFO ")]
+
+
+@pytest.fixture(scope="module")
+def pages(built):
+    return {
+        path.relative_to(built[0]).as_posix(): Page(path.read_text("utf-8"))
+        for path in built[0].rglob("*.html")
+    }
+
+
+@pytest.fixture(scope="module")
+def hook():
+    """The module docs/site/pages.py."""
+    spec = importlib.util.spec_from_file_location("pages", SITE / "pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_builds_without_a_warning(built):
+    assert built[1] == ["exit status 0"], "\n".join(built[1])
+
+
+def lost(page, pages, files):
+    """The links of a page that lead nowhere on the site."""
+    found = set()
+    for link in pages[page].links:
+        parts = urlsplit(link)
+        if parts.scheme or link.startswith("/"):
+            continue
+        path = os.path.normpath(Path(page).parent / unquote(parts.path)) if parts.path else page
+        if parts.path.endswith("/") or path == ".":
+            path = os.path.normpath(f"{path}/index.html")
+        if path not in files or (parts.fragment and unquote(parts.fragment) not in pages[path].ids):
+            found.add(link)
+    return found
+
+
+def test_all_links_lead_somewhere(built, pages):
+    files = {path.relative_to(built[0]).as_posix() for path in built[0].rglob("*") if path.is_file()}
+    assert {page: lost(page, pages, files) for page in pages if lost(page, pages, files)} == {}
+    wrong = {"404.html": Page('<a href="python/#nothing"><a href="nowhere.md"><a href="python/#streams">')}
+    assert lost("404.html", pages | wrong, files) == {"python/#nothing", "nowhere.md"}
+
+
+def test_pages_load_nothing_from_other_servers(built):
+    for path in built[0].rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|img|link|iframe)\b[^>]*(?:src|href)="(https?:[^"]*)"', path.read_text("utf-8")
+        )
+        assert loaded == [], path
+
+
+def source_pages():
+    return sorted(
+        path for path in (*ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+    )
+
+
+def blocks(html):
+    return {tag: count for tag, count in Page(html).tags.items() if tag in BLOCKS}
+
+
+def content(path, built):
+    """The text of a page of the site, without navigation."""
+    source = path.relative_to(ROOT / "docs" if path.is_relative_to(ROOT / "docs") else ROOT)
+    folder = source.parent if source.stem in ("index", "README") else source.with_suffix("")
+    html = (built[0] / folder / "index.html").read_text("utf-8")
+    return html[html.index("<article") : html.index("</article>")]
+
+
+def commonmark(text):
+    """A page as the repository's viewer shows it."""
+    return MarkdownIt("commonmark").enable("table").render(text)
+
+
+def test_pages_have_the_blocks_of_commonmark(built):
+    """Python-Markdown, which MkDocs uses, has other rules for lists, tables and code."""
+    for path in source_pages():
+        assert blocks(content(path, built)) == blocks(commonmark(path.read_text("utf-8"))), path
+
+
+def test_a_list_that_python_markdown_does_not_see_is_noticed():
+    text = "A paragraph\n- a\n- b\n"
+    assert blocks(markdown.markdown(text)) != blocks(commonmark(text))
+
+
+def test_the_reference_has_all_that_is_public(pages, hook):
+    for module in hook.REFERENCE:
+        ids = pages[f"reference/{module}/index.html"].ids
+        names = hook.PUBLIC.get(module) or hook.public(module)
+        assert [name for name in names if f"{module}.{name}" not in ids] == [], module
+    assert hook.public("weft") == weft.__all__
+
+
+def test_search_finds_what_pages_and_docstrings_say(built):
+    index = json.loads((built[0] / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    found = {each["location"] for each in index if "wgmma" in each["text"] or "wgmma" in each["title"]}
+    assert {"walkthrough-sm_90a/", "isa/wgmma/#wgmmamma_async"} <= found
+    assert any(each["location"] == "reference/weft/#weft.matmul" for each in index)
+
+
+def test_links_are_those_of_the_repository(hook):
+    assert hook.target("docs/python.md", "../benchmarks/README.md") == "benchmarks/README.md"
+    assert hook.target("docs/isa/mma.md", "../ops.md") == "docs/ops.md"
+    assert hook.target("docs/python.md", "https://example.com/x") is None
+    assert hook.repository_path("python.md") == "docs/python.md"
+    assert hook.repository_path("benchmarks/README.md") == "benchmarks/README.md"
