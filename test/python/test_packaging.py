@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import venv
 import zipfile
@@ -62,23 +63,36 @@ def build(what, source, into):
     return made
 
 
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory):
-    """The unpacked source distribution."""
-    base = tmp_path_factory.mktemp("sdist")
+def distributions(base, *options):
+    """The source distribution and the wheel that `python -m build` makes of the project, in this order."""
     for name in filter(lambda name: (ROOT / name).exists(), (*IN_SDIST, *TOP)):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (base / "tree").mkdir(exist_ok=True)
         copy(ROOT / name, base / "tree" / name)
-    shutil.unpack_archive(build("build_sdist", base / "tree", base / "made"), base / "unpacked")
-    (unpacked,) = (base / "unpacked").iterdir()
+    command = [sys.executable, "-m", "build", *options, "--outdir", base / "made", base / "tree"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted((base / "made").iterdir(), key=lambda path: path.suffix)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The source distribution, and the wheel built from it."""
+    return distributions(tmp_path_factory.mktemp("distributions"), "--no-isolation")
+
+
+@pytest.fixture(scope="module")
+def sdist(made, tmp_path_factory):
+    """The unpacked source distribution."""
+    into = tmp_path_factory.mktemp("sdist")
+    shutil.unpack_archive(made[0], into)
+    (unpacked,) = into.iterdir()
     return unpacked
 
 
 @pytest.fixture(scope="module")
-def wheel(sdist, tmp_path_factory):
-    """The wheel, built from the source distribution."""
-    return build("build_wheel", sdist, tmp_path_factory.mktemp("wheel") / "made")
+def wheel(made):
+    return made[1]
 
 
 def test_the_sdist_holds_the_whole_project(sdist):
@@ -115,23 +129,74 @@ def test_a_package_that_is_left_out_would_be_noticed(sdist, tmp_path):
     assert {Path(name).parent for name in lost} == {Path("weft/passes")}
 
 
+SMOKE = """
+import sys
+from pathlib import Path
+import numpy as np
+import weft
+package = Path(weft.__file__).parent
+assert package.is_relative_to(sys.prefix), package
+for data in ("py.typed", "launch/*.ll", "multiply/*.ll", "schedules/*.jsonl"):
+    assert any(package.glob(data)), data
+a, b = np.random.default_rng(0).standard_normal((2, 48, 48)).astype(np.float16)
+np.testing.assert_allclose(weft.matmul(a, b, out_dtype="f32"), a.astype(np.float64) @ b, atol=1e-3)
+"""
+
+
+def smoke_test(python, folder):
+    """Uses the package and the programs of an environment, in a folder outside of the checkout."""
+    shutil.copy(ROOT / "examples" / "matmul.mlir", folder)
+    programs = python.parent
+    settings = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "WEFT_CACHE_DIR": str(folder / "cache"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    commands = {
+        (python, "-c", SMOKE): "",
+        (programs / "weft", "run", "matmul.mlir", "--on", "emulator", "--shape", "32x32x32"): "PASS",
+        (programs / "weft", "isa", "wgmma", "--arch", "sm_90a"): "wgmma.mma_async",
+        (programs / "weft-opt", "matmul.mlir", "--weft-kernel=chip=sm_90"): "gpu.func",
+        (programs / "weft", "--version"): f"weft {weft.__version__}",
+    }
+    for command, expected in commands.items():
+        done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        assert expected in done.stdout, command
+
+
+def installed(wheel, into, *options):
+    """Installs a wheel into a new environment; returns its Python."""
+    venv.create(into, with_pip=False)
+    python = into / "bin" / "python"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-compile",
+        *options,
+        wheel,
+    ]
+    subprocess.run(pip, check=True)
+    return python
+
+
 def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
-    target = tmp_path / "target"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, wheel], check=True
-    )
-    code = "import weft.dialects, weft.tools.weft as tool; weft.dialects.context(); print(tool.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(target)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).is_relative_to(target)
-    assert {path.name for path in (target / "bin").iterdir()} >= {"weft", "weft-opt"}
+    """What Weft needs is there already: the new environment finds it in the environment of the tests."""
+    python = installed(wheel, tmp_path / "venv", "--no-deps")
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    smoke_test(python, tmp_path)
+
+
+@pytest.mark.slow
+def test_distributions_built_and_installed_from_the_network_work(tmp_path):
+    _, wheel = distributions(tmp_path)
+    smoke_test(installed(wheel, tmp_path / "venv"), tmp_path)
 
 
 # Which other packages are installed is not the matter here: with them skipped, mypy is done in a second.
