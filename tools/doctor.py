@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from weft import __version__, system
 from weft.errors import WeftError
-from weft.tools import cli
+from weft.tools import cli, versions
 from weft.tools.command import Command
 
 _PATIENCE_SECONDS = 60.0
@@ -41,14 +41,9 @@ def _mlir() -> str:
 def _llvm() -> str:
     from weft.isa.chips import CHIPS
 
-    # In a process of its own: this LLVM isn't the one that MLIR's bindings have loaded here.
-    code = "import llvmlite, llvmlite.binding as b; print(llvmlite.__version__, *b.llvm_version_info)"
-    done = system.run(system.python("-c", code), timeout=_PATIENCE_SECONDS)
-    if done.returncode:
-        raise WeftError("llvmlite doesn't load: pip install llvmlite==0.50.0")
-    wheel, *version = done.stdout.split()
+    version, wheel = versions.llvm()
     chips = _chips(name for name, chip in CHIPS.items() if chip.llvm)
-    return f"{'.'.join(version)} (llvmlite {wheel}); generates code for {chips}"
+    return f"{version} (llvmlite {wheel}); generates code for {chips}"
 
 
 def _ptxas() -> str:
@@ -161,8 +156,8 @@ def _run(options: Namespace) -> int:
         results = [
             {"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings
         ]
-        versions = {"weft": __version__, "python": sys.version.split()[0]}
-        cli.say_json({**versions, "system": f"{system.sysname} {system.machine}", "findings": results})
+        own = {"weft": __version__, "python": sys.version.split()[0]}
+        cli.say_json({**own, "system": f"{system.sysname} {system.machine}", "findings": results})
         return 1 if missing else 0
     cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     for finding in findings:

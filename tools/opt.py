@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import __version__, extensions, mlir, passes, phase
+from weft import extensions, mlir, passes, phase
 from weft.dialects import context as new_context
 from weft.dialects import names_in
 from weft.errors import Diagnostic, WeftError
@@ -21,11 +21,6 @@ from weft.tools import cli, verify_diagnostics
 from weft.tools.pass_printing import printing
 
 _SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)
-
-
-def version() -> str:
-    """Weft's version and that of the bindings."""
-    return f"weft {__version__} on {mlir.version()}"
 
 
 def listing() -> str:

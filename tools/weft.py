@@ -4,7 +4,6 @@ import sys
 from argparse import _SubParsersAction
 from collections.abc import Sequence
 
-from weft import __version__
 from weft.tools import cli, supervisor
 from weft.tools.bench import BENCH
 from weft.tools.command import Command
@@ -18,13 +17,14 @@ from weft.tools.lint import LINT
 from weft.tools.predict import PREDICT
 from weft.tools.run import RUN
 from weft.tools.tune import TUNE
+from weft.tools.versions import PrintVersions
 
 COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, KERNELS, PREDICT, ISA, LINT, DOCTOR, COMPLETION)
 
 
 def _parser() -> cli.Parser:
     parser = cli.Parser("weft", description="Tensor-core programs, from one matrix product down to PTX.")
-    parser.add_argument("--version", action="version", version=f"weft {__version__}")
+    parser.add_argument("--version", action=PrintVersions)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         _add(command, commands, parser)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from weft.errors import WeftError
 from weft.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli, supervisor
+from weft.tools.versions import PrintVersions
 
 _EPILOGUE = """\
 Passes and named pipelines run in the order of their flags: --lower-mma, --canonicalize,
@@ -66,7 +67,7 @@ def parser() -> cli.Parser:
     for flag, summary in SWITCHES.items():
         default = flag == "--verify-each"
         created.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
-    created.add_argument("--version", action="store_true", help="print versions, and stop")
+    created.add_argument("--version", action=PrintVersions)
     return created
 
 
@@ -104,9 +105,7 @@ def _run(arguments: Sequence[str]) -> int:
     # Imported here: --help needs no MLIR, and where MLIR is missing, the import says so with a WeftError.
     from weft.tools import opt
 
-    if options.version:
-        cli.say(opt.version())
-    elif options.list_passes:
+    if options.list_passes:
         cli.say(opt.listing())
     elif options.show_dialects:
         cli.say(opt.dialects())

@@ -1,3 +1,3 @@
-"""Weft's version, for the modules that `weft` itself imports."""
+"""Weft's version. pyproject.toml reads it from here, and so do the modules that `weft` itself imports."""
 
 VERSION = "0.1.0"

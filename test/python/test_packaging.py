@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -17,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.tools.weft import main
+from weft.tools import weft as weft_tool
+from weft.tools import weft_opt
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -347,11 +347,18 @@ def newest_release(changelog):
 
 def test_the_version_is_that_of_the_newest_release(capsys):
     version, _ = newest_release((ROOT / "CHANGELOG.md").read_text())
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == version
     assert weft.__version__ == version
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert capsys.readouterr().out == f"weft {version}\n"
+    for tool in (weft_tool.main, weft_opt.main):
+        with pytest.raises(SystemExit):
+            tool(["--version"])
+        assert capsys.readouterr().out.splitlines()[0] == f"weft {version}"
+
+
+def test_distributions_have_the_version_of_the_package(made):
+    version = weft.__version__
+    assert [path.name for path in made] == [f"weft-{version}.tar.gz", f"weft-{version}-py3-none-any.whl"]
+    metadata = zipfile.ZipFile(made[1]).read(f"weft-{version}.dist-info/METADATA").decode()
+    assert f"\nVersion: {version}\n" in metadata
 
 
 def test_releases_in_the_changelog_are_dated_and_descend():

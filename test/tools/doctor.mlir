@@ -20,7 +20,13 @@
 // UNWRITTEN: none     cache      /dev/null/x can't be written, so nothing is kept: Not a directory
 
 // RUN: weft --version | FileCheck %s --check-prefix=VERSION
-// VERSION: weft {{[0-9.]+}}
+// VERSION:      weft {{[0-9.]+}}
+// VERSION-NEXT:   MLIR   {{torch-mlir|mlir-python-bindings}} {{[0-9]+}}
+// VERSION-NEXT:   LLVM   {{[0-9.]+}} (llvmlite {{[0-9.]+}})
+// VERSION-NEXT:   ptxas  {{[0-9.]+$}}
+// RUN: env WEFT_PTXAS=/nowhere/ptxas weft --version | FileCheck %s --check-prefix=NO-PTXAS
+// NO-PTXAS:      weft {{[0-9.]+}}
+// NO-PTXAS:        ptxas  missing: WEFT_PTXAS is /nowhere/ptxas, which isn't a program
 // RUN: weft --help | FileCheck %s --check-prefix=HELP
 // HELP: compile
 // HELP: run

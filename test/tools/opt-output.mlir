@@ -18,7 +18,8 @@ func.func @double(%a: i32) -> i32 {
 // GENERIC:     #[[PLACE]] = loc("{{.*}}opt-output.mlir":11:10)
 
 // RUN: weft-opt --version | FileCheck %s --check-prefix=VERSION
-// VERSION: weft {{[0-9.]+}} on {{torch-mlir|mlir-python-bindings}} {{[0-9]+}}
+// VERSION:      weft {{[0-9.]+}}
+// VERSION-NEXT:   MLIR   {{torch-mlir|mlir-python-bindings}} {{[0-9]+}}
 
 // RUN: weft-opt --help | FileCheck %s --check-prefix=HELP
 // HELP: usage: weft-opt [FILE.mlir | -]
