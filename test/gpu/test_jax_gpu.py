@@ -121,6 +121,82 @@ print("well")
 """
 
 
+COPIES = """
+import time
+cases = [
+    ((136, 33), (33, 73), jnp.bfloat16, {}),
+    ((1000, 2051), (2051, 1030), jnp.bfloat16, {}),
+    ((2, 136, 32), (2, 32, 74), jnp.float16, {}),
+    ((33, 136), (64, 33), jnp.bfloat16, {"transpose_a": True, "transpose_b": True}),
+    ((2048, 2048), (2048, 2048), jnp.float32, {}),
+    ((2048, 2048), (2049, 2048), jnp.float8_e4m3fn, {"transpose_a": True, "transpose_b": True}),
+    ((2048, 2049), (2048, 2049), jnp.int8, {"transpose_b": True}),
+    ((1, 4097), (4097, 4096), jnp.bfloat16, {}),
+    ((2, 1, 3, 64, 40), (1, 4, 1, 40, 72), jnp.bfloat16, {}),
+    ((64, 0), (0, 72), jnp.bfloat16, {}),
+]
+for a, b, dtype, options in cases:
+    a, b = small(*a, dtype=dtype), small(*b, seed=1, dtype=dtype)
+    x, y = (np.swapaxes(f64(each), -1, -2) if options.get(name) else f64(each)
+            for each, name in ((a, "transpose_a"), (b, "transpose_b")))
+    out = jnp.int32 if dtype == jnp.int8 else jnp.float32
+    for multiply in (weft.matmul, jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype=out, **options))):
+        given = {"out_dtype": out, **options} if multiply is weft.matmul else {}
+        for _ in range(2):
+            exact(multiply(a, b, **given), x @ y)
+
+# Copies are not waited for, either.
+big = jnp.ones((8192, 8192), jnp.bfloat16) / 8192
+odd = jnp.ones((8192, 8191), jnp.bfloat16)
+jax.block_until_ready((weft.matmul(big, odd), big @ big))
+start, product = time.perf_counter(), big
+for _ in range(40):
+    product = product @ big
+product = weft.matmul(product, odd)
+queued = time.perf_counter() - start
+product.block_until_ready()
+done = time.perf_counter() - start
+assert queued < done / 2, (queued, done)
+
+# The time of a product with copies, beside JAX's own.
+for name, f in (("weft", jax.jit(weft.jax.matmul)), ("jnp", jax.jit(jnp.matmul))):
+    f(big, odd).block_until_ready()
+    start = time.perf_counter()
+    for _ in range(20):
+        result = f(big, odd)
+    result.block_until_ready()
+    print(name, "8192 x 8191 x 8192:", round((time.perf_counter() - start) / 20 * 1e6), "us")
+f32 = jnp.ones((4096, 4096), jnp.float32)
+for name, f in (("weft", jax.jit(weft.jax.matmul)), ("jnp", jax.jit(jnp.matmul))):
+    f(f32, f32).block_until_ready()
+    start = time.perf_counter()
+    for _ in range(50):
+        result = f(f32, f32)
+    result.block_until_ready()
+    print(name, "4096 x 4096 x 4096 in f32:", round((time.perf_counter() - start) / 50 * 1e6), "us")
+print("well")
+"""
+
+GROUPS = """
+ends = jnp.asarray([1000, 1024, 1500, 2048], jnp.int32)
+begins = [0, 1024, 1024, 1536]
+rows = np.zeros((2048, 4))
+for e, (i, j) in enumerate(zip(begins, ends)):
+    rows[i:j, e] = 1
+a, b, weights = small(2048, 256), small(4, 256, 128, seed=1), small(2048, 128, seed=2, dtype=jnp.float32)
+
+@jax.jit
+def loss(a, b):
+    y = weft.jax.matmul(a, b, row_ends=ends, out_dtype=jnp.float32)
+    return jnp.where(rows.sum(1)[:, None] > 0, y * weights, 0).sum()
+
+of_a, of_b = jax.jit(jax.grad(loss, (0, 1)))(a, b)
+exact(of_a, jnp.asarray(np.einsum("me,mn,ekn->mk", rows, f64(weights), f64(b))).astype(jnp.bfloat16))
+exact(of_b, jnp.asarray(np.einsum("me,mk,mn->ekn", rows, f64(a), f64(weights))).astype(jnp.bfloat16))
+print("well")
+"""
+
+
 def run(body: str, **environment: str) -> str:
     """In a process of its own: PyTorch holds this one's memory."""
     done = subprocess.run(
@@ -154,3 +230,13 @@ def test_nothing_is_waited_for():
 @with_marks(SM_90A)
 def test_gradients_and_maps_are_those_of_numpy():
     run(GRADIENTS)
+
+
+@with_marks(SM_90A)
+def test_copies_of_operands_are_made_by_xla():
+    print(run(COPIES))
+
+
+@with_marks(SM_90A)
+def test_gradients_of_groups():
+    run(GROUPS)

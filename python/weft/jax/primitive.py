@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 from weft.errors import WeftError
+from weft.jax import copies
 from weft.jax.empty import is_empty, product_of_zeros
 from weft.launch import arrays
 from weft.multiply import xla_target
@@ -72,10 +74,28 @@ def _abstract(*avals: Any, product: Product) -> Any:
     return first.update(shape=shape, dtype=kind, weak_type=False, sharding=sharding)
 
 
-def lower(context: Any, *operands: Any, product: Product) -> Any:
-    """The call of XLA for a product on one device."""
-    text = product.text(described(context.avals_in), described(context.avals_out)[0])
-    return jax.ffi.ffi_lowering(xla_target.TARGET)(context, *operands, **xla_target.attributes(text))
+def lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
+    """The call of XLA for a product on one device, on a GPU after copies of operands."""
+    given, result = described(context.avals_in), described(context.avals_out)[0]
+    copied = copies.of(product, given, result) if on_gpu else copies.none(product)
+    if copied.transposed or copied.pitches:
+        before = [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in context.avals_in]
+        after = [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(copied.made, *before)]
+        operands = mlir.lower_fun(copied.made)(context.replace(avals_in=before, avals_out=after), *operands)
+        context = context.replace(avals_in=after)
+    attributes = xla_target.attributes(copied.text(given, result))
+    return jax.ffi.ffi_lowering(xla_target.TARGET)(context, *operands, **attributes)
+
+
+def texts_on_gpu(jaxpr: Any) -> list[str]:
+    """The texts of the products of a program, as `lower` has them for a GPU."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive is product_p:
+            given = described([each.aval for each in equation.invars])
+            (result,) = described([each.aval for each in equation.outvars])
+            found.append(copies.of(equation.params["product"], given, result).text(given, result))
+    return found
 
 
 xla_target.register()

@@ -3,6 +3,7 @@ columns and its part of a batch. K is gathered.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,11 +19,11 @@ _SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
 """The dimensions of operands other than a and b, for products that may be distributed."""
 
 
-def _lower(context: Any, *operands: Any, product: Product) -> Any:
+def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
     inside = context.module_context.axis_context
     several = isinstance(inside, mlir.ShardingContext) and inside.num_devices > 1
     if not several or not _SHARDED.keys() >= set(product.roles):
-        return lower(context, *operands, product=product)
+        return lower(context, *operands, product=product, on_gpu=on_gpu)
     ranks = tuple(len(aval.shape) for aval in context.avals_in)
     sizes = tuple(aval.size for aval in context.avals_in)
     function = _partitioned(product, _dimensions(product, ranks, sizes))
@@ -71,4 +72,14 @@ def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[...,
 
 dispatch.prim_requires_devices_during_lowering.add(product_p)
 for platform in ("cpu", "cuda"):
-    mlir.register_lowering(product_p, _lower, platform=platform)
+    mlir.register_lowering(product_p, partial(_lower, on_gpu=platform == "cuda"), platform=platform)
+
+
+def _refuse(context: Any, *_: Any, product: Product) -> Any:
+    """For platforms without a lowering of their own."""
+    asked = context.platforms or context.module_context.platforms
+    got = ", ".join(each for each in asked if each not in ("cpu", "cuda"))
+    raise WeftError(f"weft.jax.matmul: the platform must be cuda or cpu (the emulator), got {got}")
+
+
+mlir.register_lowering(product_p, _refuse)

@@ -1,52 +1,66 @@
-"""Products of JAX's arrays on a GPU: queued by XLA on its own stream, so that nothing is waited for."""
+"""Products of JAX's arrays by `weft.jax`: XLA queues them on its own stream, and nothing is waited for."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import late_imports
 from weft.launch import arrays
-from weft.launch.arrays import ArrayView, Planned
 from weft.multiply import xla_target
-from weft.multiply.xla_product import APART, Product
+from weft.multiply.options import Options
+
+_BY_ROLE = ("a", "b", "c", "bias", "residual", "groups", "row_ends", "k_ends")
 
 
-def views(operands: Sequence[Any]) -> list[ArrayView] | None:
-    """Views of JAX's arrays with made-up addresses, since the real ones are known only once they are
-    computed. None if an array isn't JAX's, or isn't on one GPU.
+def is_traced(operands: Sequence[Any]) -> bool:
+    """Whether JAX traces a function, of which one of these is a value."""
+    jax: Any = sys.modules.get("jax")
+    return hasattr(jax, "core") and any(isinstance(each, jax.core.Tracer) for each in operands)
+
+
+def is_xlas(operands: Sequence[Any]) -> bool:
+    """Whether XLA can multiply these arrays without a wait: all are JAX's, on one GPU or on several
+    devices.
     """
     jax: Any = sys.modules.get("jax")
     if not hasattr(jax, "ffi"):
-        return None
-    planned: list[ArrayView] = []
-    for number, array in enumerate(operands, 1):
+        return False
+    for array in operands:
         if arrays.library(type(array)) != "jax" or isinstance(array, jax.core.Tracer) or array.is_deleted():
-            return None
-        if len(devices := array.devices()) != 1:
-            return None
-        (device,) = devices
-        dtype = arrays.mlir_type(array.dtype)
-        if device.platform != "gpu" or dtype in arrays.PACKED_BITS:
-            return None
-        strides = arrays.contiguous_strides(array.shape)
-        address, ordinal = number * APART, device.local_hardware_id
-        planned.append(Planned(address, array.shape, strides, dtype, "cuda", ordinal, True, None))
-    return planned
+            return False
+    devices = {device for array in operands for device in array.devices()}
+    return len(devices) > 1 or devices.pop().platform == "gpu"
 
 
-def call(product: Product, planned: Sequence[ArrayView], result: ArrayView) -> Callable[..., Any]:
-    """A function of a, b and the other operands, like the `planned` ones. XLA queues the launch, and the
-    function returns the result. Raises WeftError where no kernel multiplies them.
+def call(
+    roles: Sequence[str], operands: Sequence[Any], activation: str | None, options: Options
+) -> Callable[..., Any]:
+    """A function of arrays like these `operands` with these roles, which returns the result once XLA has
+    queued the launch. Raises WeftError where no kernel multiplies them.
     """
-    import jax
-    import jax.numpy as jnp
+    with late_imports.whole():
+        import jax
 
-    text = product.text([(view.shape, view.dtype) for view in planned], (result.shape, result.dtype))
-    xla_target.register()
-    xla_target.prepare(text, result.device_id)
-    kind = jax.ShapeDtypeStruct(result.shape, jnp.dtype(arrays.numpy_dtype(result.dtype)))
-    attributes = xla_target.attributes(text)
+        from weft.jax import primitive
 
-    def multiply(*operands: Any) -> Any:
-        return jax.ffi.ffi_call(xla_target.TARGET, kind)(*operands, **attributes)
+    def multiply(*given: Any) -> Any:
+        return product(dict(zip(roles, given, strict=True)), activation, options)
 
-    return jax.jit(multiply)  # type: ignore[no-any-return]
+    jitted = jax.jit(multiply)
+    device, *others = {device for array in operands for device in array.devices()}
+    if not others:
+        for text in primitive.texts_on_gpu(jitted.trace(*operands).jaxpr):
+            xla_target.prepare(text, device.local_hardware_id)
+    return jitted  # type: ignore[no-any-return]
+
+
+def product(given: Mapping[str, Any], activation: str | None, options: Options) -> Any:
+    """`weft.jax.matmul` of arrays by their roles, which may be traced."""
+    with late_imports.whole():
+        from weft.jax import matmul
+
+    added = dict(given)
+    keywords = {**options._asdict(), "activation": activation}
+    if "scale_a" in added:
+        keywords["scales"] = added.pop("scale_a"), added.pop("scale_b")
+    return matmul(added.pop("a"), added.pop("b"), **keywords | added)

@@ -9,12 +9,11 @@ from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, shown
 from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
-from weft.multiply import jax_call, launches, padded_rows, product_kernel
+from weft.multiply import jax_call, launches
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options, checked_activation
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
-from weft.multiply.xla_product import Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +151,11 @@ def matmul(
     `torch.ops.weft.matmul`. Other libraries compute no gradients.
 
     The launch is queued and not waited for: on `stream`, by default the current stream of PyTorch or CuPy,
-    and for other libraries the default stream of the arrays' GPU. Where all arrays are JAX's, XLA queues it
-    on its own stream and nothing is waited for either. With `stream`, with arrays of other libraries, or with
-    rows that must be copied, JAX's arrays are waited for before the launch, and the GPU after it. The launch
-    waits for the stream that `__cuda_array_interface__` names, and with DLPack for the legacy default stream,
-    unless a graph is captured. `schedule`
+    and for other libraries the default stream of the arrays' GPU. Where all arrays are JAX's, the call is one
+    of `weft.jax.matmul`, also in functions that JAX traces, and XLA queues it on its own stream. With
+    `stream`, `out` or arrays of other libraries, JAX's arrays are waited for before the launch, and the GPU
+    after it. The launch waits for the stream that `__cuda_array_interface__` names, and with DLPack for the
+    legacy default stream, unless a graph is captured. `schedule`
     (an object, or text as the attribute of `tile.matmul` has it) sets tiles, stages and the like; by default
     it is chosen from the sizes. With `arch`, a chip as ptxas names it, the emulator multiplies arrays on the
     CPU as that chip would, whether there is a GPU or not.
@@ -290,12 +289,19 @@ def _planned(
     stream: Any,
 ) -> Any:
     """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
-    if out is None and stream is None and options.arch is None and libraries.of(a) is libraries.JAX:
-        handed = _handed([a, b, *added.values()], list(added), activation, options)
-        if handed is not None:
-            if key is not None:
-                plans.add(key, handed)
-            return handed.multiply(a, b, *added.values())
+    given = {"a": a, "b": b, **added}
+    traced = jax_call.is_traced((*given.values(), out))
+    if traced and (out is not None or stream is not None):
+        name, got = ("out", out) if out is not None else ("stream", stream)
+        raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
+    if traced:
+        return jax_call.product(given, activation, options)
+    plain = out is None and stream is None and options.arch is None
+    if plain and libraries.of(a) is libraries.JAX and jax_call.is_xlas([*given.values()]):
+        handed = Handed(jax_call.call([*given], [*given.values()], activation, options))
+        if key is not None:
+            plans.add(key, handed)
+        return handed.multiply(*given.values())
     operands = Operands.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
     if out is not None and (write := operands.libraries[2].writer()) is not None:
@@ -321,22 +327,6 @@ def _launch(key: Any, launch: Launch, operands: Operands, stream: Any) -> None:
     if waits:  # JAX may use an array's memory again once the array is dropped
         with runtime.on(operands.ordinal):
             runtime.synchronize()
-
-
-def _handed(every: list[Any], roles: list[str], activation: str | None, options: Options) -> Handed | None:
-    """A plan of JAX's arrays for XLA to queue. None where XLA can't, as with rows to copy."""
-    views = jax_call.views(every)
-    if views is None:
-        return None
-    a, b, *added = views
-    operands = Operands.of(a, b, None, dict(zip(roles, added, strict=True)), activation, options)
-    if operands.is_empty or operands.sizes.k == 0 or len(operands.turns) > 1:
-        return None
-    kernel = product_kernel.of(operands)
-    if padded_rows.copied(kernel, operands.views):
-        return None
-    product = Product.of(roles, options, activation)
-    return Handed(jax_call.call(product, views, arrays.view(operands.arrays[2])))
 
 
 def _split(alpha: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -62,11 +62,15 @@ class Product:
 
     def result(self, described: Sequence[Described]) -> Described:
         """The result for operands like these. Raises WeftError where they don't fit."""
-        operands = self.operands(_planned(described, 0))
+        operands = self.operands(planned(described, 0))
         return operands.shape, operands.views[2].dtype
 
-    def text(self, described: Sequence[Described], result: Described) -> str:
-        """The product of arrays like these, for `parsed`."""
+    def text(
+        self, described: Sequence[Described], result: Described, pitches: Mapping[int, int] | None = None
+    ) -> str:
+        """The product of arrays like these, for `Parsed.of`. `pitches` has the elements from row to row of
+        operands whose rows are padded.
+        """
         options = self.options._asdict()
         schedule = self.options.schedule
         if isinstance(schedule, AnySchedule):
@@ -80,6 +84,7 @@ class Product:
             "operands": described,
             "result": result,
             "activation": self.activation,
+            "pitches": sorted((pitches or {}).items()),
             "options": {name: value for name, value in options.items() if value not in (None, False)},
         }
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
@@ -98,6 +103,7 @@ class Parsed:
     product: Product
     described: tuple[Described, ...]
     result: Described
+    pitches: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, text: str) -> "Parsed":
@@ -116,13 +122,14 @@ class Parsed:
         product = Product(*of_roles, tuple(fields["by_columns"]))
         described = tuple((tuple(shape), dtype) for shape, dtype in fields["operands"])
         shape, dtype = fields["result"]
-        return cls(product, described, (tuple(shape), dtype))
+        pitches = tuple((number, pitch) for number, pitch in fields.get("pitches", ()))
+        return cls(product, described, (tuple(shape), dtype), pitches)
 
     def prepared(self, ordinal: int) -> Prepared:
         """The launch on a GPU. It reads a, b, the result and the other operands, in this order. Raises
         WeftError where no kernel multiplies them.
         """
-        *views, out = _planned((*self.described, self.result), ordinal)
+        *views, out = planned((*self.described, self.result), ordinal, dict(self.pitches))
         options = self.product.options._replace(arch=None)
         operands = replace(self.product, options=options).operands(views, out)
         return product_kernel.of(operands).plan(operands.views)
@@ -131,14 +138,17 @@ class Parsed:
         """Multiplies arrays on the CPU, in the emulator: a, b, the result and the others. Raises WeftError
         where no kernel multiplies them.
         """
-        a, b, *added = self.described
+        a, b, result, *added = addresses
+        pitches = dict(self.pitches)
         views = [
-            ArrayView(address, shape, arrays.contiguous_strides(shape), dtype, "cpu", 0, number != 2, None)
+            ArrayView(address, shape, _strides(shape, pitches.get(number)), dtype, "cpu", 0, True, None)
             for number, (address, (shape, dtype)) in enumerate(
-                zip(addresses, (a, b, self.result, *added), strict=True)
+                zip((a, b, *added), self.described, strict=True)
             )
         ]
-        operands = self.product.operands([*views[:2], *views[3:]], views[2])
+        shape, dtype = self.result
+        out = ArrayView(result, shape, arrays.contiguous_strides(shape), dtype, "cpu", 0, False, None)
+        operands = self.product.operands(views, out)
         if operands.options.arch is None:
             arch = product_kernel.emulated_chip(operands.types)
             operands = replace(operands, options=operands.options._replace(arch=arch))
@@ -165,9 +175,19 @@ def _transposed(view: ArrayView) -> ArrayView:
     return replace(view, shape=shape, strides=strides)
 
 
-def _planned(described: Sequence[Described], ordinal: int) -> list[ArrayView]:
-    """Views of arrays of a GPU with made-up addresses, since the real ones are known only to a launch."""
-    return [
-        Planned(number * APART, shape, arrays.contiguous_strides(shape), dtype, "cuda", ordinal, False, None)
-        for number, (shape, dtype) in enumerate(described, 1)
-    ]
+def planned(
+    described: Sequence[Described], ordinal: int, pitches: Mapping[int, int] | None = None
+) -> list[ArrayView]:
+    """Views of arrays of a GPU with made-up addresses, since the real ones are known only to a launch.
+    `pitches` are those of `Product.text`.
+    """
+    views = list[ArrayView]()
+    for number, (shape, dtype) in enumerate(described):
+        strides = _strides(shape, (pitches or {}).get(number))
+        views.append(Planned((number + 1) * APART, shape, strides, dtype, "cuda", ordinal, False, None))
+    return views
+
+
+def _strides(shape: tuple[int, ...], pitch: int | None) -> tuple[int, ...]:
+    """The strides of an array in C order, with so many elements from row to row if a pitch is given."""
+    return arrays.contiguous_strides(shape if pitch is None else (*shape[:-1], pitch))

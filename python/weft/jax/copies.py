@@ -1,0 +1,91 @@
+"""Copies of operands that kernels of a GPU want K-major, or with rows at multiples of 16 bytes: XLA makes
+them before the product, in memory of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+
+from weft.errors import WeftError
+from weft.launch import runtime
+from weft.multiply import padded_rows, product_kernel
+from weft.multiply.operands import Operands
+from weft.multiply.row_copies import Rows
+from weft.multiply.xla_product import Described, Product, planned
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The product that reads the copies, the operands that are transposed, and the pitches of those whose
+    rows are padded, in elements.
+    """
+
+    product: Product
+    transposed: frozenset[int] = frozenset()
+    pitches: Mapping[int, int] = frozenset()  # type: ignore[assignment]
+
+    def text(self, given: Sequence[Described], result: Described) -> str:
+        """The text of the product, for operands like the `given` ones before the copies."""
+        described = [
+            ((*shape[:-2], shape[-1], shape[-2]), dtype) if number in self.transposed else (shape, dtype)
+            for number, (shape, dtype) in enumerate(given)
+        ]
+        return self.product.text(described, result, self.pitches)
+
+    def made(self, *operands: Any) -> list[Any]:
+        """The operands, some of them copied, by operations of JAX."""
+        made = []
+        for number, x in enumerate(operands):
+            if number in self.transposed:
+                x = jnp.swapaxes(x, -1, -2)
+            if number in self.pitches:
+                wider = self.pitches[number] - x.shape[-1]
+                x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, wider)])
+            made.append(x)
+        return made
+
+
+def none(product: Product) -> Copies:
+    """A product that reads the operands themselves."""
+    return Copies(product, frozenset(), {})
+
+
+def of(product: Product, described: Sequence[Described], result: Described, ordinal: int = 0) -> Copies:
+    """The copies for a product on a GPU of this host, the same as `weft.matmul` makes of other libraries'
+    arrays; none without a GPU, or where no kernel multiplies them.
+    """
+    if runtime.available() is not None:
+        return none(product)
+    *views, out = planned((*described, result), ordinal)
+    on_gpu = replace(product, options=product.options._replace(arch=None))
+    try:
+        operands = on_gpu.operands(views, out)
+        wanted = product_kernel.transposed(operands)
+        kernel = product_kernel.of(operands.k_major(wanted), copies=bool(wanted))
+    except WeftError:
+        return none(product)
+    return _of_launch(product, operands, wanted, padded_rows.copied(kernel, operands.views, wanted))
+
+
+def _of_launch(
+    product: Product, operands: Operands, k_major: Sequence[int], copied: Mapping[int, Rows]
+) -> Copies:
+    """The copies of these rows; numbers are those of `operands.views`, where the result is the third."""
+    swapped, pitches = set[int](), dict[int, int]()
+    given = [product.options.transpose_a, product.options.transpose_b]
+    final = operands.k_major(tuple(k_major)).transposed
+    for number, rows in copied.items():
+        view = operands.views[number]
+        padded = rows.padded(view, 0).in_bytes
+        at = number - (number > 2)
+        if number < 2:
+            # A matrix of one row or column may be read as its transpose.
+            if final[number] != given[number]:
+                swapped.add(at)
+            given[number] = final[number]
+        if padded.strides[-2] != padded.shape[-1]:
+            pitches[at] = padded.strides[-2]
+    options = product.options._replace(transpose_a=given[0], transpose_b=given[1])
+    return Copies(replace(product, options=options), frozenset(swapped), pitches)
