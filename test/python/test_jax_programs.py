@@ -64,11 +64,14 @@ def test_an_exported_program_runs_in_another_process(tmp_path):
     check = jax.export.DisabledSafetyCheck.custom_call("weft_matmul")
     product = jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype=jnp.float32))
     exported = jax.export.export(product, platforms=("cpu", "cuda"), disabled_checks=[check])(a, b)
-    open(sys.argv[1], "wb").write(exported.serialize())
+    open(sys.argv[1], "wb").write(exported.serialize(vjp_order=1))
     """
     load = """
     exported = jax.export.deserialize(open(sys.argv[1], "rb").read())
     assert (f64(exported.call(a, b)) == want).all()
+    _, pull = jax.vjp(exported.call, a, b)
+    of_a, of_b = pull(jnp.ones((64, 48), jnp.float32))
+    assert (f64(of_a) == f64(b).sum(1)).all() and (f64(of_b) == f64(a).sum(0)[:, None]).all()
     print("well")
     """
     for body in (save, load):
@@ -130,6 +133,19 @@ for of_a, of_b, of_result, gathers in (
     found = whole(*given)
     assert (f64(found) == want + f64(bias)).all() and found.sharding.spec == of_result, found.sharding
     assert whole.lower(*given).compile().as_text().count("all-gather(") == gathers
+found = weft.matmul(placed(a, "x", None), placed(b), out_dtype="f32")
+assert (f64(found) == want).all() and found.sharding.spec == P("x", None), found.sharding
+
+# Gradients of a distributed product: those of the shared operand are added over the devices.
+residual = placed(jnp.ones((64, 48)), "x", None)
+loss = lambda a, b, r: (weft.jax.matmul(a, b, activation="relu", residual=r, out_dtype="f32") ** 2).sum()
+given = placed(a, "x", None), placed(b), residual
+of_a, of_b, of_r = jax.jit(jax.grad(loss, (0, 1, 2)))(*given)
+dz = 2 * (np.maximum(want, 0) + 1)
+assert of_a.sharding.spec[0] == of_r.sharding.spec[0] == "x" and (f64(of_r) == dz).all()
+dz *= want > 0
+for got, exact in ((of_a, dz @ f64(b).T), (of_b, f64(a).T @ dz)):
+    np.testing.assert_allclose(f64(got), exact, atol=0.02 * abs(exact).max())
 batch = placed(jnp.stack([small(16, 64)] * 4), "x", None, None)
 weights = placed(jnp.stack([small(64, 24)] * 4), "x", None, None)
 found = jax.jit(lambda a, b: weft.jax.matmul(a, b, alpha=jnp.ones(4), out_dtype="f32"))(batch, weights)

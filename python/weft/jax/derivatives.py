@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
 
-from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
+from weft.jax import grouped
 from weft.jax.empty import ACTIVATIONS
 from weft.jax.primitive import bind, product_p
 from weft.launch import arrays
@@ -64,17 +64,20 @@ def _dtype(product: Product, values: dict[str, Any]) -> Any:
 def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, result: Any) -> Any:
     """The tangent of a product without activation, of the result's type: a sum over operands with one."""
     options = product.options._replace(out_dtype=arrays.mlir_type(result.dtype), beta=0.0, schedule=None)
-    rest = tuple(role for role in product.roles if role == "alpha")
+    rest = tuple(role for role in product.roles if role not in ("c", "bias", "residual"))
     linear = replace(product, options=options, roles=rest)
     terms = []
     for name, tangent in given.items():
         if name in ("a", "b"):
+            if "k_ends" in values:
+                tangent = _without_padding(name, tangent, values["k_ends"], options)
             operands = {n: values[n] for n in ("a", "b", *rest)} | {name: tangent}
             terms.append(bind(tuple(operands.values()), linear))
         elif name == "alpha":
-            plain = replace(linear, roles=())
+            plain = replace(linear, roles=tuple(role for role in rest if role != "alpha"))
             each = tangent.reshape(-1, *(1 for _ in result.shape[1:])) if result.ndim == 3 else tangent
-            terms.append((bind((values["a"], values["b"]), plain) * each).astype(result.dtype))
+            operands = {n: values[n] for n in ("a", "b", *plain.roles)}
+            terms.append((bind(tuple(operands.values()), plain) * each).astype(result.dtype))
         else:
             scale = product.options.beta if name == "c" else 1.0
             term = (tangent.astype(result.dtype) * scale).astype(result.dtype)
@@ -85,12 +88,28 @@ def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, re
     return total
 
 
+def _without_padding(name: str, tangent: Any, ends: Any, options: Any) -> Any:
+    """A tangent of a or b with zeros between the groups of K."""
+    k_last = options.transpose_b if name == "b" else not options.transpose_a
+    _, valid = grouped.in_groups(ends, tangent.shape[-1 if k_last else -2])
+    return grouped.only(valid, tangent, -1 if k_last else -2)
+
+
 def _check(product: Product, given: dict[str, Any], values: dict[str, Any]) -> None:
     """Raises WeftError for products that have no derivatives here."""
-    for name in ("scale_a", *GROUPINGS):
-        if name in product.roles:
-            what = "scales" if name == "scale_a" else name
-            raise WeftError(f"weft.jax.matmul: gradients are those of products without {what}")
+    what = "with scales, gradients are those of c, bias, residual and alpha"
+    refused = [name for name in ("a", "b", "scale_a", "scale_b") if name in given]
+    if refused and "scale_a" in product.roles:
+        named = refused[0].replace("scale_", "scales of ")
+        raise WeftError(
+            f"weft.jax.matmul: {what}, got those of {named}: put the quantisation and the product into a "
+            "jax.custom_vjp"
+        )
+    if grouped.grouping(product) in ("groups", "row_ends") and "alpha" in given and values["alpha"].size > 1:
+        raise WeftError(
+            "weft.jax.matmul: gradients of an alpha with groups are those of one element, got "
+            f"{values['alpha'].size}: multiply the rows of the result instead"
+        )
     for name in ("a", "b"):
         dtype = arrays.mlir_type(values[name].dtype)
         if name in given and arrays.numpy_dtype(dtype).itemsize * 8 < _LEAST_BITS:
@@ -106,6 +125,10 @@ def _transposed(cotangent: Any, a: Any, b: Any, *rest: Any, product: Product) ->
     aval = (a if of_a else b).aval
     if isinstance(cotangent, ad.Zero):
         found: Any = ad.Zero(aval)
+    elif grouped.grouping(product) is not None:
+        known = zip(("a", "b", *product.roles), (a, b, *rest), strict=True)
+        values = {name: each for name, each in known if not ad.is_undefined_primal(each)}
+        found = grouped.cotangent(cotangent, values, product, of_a, aval)
     else:
         found = _cotangent(cotangent, a, b, rest, product, of_a, aval)
     return [found if of_a else None, None if of_a else found, *(None for _ in rest)]

@@ -62,8 +62,8 @@ def matmul(
       GPU it has no effect.
 
     Gradients are those of `a`, `b`, `c`, `bias`, `residual` and an array `alpha`, of any order and in both
-    modes, for floats of 16 or more bits without scales and groups. Their products are Weft's too. Under
-    `jax.vmap`, products become one batch.
+    modes, for floats of 16 or more bits. Their products are Weft's too. With scales, `a` and `b` have none;
+    with groups, rows that belong to none count as 0. Under `jax.vmap`, products become one batch.
 
     XLA queues the product on its own stream. The schedule is chosen, and the kernel compiled, when a program
     first runs on a GPU. On the CPU, the emulator multiplies. Sizes must be known when a program is traced.
