@@ -15,7 +15,7 @@ from weft.passes.registry.pass_ import Pass
 
 def run(module: Any) -> None:
     """Retypes loops and branches, then erases the conversions between fragments and lanes."""
-    for op in operations(module, scf.ForOp, scf.IfOp):
+    for op in operations(module, scf.ForOp, scf.IfOp, scf.WhileOp):
         if any(isinstance(value.type, FragmentType) for value in op.results):
             _retype(op)
     for op in operations(module, ToLaneOp):

@@ -182,6 +182,11 @@ def _span(frame: FrameType) -> tuple[int | None, int | None, int | None, int | N
     return next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
 
 
+def here() -> Location | None:
+    """The source location of the code outside Weft that runs now."""
+    return _source(_caller(sys._getframe(1)))
+
+
 def _source(caller: FrameType | None) -> Location | None:
     """The source location of a frame."""
     if caller is None:

@@ -1,0 +1,138 @@
+"""Attention, forward, in `weft.language`: softmax(scale * q @ k.T) @ v for each head.
+
+Two warpgroups multiply 64 rows of queries each, and a third copies blocks of keys and values by TMA. The
+products of one block overlap with the exponentials of the one before. The warpgroups take turns to start
+products, so that the tensor cores work on one's products during the other's exponentials.
+"""
+
+import math
+
+import numpy as np
+
+import weft.language as w
+
+LOG2E = math.log2(math.e)
+ROWS = 64  # of queries, for each warpgroup
+
+
+@w.kernel(grid=lambda q, *, groups: (q.matrices, w.ceil_div(q.rows, ROWS * groups)))
+def attention(
+    q: w.In["heads m D"],
+    k: w.In["heads n D"],
+    v: w.In["heads n D"],
+    o: w.Out["heads m D"],
+    lse: w.Out["heads m", w.f32],
+    scale: w.f32,
+    *,
+    D,
+    N=128,
+    groups=2,
+    causal=False,
+):
+    """o = softmax(scale * q @ k.T) @ v, and lse, the logarithm of the sum of exponentials of each row.
+
+    `causal`: query i sees keys up to i + n - m. `N` keys are a block, `groups` warpgroups multiply.
+    """
+    M = ROWS * groups
+    queries = w.ring(1, q=(M, D, q.dtype), takers=groups)
+    keys = w.ring(2, k=(N, D, k.dtype), takers=groups)
+    values = w.ring(2, v=(N, D, v.dtype), takers=groups)
+    turns = w.turns(groups)
+
+    head, tile = w.cta(0), w.last(1) - w.cta(1)  # the longest of the causal ones first
+    first, shift = tile * M, k.rows - q.rows
+    blocks = w.ceil_div(k.rows, N)
+    if causal:  # of Python: two variants of the kernel
+        blocks = w.maximum(w.minimum(blocks, w.ceil_div(w.maximum(first + M + shift, 0), N)), 1)
+        masked = w.minimum(blocks, M // N + 2)  # the last blocks: the diagonal, and the end of the keys
+    else:
+        masked = w.minimum(blocks, 1)
+
+    with w.role(warpgroups=groups, registers=240 if groups == 2 else 160) as me:
+        row = first + ROWS * me
+        mine = queries.take().q.rows(ROWS * me, ROWS)
+        c = scale * LOG2E
+
+        def visible(s, j):
+            column = w.column(s) + j * N
+            seen = column < k.rows
+            if causal:
+                seen = seen & (column <= w.row(s) + (row + shift))
+            return w.where(seen, s, -w.inf)
+
+        def finite(peak):
+            return w.where(peak == -w.inf, 0.0, peak)  # of rows that see nothing yet
+
+        with keys.take() as block:
+            s = w.wait(w.gemm(mine, block.k.T))
+        s = visible(s, blocks - 1)
+        peak = w.max(s, axis=1)
+        e = w.exp2(s * c - finite(peak) * c)
+        total = w.sum(e, axis=1, within="lane")
+        p, out = e.to(v.dtype), w.zeros((ROWS, D))
+        for masks, begin, end in ((True, 1, masked), (False, masked, blocks)):  # of Python: two loops
+            for i in w.range(begin, end):
+                block = keys.take()
+                turns.wait(me)
+                s = w.gemm(mine, block.k.T)
+                before = values.take()
+                out = w.gemm(p, before.v, out)
+                turns.give(me)
+                s = w.wait(s, pending=1)
+                block.release()
+                if masks:
+                    s = visible(s, blocks - 1 - i)
+                old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                base = (finite(peak) if masks else peak) * c
+                alpha = w.exp2(old * c - base)
+                e = w.exp2(s * c - base)
+                total = total * alpha + w.sum(e, axis=1, within="lane")
+                if i + 1 < blocks:
+                    keys.ready()  # or ptxas would wait for the product above before the exponentials
+                out = w.wait(out) * alpha
+                before.release()
+                p = e.to(v.dtype)
+        with values.take() as block:
+            out = w.wait(w.gemm(p, block.v, out))
+        total = w.sum(total, axis=1)
+        share = w.where(total == 0.0, 0.0, w.rcp(total))
+        w.store((out * share).to(o.dtype), o[head, row], via=mine)
+        w.store_column(peak * scale + w.log(total), lse[head, row])
+
+    with w.role(registers=24), w.one_thread():
+        keys.fill(k=k[head, (blocks - 1) * N])
+        queries.fill(q=q[head, first])
+        for i in w.range(1, blocks):
+            keys.fill(k=k[head, (blocks - 1 - i) * N])
+            values.fill(v=v[head, (blocks - i) * N])
+        values.fill(v=v[head, 0])
+
+
+def reference(q, k, v, scale, causal):
+    """The same in float64: the output, and the logarithms of the sums."""
+    q, k, v = (each.astype(np.float64) for each in (q, k, v))
+    s = scale * q @ k.swapaxes(1, 2)
+    if causal:
+        m, n = s.shape[1:]
+        s = np.where(np.arange(n) <= np.arange(m)[:, None] + n - m, s, -np.inf)
+    peak = s.max(2, keepdims=True)
+    e = np.exp(s - np.where(np.isfinite(peak), peak, 0))
+    total = e.sum(2, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out = np.where(total > 0, e @ v / total, 0)
+        return out, (peak + np.log(total))[..., 0]
+
+
+def main():
+    """Compares small products with float64, on the GPU or in the emulator."""
+    rng = np.random.default_rng(0)
+    for d, causal in ((64, False), (128, True)):
+        q, k, v = (rng.standard_normal((2, rows, d)).astype(np.float16) for rows in (200, 300, 300))
+        o, lse = np.zeros_like(q), np.zeros((2, 200), np.float32)
+        attention(q, k, v, o, lse, d**-0.5, causal=causal)
+        wanted, _ = reference(q, k, v, d**-0.5, causal)
+        print(f"d{d}{' causal' if causal else ''}: largest error {np.abs(o - wanted).max():.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Kernels of tiles, written as Python functions: `import weft.language as w`.
+
+docs/language.md explains it.
+"""
+
+from weft.language.arguments import In, Out
+from weft.language.buffers import Buffer, shared
+from weft.language.coordinates import column, row
+from weft.language.fragments import Fragment, full, zeros
+from weft.language.kernels import KernelFunction, inline, kernel
+from weft.language.maths import absolute as abs
+from weft.language.maths import (
+    ceil_div,
+    exp,
+    exp2,
+    gelu,
+    log,
+    log2,
+    maximum,
+    minimum,
+    rcp,
+    relu,
+    rsqrt,
+    silu,
+    sqrt,
+    tanh,
+    where,
+)
+from weft.language.maths import maximum_of as max
+from weft.language.maths import minimum_of as min
+from weft.language.maths import sum_of as sum
+from weft.language.matrices import Matrix, Place
+from weft.language.memory import fence, load, load_column, load_row, store, store_column
+from weft.language.products import Pending, gemm, wait
+from weft.language.ranges import range_ as range
+from weft.language.rings import Ring, Slot, ring
+from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thread, turns, warpgroup_barrier
+from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
+
+inf = float("inf")
+
+__all__ = [
+    "Buffer",
+    "DType",
+    "Fragment",
+    "In",
+    "KernelFunction",
+    "Matrix",
+    "Out",
+    "Pending",
+    "Place",
+    "Ring",
+    "Scalar",
+    "Slot",
+    "abs",
+    "barrier",
+    "bf16",
+    "ceil_div",
+    "column",
+    "cta",
+    "ctas",
+    "e4m3",
+    "e5m2",
+    "exp",
+    "exp2",
+    "f16",
+    "f32",
+    "f64",
+    "fence",
+    "full",
+    "gelu",
+    "gemm",
+    "i1",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "inf",
+    "inline",
+    "kernel",
+    "last",
+    "load",
+    "load_column",
+    "load_row",
+    "log",
+    "log2",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "one_thread",
+    "range",
+    "rcp",
+    "relu",
+    "ring",
+    "role",
+    "row",
+    "rsqrt",
+    "shared",
+    "silu",
+    "sqrt",
+    "store",
+    "store_column",
+    "sum",
+    "tanh",
+    "thread",
+    "turns",
+    "wait",
+    "warpgroup_barrier",
+    "where",
+    "zeros",
+]

@@ -1,0 +1,107 @@
+"""Tiles in shared memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES
+from weft.dialects.tile import BufferType
+from weft.errors import shown
+from weft.language import trace
+from weft.language.carried import Carried
+from weft.language.mistakes import mistake
+from weft.language.scalars import DType, as_scalar, dtype_of, i32
+from weft.layout import Layout
+from weft.passes.builders import emit
+from weft.passes.kernels.matrices import panels
+
+
+class Buffer(Carried):
+    """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
+
+    def __init__(self, value: Any, *, transposed: bool = False, ring: Any = None) -> None:
+        self.value = value
+        """The SSA value."""
+        self.transposed = transposed
+        self.ring = ring
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return dtype_of(self.value.type.element_type)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, of the transposed tile for `b.T`."""
+        rows, columns = self.value.type.shape
+        return (columns, rows) if self.transposed else (rows, columns)
+
+    @property
+    def layout(self) -> Layout:
+        """Where its elements are."""
+        return self.value.type.layout  # type: ignore[no-any-return]
+
+    @property
+    def T(self) -> "Buffer":
+        """The transposed tile; nothing moves."""
+        return Buffer(self.value, transposed=not self.transposed, ring=self.ring)
+
+    def rows(self, first: Any, count: int) -> "Buffer":
+        """`count` rows from `first` on, a multiple of `count`."""
+        return self._part(0, first, count)
+
+    def columns(self, first: Any, count: int) -> "Buffer":
+        """`count` columns from `first` on, a multiple of `count`."""
+        return self._part(1, first, count)
+
+    def _part(self, axis: int, first: Any, count: int) -> "Buffer":
+        whole = self.shape
+        if not isinstance(count, int) or count < 1 or whole[axis] % count:
+            what = ("rows", "columns")[axis]
+            raise mistake(f"a part must divide the {whole[axis]} {what} of the tile, got {shown(count)}")
+        axis ^= int(self.transposed)
+        shape = [count if number == axis else size for number, size in enumerate(self.value.type.shape)]
+        if tuple(shape) == tuple(self.value.type.shape):
+            return self
+        start = [emit.value(0)] * 2
+        start[axis] = as_scalar(first, i32).value
+        part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]))
+        return Buffer(part, transposed=self.transposed, ring=self.ring)
+
+    def parts(self) -> list[Any]:
+        return [self.value]
+
+    def like(self, parts: Iterator[Any]) -> "Buffer":
+        return Buffer(next(parts), transposed=self.transposed, ring=self.ring)
+
+    def complaint(self, other: "Buffer") -> str | None:
+        if other.value.type != self.value.type or other.transposed != self.transposed:
+            return f"was {self} and becomes {other}"
+        return None
+
+    def __str__(self) -> str:
+        return f"a buffer of {' x '.join(map(str, self.shape))} {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<{self}, {self.layout}>"
+
+
+def shared(rows: int, columns: int, dtype: DType) -> Buffer:
+    """A tile in shared memory, for the whole kernel. Make it before the first role."""
+    trace.current().check_before_roles("a buffer")
+    return Buffer(tile.alloc(buffer_type(rows, columns, dtype)))
+
+
+def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) -> Any:
+    """The type of a tile, or of several: in panels as wide as the widest swizzle that a row fills."""
+    for name, value in (("rows", rows), ("columns", columns)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise mistake(f"{name} of a buffer must be a positive number that Python knows, got {value}")
+    if not isinstance(dtype, DType):
+        raise mistake(f"the type of a buffer's elements must be one such as w.bf16, got {shown(dtype)}")
+    if not any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
+        least = min(SWIZZLES) // dtype.bytes
+        raise mistake(f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}")
+    text = panels(rows, columns, dtype.bytes, stages or 1)
+    whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
+    return tile.stage_type(whole) if stages is None else whole

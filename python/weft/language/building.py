@@ -1,0 +1,120 @@
+"""Traces a kernel function into a module."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.builder import Module
+from weft.dialects import launch_contract as contract
+from weft.errors import Diagnostic, WeftError
+from weft.isa.chips import WARPGROUP
+from weft.language.arguments import ArrayArgument
+from weft.language.grids import ArraySizes, Size, grid_of
+from weft.language.matrices import Matrix
+from weft.language.scalars import Scalar
+from weft.language.signatures import ALIGNMENT, Signature, Specialization
+from weft.language.trace import Trace, tracing
+from weft.mlir import ir
+from weft.module_arguments import memref
+
+_REGISTERS = 65536
+
+
+def build(
+    function: Callable[..., Any],
+    signature: Signature,
+    special: Specialization,
+    grid: Any,
+    threads: int | None,
+) -> Module:
+    """The module of a kernel, for these types and meta-parameters."""
+    meta = dict(special.meta)
+    kinds = list(signature.arguments.values())
+    writes = [n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument) and kind.writes]
+    with Module() as module:
+        types = [_type(kind, dtype) for kind, dtype in zip(kinds, special.dtypes, strict=True)]
+        block = (threads or WARPGROUP, 1, 1)
+        with module.kernel(signature.name, types, block=block, writes=writes) as values:
+            kernel = ir.InsertionPoint.current.block.owner.opview
+            with tracing(Trace(signature.name, kernel, threads)) as trace:
+                arguments = _arguments(signature, special, values)
+                result = function(*arguments, **meta)
+                _finish(trace, result)
+            _set_launch(kernel, signature, special, grid, trace)
+    return module
+
+
+def _type(kind: Any, dtype: Any) -> Any:
+    """The MLIR type of an argument."""
+    if not isinstance(kind, ArrayArgument):
+        return dtype.type
+    strides = None if kind.rank == 1 else ["?"] * (kind.rank - 1) + [1]
+    return memref(["?"] * kind.rank, dtype.name, strides)
+
+
+def _known(kind: ArrayArgument, meta: dict[str, Any]) -> tuple[int | None, ...]:
+    """The sizes that are known when the kernel is compiled: numbers, and meta-parameters."""
+    return tuple(int(size) if size.isdigit() else meta.get(size) for size in kind.sizes)
+
+
+def _arguments(signature: Signature, special: Specialization, values: Sequence[Any]) -> list[Any]:
+    """The arguments of the kernel function."""
+    meta, result = dict(special.meta), list[Any]()
+    for number, (name, kind) in enumerate(signature.arguments.items()):
+        value = values[number]
+        if isinstance(kind, ArrayArgument):
+            known = _known(kind, meta)
+            result.append(Matrix(value, name, kind.sizes, known, special.aligned[number], kind.writes))
+        else:
+            result.append(Scalar(value))
+    return result
+
+
+def _finish(trace: Trace, result: Any) -> None:
+    """Checks the whole trace, and removes what turned out to be unused."""
+    if result is not None:
+        raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
+    for load in reversed(trace.loads):
+        if not list(load.uses):
+            load.owner.erase()
+    share = _REGISTERS // trace.threads
+    if any(role.registers for role in trace.roles):
+        total = sum(role.threads * (role.registers or share) for role in trace.roles)
+        if total > _REGISTERS:
+            each = ", ".join(f"{r.warpgroups} x {r.registers or share}" for r in trace.roles)
+            most = _REGISTERS // WARPGROUP
+            message = (
+                f"a CTA has {most} registers for a thread of each of its warpgroups together, got "
+                f"{total // WARPGROUP} ({each}): give a role fewer"
+            )
+            raise WeftError(Diagnostic(message, trace.roles[-1].where))
+
+
+def _set_launch(kernel: Any, signature: Signature, special: Specialization, grid: Any, trace: Trace) -> None:
+    """Writes what a launch needs: the grid and the requirements as functions of the arrays' sizes."""
+    meta, count = dict(special.meta), 0
+    named, seen, differences = dict[str, Any](), dict[str, Any](), list[Any]()
+    alignments = list[int]()
+    for (name, kind), aligned in zip(signature.arguments.items(), special.aligned, strict=True):
+        alignments.append(ALIGNMENT if aligned else 1)
+        if not isinstance(kind, ArrayArgument):
+            continue
+        expressions = [ir.AffineExpr.get_dim(count + n) for n in range(kind.rank)]
+        count += kind.rank
+        known = _known(kind, meta)
+        for size, number, expression in zip(kind.sizes, known, expressions, strict=True):
+            first = seen.setdefault(size, expression)
+            if number is not None:
+                differences.append(expression - number)
+            elif first is not expression:
+                differences.append(expression - first)
+        sizes = [Size(e) if n is None else n for e, n in zip(expressions, known, strict=True)]
+        named[name] = ArraySizes(name, kind.sizes, tuple(sizes))
+    kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
+
+    def affine(expressions: list[Any]) -> Any:
+        return ir.AffineMapAttr.get(ir.AffineMap.get(count, 0, expressions))
+
+    contract.GRID.set(kernel, affine(grid_of(grid, {**named, **meta})))
+    if differences:
+        contract.REQUIRES.set(kernel, affine(differences))
+    contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))

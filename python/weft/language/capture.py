@@ -1,0 +1,323 @@
+"""Rewrites a kernel's Python so that its loops and branches can depend on values of the GPU.
+
+Only `for`, `while`, `if`, conditional expressions, `and`, `or`, `not` and chains of comparisons change: they
+become calls of `weft.language.control`, which decide by the type of the value. Everything else is ordinary
+Python, and so is a loop or branch over Python's own values. Statements stay where they are, with their lines
+and columns, so that a debugger and the source locations of operations show the original code.
+"""
+
+import ast
+import copy
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from weft.errors import Diagnostic, Location, WeftError
+from weft.language import control
+from weft.language.liveness import Liveness, assigned
+
+_RUNTIME = "__weft__"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def captured(function: _F) -> _F:
+    """The function with its control flow rewritten. Raises WeftError for one whose source isn't known, or
+    that can't be traced.
+    """
+    code = function.__code__
+    if _RUNTIME in code.co_freevars:
+        return function
+    definition = _definition(function)
+    rewritten = _Rewriter(code.co_filename).function(definition)
+    names = [name for name in code.co_freevars if name != _RUNTIME]
+    inner = _compiled(rewritten, [_RUNTIME, *names], code)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells[_RUNTIME] = types.CellType(control)
+    closure = tuple(cells[name] for name in inner.co_freevars)
+    result = types.FunctionType(inner, function.__globals__, code.co_name, function.__defaults__, closure)
+    result.__kwdefaults__ = function.__kwdefaults__
+    result.__annotations__ = function.__annotations__
+    result.__doc__, result.__module__ = function.__doc__, function.__module__
+    result.__qualname__ = function.__qualname__
+    return result  # type: ignore[return-value]
+
+
+def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The function's definition, with the lines and columns of its file."""
+    code = function.__code__
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise WeftError(
+            Diagnostic(
+                f"the source of {code.co_name} isn't known, so its loops and branches can't be captured: "
+                "write it in a file, or use w.loop",
+                Location(code.co_filename, code.co_firstlineno, 1),
+            )
+        ) from None
+    nested = lines[0][:1].isspace()
+    text = ("if True:\n" if nested else "") + "".join(lines)
+    tree = ast.parse(text, code.co_filename)
+    ast.increment_lineno(tree, first - 1 - int(nested))
+    outer = tree.body[0]
+    definition = outer.body[0] if nested and isinstance(outer, ast.If) else outer
+    if not isinstance(definition, ast.FunctionDef):
+        where = Location(code.co_filename, first, 1)
+        raise WeftError(Diagnostic("a kernel must be defined by 'def'", where))
+    return definition
+
+
+def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType) -> types.CodeType:
+    """The code of a definition whose free variables are among these names."""
+    parameters = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
+    factory = ast.FunctionDef("factory", parameters, [definition], [])
+    if "type_params" in ast.FunctionDef._fields:
+        factory.type_params = []  # type: ignore[attr-defined,unused-ignore]
+    module = ast.Module([ast.copy_location(factory, definition)], [])
+    whole = compile(ast.fix_missing_locations(module), code.co_filename, "exec")
+    outer = next(each for each in whole.co_consts if isinstance(each, types.CodeType))
+    return next(
+        each
+        for each in outer.co_consts
+        if isinstance(each, types.CodeType) and each.co_name == definition.name
+    )
+
+
+def _load(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def _call(of: ast.expr, method: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(ast.Attribute(of, method, ast.Load()), list(arguments), [])
+
+
+def _runtime(function: str, *arguments: ast.expr) -> ast.expr:
+    return _call(_load(_RUNTIME), function, *arguments)
+
+
+def _locals() -> ast.expr:
+    return ast.Call(_load("locals"), [], [])
+
+
+def _names(names: tuple[str, ...]) -> ast.expr:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
+def _thunk(value: ast.expr) -> ast.expr:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites one function, and those inside it."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.count = 0
+        self.liveness: Liveness
+        self.open: list[
+            tuple[str, bool]
+        ] = []  # names of enclosing loops and branches; whether each is a loop
+
+    def function(self, definition: ast.FunctionDef) -> ast.FunctionDef:
+        """The definition, rewritten, without decorators, defaults and annotations."""
+        definition.decorator_list, definition.returns = [], None
+        for each in ast.walk(definition.args):
+            if isinstance(each, ast.arg):
+                each.annotation = None
+        # Only their number matters: the function gets the original values.
+        definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
+        definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
+        self.liveness = Liveness(definition)
+        definition.body = self._block(definition.body)
+        return definition
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        done: list[ast.stmt] = []
+        for statement in statements:
+            result = self.visit(statement)
+            done += result if isinstance(result, list) else [result]
+        return done
+
+    def _fresh(self, kind: str) -> str:
+        self.count += 1
+        return f"_weft_{kind}_{self.count}"
+
+    def _refuse(self, node: Any, message: str) -> WeftError:
+        return WeftError(Diagnostic(message, Location(self.file, node.lineno, node.col_offset + 1)))
+
+    # Scopes inside the function
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        outer = self.open, self.liveness
+        self.open, self.liveness = [], Liveness(node)
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        node.body = self._block(node.body)
+        self.open, self.liveness = outer
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        outer, self.open = self.open, []
+        self.generic_visit(node)
+        self.open = outer
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        raise self._refuse(node, "a kernel can't contain 'async def'")
+
+    def visit_Yield(self, node: ast.Yield) -> Any:
+        raise self._refuse(node, "a kernel can't contain 'yield'")
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
+        raise self._refuse(node, "a kernel can't contain 'yield'")
+
+    # Statements
+
+    def visit_For(self, node: ast.For) -> Any:
+        name, targets = self._fresh("loop"), assigned([node.target])
+        names = tuple(each for each in assigned(node.body) if each not in targets)
+        names = self.liveness.carried(node, names)
+        source = self.visit(node.iter)
+        with_else = ast.Constant(bool(node.orelse))
+        begun = self._assign(node, name, _runtime("Loop", source, _names(names), _names(targets), with_else))
+        body = self._inside(name, True, node.body)
+        node.iter = ast.copy_location(_load(name), node.iter)
+        node.body = [*self._rebind(node, name, names, "begin", _locals()), *body]
+        node.body += self._traced(node, name, ast.Expr(_call(_load(name), "end", _locals())))
+        node.orelse = self._block(node.orelse)
+        return [begun, node, *self._rebind(node, name, (*names, *targets), "after")]
+
+    def visit_While(self, node: ast.While) -> Any:
+        name = self._fresh("while")
+        names = self.liveness.carried(node, assigned([*node.body, node.test]))
+        again = self.visit(copy.deepcopy(node.test))
+        begun = self._assign(node, name, _runtime("While", _names(names), ast.Constant(bool(node.orelse))))
+        body = self._inside(name, True, node.body)
+        entry = [
+            *self._rebind(node, name, names, "begin", _locals()),
+            *self._traced(node, name, ast.Expr(_call(_load(name), "condition", again, _locals()))),
+            *self._rebind(node, name, names, "body"),
+        ]
+        node.test = ast.copy_location(_call(_load(name), "test", self.visit(node.test)), node.test)
+        end = ast.Expr(_call(_load(name), "end", _locals()))
+        node.body = [*entry, *body, *self._traced(node, name, end, ast.Break())]
+        node.orelse = self._block(node.orelse)
+        return [begun, node, *self._rebind(node, name, names, "after")]
+
+    def visit_If(self, node: ast.If) -> Any:
+        name = self._fresh("branch")
+        names = self.liveness.carried(node, assigned([*node.body, *node.orelse]))
+        begun = self._assign(node, name, _runtime("Branch", self.visit(node.test), _names(names)))
+        then = self._inside(name, False, node.body)
+        otherwise = self._inside(name, False, node.orelse)
+        # A branch of its own for each side: both are traced where the condition is known on the GPU only.
+        first = ast.If(
+            ast.Attribute(_load(name), "then", ast.Load()),
+            [*then, *self._rebind(node, name, names, "end_then", _locals())],
+            [],
+        )
+        second = ast.If(
+            ast.Attribute(_load(name), "otherwise", ast.Load()),
+            [*otherwise, *self._traced(node, name, ast.Expr(_call(_load(name), "end_else", _locals())))],
+            [],
+        )
+        placed = [ast.copy_location(each, node) for each in (first, second)]
+        begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
+        return [begun, *begin, *placed, *self._rebind(node, name, names, "after")]
+
+    def _inside(self, name: str, loop: bool, statements: list[ast.stmt]) -> list[ast.stmt]:
+        self.open.append((name, loop))
+        try:
+            return self._block(statements)
+        finally:
+            self.open.pop()
+
+    def visit_Break(self, node: ast.Break) -> Any:
+        return self._leaving(node, "break")
+
+    def visit_Continue(self, node: ast.Continue) -> Any:
+        return self._leaving(node, "continue")
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        self.generic_visit(node)
+        return self._leaving(node, "return")
+
+    def _leaving(self, node: Any, word: str) -> Any:
+        """A statement that leaves loops or branches: those known on the GPU only can't be left so."""
+        checks: list[ast.stmt] = []
+        for name, loop in reversed(self.open):
+            checks.append(self._at(node, ast.Expr(_call(_load(name), "leave", ast.Constant(word)))))
+            if loop and word != "return":
+                break
+        return [*checks, node]
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        self.generic_visit(node)
+        node.test = ast.copy_location(_runtime("asserted", node.test), node.test)
+        return node
+
+    # Expressions
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        self._no_assignment(node.body, node.orelse)
+        self.generic_visit(node)
+        return ast.copy_location(_runtime("choose", node.test, _thunk(node.body), _thunk(node.orelse)), node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        self._no_assignment(*node.values[1:])
+        self.generic_visit(node)
+        function = "both" if isinstance(node.op, ast.And) else "either"
+        first, *rest = node.values
+        return ast.copy_location(_runtime(function, first, *map(_thunk, rest)), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        return (
+            ast.copy_location(_runtime("negated", node.operand), node)
+            if isinstance(node.op, ast.Not)
+            else node
+        )
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) > 1:
+            self._no_assignment(*node.comparators)
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        operators = ast.Tuple([ast.Constant(type(op).__name__) for op in node.ops], ast.Load())
+        return ast.copy_location(
+            _runtime("chain", operators, node.left, *map(_thunk, node.comparators)), node
+        )
+
+    def _no_assignment(self, *values: ast.expr) -> None:
+        """Refuses `:=` in a part that becomes a function of its own."""
+        for value in values:
+            for each in ast.walk(value):
+                if isinstance(each, ast.NamedExpr):
+                    raise self._refuse(each, "a kernel can't assign with ':=' in a part that may not run")
+
+    # Parts of the result
+
+    def _at(self, node: Any, statement: ast.stmt) -> ast.stmt:
+        return ast.copy_location(statement, node)
+
+    def _assign(self, node: Any, name: str, value: ast.expr) -> ast.stmt:
+        return self._at(node, ast.Assign([ast.Name(name, ast.Store())], value))
+
+    def _traced(self, node: Any, name: str, *statements: ast.stmt) -> list[ast.stmt]:
+        """Statements that run only where the loop or branch is one of the GPU."""
+        test = ast.Attribute(_load(name), "traced", ast.Load())
+        return [self._at(node, ast.If(test, [self._at(node, each) for each in statements], []))]
+
+    def _rebind(
+        self, node: Any, name: str, names: tuple[str, ...], method: str, *arguments: ast.expr
+    ) -> list[ast.stmt]:
+        """Assigns what a method of the loop or branch returns to the names."""
+        value = _call(_load(name), method, *arguments)
+        if not names:
+            return self._traced(node, name, ast.Expr(value))
+        target = ast.Tuple([ast.Name(each, ast.Store()) for each in names], ast.Store())
+        return self._traced(node, name, ast.Assign([target], value))

@@ -1,0 +1,126 @@
+"""What a loop or branch carries: the SSA values of a kernel's variables, and what can't be carried."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from weft.language.mistakes import mistake
+
+
+class Carried:
+    """A value of a kernel that loops and branches can carry."""
+
+    def parts(self) -> list[Any]:
+        """Its SSA values."""
+        raise NotImplementedError
+
+    def like(self, parts: Iterator[Any]) -> Any:
+        """The same kind of value with the next SSA values in place of its own."""
+        raise NotImplementedError
+
+    def complaint(self, other: Any) -> str | None:
+        """Why another value can't replace this one in a loop or branch."""
+        raise NotImplementedError
+
+    def hand_over(self) -> None:
+        """Called where the next iteration of a loop gets the value."""
+
+
+class Unbound:
+    """The value of a name that has none here. Whatever is done with it raises an error."""
+
+    def __init__(self, name: str, why: str) -> None:
+        object.__setattr__(self, "_complaint", f"'{name}' {why}")
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise mistake(object.__getattribute__(self, "_complaint"))
+
+    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __index__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __mod__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __enter__ = __exit__ = _refuse
+
+
+def parts(value: Any) -> list[Any]:
+    """The SSA values of a value; none of a Python object."""
+    if isinstance(value, Carried):
+        return value.parts()
+    return [part for member in _members(value) or () for part in parts(member)]
+
+
+def rebuilt(value: Any, new: Iterator[Any]) -> Any:
+    """The value with the next SSA values in place of its own."""
+    if isinstance(value, Carried):
+        return value.like(new)
+    members = _members(value)
+    return value if members is None else _with_members(value, [rebuilt(each, new) for each in members])
+
+
+def hand_over(value: Any) -> None:
+    """Marks the stages in a value as passed on to the next iteration, which must release them."""
+    if isinstance(value, Carried):
+        value.hand_over()
+        return
+    for member in _members(value) or ():
+        hand_over(member)
+
+
+def complaint(before: Any, after: Any) -> str | None:
+    """Why `after` can't take the place of `before` at the end of a loop or branch, as the end of a sentence
+    that begins with the name.
+    """
+    if before is after:
+        return None
+    if isinstance(before, Carried):
+        if type(after) is not type(before):
+            return f"was {described(before)} and becomes {described(after)}"
+        return before.complaint(after)
+    members = _members(before)
+    if members is None:
+        return _object_complaint(before, after)
+    others = _members(after)
+    if others is None or type(before) is not type(after) or len(members) != len(others):
+        return f"was {described(before)} and becomes {described(after)}"
+    return next((wrong for pair in zip(members, others, strict=True) if (wrong := complaint(*pair))), None)
+
+
+def described(value: Any) -> str:
+    """A value in words."""
+    if isinstance(value, Unbound):
+        return "nothing"
+    if isinstance(value, Carried):
+        return str(value)
+    return f"the Python {type(value).__name__} {value!r:.40}"
+
+
+def _object_complaint(before: Any, after: Any) -> str | None:
+    """Why a Python object can't be replaced: the GPU doesn't have it."""
+    plain = isinstance(before, (bool, int, float, str, type(None)))
+    if plain and type(before) is type(after) and before == after:
+        return None
+    change = f"was {described(before)} and becomes {described(after)}"
+    if isinstance(before, (bool, int, float)):
+        kind = "i1" if isinstance(before, bool) else "i32" if isinstance(before, int) else "f32"
+        return f"{change}: begin with w.{kind}({before!r}), a value of the GPU"
+    return f"{change}: a loop or branch of the GPU can't change a Python object"
+
+
+def _members(value: Any) -> Sequence[Any] | None:
+    """The members of a tuple, list, dictionary or dataclass; None of anything else."""
+    if isinstance(value, (tuple, list)):
+        return value
+    if isinstance(value, dict):
+        return list(value.values())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return None
+
+
+def _with_members(value: Any, members: list[Any]) -> Any:
+    if isinstance(value, dict):
+        return dict(zip(value, members, strict=True))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*members)
+    if isinstance(value, (tuple, list)):
+        return type(value)(members)
+    names = [field.name for field in dataclasses.fields(value)]
+    return dataclasses.replace(value, **dict(zip(names, members, strict=True)))

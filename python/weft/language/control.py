@@ -1,0 +1,374 @@
+"""What captured loops and branches do. Each decides by the value that it gets: over Python's own values they
+are Python's, over values of the GPU they build `scf` operations.
+
+The loops and branches of the GPU trace their bodies once. Names that the body assigns are carried if they
+hold values of the GPU before it. Rings move on too: their positions are carried like a name's value.
+"""
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from weft.language import carried, trace
+from weft.language.carried import Unbound
+from weft.language.mistakes import mistake
+from weft.language.ranges import Range
+from weft.language.scalars import Scalar, as_scalar, condition
+from weft.mlir import ir, scf
+from weft.passes.builders import emit
+
+_ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
+_LOOP_NUMBER = "is the number of a loop of the GPU, and has no value after it"
+_ONE_SIDE = "is assigned in one side only of a branch of the GPU: assign it before the branch"
+
+
+class _Carrier:
+    """The values of names, and the positions of rings, around a loop or branch."""
+
+    def __init__(self, names: tuple[str, ...], scope: dict[str, Any]) -> None:
+        self.names = names
+        self.values = [scope.get(name, Unbound(name, "has no value here")) for name in names]
+        self.state = trace.current().state()
+
+    @property
+    def everything(self) -> list[Any]:
+        return [*self.values, self.state]
+
+    def parts(self) -> list[Any]:
+        """All SSA values, in order."""
+        parts: list[Any] = carried.parts(self.everything)
+        return parts
+
+    def give(self, new: Iterator[Any]) -> list[Any]:
+        """The names' values made of other SSA values, after setting the rings' positions likewise."""
+        values: list[Any] = carried.rebuilt(self.everything, new)
+        trace.current().restore(values.pop())
+        return values
+
+    def taken(self, scope: dict[str, Any], where: str) -> tuple[list[Any], list[Any]]:
+        """The names' values now, and all SSA values in order. Raises WeftError for one that can't be
+        carried.
+        """
+        values = list(self.values)
+        for number, (name, before) in enumerate(zip(self.names, self.values, strict=True)):
+            after = scope.get(name, before)
+            if isinstance(before, Unbound) or after is before:
+                continue
+            if wrong := carried.complaint(before, after):
+                raise mistake(f"'{name}' {wrong}, {where}")
+            values[number] = after
+            carried.hand_over(after)
+        state = trace.current().state()
+        return values, carried.parts([*values, state])
+
+
+class _Construct:
+    """A loop or branch; `traced` if it is one of the GPU."""
+
+    traced = False
+
+    def leave(self, word: str) -> None:
+        """Refuses `break`, `continue` and `return` where the GPU decides whether they run."""
+        if self.traced:
+            raise mistake(
+                f"'{word}' can't leave a loop or branch of the GPU: let a condition of the loop, or a "
+                "value, decide"
+            )
+
+
+def _rebuild(op: Any, operands: list[Any], results: list[Any]) -> Any:
+    """A new operation in place of one, with its regions, but other operands and results."""
+    new = ir.Operation.create(
+        op.operation.name, results=results, operands=operands, regions=len(op.regions), loc=op.location
+    )
+    for source, target in zip(op.operation.regions, new.regions, strict=True):
+        for block in list(source.blocks):
+            block.append_to(target)
+    op.operation.erase()
+    return new
+
+
+class Loop(_Construct):
+    """`for`: over `w.range` one of the GPU, over anything else Python's."""
+
+    _before: _Carrier
+
+    def __init__(self, over: Any, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> None:
+        self.over, self.names, self.targets = over, names, targets
+        self.traced = isinstance(over, Range)
+        self._ended = False
+        if self.traced and has_else:
+            raise mistake("a loop of the GPU can't have an 'else'")
+        if self.traced and len(targets) != 1:
+            raise mistake(f"a loop of the GPU must have one number, got {len(targets)} names")
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.traced:
+            yield from _iterable(self.over)
+            return
+        yield self._number
+        assert self._ended
+
+    def __next__(self) -> Any:  # for a type checker: `for` uses the iterator
+        raise NotImplementedError
+
+    @property
+    def _number(self) -> Scalar:
+        trace.current()
+        self._op = scf.ForOp(*(each.value for each in self.over.bounds()), [])
+        self._block = self._op.body
+        return Scalar(self._op.induction_variable)
+
+    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Enters the body. Returns the names' values in it."""
+        self._before = _Carrier(self.names, scope)
+        self._initial = self._before.parts()
+        self._point = trace.current().enter(self._block, loop=True)
+        location = self._op.location
+        self._arguments = [self._block.add_argument(part.type, location) for part in self._initial]
+        return tuple(self._before.give(iter(self._arguments)))
+
+    def end(self, scope: dict[str, Any]) -> None:
+        """Leaves the body, at its end."""
+        self._values, new = self._before.taken(scope, "in a loop of the GPU")
+        changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
+        trace.current().check_released()
+        scf.yield_([new[n] for n in changed])
+        trace.current().leave(self._point)
+        for number, (argument, initial) in enumerate(zip(self._arguments, self._initial, strict=True)):
+            if number not in changed:
+                argument.replace_all_uses_with(initial)
+        for number in reversed([n for n in range(len(new)) if n not in changed]):
+            self._block.erase_argument(number + 1)
+        operands = [*list(self._op.operation.operands)[:3], *(self._initial[n] for n in changed)]
+        loop = _rebuild(self._op, operands, [self._initial[n].type for n in changed])
+        results = list(self._initial)
+        for number, result in zip(changed, loop.results, strict=True):
+            results[number] = result
+        self._results, self._ended = results, True
+
+    def after(self) -> tuple[Any, ...]:
+        """The names' values after the loop."""
+        values = self._before.give(iter(self._results))
+        values = [
+            Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
+            for name, value in zip(self.names, values, strict=True)
+        ]
+        return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self.targets))
+
+
+def _iterable(over: Any) -> Any:
+    """What a Python loop goes through. Raises WeftError for a value of the GPU."""
+    if isinstance(over, Scalar):
+        raise mistake(f"can't loop over {over}: use w.range({{}})")
+    return over
+
+
+class While(_Construct):
+    """`while`: with a condition of the GPU one of the GPU, otherwise Python's."""
+
+    def __init__(self, names: tuple[str, ...], has_else: bool) -> None:
+        self.names, self._has_else = names, has_else
+
+    def test(self, value: Any) -> bool:
+        """Whether Python runs the body."""
+        known = condition(value)
+        if isinstance(known, bool):
+            return known
+        if self._has_else:
+            raise mistake("a loop of the GPU can't have an 'else'")
+        self.traced = True
+        return True
+
+    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Enters the part of the loop that computes its condition."""
+        self._before = _Carrier(self.names, scope)
+        initial = self._before.parts()
+        kinds = [part.type for part in initial]
+        self._op = scf.WhileOp(kinds, initial)
+        location = [self._op.location] * len(kinds)
+        self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
+        self._body = self._op.after.blocks.append(*kinds, arg_locs=location)
+        self._point = trace.current().enter(self._test)
+        return tuple(self._before.give(iter(self._test.arguments)))
+
+    def condition(self, value: Any, scope: dict[str, Any]) -> None:
+        """Ends that part, with the condition."""
+        _, parts = self._before.taken(scope, "in the condition of a loop of the GPU")
+        scf.ConditionOp(as_scalar(value).value, parts)
+        trace.current().leave(self._point)
+
+    def body(self) -> tuple[Any, ...]:
+        """Enters the body. Returns the names' values in it."""
+        self._point = trace.current().enter(self._body, loop=True)
+        return tuple(self._before.give(iter(self._body.arguments)))
+
+    def end(self, scope: dict[str, Any]) -> None:
+        """Leaves the body, at its end."""
+        _, parts = self._before.taken(scope, "in a loop of the GPU")
+        trace.current().check_released()
+        scf.yield_(parts)
+        trace.current().leave(self._point)
+
+    def after(self) -> tuple[Any, ...]:
+        """The names' values after the loop."""
+        values = self._before.give(iter(self._op.results))
+        return tuple(
+            Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
+            for name, value in zip(self.names, values, strict=True)
+        )
+
+
+class Branch(_Construct):
+    """`if`: on a condition of the GPU both sides are traced, otherwise Python takes one."""
+
+    def __init__(self, value: Any, names: tuple[str, ...]) -> None:
+        known = condition(value)
+        self.names, self.traced = names, not isinstance(known, bool)
+        self.then = self.traced or known
+        self.otherwise = self.traced or not known
+        self._condition: Any = known
+
+    def begin(self, scope: dict[str, Any]) -> None:
+        """Enters the side where the condition is true."""
+        self._before = _Carrier(self.names, scope)
+        self._op = scf.IfOp(self._condition.value, has_else=True)
+        self._point = trace.current().enter(self._op.then_block)
+
+    def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Leaves it and enters the other side. Returns the names' values before the branch."""
+        self._first = self._side(scope)
+        self._point = trace.current().enter(self._op.else_block)
+        trace.current().restore(self._before.state)
+        return tuple(self._before.values)
+
+    def end_else(self, scope: dict[str, Any]) -> None:
+        """Leaves the other side."""
+        self._second = self._side(scope)
+
+    def _side(self, scope: dict[str, Any]) -> list[tuple[Any, list[Any]]]:
+        """The names' values and the rings' positions at the end of a side, each with its SSA values there."""
+        before = zip(self.names, self._before.values, strict=True)
+        values = [*(scope.get(name, value) for name, value in before), trace.current().state()]
+        sides = [(each, carried.parts(each)) for each in values]
+        trace.current().leave(self._point)
+        return sides
+
+    def after(self) -> tuple[Any, ...]:
+        """The names' values after the branch."""
+        merged, pairs = list[Any](), list[tuple[Any, Any]]()
+        names = (*self.names, "a ring")
+        for name, (one, first), (other, second) in zip(names, self._first, self._second, strict=True):
+            merged.append(self._merged(name, one, other))
+            kept = [] if isinstance(merged[-1], Unbound) else first
+            pairs += [] if one is other or not kept else zip(first, second, strict=True)
+        changed = [n for n, (one, other) in enumerate(pairs) if one != other]
+        for block, side in ((self._op.then_block, 0), (self._op.else_block, 1)):
+            with ir.InsertionPoint(block):
+                scf.yield_([pairs[n][side] for n in changed])
+        branch = _rebuild(self._op, [self._condition.value], [pairs[n][0].type for n in changed])
+        results = [one for one, _ in pairs]
+        for number, result in zip(changed, branch.results, strict=True):
+            results[number] = result
+        new = iter(results)
+        values = [
+            one if one is other else carried.rebuilt(each, new)
+            for each, (one, _), (other, _) in zip(merged, self._first, self._second, strict=True)
+        ]
+        trace.current().restore(values.pop())
+        return tuple(values)
+
+    def _merged(self, name: str, one: Any, other: Any) -> Any:
+        """One side's value, if the other side's can take its place."""
+        if one is other:
+            return one
+        if isinstance(one, Unbound) or isinstance(other, Unbound):
+            return Unbound(name, _ONE_SIDE)
+        if wrong := carried.complaint(one, other):
+            raise mistake(f"'{name}' {wrong}, on the other side of a branch of the GPU")
+        return one
+
+
+def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """`then() if value else otherwise()`."""
+    known = condition(value)
+    if isinstance(known, bool):
+        return then() if known else otherwise()
+    branch = Branch(known, ("the value",))
+    branch.begin({})
+    one = then()
+    branch.end_then({"the value": _value(one)})
+    branch.end_else({"the value": _like(one, otherwise())})
+    return branch.after()[0]
+
+
+def _value(one: Any) -> Any:
+    """A Python number as a value of the GPU."""
+    return as_scalar(one) if isinstance(one, (bool, int, float)) else one
+
+
+def _like(one: Any, other: Any) -> Any:
+    if isinstance(other, (bool, int, float)):
+        return as_scalar(other, _value(one).dtype if isinstance(_value(one), Scalar) else None)
+    return other
+
+
+def both(first: Any, *rest: Callable[[], Any]) -> Any:
+    """`first and …`."""
+    if not rest:
+        return first
+    known = condition(first)
+    if isinstance(known, Scalar):
+        return choose(known, lambda: _truth(both(rest[0](), *rest[1:])), lambda: _truth(False))
+    return both(rest[0](), *rest[1:]) if known else first
+
+
+def either(first: Any, *rest: Callable[[], Any]) -> Any:
+    """`first or …`."""
+    if not rest:
+        return first
+    known = condition(first)
+    if isinstance(known, Scalar):
+        return choose(known, lambda: _truth(True), lambda: _truth(either(rest[0](), *rest[1:])))
+    return first if known else either(rest[0](), *rest[1:])
+
+
+def _truth(value: Any) -> Scalar:
+    known = condition(value)
+    return as_scalar(known)
+
+
+def negated(value: Any) -> Any:
+    """`not value`."""
+    known = condition(value)
+    return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
+
+
+def asserted(value: Any) -> Any:
+    """The condition of an `assert`. Raises WeftError for one of the GPU."""
+    if isinstance(value, Scalar):
+        raise mistake("assert can't check a value of the GPU: use w.check(condition, message)")
+    return value
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}
+
+
+def chain(operators: tuple[str, ...], left: Any, *rest: Callable[[], Any]) -> Any:
+    """`left < rest[0] < rest[1] …`."""
+    right = rest[0]()
+    first = _COMPARISONS[operators[0]](left, right)
+    if len(operators) == 1:
+        return first
+    return both(first, lambda: chain(operators[1:], right, *rest[1:]))

@@ -1,0 +1,198 @@
+"""Tiles in the registers of a warpgroup."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from weft import construction
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
+from weft.language import operators, registers
+from weft.language.carried import Carried
+from weft.language.mistakes import at, mistake
+from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, constant, converted, dtype_of, f32, same
+from weft.layout import Layout
+from weft.mlir import ir, vector
+from weft.passes.builders import emit
+
+
+class Fragment(operators.Operators, Carried):
+    """A tile in the registers of a warpgroup, of rows x columns, or a vector of its rows or of its columns.
+
+    `layout` specifies which lane holds which element. Operators work element by element. Numbers, and vectors
+    of the rows or of the columns, apply to the whole tile.
+    """
+
+    __hash__ = object.__hash__
+
+    def __init__(self, lane: Any, shape: Sequence[int], layout: Layout) -> None:
+        self.lane = lane
+        """The vector of a lane's elements."""
+        self.shape = tuple(shape)
+        self.layout = layout
+        self.where = construction.here()
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return dtype_of(self.lane.type)
+
+    @property
+    def rows(self) -> int:
+        """The number of its rows."""
+        return self.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """The number of its columns."""
+        return self.shape[-1]
+
+    @property
+    def type(self) -> Any:
+        """The `tile.fragment` type."""
+        return FragmentType.of(self.shape, self.dtype.type, self.layout)
+
+    @property
+    def value(self) -> Any:
+        """The SSA value of the fragment as a whole."""
+        return tile.from_lane(self.lane, self.type)
+
+    @staticmethod
+    def of(value: Any) -> "Fragment":
+        """The fragment of an SSA value."""
+        return Fragment(tile.to_lane(value), value.type.shape, value.type.layout)
+
+    def to(self, dtype: DType) -> "Fragment":
+        """The fragment with elements of another type, in the same layout."""
+        return self._with(converted(self.lane, dtype))
+
+    def _with(self, lane: Any) -> "Fragment":
+        return Fragment(lane, self.shape, self.layout)
+
+    def elements(self) -> list[Any]:
+        """A lane's elements, in register order."""
+        return emit.elements(self.lane)
+
+    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+        one, second = together(self, other)
+        if one is None:
+            return NotImplemented
+        same(one.dtype, second.dtype)
+        pair = (second, one) if swapped else (one, second)
+        return one._with(operators.apply(name, *(each.lane for each in pair)))
+
+    def parts(self) -> list[Any]:
+        return [self.value]
+
+    def like(self, parts: Iterator[Any]) -> "Fragment":
+        return Fragment.of(next(parts))
+
+    def complaint(self, other: "Fragment") -> str | None:
+        if (other.shape, other.dtype) != (self.shape, self.dtype):
+            return f"was {self} and becomes {other}"
+        if not registers.same(self.layout, other.layout, self.shape):
+            return f"was in layout {self.layout} and becomes {other.layout}"
+        return None
+
+    def __str__(self) -> str:
+        return f"a fragment of {' x '.join(map(str, self.shape))} {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<{self}, {self.layout}>"
+
+    def __bool__(self) -> bool:
+        raise mistake("a condition must be one number, got a fragment: use w.where, or reduce it first")
+
+
+def together(one: Fragment, other: Any) -> tuple[Any, Any]:
+    """A fragment and another operand with the shape and layout of both, broadcast where one is a vector or a
+    number; None twice for an operand that isn't a number or fragment.
+    """
+    if isinstance(other, Fragment):
+        return _fitted(one, other)
+    if isinstance(other, NUMBERS):
+        kind = ir.VectorType.get(one.lane.type.shape, one.dtype.type)
+        scalar = as_scalar(other, one.dtype)  # checks that it fits
+        lane = constant(kind, other)
+        scalar.value.owner.erase()
+        return one, Fragment(lane, one.shape, one.layout)
+    if isinstance(other, Scalar) or callable(getattr(other, "loaded", None)):
+        value = as_scalar(other).value
+        kind = ir.VectorType.get(one.lane.type.shape, value.type)
+        return one, Fragment(vector.broadcast(kind, value), one.shape, one.layout)
+    return None, None
+
+
+def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
+    if one.shape == other.shape:
+        if registers.same(one.layout, other.layout, one.shape):
+            return one, other
+        raise mistake(
+            f"layouts must be equal, got {one.layout}{at(one.where)} and {other.layout}{at(other.where)}: "
+            "load one with like= the other",
+            ("one was made here", one.where),
+            ("the other was made here", other.where),
+        )
+    if len(one.shape) == 2 and len(other.shape) == 1:
+        return one, spread(other, one.shape, one.layout)
+    if len(one.shape) == 1 and len(other.shape) == 2:
+        return spread(one, other.shape, other.layout), other
+    raise mistake(f"shapes must be equal, or one that of a vector, got {one} and {other}")
+
+
+def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragment:
+    """A vector of rows or of columns as a tile of this shape and layout: without instructions."""
+    for axis in range(len(shape)):
+        extent = vector_.shape[0]
+        numbers = registers.along(layout, shape, axis, vector_.layout, extent)
+        if numbers is not None:
+            lane = vector.shuffle(vector_.lane, vector_.lane, list(numbers))
+            return Fragment(lane, shape, layout)
+    wanted = " or ".join(str(extent) for extent in dict.fromkeys(shape))
+    if vector_.shape[0] not in shape:
+        raise mistake(f"a vector beside a tile of {list(shape)} must have {wanted} elements, got {vector_}")
+    raise mistake(
+        f"a vector must be one of the tile's rows or columns: {vector_} in layout {vector_.layout}"
+        f"{at(vector_.where)} doesn't fit to a tile in {layout}: reduce it from a tile in this layout, or "
+        "make it with like= the tile",
+        ("the vector was made here", vector_.where),
+    )
+
+
+def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
+    """A fragment whose elements all have this value.
+
+    It has the layout of `like` (a vector: that of the rows of `like`), by default that of the sums of
+    `w.gemm`.
+    """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    layout = layout_for(shape, like)
+    count = len(registers.registers_of(layout, shape))
+    kind = ir.VectorType.get([count], dtype.type)
+    if isinstance(value, NUMBERS):
+        as_scalar(value, dtype).value.owner.erase()
+        return Fragment(constant(kind, value), shape, layout)
+    return Fragment(vector.broadcast(kind, as_scalar(value, dtype).value), shape, layout)
+
+
+def zeros(shape: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
+    """A fragment of zeros, as `full`."""
+    return full(shape, 0, dtype, like=like)
+
+
+def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
+    """The layout of a new fragment: that of another, or that of the sums of `w.gemm`."""
+    if like is not None:
+        if like.shape == shape:
+            return like.layout
+        if len(shape) == 1 and len(like.shape) == 2 and shape[0] in like.shape:
+            axis = 1 if shape[0] == like.shape[0] else 0
+            return registers.without_axis(like.layout, like.shape, axis)
+        raise mistake(f"like must have the shape {list(shape)}, or its rows, got {like}")
+    if len(shape) not in (1, 2) or any(not isinstance(each, int) or each < 1 for each in shape):
+        raise mistake(f"shape must be one or two numbers that Python knows, got {shape}")
+    if shape[0] % registers.WGMMA_ROWS or (len(shape) == 2 and shape[1] % 8):
+        raise mistake(
+            f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of 8 columns, got "
+            f"{list(shape)}: or name another with like="
+        )
+    return registers.sums(shape)

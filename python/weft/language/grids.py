@@ -1,0 +1,110 @@
+"""Grids as functions of the sizes of a kernel's arrays."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from weft.errors import WeftError, shown
+from weft.mlir import ir
+
+
+class Size:
+    """A size that only a launch knows. It can be added to others, and multiplied or divided by numbers."""
+
+    def __init__(self, expression: Any) -> None:
+        self.expression = expression
+
+    def _with(self, other: Any) -> Any:
+        if isinstance(other, Size):
+            return other.expression
+        if isinstance(other, int):
+            return ir.AffineExpr.get_constant(other)
+        raise WeftError(f"a grid must be computed from sizes and integers, got {shown(other)}")
+
+    def __add__(self, other: Any) -> "Size":
+        return Size(self.expression + self._with(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> "Size":
+        return Size(self.expression - self._with(other))
+
+    def __rsub__(self, other: Any) -> "Size":
+        return Size(self._with(other) - self.expression)
+
+    def __mul__(self, other: Any) -> "Size":
+        return Size(self.expression * _number("multiplied", other))
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> "Size":
+        return Size(ir.AffineExpr.get_floor_div(self.expression, _number("divided", other)))
+
+    def __mod__(self, other: Any) -> "Size":
+        return Size(ir.AffineExpr.get_mod(self.expression, _number("divided", other)))
+
+    def ceil_div(self, other: Any) -> "Size":
+        """The quotient, rounded up."""
+        return Size(ir.AffineExpr.get_ceil_div(self.expression, _number("divided", other)))
+
+    def __bool__(self) -> bool:
+        raise WeftError("a grid can't depend on a comparison of sizes: only a launch knows them")
+
+    __lt__ = __gt__ = __le__ = __ge__ = lambda self, _: bool(self)
+
+
+def _number(what: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise WeftError(f"in a grid, sizes can be {what} by positive integers, got {shown(value)}")
+    return value
+
+
+class ArraySizes:
+    """An array as the grid function sees it: its sizes."""
+
+    def __init__(self, name: str, names: tuple[str, ...], sizes: tuple[Any, ...]) -> None:
+        self._name, self._names, self.shape = name, names, sizes
+
+    def size(self, dimension: int | str) -> Any:
+        """One of the sizes, by its number or by its name."""
+        if isinstance(dimension, str):
+            if dimension not in self._names:
+                raise WeftError(f"'{self._name}' has the sizes {', '.join(self._names)}, got '{dimension}'")
+            dimension = self._names.index(dimension)
+        return self.shape[dimension]
+
+    @property
+    def rows(self) -> Any:
+        """The number of rows, of a vector that of its elements."""
+        return self.shape[max(len(self.shape) - 2, 0)]
+
+    @property
+    def columns(self) -> Any:
+        """The number of columns."""
+        return self.shape[-1]
+
+    @property
+    def matrices(self) -> Any:
+        """The number of matrices of a batch."""
+        return self.shape[0] if len(self.shape) == 3 else 1
+
+
+def grid_of(function: Any, named: Mapping[str, Any]) -> list[Any]:
+    """The three affine expressions of a grid, from its function of arrays and meta-parameters."""
+    result = call_with(function, named) if callable(function) else function
+    parts = list(result) if isinstance(result, (tuple, list)) else [result]
+    if not 1 <= len(parts) <= 3:
+        raise WeftError(f"a grid must have one to three numbers, got {len(parts)}")
+    parts += [1] * (3 - len(parts))
+    return [Size(ir.AffineExpr.get_constant(0))._with(each) for each in parts]
+
+
+def call_with(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+    """Calls a function with those of the named values that it has parameters for."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        return function(**named)
+    missing = [each.name for each in parameters if each.name not in named and each.default is each.empty]
+    if missing:
+        raise WeftError(f"grid has a parameter '{missing[0]}', which must be one of {', '.join(named)}")
+    return function(**{each.name: named[each.name] for each in parameters if each.name in named})

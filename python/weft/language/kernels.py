@@ -1,0 +1,139 @@
+"""Kernel functions: traced and compiled once for each combination of types and meta-parameters."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft import locks
+from weft.builder import Module
+from weft.errors import WeftError, shown
+from weft.language.building import build
+from weft.language.capture import captured
+from weft.language.signatures import Signature, Specialization
+from weft.launch import runtime
+from weft.launch.kernel import Kernel, compile
+
+_WITHOUT_GPU = "sm_90a"
+
+
+class KernelFunction:
+    """A kernel. Call it with arrays and numbers, and meta-parameters by name."""
+
+    def __init__(
+        self, function: Callable[..., Any], grid: Any, threads: int | None, arch: str | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = captured(function)
+        self.signature = Signature.of(function)
+        self._grid, self._threads, self._arch = grid, threads, arch
+        self._compiled: dict[tuple[Specialization, str], Kernel] = {}
+        self._lock = locks.reentrant()
+
+    def __call__(
+        self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "warn", **named: Any
+    ) -> None:
+        """Runs the kernel: on the GPU if there is one, otherwise in the emulator.
+
+        `args` are its arguments, by position or by name; the rest are meta-parameters. `stream`, `on` and
+        `findings` are as for `weft.Kernel`.
+        """
+        values, kernel = self._for_call(args, named)
+        kernel(*values, stream=stream, on=on, findings=findings)
+
+    def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
+        """The compiled kernel, for these arrays, or for these element types in place of arrays.
+
+        It has the IR at every stage, PTX, SASS and resources. Without arguments, the types are those of the
+        annotations. `arch` is the chip, by default that of the GPU, or sm_90a.
+        """
+        if not args and not any(name in self.signature.arguments for name in named):
+            args = (None,) * len(self.signature.arguments)
+        return self._for_call(args, named, arch)[1]
+
+    def emulate(self, *args: Any, arch: str | None = None, **named: Any) -> Any:
+        """Runs the kernel in the emulator, and returns its report. Options are those of
+        `weft.Kernel.emulate`; other names are meta-parameters.
+        """
+        options = {
+            name: named.pop(name) for name in list(named) if name in _OPTIONS and name not in self._names
+        }
+        values, kernel = self._for_call(args, named, arch)
+        return kernel.emulate(*values, **options)
+
+    def prepare(self, *args: Any, **named: Any) -> Any:
+        """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
+        values, kernel = self._for_call(args, named)
+        return kernel.prepare(*values)
+
+    def module(self, *args: Any, **named: Any) -> Module:
+        """The module that the kernel is traced to, for arguments as those of `compile`."""
+        args = args or (None,) * len(self.signature.arguments)
+        values, meta = self.signature.positional(args, named)
+        return self._build(self.signature.specialization(values, meta))
+
+    @property
+    def _names(self) -> set[str]:
+        return {*self.signature.arguments, *self.signature.meta}
+
+    def _for_call(self, args: Any, named: Any, arch: str | None = None) -> tuple[list[Any], Kernel]:
+        values, meta = self.signature.positional(args, named)
+        special = self.signature.specialization(values, meta)
+        chip = arch or self._arch or _default_chip()
+        return values, self._kernel(special, chip)
+
+    def _kernel(self, special: Specialization, chip: str) -> Kernel:
+        key = special, chip
+        if (kernel := self._compiled.get(key)) is not None:
+            return kernel
+        with self._lock:
+            if key not in self._compiled:
+                self._compiled[key] = compile(self._build(special), arch=chip)
+            return self._compiled[key]
+
+    def _build(self, special: Specialization) -> Module:
+        return build(self._function, self.signature, special, self._grid, self._threads)
+
+
+def _default_chip() -> str:
+    """The GPU's chip; without a GPU the one that has all that kernels can use, for the emulator."""
+    found = runtime.default_chip() if runtime.available() is None else None
+    return str(found or _WITHOUT_GPU)
+
+
+_OPTIONS = (
+    *("sanitize", "arithmetic", "max_instructions", "seed", "chip", "trace", "progress", "dependent"),
+    *("ignore", "max_seconds", "strict", "threads", "grid"),
+)
+
+
+def kernel(
+    function: Callable[..., Any] | None = None,
+    *,
+    grid: Any = 1,
+    threads: int | None = None,
+    arch: str | None = None,
+) -> Any:
+    """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
+
+    `grid` is one to three numbers, or a function of arrays and meta-parameters by their names that returns
+    them. `threads` are those of a CTA without roles, by default 128. `arch` is the chip to compile for, by
+    default the GPU's, or sm_90a without one.
+    """
+    if function is None:
+        return functools.partial(kernel, grid=grid, threads=threads, arch=arch)
+    if not callable(function) or not hasattr(function, "__code__"):
+        raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
+    if threads is not None and (
+        not isinstance(threads, int) or threads < 32 or threads % 32 or threads > 1024
+    ):
+        raise WeftError(f"threads must be a multiple of 32 in 32..1024, got {shown(threads)}")
+    return KernelFunction(function, grid, threads, arch)
+
+
+def inline(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets the loops and branches of a function depend on values of the GPU, as in a kernel. The function is
+    traced where it is called.
+    """
+    if not callable(function) or not hasattr(function, "__code__"):
+        raise WeftError(f"w.inline must be applied to a function, got {shown(function)}")
+    return captured(function)

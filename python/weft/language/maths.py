@@ -1,0 +1,250 @@
+"""Functions of numbers and of fragments, element by element, and reductions of fragments."""
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+from weft.language import operators, registers
+from weft.language.fragments import Fragment, together
+from weft.language.mistakes import mistake
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, f32, i1
+from weft.mlir import arith, ir, llvm, nvvm, vector
+from weft.passes.builders import emit
+from weft.passes.builders.instructions import assembly
+from weft.passes.kernels import activations
+
+
+def _unary(
+    value: Any,
+    name: str,
+    python: Callable[[float], float],
+    build: Callable[[Any], Any],
+    *,
+    whole: bool = False,
+) -> Any:
+    """A function of f32: of a Python number, a number of the GPU, or each element of a fragment. `build`
+    takes a scalar, or with `whole` a vector.
+    """
+    if isinstance(value, NUMBERS):
+        return python(value)
+    if not isinstance(value, (Fragment, Scalar)):
+        value = as_scalar(value)
+    if value.dtype != f32:
+        raise mistake(f"w.{name} expects values of {f32}, got {value}: convert with .to(w.f32)")
+    if isinstance(value, Scalar):
+        if not whole:
+            return Scalar(build(value.value))
+        (element,) = emit.elements(build(emit.vector_of([value.value])))
+        return Scalar(element)
+    if whole:
+        return Fragment(build(value.lane), value.shape, value.layout)
+    return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
+
+
+def _intrinsic(name: str) -> Callable[[Any], Any]:
+    return lambda x: llvm.call_intrinsic(x.type, f"llvm.{name}", [x], [], [])
+
+
+def _approximate(instruction: str) -> Callable[[Any], Any]:
+    return lambda x: assembly(f"{instruction} $0, $1;", ["=f", "f"], [x], ["f32"])[0]
+
+
+def exp2(x: Any) -> Any:
+    """2 to the power of x (`ex2.approx.ftz`)."""
+    return _unary(x, "exp2", lambda v: 2.0**v, lambda v: nvvm.ex2(v, ftz=True))
+
+
+def exp(x: Any) -> Any:
+    """e to the power of x, by `exp2`."""
+    return math.exp(x) if isinstance(x, NUMBERS) else exp2(x * math.log2(math.e))
+
+
+def log2(x: Any) -> Any:
+    """The logarithm to base 2 (`lg2.approx.ftz`)."""
+    return _unary(x, "log2", _python_log2, _intrinsic("nvvm.lg2.approx.ftz.f"))
+
+
+def _python_log2(x: float) -> float:
+    return -math.inf if x == 0 else math.log2(x)
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm, by `log2`."""
+    return math.log(x) if isinstance(x, NUMBERS) else log2(x) * math.log(2)
+
+
+def rcp(x: Any) -> Any:
+    """1 / x (`rcp.approx.ftz`)."""
+    return _unary(x, "rcp", lambda v: 1 / v, lambda v: nvvm.rcp_approx_ftz_f(v))
+
+
+def sqrt(x: Any) -> Any:
+    """The square root, correctly rounded."""
+    return _unary(x, "sqrt", math.sqrt, _intrinsic("nvvm.sqrt.rn.f"))
+
+
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
+    return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _intrinsic("nvvm.rsqrt.approx.ftz.f"))
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent (`tanh.approx`)."""
+    return _unary(x, "tanh", math.tanh, _approximate("tanh.approx.f32"))
+
+
+def gelu(x: Any) -> Any:
+    """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
+    return _activation(x, "gelu")
+
+
+def silu(x: Any) -> Any:
+    """x / (1 + exp(-x)), as the epilogues of `weft.matmul` compute it."""
+    return _activation(x, "silu")
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0)."""
+    return maximum(x, 0.0)
+
+
+def _activation(x: Any, name: str) -> Any:
+    value = as_scalar(x) if isinstance(x, NUMBERS) else x
+    return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
+
+
+def absolute(x: Any) -> Any:
+    """The absolute value."""
+    if isinstance(x, NUMBERS):
+        return abs(x)
+    return maximum(x, -x)
+
+
+def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
+        return python(a, b)
+    if isinstance(a, Fragment):
+        return a.binary(name, b, False)
+    if isinstance(b, Fragment):
+        return b.binary(name, a, True)
+    dtype = a.dtype if isinstance(a, Scalar) else b.dtype if isinstance(b, Scalar) else None
+    return as_scalar(a, None if isinstance(a, Scalar) else dtype).binary(name, b, False)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller one; NaN if one of them is."""
+    return _pair("minimum", min, a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger one; NaN if one of them is."""
+    return _pair("maximum", max, a, b)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """The quotient of integers, rounded up. `a` must not be negative."""
+    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
+        return -(-a // b)
+    if isinstance(a, Scalar) and isinstance(b, int):
+        return Scalar(emit.ceil_div(a.value, b))
+    if hasattr(a, "ceil_div"):
+        return a.ceil_div(b)
+    return (a + (b - 1)) // b
+
+
+def where(choice: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition is true, otherwise `b`, element by element; both are computed."""
+    if isinstance(choice, (bool, int)):
+        return a if choice else b
+    if isinstance(choice, Scalar) and not isinstance(a, Fragment) and not isinstance(b, Fragment):
+        one = as_scalar(a, b.dtype if isinstance(b, Scalar) and isinstance(a, NUMBERS) else None)
+        other = as_scalar(b, one.dtype)
+        return Scalar(arith.select(choice.value, one.value, other.value))
+    if choice.dtype != i1:
+        raise mistake(f"w.where expects a condition, such as x < y, got {choice}")
+    fragments = [each for each in (choice, a, b) if isinstance(each, Fragment)]
+    tile_ = builtins.max(fragments, key=lambda each: len(each.shape))
+    values = next((each.dtype for each in (a, b) if isinstance(each, (Fragment, Scalar))), f32)
+    chosen, first, second = (_as_tile(each, tile_, values) for each in (choice, a, b))
+    lane = arith.select(chosen.lane, first.lane, second.lane)
+    return Fragment(lane, tile_.shape, tile_.layout)
+
+
+def _as_tile(value: Any, tile_: Fragment, dtype: Any) -> Fragment:
+    """A number, vector or tile with the shape and layout of a tile."""
+    if isinstance(value, Fragment):
+        return together(tile_, value)[1] if value is not tile_ else value
+    scalar = as_scalar(value, dtype if isinstance(value, NUMBERS) else None)
+    kind = ir.VectorType.get(tile_.lane.type.shape, scalar.dtype.type)
+    return Fragment(vector.broadcast(kind, scalar.value), tile_.shape, tile_.layout)
+
+
+def _reduce(x: Any, name: str, axis: int, within: str | None) -> Fragment:
+    if not isinstance(x, Fragment):
+        raise mistake(f"expects a fragment to reduce, got {x}")
+    if len(x.shape) != 2 or axis not in (0, 1):
+        raise mistake(f"axis must be 0 or 1, of a fragment of rows and columns, got axis {axis} of {x}")
+    if within not in (None, "lane"):
+        raise mistake(f"within must be None or 'lane', got {within!r}")
+    distances = registers.shuffles(x.layout, x.shape, axis)
+    if distances is None and within is None:
+        raise mistake(
+            f"can't reduce along axis {axis}: several warps hold the elements of a column: reduce along axis "
+            "1, or through shared memory"
+        )
+    lanes = within == "lane"
+    layout = registers.without_axis(x.layout, x.shape, axis, lanes)
+    other = x.shape[1 - axis]
+    count = 2 ** len(distances or ()) if lanes else 1
+    shape = ((other, count) if axis == 1 else (count, other)) if lanes else (other,)
+    groups = dict[int, list[Any]]()
+    for at, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
+        groups.setdefault(at[1 - axis], []).append(element)
+    folded = {key: _folded(name, elements) for key, elements in groups.items()}
+    if not lanes:
+        folded = {key: _across(value, name, distances or ()) for key, value in folded.items()}
+    order = [at[1 - axis] if lanes else at[0] for at in registers.registers_of(layout, shape)]
+    return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
+
+
+def _folded(name: str, values: list[Any]) -> Any:
+    """The reduction of values, neighbours first, so that few operations wait for each other."""
+    while len(values) > 1:
+        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
+        values = [operators.apply(name, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return values[0]
+
+
+def _across(value: Any, name: str, distances: tuple[int, ...]) -> Any:
+    """The reduction over the lanes at these distances, in all of them."""
+    for distance in distances:
+        other = nvvm.ShflOp(
+            emit.value(-1),
+            value,
+            emit.value(distance),
+            emit.value(31),
+            nvvm.ShflKind.bfly,
+            results=[value.type],
+        ).res
+        value = operators.apply(name, value, other)
+    return value
+
+
+def maximum_of(x: Any, *, axis: int) -> Fragment:
+    """The largest elements along an axis: of rows (`axis=1`), a vector of rows."""
+    return _reduce(x, "maximum", axis, None)
+
+
+def minimum_of(x: Any, *, axis: int) -> Fragment:
+    """The smallest elements along an axis."""
+    return _reduce(x, "minimum", axis, None)
+
+
+def sum_of(x: Any, *, axis: int, within: str | None = None) -> Fragment:
+    """The sums along an axis: of rows (`axis=1`), a vector of rows.
+
+    With `within="lane"` each lane adds only its own elements, which needs no exchange. The result has a
+    column for each lane of a row; adding these up, once, is the sum.
+    """
+    return _reduce(x, "add", axis, within)

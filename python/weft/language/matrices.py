@@ -1,0 +1,192 @@
+"""The arrays in global memory that a kernel gets, and places in them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects import tile
+from weft.language import operators, trace
+from weft.language.carried import Carried
+from weft.language.mistakes import mistake
+from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, dtype_of, i32
+from weft.mlir import memref
+from weft.passes.builders import emit
+from weft.passes.kernels import matrices
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """An array argument: a vector, a matrix, or a batch of matrices. `a[row, column]` is a place in it."""
+
+    value: Any
+    """The SSA value, a memref."""
+    name: str
+    sizes: tuple[str, ...]
+    known: tuple[int | None, ...]  # sizes that are known when the kernel is compiled
+    aligned: bool
+    writes: bool
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return dtype_of(self.value.type.element_type)
+
+    @property
+    def rank(self) -> int:
+        """The number of its dimensions."""
+        return len(self.sizes)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Its sizes: Python's numbers where they are known when the kernel is compiled."""
+        return tuple(self.size(number) for number in range(self.rank))
+
+    def size(self, dimension: int | str) -> Any:
+        """One of its sizes, by its number or by its name."""
+        if isinstance(dimension, str):
+            if dimension not in self.sizes:
+                raise mistake(f"'{self.name}' has the sizes {', '.join(self.sizes)}, got '{dimension}'")
+            dimension = self.sizes.index(dimension)
+        dimension %= self.rank
+        known = self.known[dimension]
+        return Scalar(matrices.size(self.value, dimension)) if known is None else known
+
+    @property
+    def rows(self) -> Any:
+        """The number of rows, of a vector that of its elements."""
+        return self.size(max(self.rank - 2, 0))
+
+    @property
+    def columns(self) -> Any:
+        """The number of columns."""
+        return self.size(self.rank - 1)
+
+    @property
+    def matrices(self) -> Any:
+        """The number of matrices of a batch."""
+        return self.size(0) if self.rank == 3 else 1
+
+    def __getitem__(self, indices: Any) -> "Place":
+        return Place(self, self._indices(indices))
+
+    def __setitem__(self, indices: Any, value: Any) -> None:
+        if not self.writes:
+            raise mistake(f"'{self.name}' must be a w.Out argument to be written, got w.In")
+        at = self._indices(indices)
+        if len(at) != self.rank:
+            raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(at)}")
+        if isinstance(value, Place):
+            value = value.loaded()
+        if not isinstance(value, (Scalar, *NUMBERS)):
+            raise mistake(
+                f"expects a number for an element of '{self.name}', got {value}: use w.store for tiles"
+            )
+        memref.store(
+            as_scalar(value, self.dtype).value, self.value, [emit.as_index(each.value) for each in at]
+        )
+
+    def __iter__(self) -> Any:
+        raise mistake(f"can't loop over '{self.name}': loop over w.range of one of its sizes")
+
+    def _indices(self, indices: Any) -> tuple[Scalar, ...]:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if not 1 <= len(given) <= self.rank:
+            raise mistake(f"'{self.name}' has {self.rank} dimensions, got {len(given)} indices")
+        for each in given:
+            if isinstance(each, slice):
+                raise mistake(f"'{self.name}' has no slices: a tile's shape is that of where it goes")
+        return tuple(as_scalar(each, i32) for each in given)
+
+    def __str__(self) -> str:
+        return f"the array '{self.name}'"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+class Place(operators.Operators, Carried):
+    """A place in an array: an element, or the first element of a tile. In arithmetic it is its element."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, matrix: Matrix, indices: tuple[Scalar, ...]) -> None:
+        self.matrix, self.indices = matrix, indices
+        self._element: Scalar | None = None
+        if len(indices) == matrix.rank:
+            # At once, so that the element is that of now. Removed at the end if nothing needs it.
+            load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
+            trace.current().loads.append(load)
+            self._element = Scalar(load)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the array's elements."""
+        return self.matrix.dtype
+
+    def loaded(self) -> Scalar:
+        """The element."""
+        if self._element is None:
+            rank, got = self.matrix.rank, len(self.indices)
+            raise mistake(f"an element of '{self.matrix.name}' has {rank} indices, got {got}")
+        return self._element
+
+    def to(self, dtype: DType) -> Scalar:
+        """The element in another type."""
+        return self.loaded().to(dtype)
+
+    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+        return self.loaded().binary(name, other, swapped)
+
+    def __bool__(self) -> bool:
+        return bool(self.loaded())
+
+    def parts(self) -> list[Any]:
+        return self.loaded().parts()
+
+    def like(self, parts: Iterator[Any]) -> Scalar:
+        return self.loaded().like(parts)
+
+    def complaint(self, other: Any) -> str | None:
+        return self.loaded().complaint(other.loaded())
+
+    def __str__(self) -> str:
+        return f"a place in {self.matrix}"
+
+    # As the first element of a tile
+
+    @property
+    def corner(self) -> tuple[Any, Any, Any]:
+        """The index in a batch (None without one), and the row and column of a tile's first element: SSA
+        values.
+        """
+        rank, indices = self.matrix.rank, [each.value for each in self.indices]
+        if rank == 1:
+            return None, emit.value(0), indices[0]
+        head, rest = (indices[0], indices[1:]) if rank == 3 else (None, indices)
+        rest = [*rest, *[emit.value(0)] * (2 - len(rest))]
+        return head, rest[0], rest[1]
+
+    def memref(self) -> Any:
+        """The matrix of two dimensions in which it is."""
+        return (
+            matrices.member(self.matrix.value, self.corner[0]) if self.matrix.rank == 3 else self.matrix.value
+        )
+
+    def map(self, buffer: Any) -> Any:
+        """The matrix as TMA copies it to and from buffers of this type."""
+        self.check_aligned()
+        known = trace.current().maps
+        key = self.matrix.value, buffer
+        if key not in known:
+            with trace.current().at_entry():
+                known[key] = tile.tensor_map(self.matrix.value, buffer)
+        return matrices.map_of_member(self.matrix.value, known[key], self.corner[0])
+
+    def check_aligned(self) -> None:
+        """Raises WeftError where TMA can't copy from or to the array."""
+        if self.matrix.rank < 2:
+            raise mistake(f"TMA copies matrices, got the vector '{self.matrix.name}': use w.load_row")
+        if not self.matrix.aligned:
+            raise mistake(
+                f"rows of '{self.matrix.name}' must begin at multiples of 16 bytes for TMA: pad them"
+            )

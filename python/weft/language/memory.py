@@ -1,0 +1,244 @@
+"""Loads and stores of fragments."""
+
+from math import gcd
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
+from weft.isa.tensor_map import ROW_BYTES
+from weft.language import registers, trace
+from weft.language.buffers import Buffer
+from weft.language.coordinates import column, row
+from weft.language.fragments import Fragment, layout_for
+from weft.language.maths import where
+from weft.language.matrices import Place
+from weft.language.mistakes import mistake
+from weft.language.products import Pending
+from weft.language.roles import one_thread, warpgroup_barrier
+from weft.language.scalars import Scalar
+from weft.layout import MEMORY, Iter, Layout
+from weft.mlir import arith, ir, memref, nvvm, scf
+from weft.passes.builders import emit
+from weft.passes.kernels.matrices import misaligned, size
+
+_VECTOR_BYTES = 16
+
+
+def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outside: Any = 0) -> Fragment:
+    """Loads a tile by the lanes of a warpgroup, from a buffer or from a place in an array.
+
+    The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
+    `shape`, and elements outside of the array are `outside`.
+    """
+    if isinstance(source, Buffer):
+        return _from_buffer(source, like)
+    if not isinstance(source, Place):
+        raise mistake(f"w.load expects a buffer, or a place in an array as a[row, column], got {source}")
+    shape = like.shape if shape is None and like is not None else shape
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        raise mistake(f"shape must be (rows, columns), got {shape}")
+    layout = layout_for(shape, like)
+    kind = FragmentType.of(shape, source.dtype.type, layout)
+    _, first_row, first_column = source.corner
+    matrix = source.memref()
+    loaded = Fragment.of(
+        tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, layout, shape))
+    )
+    if isinstance(outside, (int, float)) and outside == 0:
+        return loaded
+    inside = column(loaded) < Scalar(emit.sub(size(matrix, 1), first_column))
+    last_row = row(loaded) < Scalar(emit.sub(size(matrix, 0), first_row))
+    return where(inside & last_row, loaded, outside)  # type: ignore[no-any-return]
+
+
+def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
+    layout = layout_for(source.shape, like)
+    kind = FragmentType.of(source.shape, source.dtype.type, layout)
+    if source.ring is not None:
+        source.ring.read_by_lanes()
+    zero = emit.value(0)
+    return Fragment.of(tile.load(source.value, zero, zero, kind, transpose=source.transposed))
+
+
+def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
+    """The bytes that a lane can access at once; 0 for single elements."""
+    run = _run(layout, shape)
+    bytes_ = min(run * place.dtype.bytes, _VECTOR_BYTES)
+    aligned = place.matrix.aligned and place.matrix.rank > 1
+    return bytes_ if aligned and run > 1 else 0
+
+
+def _run(layout: Layout, shape: tuple[int, ...]) -> int:
+    """The elements of a lane that follow each other in a row."""
+    run = 1
+    for it in reversed(layout.group(shape)[-1]):
+        if it.axis != MEMORY or it.stride != run:
+            break
+        run *= it.extent
+    return run
+
+
+def load_row(source: Any, *, like: Fragment) -> Fragment:
+    """Loads a vector for the columns of a tile, from a place in an array of one dimension: `bias[column]`.
+
+    Elements outside of the array are 0.
+    """
+    _check_vector(source, "w.load_row")
+    if not isinstance(like, Fragment) or len(like.shape) != 2:
+        raise mistake(f"like must be a tile with columns, got {like}")
+    layout = registers.without_axis(like.layout, like.shape, 0)
+    columns = like.shape[1]
+    kind = FragmentType.of(
+        (1, columns), source.dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica)
+    )
+    loaded = tile.load_row(source.matrix.value, source.indices[0].value, kind)
+    return Fragment(tile.to_lane(loaded), (columns,), layout)
+
+
+def load_column(source: Any, *, like: Fragment) -> Fragment:
+    """Loads a vector for the rows of a tile, from a place in an array whose last dimension is these rows.
+
+    Elements outside of the array are 0.
+    """
+    if not isinstance(source, Place):
+        raise mistake(f"w.load_column expects a place in an array, got {source}")
+    if not isinstance(like, Fragment):
+        raise mistake(f"like must be a tile, got {like}")
+    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
+    rows = like.shape[0]
+    vector = Fragment(emit.constant(ir.VectorType.get([1], source.dtype.type), 0), (rows,), layout)
+    numbers, limit = _indices(vector, source)
+    elements = []
+    for number in numbers:
+        inside = emit.less(number, limit)
+        element = source.dtype.type
+        zero = emit.constant(element, 0)
+        elements += emit.either(
+            inside,
+            [element],
+            lambda number=number: [memref.load(source.matrix.value, _at(source, number))],  # type: ignore[misc]
+            lambda zero=zero: [zero],  # type: ignore[misc]
+        )
+    return Fragment(emit.vector_of(elements), (rows,), layout)
+
+
+def _indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:
+    """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
+    base = row(vector)
+    start = emit.add(base.base.value, place.indices[-1].value)
+    return [emit.add(start, each) for each in base.offsets], size(place.matrix.value, -1)
+
+
+def _at(place: Place, number: Any) -> list[Any]:
+    return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
+
+
+def _check_vector(place: Any, name: str) -> None:
+    if not isinstance(place, Place) or place.matrix.rank != 1:
+        raise mistake(f"{name} expects a place in an array of one dimension, as bias[column], got {place}")
+
+
+def store_column(vector: Any, to: Any) -> None:
+    """Stores a vector of rows to a place in an array whose last dimension is these rows. One of the lanes
+    that hold an element stores it; elements outside of the array are not written.
+    """
+    if not isinstance(vector, Fragment) or len(vector.shape) != 1:
+        raise mistake(f"w.store_column expects a vector of rows, as w.sum(x, axis=1), got {vector}")
+    if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
+        raise mistake(f"w.store_column expects a place in an array, with all its indices, got {to}")
+    _check_written(to, vector.dtype)
+    numbers, limit = _indices(vector, to)
+    first = _first_of_copies(vector.layout)
+    with emit.when(first):
+        for number, element in zip(numbers, vector.elements(), strict=True):
+            with emit.when(emit.less(number, limit)):
+                memref.store(element, to.matrix.value, _at(to, number))
+
+
+def _first_of_copies(layout: Layout) -> Any:
+    """Whether the lane holds the first copy of its elements: an i1."""
+    from weft.passes.builders import thread_ids
+
+    first = arith.constant(emit.i1(), 1)
+    for it in layout.replica:
+        number = thread_ids.lane() if it.axis == "laneid" else thread_ids.warp()
+        digit = emit.rem(emit.div(number, it.stride), it.extent)
+        first = arith.andi(first, emit.equal(digit, 0))
+    return first
+
+
+def store(fragment: Any, to: Any, *, via: Buffer | None = None) -> None:
+    """Stores a tile to a place in an array, or to a buffer, by a warpgroup. Elements outside of the array are
+    not written.
+
+    With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
+    and TMA stores it: rows are then written whole. Without it, the lanes store their own elements.
+    """
+    if isinstance(fragment, Pending):
+        fragment._refuse()
+    if not isinstance(fragment, Fragment):
+        raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
+    if len(fragment.shape) != 2:
+        raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
+    if isinstance(to, Buffer):
+        _to_buffer(fragment, to)
+        return
+    if not isinstance(to, Place):
+        raise mistake(f"w.store expects a place in an array, as d[row, column], or a buffer, got {to}")
+    _check_written(to, fragment.dtype)
+    if via is not None:
+        _through(fragment, to, via)
+        return
+    _, first_row, first_column = to.corner
+    run = gcd(_run(fragment.layout, fragment.shape), fragment.shape[1])
+    bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
+    vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
+    tile.store(fragment.value, to.memref(), first_row, first_column, vector_bytes=vector_bytes)
+
+
+def _check_written(to: Place, dtype: Any) -> None:
+    if not to.matrix.writes:
+        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
+    if to.dtype != dtype:
+        raise mistake(
+            f"'{to.matrix.name}' has elements of {to.dtype}, got {dtype}: convert with .to({to.dtype})"
+        )
+
+
+def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
+    if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype or buffer.transposed:
+        raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
+    tile.store(fragment.value, buffer.value, emit.value(0), emit.value(0))
+
+
+def _through(fragment: Fragment, to: Place, via: Buffer) -> None:
+    """Stores through a buffer by TMA, and waits until it has read the buffer."""
+    to.check_aligned()
+    _to_buffer(fragment, via)
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+    warpgroup_barrier()
+    map_ = to.map(via.value.type)
+    _, first_row, first_column = to.corner
+    matrix = to.memref()
+    # TMA would write the rest of 16 bytes in which a row ends.
+    bytes_ = emit.mul(size(matrix, 1), to.dtype.bytes)
+    ends_inside = emit.less(0, emit.rem(bytes_, ROW_BYTES))
+    end = emit.add(first_column, via.shape[1])
+    ragged = arith.andi(ends_inside, emit.less(size(matrix, 1), end))
+    branch = scf.IfOp(arith.ori(misaligned(to.matrix.value, ROW_BYTES), ragged), has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        tile.copy_out(via.value, matrix, first_row, first_column)
+        scf.yield_([])
+    with ir.InsertionPoint(branch.else_block):
+        with one_thread():
+            tile.store_async(via.value, map_, first_row, first_column)
+            nvvm.cp_async_bulk_commit_group()
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        scf.yield_([])
+    warpgroup_barrier()
+
+
+def fence() -> None:
+    """Makes what this thread stored in shared memory visible to TMA and to products. A barrier follows."""
+    trace.current()
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)

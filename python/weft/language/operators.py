@@ -1,0 +1,173 @@
+"""Python's operators on values of the GPU, and the operations that they build."""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.language.mistakes import mistake
+from weft.mlir import arith, ir
+from weft.passes.builders import emit
+
+_FAST = arith.FastMathFlags.contract
+"""Products and sums may become one instruction that rounds once, as CUDA compilers have it."""
+
+
+class Operators:
+    """Operators, by a method `binary(name, other, swapped)` of the class."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the elements."""
+        raise NotImplementedError
+
+    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+        """The result of an operation; NotImplemented where the other operand may know better."""
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        return self.binary("add", other, False)
+
+    def __radd__(self, other: Any) -> Any:
+        return self.binary("add", other, True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self.binary("sub", other, False)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self.binary("sub", other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.binary("mul", other, False)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.binary("mul", other, True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.binary("div", other, False)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self.binary("div", other, True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self.binary("floordiv", other, False)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self.binary("floordiv", other, True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self.binary("mod", other, False)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self.binary("mod", other, True)
+
+    def __and__(self, other: Any) -> Any:
+        return self.binary("and", other, False)
+
+    def __rand__(self, other: Any) -> Any:
+        return self.binary("and", other, True)
+
+    def __or__(self, other: Any) -> Any:
+        return self.binary("or", other, False)
+
+    def __ror__(self, other: Any) -> Any:
+        return self.binary("or", other, True)
+
+    def __xor__(self, other: Any) -> Any:
+        return self.binary("xor", other, False)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self.binary("xor", other, True)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self.binary("shl", other, False)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self.binary("shr", other, False)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.binary("lt", other, False)
+
+    def __le__(self, other: Any) -> Any:
+        return self.binary("le", other, False)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.binary("gt", other, False)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.binary("ge", other, False)
+
+    def __eq__(self, other: Any) -> Any:
+        return self.binary("eq", other, False)
+
+    def __ne__(self, other: Any) -> Any:
+        return self.binary("ne", other, False)
+
+    def __neg__(self) -> Any:
+        return self.binary("sub", -0.0 if self.dtype.is_float else 0, True)
+
+    __hash__ = object.__hash__
+
+
+def apply(name: str, a: Any, b: Any) -> Any:
+    """The SSA value of an operation on two SSA values of one type, scalars or vectors."""
+    element = a.type.element_type if isinstance(a.type, ir.VectorType) else a.type
+    floats = not isinstance(element, ir.IntegerType)
+    table = _FLOATS if floats else _INTEGERS
+    if name not in table:
+        kind = "floats: round, or use w.floor" if floats else "integers: use // or .to(w.f32)"
+        symbol = {"div": "/", "floordiv": "//", "mod": "%"}.get(name, name)
+        raise mistake(f"'{symbol}' can't be applied to {kind}")
+    return table[name](a, b)
+
+
+def _compare(predicates: Any, function: Callable[..., Any], name: str) -> Callable[[Any, Any], Any]:
+    return lambda a, b: function(getattr(predicates, name), a, b)
+
+
+def _floor_div(a: Any, b: Any) -> Any:
+    """The quotient rounded down, as Python has it."""
+    quotient = arith.divsi(a, b)
+    rest = arith.subi(a, arith.muli(quotient, b))
+    return arith.subi(quotient, arith.extui(a.type, _differs(rest, b)))
+
+
+def _floor_mod(a: Any, b: Any) -> Any:
+    """The remainder with the sign of the divisor, as Python has it."""
+    rest = arith.remsi(a, b)
+    zero = emit.constant(a.type, 0)
+    return arith.addi(rest, arith.select(_differs(rest, b), b, zero))
+
+
+def _differs(rest: Any, divisor: Any) -> Any:
+    """Whether a remainder isn't 0 and has another sign than the divisor."""
+    zero = emit.constant(rest.type, 0)
+    signs = arith.cmpi(arith.CmpIPredicate.slt, arith.xori(rest, divisor), zero)
+    return arith.andi(signs, arith.cmpi(arith.CmpIPredicate.ne, rest, zero))
+
+
+_I, _F = arith.CmpIPredicate, arith.CmpFPredicate
+_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": arith.addi,
+    "sub": arith.subi,
+    "mul": arith.muli,
+    "floordiv": _floor_div,
+    "mod": _floor_mod,
+    "and": arith.andi,
+    "or": arith.ori,
+    "xor": arith.xori,
+    "shl": arith.shli,
+    "shr": arith.shrsi,
+    "minimum": arith.minsi,
+    "maximum": arith.maxsi,
+    **{name: _compare(_I, arith.cmpi, f"s{name}") for name in ("lt", "le", "gt", "ge")},
+    **{name: _compare(_I, arith.cmpi, name) for name in ("eq", "ne")},
+}
+_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: arith.addf(a, b, fastmath=_FAST),
+    "sub": lambda a, b: arith.subf(a, b, fastmath=_FAST),
+    "mul": lambda a, b: arith.mulf(a, b, fastmath=_FAST),
+    "div": arith.divf,
+    "minimum": arith.minimumf,
+    "maximum": arith.maximumf,
+    **{name: _compare(_F, arith.cmpf, f"O{name.upper()}") for name in ("lt", "le", "gt", "ge", "eq")},
+    "ne": _compare(_F, arith.cmpf, "UNE"),
+}

@@ -1,0 +1,117 @@
+"""Which registers of a lane hold which elements of a fragment, and how layouts fit together."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from weft.layout import MEMORY, Iter, Layout
+from weft.passes.builders import fragment_coordinates
+from weft.passes.builders.fragment_coordinates import LaneDigit
+
+Shape = tuple[int, ...]
+WGMMA_ROWS = 64
+"""Rows of the sums of one `wgmma`."""
+
+
+@lru_cache(maxsize=256)
+def sums(shape: Shape) -> Layout:
+    """The layout of the sums of `wgmma`, of rows x columns, or of a vector of so many rows."""
+    rows = shape[0]
+    columns = shape[1] if len(shape) > 1 else 8
+    block = Layout.parse(f"S[(4,2,8,{columns // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]")
+    whole = block if rows == WGMMA_ROWS else block.tile_to((rows, columns), (WGMMA_ROWS, columns))
+    return whole if len(shape) > 1 else without_axis(whole, (rows, columns), 1)
+
+
+@lru_cache(maxsize=256)
+def registers_of(layout: Layout, shape: Shape) -> tuple[Shape, ...]:
+    """The coordinates of the elements that lane 0 holds, in register order."""
+    return tuple(layout.lane_elements(0, shape))
+
+
+@lru_cache(maxsize=256)
+def without_axis(layout: Layout, shape: Shape, axis: int, lanes: bool = False) -> Layout:
+    """The layout of a fragment reduced along an axis: copies where the lanes of a row held its elements.
+
+    With `lanes` each of these lanes keeps what it has: the axis becomes as long as they are many.
+    """
+    groups = layout.group(shape)
+    kept = [it for number, group in enumerate(groups) for it in group if number != axis]
+    spread = [it for it in groups[axis] if it.axis != MEMORY]
+    replica = layout.replica
+    if lanes:
+        before = [it for number, group in enumerate(groups) for it in group if number < axis]
+        after = [it for number, group in enumerate(groups) for it in group if number > axis]
+        kept = [*before, *spread, *after]
+    else:
+        replica = (*replica, *(it for it in spread if it.extent > 1))
+    return Layout(_dense(kept), replica)
+
+
+def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
+    """The digits with a lane's registers renumbered without gaps, in the same order."""
+    reach, strides = 1, dict[int, int]()
+    order = sorted((it.stride, number) for number, it in enumerate(shard) if it.axis == MEMORY)
+    for _, number in order:
+        strides[number], reach = reach, reach * shard[number].extent
+    return tuple(
+        replace(it, stride=strides[number]) if number in strides else it for number, it in enumerate(shard)
+    )
+
+
+@lru_cache(maxsize=1024)
+def along(layout: Layout, shape: Shape, axis: int, vector: Layout, extent: int) -> tuple[int, ...] | None:
+    """For each register of a fragment, the register of a vector along one of its axes that has its element;
+    None if the lanes hold other elements of the vector.
+    """
+    if shape[axis] != extent or _digits(layout, shape, axis) != _digits(vector, (extent,), 0):
+        return None
+    held = {at[0]: number for number, at in enumerate(registers_of(vector, (extent,)))}
+    wanted = [at[axis] for at in registers_of(layout, shape)]
+    return tuple(held[each] for each in wanted) if all(each in held for each in wanted) else None
+
+
+@lru_cache(maxsize=1024)
+def same(one: Layout, other: Layout, shape: Shape) -> bool:
+    """Whether two layouts hold the same elements in the same registers."""
+    if one == other:
+        return True
+    if registers_of(one, shape) != registers_of(other, shape):
+        return False
+    return all(_digits(one, shape, axis) == _digits(other, shape, axis) for axis in range(len(shape)))
+
+
+def _digits(layout: Layout, shape: Shape, axis: int) -> tuple[LaneDigit, ...] | None:
+    """The digits of a lane's and a warp's number that give its coordinate along an axis."""
+    digits = fragment_coordinates.lane_digits(layout, shape)
+    if digits is None:
+        return None
+    merged: list[LaneDigit] = []
+    for each in sorted(digits[axis], key=lambda d: (d.axis, d.stride)):
+        if each.extent == 1:
+            continue
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and last.axis == each.axis
+            and each.stride == last.stride * last.extent
+            and each.weight == last.weight * last.extent
+        ):
+            merged[-1] = replace(last, extent=last.extent * each.extent)
+        else:
+            merged.append(each)
+    return tuple(merged)
+
+
+@lru_cache(maxsize=256)
+def shuffles(layout: Layout, shape: Shape, axis: int) -> tuple[int, ...] | None:
+    """The distances of the lanes that hold a row's elements along an axis, for exchanges by halves; None if
+    several warps hold them.
+    """
+    distances: list[int] = []
+    for it in layout.group(shape)[axis]:
+        if it.axis == MEMORY or it.extent == 1:
+            continue
+        if it.axis != "laneid" or it.extent & (it.extent - 1):
+            return None
+        distances += [it.stride << bit for bit in range(it.extent.bit_length() - 1)]
+    return tuple(distances)

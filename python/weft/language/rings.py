@@ -1,0 +1,202 @@
+"""Rings: stages of shared memory that one role fills by TMA and others take, one after the other.
+
+The barriers of the stages, the bytes that they expect, and the stage and phase of each role follow from the
+calls. Loops carry the positions.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from weft import construction
+from weft.dialects import tile
+from weft.errors import shown
+from weft.isa.chips import WARPS
+from weft.isa.suggest import did_you_mean
+from weft.language import trace
+from weft.language.buffers import Buffer, buffer_type
+from weft.language.carried import Carried
+from weft.language.matrices import Place
+from weft.language.mistakes import at, mistake
+from weft.language.scalars import DType, Scalar
+from weft.mlir import ir
+from weft.passes.builders import emit, thread_ids
+
+Position = tuple[Scalar, Scalar]
+
+
+class Ring:
+    """Stages of one or more buffers. One role fills them in order, `takers` warpgroups take each of them."""
+
+    def __init__(self, stages: int, takers: int, buffers: dict[str, tuple[int, int, DType]]) -> None:
+        self.name = ", ".join(buffers)
+        self.stages, self.takers, self.kinds = stages, takers, buffers
+        self._buffers = {
+            name: tile.alloc(buffer_type(rows, columns, dtype, stages))
+            for name, (rows, columns, dtype) in buffers.items()
+        }
+        self._ring = tile.make_ring(stages, consumers=takers)
+        self._bytes = sum(rows * columns * dtype.bytes for rows, columns, dtype in buffers.values())
+        self.begin()
+
+    def begin(self) -> None:
+        """Sets the positions of a role that begins."""
+        zero = Scalar(emit.value(0))
+        self.filled: Position = (zero, zero)
+        self.taken: Position = (zero, zero)
+
+    def fill(self, **places: Place) -> None:
+        """Fills the next stage by TMA, when it is empty: each buffer from a place in an array.
+
+        Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
+        """
+        current = self._in_role("filled")
+        for name in self.kinds:
+            if name not in places:
+                raise mistake(f"a stage of this ring has {self.name}, got no '{name}'")
+        for name, place in places.items():
+            if name not in self.kinds:
+                raise mistake(
+                    f"a stage of this ring has {self.name}, got '{name}'{did_you_mean(name, self.kinds)}"
+                )
+            if not isinstance(place, Place):
+                raise mistake(
+                    f"'{name}' must be filled from a place in an array, as a[row, k], got {shown(place)}"
+                )
+        stage, phase = (each.value for each in self.filled)
+        with nullcontext() if current.one_thread else thread_ids.one_thread():
+            tile.acquire(self._ring, stage, phase)
+            tile.expect(self._ring, stage, self._bytes)
+            barrier = tile.full_barrier(self._ring, stage)
+            for name, place in places.items():
+                part = tile.stage(self._buffers[name], stage)
+                dtype = self.kinds[name][2]
+                if place.dtype != dtype:
+                    raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+                _, row, column = place.corner
+                tile.copy_async(place.map(part.type), row, column, part, barrier=barrier)
+        self.filled = self._next(self.filled)
+
+    def take(self) -> "Slot":
+        """Waits until the next stage is full, and takes it. `release()` lets it be filled again."""
+        current = self._in_role("taken")
+        slot = Slot(self, self.taken[0].value)
+        tile.await_(self._ring, *(each.value for each in self.taken))
+        self.taken = self._next(self.taken)
+        current.holds(slot)
+        return slot
+
+    def ready(self) -> None:
+        """Waits until the next stage is full, without taking it."""
+        self._in_role("taken")
+        tile.await_(self._ring, *(each.value for each in self.taken))
+
+    def _in_role(self, done: str) -> trace.Trace:
+        current = trace.current()
+        if current.role is None:
+            raise mistake(f"a ring must be {done} in a role: write 'with w.role(…):' around it")
+        if done == "taken" and current.one_thread:
+            raise mistake("a stage must be taken by whole warpgroups, not in w.one_thread()")
+        return current
+
+    def _next(self, position: Position) -> Position:
+        stage, phase = tile.advance(self._ring, *(each.value for each in position))
+        return Scalar(stage), Scalar(phase)
+
+    def read_by_lanes(self) -> None:
+        """Lanes read the stages, not only products: each warp then releases them."""
+        maker = self._ring.owner
+        i64 = ir.IntegerType.get_signless(64)
+        maker.attributes["consumers"] = ir.IntegerAttr.get(i64, self.takers * WARPS)
+        maker.attributes["emptied_by"] = ir.StringAttr.get("warps")
+
+    def release(self, stage: Any) -> None:
+        """Lets a stage be filled again."""
+        tile.release(self._ring, stage)
+
+    def buffer(self, name: str, stage: Any) -> Buffer:
+        """One of the buffers of a stage."""
+        return Buffer(tile.stage(self._buffers[name], stage), ring=self)
+
+
+class Slot(Carried):
+    """A full stage that was taken. Its buffers are attributes; it is released at the end of a `with`."""
+
+    def __init__(self, ring: Ring, stage: Any) -> None:
+        self.ring, self.stage = ring, stage
+        self.where = construction.here()
+        self.held = True
+        self._released: Any = None
+
+    def __getattr__(self, name: str) -> Buffer:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self.ring.kinds:
+            meant = did_you_mean(name, self.ring.kinds)
+            raise mistake(f"a stage of this ring has {self.ring.name}, got '{name}'{meant}")
+        if self._released is not None:
+            raise mistake(f"this stage was released{at(self._released)}, and may hold other data by now")
+        return self.ring.buffer(name, self.stage)
+
+    def release(self) -> None:
+        """Lets the stage be filled again. Products that read it must be finished."""
+        if self._released is not None:
+            raise mistake(f"this stage was released already{at(self._released)}")
+        self.ring.release(self.stage)
+        self.held, self._released = False, construction.here()
+
+    def hand_over(self) -> None:
+        """The next iteration releases it."""
+        self.held = False
+
+    def __enter__(self) -> "Slot":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None and self._released is None:
+            self.release()
+
+    def parts(self) -> list[Any]:
+        return [self.stage]
+
+    def like(self, parts: Iterator[Any]) -> "Slot":
+        slot = Slot(self.ring, next(parts))
+        slot.where, slot.held, slot._released = self.where, self._released is None, self._released
+        trace.current().holds(slot)
+        return slot
+
+    def complaint(self, other: "Slot") -> str | None:
+        if other.ring is self.ring:
+            if (self._released is None) == (other._released is None):
+                return None
+            states = ["is released" if each._released else "isn't released" for each in (self, other)]
+            return f"{states[0]} before, and {states[1]} at the end"
+        return f"was a stage of ring '{self.ring.name}' and becomes one of '{other.ring.name}'"
+
+    def __str__(self) -> str:
+        return f"a stage of ring '{self.ring.name}'"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def ring(stages: int, *, takers: int = 1, **buffers: Any) -> Ring:
+    """A ring of so many stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
+
+    `takers` warpgroups take, and release, each stage. Make it before the first role.
+    """
+    current = trace.current()
+    current.check_before_roles("a ring")
+    for name, value in (("stages", stages), ("takers", takers)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise mistake(f"{name} of a ring must be a positive number that Python knows, got {shown(value)}")
+    if not buffers:
+        raise mistake("a ring needs at least one buffer: w.ring(4, a=(rows, columns, w.bf16))")
+    for name, each in buffers.items():
+        if not isinstance(each, tuple) or len(each) != 3:
+            raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
+        if hasattr(Slot, name):
+            raise mistake(f"a buffer can't be called '{name}', which stages have already")
+    made = Ring(stages, takers, buffers)
+    current.rings.append(made)
+    return made

@@ -1,0 +1,184 @@
+"""What the warpgroups of a CTA do: roles, single threads, barriers and turns."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft import construction
+from weft.dialects import tile
+from weft.errors import shown
+from weft.isa.chips import WARPGROUP
+from weft.isa.launch_limits import MOST_THREADS
+from weft.isa.register_counts import COUNTS
+from weft.language import trace
+from weft.language.mistakes import mistake
+from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.trace import Role
+from weft.mlir import gpu, ir, nvvm
+from weft.passes.builders import emit, thread_ids
+
+
+@contextmanager
+def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
+    """What the next `warpgroups` warpgroups of the CTA do. `as me` is the number of each of them, from 0 on.
+
+    With `registers`, each of their threads gets so many: a role that copies needs few, and leaves more to
+    those that multiply.
+    """
+    current = trace.current()
+    if current.role is not None:
+        raise mistake("a role can't be inside another one")
+    most = MOST_THREADS // WARPGROUP
+    if not isinstance(warpgroups, int) or not 1 <= warpgroups <= most:
+        raise mistake(f"warpgroups of a role must be in 1..{most}, got {shown(warpgroups)}")
+    if registers and registers not in COUNTS:
+        raise mistake(
+            f"registers must be 0 or a multiple of {COUNTS.step} in {COUNTS[0]}..{COUNTS[-1]}, got "
+            f"{shown(registers)}"
+        )
+    if current.cta_threads is not None:
+        raise mistake("a kernel with threads= has no roles: leave threads out, the roles are its threads")
+    current.begin_roles()
+    first, current.warpgroups = current.warpgroups, current.warpgroups + warpgroups
+    with tile.role(first, warpgroups, registers=registers) as number:
+        current.role = Role(first, warpgroups, registers, number, construction.here())
+        current.roles.append(current.role)
+        for each in current.rings:
+            each.begin()
+        try:
+            with current.guarded():
+                yield Scalar(number)
+            for finish in current.role.finish:
+                finish()
+        finally:
+            current.role = None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """In the block, one thread of each warpgroup of the role runs, always the same."""
+    current = trace.current()
+    if current.one_thread:
+        yield
+        return
+    with thread_ids.one_thread():
+        current.one_thread = True
+        try:
+            with current.guarded():
+                yield
+        finally:
+            current.one_thread = False
+
+
+def barrier() -> None:
+    """All threads of the role wait for each other; outside of roles, all threads of the CTA."""
+    current = trace.current()
+    if current.one_thread:
+        raise mistake("a barrier waits for all threads, so it can't be in w.one_thread()")
+    role_ = current.role
+    if role_ is None:
+        gpu.barrier()
+        return
+    if role_.common_barrier is None:
+        role_.common_barrier = current.named_barriers(1)
+    meet(role_.common_barrier, role_.threads)
+
+
+def warpgroup_barrier() -> None:
+    """The threads of each warpgroup of the role wait for each other."""
+    current = trace.current()
+    role_ = current.role
+    if role_ is None:
+        raise mistake("w.warpgroup_barrier must be in a role")
+    if role_.own_barriers is None:
+        role_.own_barriers = current.named_barriers(role_.warpgroups)
+    meet(emit.add(role_.number, role_.own_barriers), WARPGROUP)
+
+
+def meet(identity: Any, threads: int) -> None:
+    """Waits at a named barrier for so many threads."""
+    nvvm.BarrierOp(barrierId=emit.value(identity), numberOfThreads=emit.value(threads))
+
+
+class Turns:
+    """Warpgroups of a role that take turns: each waits for its own, and gives it to the next."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.first = trace.current().named_barriers(count)
+        self._role: Role | None = None
+
+    def wait(self, me: Any) -> None:
+        """Waits until it is the turn of warpgroup `me`."""
+        self._begin()
+        meet(emit.add(as_scalar(me, i32).value, self.first), 2 * WARPGROUP)
+
+    def give(self, me: Any) -> None:
+        """Gives the turn to the warpgroup after `me`; does not wait."""
+        self._begin()
+        following = emit.add(as_scalar(me, i32).value, 1)
+        self._arrive(emit.select(emit.equal(following, self.count), 0, following))
+
+    def _arrive(self, number: Any) -> None:
+        identity = emit.value(emit.add(number, self.first))
+        nvvm.BarrierArriveOp(emit.value(2 * WARPGROUP), barrierId=identity)
+
+    def _begin(self) -> None:
+        """At the role's beginning the last warpgroup gives the first turn; at its end the first takes it."""
+        current = trace.current()
+        role_ = current.role
+        if role_ is None or role_.warpgroups != self.count:
+            raise mistake(f"these turns are for a role of {self.count} warpgroups")
+        if self._role is role_:
+            return
+        if self._role is not None:
+            raise mistake("turns are for one role: make others for this one")
+        self._role = role_
+        begin = ir.InsertionPoint.at_block_begin(role_.number.owner)
+        with begin, emit.when(emit.equal(role_.number, self.count - 1)):
+            self._arrive(0)
+        role_.finish.append(self._end)
+
+    def _end(self) -> None:
+        assert self._role is not None
+        with emit.when(emit.equal(self._role.number, 0)):
+            meet(self.first, 2 * WARPGROUP)
+
+
+def turns(count: int) -> Turns:
+    """Turns of so many warpgroups. Make it before the first role; every warpgroup must give as often as it
+    waits, and as often as the others.
+    """
+    trace.current().check_before_roles("turns")
+    if not isinstance(count, int) or count < 2:
+        raise mistake(f"turns are for at least 2 warpgroups, got {shown(count)}")
+    return Turns(count)
+
+
+def cta(axis: int = 0) -> Scalar:
+    """The number of the CTA in the grid, along an axis."""
+    return Scalar(emit.as_i32(gpu.block_id(_dimension(axis))))
+
+
+def ctas(axis: int = 0) -> Scalar:
+    """The number of CTAs of the grid, along an axis."""
+    return Scalar(emit.as_i32(gpu.grid_dim(_dimension(axis))))
+
+
+def last(axis: int = 0) -> Scalar:
+    """The number of the last CTA along an axis."""
+    return Scalar(emit.sub(ctas(axis).value, 1))
+
+
+def thread() -> Scalar:
+    """The number of the thread in its CTA, or in its role's warpgroups."""
+    current = trace.current()
+    number = emit.thread()
+    return Scalar(emit.sub(number, current.role.first * WARPGROUP) if current.role else number)
+
+
+def _dimension(axis: Any) -> Any:
+    trace.current()
+    if axis not in (0, 1, 2):
+        raise mistake(f"axis must be 0, 1 or 2, got {shown(axis)}")
+    return gpu.Dimension((gpu.Dimension.x, gpu.Dimension.y, gpu.Dimension.z)[axis])

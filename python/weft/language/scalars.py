@@ -1,0 +1,232 @@
+"""Numbers of the GPU, one for each thread, and the types of elements."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from weft import mlir
+from weft.errors import WeftError, shown
+from weft.isa.suggest import did_you_mean
+from weft.language import operators
+from weft.language.carried import Carried
+from weft.language.mistakes import mistake
+from weft.mlir import arith, ir
+from weft.passes.builders import emit
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type. Called with a number, it makes a value of the GPU: `w.i32(0)`."""
+
+    name: str
+    """MLIR's name of it."""
+    shown: str
+    """The name in `weft.language`."""
+
+    @property
+    def type(self) -> Any:
+        """The MLIR type, in the current context."""
+        return ir.Type.parse(self.name)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a floating-point type."""
+        return "f" in self.name
+
+    @property
+    def bits(self) -> int:
+        """The width of an element."""
+        return int(re.search(r"\d+", self.name)[0])  # type: ignore[index]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of an element."""
+        return self.bits // 8
+
+    def __call__(self, value: Any) -> Any:
+        return as_scalar(value, self)
+
+    def __str__(self) -> str:
+        return f"w.{self.shown}"
+
+    __repr__ = __str__
+
+
+_NAMES = {
+    "f64": "f64",
+    "f32": "f32",
+    "f16": "f16",
+    "bf16": "bf16",
+    "f8E4M3FN": "e4m3",
+    "f8E5M2": "e5m2",
+    "i64": "i64",
+    "i32": "i32",
+    "i16": "i16",
+    "i8": "i8",
+    "i1": "i1",
+}
+DTYPES = {name: DType(name, short) for name, short in _NAMES.items()}
+BY_SHORT_NAME = {each.shown: each for each in DTYPES.values()}
+f64, f32, f16, bf16 = (DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
+e4m3, e5m2 = DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]
+i64, i32, i16, i8, i1 = (DTYPES[name] for name in ("i64", "i32", "i16", "i8", "i1"))
+
+
+def dtype_of(kind: Any) -> DType:
+    """The element type of an MLIR type, which may be a vector."""
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    return DTYPES[str(element)]
+
+
+def named(name: object) -> DType:
+    """The element type of this name, MLIR's or that of `weft.language`. Raises WeftError for another."""
+    if isinstance(name, DType):
+        return name
+    known = {**BY_SHORT_NAME, **DTYPES}
+    if not isinstance(name, str) or name not in known:
+        meant = did_you_mean(name, known) if isinstance(name, str) else ""
+        raise WeftError(f"dtype must be one of {', '.join(BY_SHORT_NAME)}, got {shown(name)}{meant}")
+    return known[name]
+
+
+NUMBERS = (bool, int, float)
+
+
+class Scalar(operators.Operators, Carried):
+    """A number of the GPU. Operators on it build operations; with Python's numbers too."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        """The SSA value."""
+
+    @property
+    def dtype(self) -> DType:
+        """Its type."""
+        return dtype_of(self.value.type)
+
+    def to(self, dtype: DType) -> "Scalar":
+        """The number in another type. Floats become integers towards zero."""
+        return Scalar(converted(self.value, dtype))
+
+    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+        if (second := operand(other, self.dtype)) is None:
+            return NotImplemented
+        same(self.dtype, second.dtype)
+        pair = (second, self) if swapped else (self, second)
+        return Scalar(operators.apply(name, *(each.value for each in pair)))
+
+    def parts(self) -> list[Any]:
+        return [self.value]
+
+    def like(self, parts: Iterator[Any]) -> "Scalar":
+        return Scalar(next(parts))
+
+    def complaint(self, other: "Scalar") -> str | None:
+        return None if other.dtype == self.dtype else f"was {self} and becomes {other}"
+
+    def __str__(self) -> str:
+        return f"a value of {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __bool__(self) -> bool:
+        raise mistake(
+            "only the GPU knows this condition: write it in a function with @w.kernel or @w.inline, as "
+            "'if', 'while', 'and', 'or', 'not' or a conditional expression, or use w.where"
+        )
+
+    def __index__(self) -> int:
+        raise mistake("only the GPU knows this number: Python needs one that it knows; loop with w.range")
+
+    __int__ = __float__ = __index__
+
+    def __iter__(self) -> Any:
+        raise mistake(f"can't loop over {self}: use w.range")
+
+
+def operand(value: Any, dtype: DType) -> Scalar | None:
+    """A number, of Python or of the GPU, as an operand beside one of this type; None for anything else."""
+    if isinstance(value, Scalar):
+        return value
+    if isinstance(value, NUMBERS) or (hasattr(value, "__array__") and getattr(value, "ndim", 1) == 0):
+        return as_scalar(value if isinstance(value, NUMBERS) else value.item(), dtype)
+    loaded = getattr(value, "loaded", None)
+    return loaded() if callable(loaded) else None
+
+
+def same(one: DType, other: DType) -> None:
+    """Raises WeftError for operands of two types."""
+    if one != other:
+        raise mistake(f"operands must have one type, got {one} and {other}: convert one with .to({one})")
+
+
+def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
+    """A number of Python or of the GPU as one of the GPU, of this type if it is one of Python."""
+    if isinstance(value, Scalar):
+        if dtype is not None and value.dtype != dtype:
+            raise mistake(f"expects a value of {dtype}, got {value}: convert it with .to({dtype})")
+        return value
+    if not isinstance(value, NUMBERS):
+        if (known := operand(value, dtype or f32)) is not None:
+            return known
+        raise mistake(f"expects a number, got {shown(value)}")
+    if dtype is None:
+        dtype = i1 if isinstance(value, bool) else i32 if isinstance(value, int) else f32
+    if isinstance(value, float) and not dtype.is_float:
+        raise mistake(f"expects an integer beside a value of {dtype}, got {value}: convert with .to(w.f32)")
+    if not dtype.is_float and not -(2 ** (dtype.bits - 1)) <= value < 2**dtype.bits:
+        raise mistake(f"{value} doesn't fit into {dtype}")
+    return Scalar(constant(dtype.type, value))
+
+
+def constant(kind: Any, number: float) -> Any:
+    """A number as an SSA value of this type, or in all elements of a vector type."""
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    if isinstance(element, ir.IntegerType):
+        width = element.width
+        number = int(number) if int(number) < 2 ** (width - 1) or width == 1 else int(number) - 2**width
+        return emit.constant(kind, number)
+    return emit.constant(kind, float(number))
+
+
+def condition(value: Any) -> bool | Scalar:
+    """The truth of a value: Python's, or an i1 of the GPU."""
+    if (loaded := getattr(value, "loaded", None)) is not None and callable(loaded):
+        value = loaded()
+    if not isinstance(value, Scalar):
+        return bool(value)
+    if value.dtype == i1:
+        known = mlir.constant(value.value)
+        return value if known is None else bool(known)
+    return Scalar((value != 0).value)
+
+
+def converted(value: Any, dtype: DType) -> Any:
+    """An SSA value, a scalar or a vector, in another type."""
+    old = dtype_of(value.type)
+    kind = (
+        ir.VectorType.get(value.type.shape, dtype.type)
+        if isinstance(value.type, ir.VectorType)
+        else dtype.type
+    )
+    if old == dtype:
+        return value
+    if old.is_float and dtype.is_float:
+        if isinstance(value.type, ir.VectorType):
+            from weft.passes.kernels.fragments import convert
+
+            return convert(value, kind)
+        return (arith.extf if dtype.bits > old.bits else arith.truncf)(kind, value)
+    if old.is_float:
+        if dtype == i1:
+            raise mistake(f"can't convert {old} to {dtype}: compare it with a number")
+        return arith.fptosi(kind, value)
+    if dtype.is_float:
+        return (arith.uitofp if old == i1 else arith.sitofp)(kind, value)
+    if dtype.bits < old.bits:
+        return arith.trunci(kind, value)
+    return (arith.extui if old == i1 else arith.extsi)(kind, value)

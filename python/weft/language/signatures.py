@@ -1,0 +1,155 @@
+"""The arguments of a kernel: what its annotations say, and what a call passes."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.isa.suggest import did_you_mean
+from weft.language.arguments import ArrayArgument
+from weft.language.scalars import DType, named
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView
+
+ALIGNMENT = 16
+"""Bytes to which TMA needs rows aligned."""
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """What a kernel is compiled for: element types, which arrays have aligned rows, and meta-parameters."""
+
+    dtypes: tuple[DType, ...]
+    aligned: tuple[bool, ...]
+    meta: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of a kernel function, in order; meta-parameters with their defaults."""
+
+    name: str
+    arguments: dict[str, ArrayArgument | DType]
+    meta: dict[str, Any]  # the default, or inspect.Parameter.empty
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> "Signature":
+        """The signature of a function. Raises WeftError for parameters that a kernel can't have."""
+        code = function.__code__
+        where = Location(code.co_filename, code.co_firstlineno, 1)
+
+        def refuse(message: str) -> WeftError:
+            return WeftError(Diagnostic(f"kernel {code.co_name}: {message}", where))
+
+        arguments, meta = dict[str, ArrayArgument | DType](), dict[str, Any]()
+        for each in inspect.signature(function).parameters.values():
+            if each.kind is each.KEYWORD_ONLY:
+                meta[each.name] = each.default
+                continue
+            if each.kind is not each.POSITIONAL_OR_KEYWORD:
+                raise refuse(f"parameters must have names, got '*{each.name}'")
+            kind = _evaluated(each.annotation, function)
+            if not isinstance(kind, (ArrayArgument, DType)):
+                raise refuse(
+                    f"'{each.name}' must be annotated with w.In[…], w.Out[…] or a type such as w.f32; "
+                    "meta-parameters follow a '*'"
+                )
+            arguments[each.name] = kind
+        return Signature(code.co_name, arguments, meta)
+
+    def positional(self, args: Sequence[Any], named_: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call in order, and its meta-parameters."""
+        values, rest = dict(zip(self.arguments, args, strict=False)), dict(named_)
+        if len(args) > len(self.arguments):
+            raise WeftError(f"kernel {self.name} takes {len(self.arguments)} arguments, got {len(args)}")
+        for name in self.arguments:
+            if name in rest:
+                if name in values:
+                    raise WeftError(f"kernel {self.name} got two values for '{name}'")
+                values[name] = rest.pop(name)
+        if missing := [name for name in self.arguments if name not in values]:
+            raise WeftError(
+                f"kernel {self.name} takes {len(self.arguments)} arguments, got no '{missing[0]}'"
+            )
+        for name in rest:
+            if name not in self.meta:
+                meant = did_you_mean(name, (*self.arguments, *self.meta))
+                raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant}")
+        return [values[name] for name in self.arguments], rest
+
+    def specialization(self, values: Sequence[Any], meta: Mapping[str, Any]) -> Specialization:
+        """What a call with these arguments, or with these types in place of arrays, needs."""
+        dtypes, aligned, sizes = list[DType](), list[bool](), dict[str, int]()
+        for (name, kind), value in zip(self.arguments.items(), values, strict=True):
+            if isinstance(kind, DType):
+                dtypes.append(kind)
+                aligned.append(False)
+                continue
+            dtype, is_aligned = self._array(name, kind, value, sizes)
+            dtypes.append(dtype)
+            aligned.append(is_aligned)
+        return Specialization(tuple(dtypes), tuple(aligned), tuple(self._meta(meta, sizes).items()))
+
+    def _array(self, name: str, kind: ArrayArgument, value: Any, sizes: dict[str, int]) -> tuple[DType, bool]:
+        """The element type of an array, and whether its rows are aligned; adds the sizes that it decides."""
+        if value is None or isinstance(value, (DType, str)):
+            dtype = kind.dtype if value is None else named(value)
+            if dtype is None:
+                raise WeftError(f"kernel {self.name}: the element type of '{name}' must be given")
+            return dtype, True
+        view = value if isinstance(value, ArrayView) else arrays.view(value)
+        dtype = named(view.dtype)
+        if kind.dtype not in (None, dtype):
+            raise WeftError(f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}")
+        if len(view.shape) != kind.rank:
+            raise WeftError(
+                f"kernel {self.name}: '{name}' must have the sizes {' '.join(kind.sizes)}, got "
+                f"shape {view.shape}"
+            )
+        for size, extent in zip(kind.sizes, view.shape, strict=True):
+            if size in self.meta:
+                sizes.setdefault(size, extent)
+        return dtype, _is_aligned(view)
+
+    def _meta(self, given: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+        """The meta-parameters: those given, those that are sizes of arrays, and defaults."""
+        result = dict[str, Any]()
+        for name, default in self.meta.items():
+            if name in given:
+                value = given[name]
+            elif name in sizes:
+                value = sizes[name]
+            else:
+                value = default
+            if value is inspect.Parameter.empty:
+                raise WeftError(f"kernel {self.name} needs the meta-parameter '{name}'")
+            try:
+                hash(value)
+            except TypeError:
+                raise WeftError(
+                    f"kernel {self.name}: meta-parameter '{name}' must be hashable, got {shown(value)}"
+                ) from None
+            result[name] = value
+        return result
+
+
+def _is_aligned(view: ArrayView) -> bool:
+    """Whether TMA can read the array: its rows, and matrices, begin at multiples of 16 bytes."""
+    *outer, inner = view.strides
+    if not outer or (inner != 1 and view.shape[-1] > 1):
+        return False
+    distances = [stride * view.bits for stride, size in zip(outer, view.shape, strict=False) if size > 1]
+    return view.address % ALIGNMENT == 0 and not any(each % (8 * ALIGNMENT) for each in distances)
+
+
+def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+    """An annotation, which `from __future__ import annotations` leaves as text."""
+    if not isinstance(annotation, str):
+        return annotation
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    scope = {name: cell.cell_contents for name, cell in cells}
+    try:
+        return eval(annotation, function.__globals__, scope)
+    except (NameError, AttributeError, SyntaxError):
+        return None

@@ -1,0 +1,185 @@
+"""The kernel that is traced now: where operations are built, its roles, rings and resources."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from weft.errors import Diagnostic, Location, WeftError
+from weft.isa.chips import BARRIERS, WARPGROUP
+from weft.language.mistakes import mistake
+from weft.mlir import gpu, ir
+
+
+class Moving(Protocol):
+    """A ring as loops and branches carry it: the positions of the running role."""
+
+    name: str
+    filled: Any
+    taken: Any
+
+    def begin(self) -> None:
+        """Sets the positions of a role that begins."""
+
+
+class Held(Protocol):
+    """A stage that its taker has to release."""
+
+    ring: Any
+    held: bool
+    where: Location | None
+
+
+@dataclass
+class Role:
+    """Some warpgroups of a CTA, and the registers of each of their threads (0: an equal share)."""
+
+    first: int
+    warpgroups: int
+    registers: int
+    number: Any
+    where: Location | None
+    own_barriers: int | None = None  # the first of its warpgroups' named barriers
+    common_barrier: int | None = None
+    finish: list[Callable[[], None]] = field(default_factory=list)  # what is built at its end
+
+    @property
+    def threads(self) -> int:
+        """Its threads."""
+        return self.warpgroups * WARPGROUP
+
+
+@dataclass
+class Trace:
+    """The state of one trace."""
+
+    name: str
+    function: Any  # the gpu.func
+    cta_threads: int | None = None  # where the kernel has no roles
+    warpgroups: int = 0  # of the roles so far
+    role: Role | None = None
+    roles: list[Role] = field(default_factory=list)
+    one_thread: bool = False
+    rings: list[Moving] = field(default_factory=list)
+    maps: dict[Any, Any] = field(default_factory=dict)
+    groups: int = 0  # of asynchronous products that were started
+    barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
+    loads: list[Any] = field(default_factory=list)  # of single elements, which may turn out to be unused
+    messages: list[str] = field(default_factory=list)  # of w.check
+    _points: list[Any] = field(default_factory=list)
+    _loops: list[list[Held]] = field(default_factory=lambda: [[]])
+    _entered_loops: list[bool] = field(default_factory=list)
+    _anchor: Any = None  # the barrier before the first role
+
+    @property
+    def threads(self) -> int:
+        """The threads of a CTA."""
+        return self.cta_threads or max(self.warpgroups, 1) * WARPGROUP
+
+    # Regions
+
+    def enter(self, block: Any, *, loop: bool = False) -> Any:
+        """Builds in a block from now on, until `leave`."""
+        point = ir.InsertionPoint(block)
+        point.__enter__()
+        self._points.append(point)
+        self._entered_loops.append(loop)
+        if loop:
+            self._loops.append([])
+        return point
+
+    def leave(self, point: Any) -> None:
+        """Builds again where it did before `enter` returned this point."""
+        if not self._points or self._points[-1] is not point:
+            raise mistake("a 'with' block must end in the loop or branch in which it began")
+        self._points.pop().__exit__(None, None, None)
+        if self._entered_loops.pop():
+            self._loops.pop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """After an error in the block, leaves the regions that it entered."""
+        depth = len(self._points)
+        try:
+            yield
+        except BaseException:
+            while len(self._points) > depth:
+                self._points.pop().__exit__(None, None, None)
+                if self._entered_loops.pop():
+                    self._loops.pop()
+            raise
+        if len(self._points) != depth:
+            raise mistake("a 'with' block must end in the loop or branch in which it began")
+
+    @contextmanager
+    def at_entry(self) -> Iterator[None]:
+        """In the block, operations are built at the kernel's beginning."""
+        with ir.InsertionPoint.at_block_begin(self.function.body.blocks[0]):
+            yield
+
+    def check_before_roles(self, what: str) -> None:
+        """Raises WeftError in a loop, branch or role, or after the first one."""
+        if self._points or self.role or self._anchor is not None:
+            raise mistake(f"{what} must be made before the first role, outside of loops and branches")
+
+    def named_barriers(self, count: int) -> int:
+        """The first of so many named barriers that nothing else uses."""
+        first, self.barriers = self.barriers, self.barriers + count
+        if self.barriers > BARRIERS:
+            raise mistake(f"a CTA has {BARRIERS} barriers, got {self.barriers} with these")
+        return first
+
+    def begin_roles(self) -> None:
+        """Before the first role: all threads wait until the rings are there."""
+        if self._anchor is None:
+            self._anchor = gpu.barrier()
+
+    # What loops and branches carry beside names
+
+    def state(self) -> list[Any]:
+        """The positions of all rings."""
+        return [[ring.filled, ring.taken] for ring in self.rings]
+
+    def restore(self, state: list[Any]) -> None:
+        """Sets the positions of all rings."""
+        for ring, (filled, taken) in zip(self.rings, state, strict=True):
+            ring.filled, ring.taken = filled, taken
+
+    def holds(self, slot: Held) -> None:
+        """Notes a stage that the innermost loop has to release."""
+        self._loops[-1].append(slot)
+
+    def check_released(self) -> None:
+        """Raises WeftError for a stage that was taken in the innermost loop and isn't released there."""
+        for slot in self._loops[-1]:
+            if slot.held:
+                raise WeftError(Diagnostic(_NEVER_RELEASED.format(slot.ring.name), slot.where))
+
+
+_NEVER_RELEASED = (
+    "a stage of ring '{}' is taken in a loop and never released, so the ring would fill up: call its "
+    "release(), or write 'with ring.take() as slot'"
+)
+
+
+_current: ContextVar[Trace | None] = ContextVar("weft_language_trace", default=None)
+
+
+def current() -> Trace:
+    """The trace of the running code. Raises WeftError outside of a kernel."""
+    trace = _current.get()
+    if trace is None:
+        raise mistake("this can be called in a kernel only, while it is traced")
+    return trace
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[Trace]:
+    """In the block, `current` returns this trace."""
+    token = _current.set(trace)
+    try:
+        with trace.guarded():
+            yield trace
+    finally:
+        _current.reset(token)

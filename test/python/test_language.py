@@ -1,0 +1,190 @@
+"""Kernels of `weft.language` compute what their Python says, in the emulator."""
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from language_kernels import add, control, nested, softmax
+
+import weft
+import weft.language as w
+
+BF16 = ml_dtypes.bfloat16
+
+
+def clean(report):
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+
+
+@pytest.mark.parametrize("n", [1, 255, 700])
+def test_a_vector_is_added(n):
+    x, y = np.random.default_rng(0).standard_normal((2, n)).astype(np.float32)
+    z = np.zeros(n, np.float32)
+    clean(add.emulate(x, y, z))
+    assert np.array_equal(z, x + y)
+
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_loops_and_branches_run_on_the_gpu(n):
+    x, z, i = np.linspace(0.5, 1.5, 32, dtype=np.float32), np.zeros(32, np.float32), np.arange(32)
+    clean(control.emulate(n, x, z))
+    counted = np.where(i > 3, (n + 1) // 2, np.where(i == 3, 10 * n, 0))
+    expected = np.where((i < 16) | (i == 20), 1, -1) * x.astype(float) ** (2 * n) + counted + -(-n // 3) * 3
+    assert np.allclose(z, expected, rtol=1e-5)
+
+
+def test_python_loops_unroll():
+    assert str(control.module(unroll=7)).count("arith.mulf") == 7
+
+
+def test_what_is_carried_through_nested_loops():
+    z = np.zeros(32, np.int32)
+    clean(nested.emulate(z))
+
+    def expected(i):
+        pair = (0, 1)
+        for j in range(2, i, 2):
+            for k in range(j):
+                pair = (pair[1], pair[0] + k)
+        return pair[0] + i * (i + 1) // 2 * 1000
+
+    assert list(z) == [np.int32(expected(i) & 0xFFFFFFFF if expected(i) < 2**31 else 0) for i in range(32)]
+
+
+def test_only_what_is_read_later_is_carried():
+    @w.kernel(threads=32)
+    def temporary(z: w.Out["n", w.f32]):
+        t, total = w.f32(0), w.f32(0)
+        for j in w.range(4):
+            t = j * 2  # an i32: nothing reads the f32 before it
+            total = total + t.to(w.f32)
+        z[w.thread()] = total
+
+    loop = next(line for line in str(temporary.module()).splitlines() if "scf.for" in line)
+    assert loop.count("%cst") == 1
+
+
+@pytest.mark.parametrize("n, m", [(-7, 3), (7, 3), (7, -3), (-6, 3), (0, 5)])
+def test_integers_divide_as_in_python(n, m):
+    @w.kernel(threads=32)
+    def divide(n: w.i32, m: w.i32, z: w.Out["n", w.i32]):
+        z[0], z[1] = n // m, n % m
+
+    z = np.zeros(2, np.int32)
+    divide.emulate(n, m, z, sanitize=False)
+    assert list(z) == [n // m, n % m]
+
+
+def test_sizes_that_are_meta_parameters_are_known():
+    @w.kernel(threads=32)
+    def scale(x: w.In["m D", w.f32], z: w.Out["m D", w.f32], *, D):
+        for row in w.range(x.rows):
+            for column in range(D):
+                if w.thread() == column:
+                    z[row, column] = x[row, column] * x.rows.to(w.f32)
+
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    z = np.zeros_like(x)
+    clean(scale.emulate(x, z))
+    assert np.array_equal(z, 3 * x)
+    with pytest.raises(weft.WeftError, match="don't fit together"):
+        scale.emulate(x, np.zeros((4, 5), np.float32))
+
+
+@pytest.mark.parametrize("shape", [(64, 128), (100, 200)])
+def test_softmax_of_rows(shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(BF16)
+    y = np.zeros_like(x)
+    clean(softmax.emulate(x, y))
+    e = np.exp(x.astype(float) - x.astype(float).max(1, keepdims=True))
+    assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
+
+
+def test_functions_of_fragments():
+    @w.kernel()
+    def functions(x: w.In["m n", w.f32], y: w.Out["k m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 16))
+            results = [
+                w.exp2(t),
+                w.log2(w.abs(t)),
+                w.rcp(t),
+                w.sqrt(w.abs(t)),
+                w.rsqrt(w.abs(t)),
+                w.tanh(t),
+                w.silu(t),
+                w.relu(t),
+                w.minimum(t, 0.5),
+                w.where(t < 0.0, t / 3.0, w.column(t).to(w.f32)),
+                t - w.max(t, axis=1),
+                t + w.sum(t, axis=1) * w.min(t, axis=1),
+                (w.row(t) * 100 + w.column(t)).to(w.f32),
+                -t,
+            ]
+            for number, each in enumerate(results):
+                w.store(each, y[number, 0, 0])
+
+    x = np.random.default_rng(0).standard_normal((64, 16)).astype(np.float32)
+    y = np.zeros((14, 64, 16), np.float32)
+    clean(functions.emulate(x, y))
+    t, column = x.astype(float), np.arange(16.0)
+    expected = [
+        *(np.exp2(t), np.log2(np.abs(t)), 1 / t, np.sqrt(np.abs(t)), 1 / np.sqrt(np.abs(t)), np.tanh(t)),
+        *(t / (1 + np.exp(-t)), np.maximum(t, 0), np.minimum(t, 0.5), np.where(t < 0, t / 3, column)),
+        t - t.max(1, keepdims=True),
+        t + t.sum(1, keepdims=True) * t.min(1, keepdims=True),
+        np.arange(64)[:, None] * 100 + column,
+        -t,
+    ]
+    for number, each in enumerate(expected):
+        assert np.allclose(y[number], each, rtol=1e-3, atol=1e-4), number
+
+
+def test_vectors_of_rows_and_columns():
+    @w.kernel()
+    def vectors(
+        x: w.In["m n", w.f32],
+        rows: w.In["m", w.f32],
+        columns: w.In["n", w.f32],
+        y: w.Out["m n", w.f32],
+        sums: w.Out["m", w.f32],
+    ):
+        with w.role():
+            t = w.load(x[0, 0], (64, 64))
+            down, across = w.load_column(rows[0], like=t), w.load_row(columns[0], like=t)
+            w.store(t * down + across, y[0, 0])
+            w.store_column(w.sum(t, axis=1), sums[0])
+
+    rng = np.random.default_rng(0)
+    x, rows, columns = (rng.standard_normal(s).astype(np.float32) for s in ((50, 60), 50, 60))
+    y, sums = np.zeros_like(x), np.zeros_like(rows)
+    clean(vectors.emulate(x, rows, columns, y, sums))
+    assert np.allclose(y, x * rows[:, None] + columns, atol=1e-5)
+    assert np.allclose(sums, x.sum(1), atol=1e-5)
+
+
+def test_a_fragment_is_carried_by_while_and_if():
+    @w.kernel()
+    def doubled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], n: w.i32):
+        with w.role():
+            t, k = w.load(x[0, 0], (64, 8)), w.i32(0)
+            while k < n:
+                t, k = t + t, k + 1
+            if n > 2:
+                t = t + 1.0
+            w.store(t, y[0, 0])
+
+    x = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    for n in (0, 3):
+        y = np.zeros_like(x)
+        clean(doubled.emulate(x, y, n))
+        assert np.allclose(y, x * 2**n + (n > 2))
+
+
+def test_operations_have_the_lines_and_columns_of_the_code():
+    text = add.module().mlir.operation.get_asm(enable_debug_info=True)
+    lines = (Path(__file__).parent / "language_kernels.py").read_text().splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if "z[i] = x[i] + y[i]" in line)
+    column = lines[number - 1].index("x[i] + y[i]")
+    assert f'language_kernels.py":{number}:{column} to :{column + 11})' in text

@@ -1,0 +1,128 @@
+"""Products and attention in `weft.language`: right in the emulator, without findings or spills."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft.language as w
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BF16, F16 = ml_dtypes.bfloat16, np.float16
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+gemm_gelu = example("language_gemm").gemm_gelu
+attention_example = example("attention")
+
+
+def clean(report):
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+
+
+@pytest.mark.parametrize(
+    "m, n, k",
+    [
+        (77, 72, 40),
+        pytest.param(200, 264, 136, marks=pytest.mark.slow),
+        pytest.param(128, 256, 256, marks=pytest.mark.slow),
+        pytest.param(1, 8, 8, marks=pytest.mark.slow),
+        pytest.param(257, 520, 200, marks=pytest.mark.slow),
+    ],
+)
+def test_gemm_and_gelu(m, n, k):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((rows, k)).astype(BF16) for rows in (m, n))
+    bias = rng.standard_normal(n).astype(np.float32)
+    d = np.zeros((m, n), BF16)
+    clean(gemm_gelu.emulate(a, b, bias, d, BN=64 if n < 100 else 256))
+    x = a.astype(float) @ b.astype(float).T + bias
+    expected = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    assert np.allclose(d.astype(float), expected, rtol=2**-8, atol=1e-4)
+
+
+def test_the_example_of_a_gemm_doesnt_spill():
+    resources = gemm_gelu.compile().resources
+    assert resources.registers == 168
+    assert resources.spill_stores == resources.spill_loads == 0
+
+
+def test_operands_may_be_transposed_or_in_registers():
+    @w.kernel()
+    def products(
+        a: w.In["k m", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], e: w.Out["m n", w.f32]
+    ):
+        ring = w.ring(1, a=(64, 64, w.f16), b=(64, 64, w.f16))
+        with w.role():
+            slot = ring.take()
+            d_ = w.wait(w.gemm(slot.a.T, slot.b))
+            w.store(d_, d[0, 0])
+            w.store(w.wait(w.gemm(d_.to(w.f16), slot.b.T, d_)), e[0, 0])
+        with w.role():
+            ring.fill(a=a[0, 0], b=b[0, 0])
+
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(F16)
+    d, e = np.zeros((2, 64, 64), np.float32)
+    clean(products.emulate(a, b, d, e))
+    expected = a.astype(float).T @ b.astype(float)
+    assert np.allclose(d, expected, atol=1e-3)
+    assert np.allclose(e, expected + expected.astype(F16).astype(float) @ b.astype(float).T, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "d, causal, dtype, m, n",
+    [
+        (64, True, F16, 130, 200),
+        pytest.param(64, False, BF16, 128, 384, marks=pytest.mark.slow),
+        pytest.param(64, False, F16, 40, 100, marks=pytest.mark.slow),
+        (128, False, BF16, 100, 300),
+        pytest.param(128, True, F16, 256, 256, marks=pytest.mark.slow),
+        pytest.param(128, True, BF16, 200, 70, marks=pytest.mark.slow),
+    ],
+)
+def test_attention_forward(d, causal, dtype, m, n):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, rows, d)).astype(dtype) for rows in (m, n, n))
+    o, lse = np.zeros_like(q), np.zeros((2, m), np.float32)
+    clean(attention_example.attention.emulate(q, k, v, o, lse, d**-0.5, causal=causal))
+    expected, sums = attention_example.reference(q, k, v, d**-0.5, causal)
+    # As the same in the precision of the kernel: P is rounded before it is multiplied, and the output.
+    bound = 4 * ml_dtypes.finfo(dtype).eps * max(np.abs(expected).max(), 1)
+    assert np.abs(o.astype(float) - expected).max() < bound
+    assert np.allclose(lse, sums, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "d, options",
+    [
+        (128, {"causal": False}),
+        pytest.param(64, {"causal": True}, marks=pytest.mark.slow),
+        pytest.param(64, {"causal": False, "groups": 3}, marks=pytest.mark.slow),
+        pytest.param(128, {"causal": True}, marks=pytest.mark.slow),
+        pytest.param(128, {"causal": False, "N": 176}, marks=pytest.mark.slow),
+    ],
+)
+def test_attention_doesnt_spill(d, options):
+    types = ("bf16", "bf16", "bf16", "bf16", None, None)
+    kernel = attention_example.attention.compile(*types, D=d, **options)
+    assert kernel.resources.spill_stores == kernel.resources.spill_loads == 0
+    assert kernel.resources.registers == (128 if "groups" in options else 168)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_attention_in_other_orders_of_warps(seed):
+    rng = np.random.default_rng(seed)
+    q, k, v = rng.standard_normal((3, 1, 256, 64)).astype(F16)
+    o, lse = np.zeros_like(q), np.zeros((1, 256), np.float32)
+    clean(attention_example.attention.emulate(q, k, v, o, lse, 0.125, causal=True, seed=seed))
+    assert np.abs(o - attention_example.reference(q, k, v, 0.125, True)[0]).max() < 4e-3
