@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,23 +76,41 @@ def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
     one, on `chip` or on the target around each. Raises WeftError for what can't be parsed.
     """
     from weft import mlir
+
+    name = cli.name_of(path)
+    with parsing(name) as context:
+        module = mlir.parse_file(path, context) if Path(path).is_file() else mlir.parse(text, context, name)
+    return [finding for finding, _ in lint_module(module, name, chip)]
+
+
+@contextmanager
+def parsing(name: str) -> Iterator[Any]:
+    """A new context in which illegal operations can be parsed; errors call the text `name`."""
     from weft.dialects import context as new_context
+    from weft.dialects.op import unchecked
+
+    context = new_context()
+    context.enable_multithreading(False)  # the switch is a thread's own
+    with unchecked(), cli.speaking_of(name):
+        yield context
+
+
+def lint_module(module: Any, name: str, chip: str | None = None) -> list[tuple[Finding, Any]]:
+    """Judges the operations of a module that was parsed in `parsing`, in the order of the text. Each finding
+    comes with its operation, or with None where upstream's operations stay.
+    """
     from weft.dialects.op import judged_on, unchecked
     from weft.passes import nvvm_to_weft
 
-    name = cli.name_of(path)
-    context = new_context()
-    context.enable_multithreading(False)  # the switches below are a thread's own
-    with unchecked(), cli.speaking_of(name):
-        module = mlir.parse_file(path, context) if Path(path).is_file() else mlir.parse(text, context, name)
-        with module.operation.location, judged_on(chip):
-            outcome = nvvm_to_weft.raise_operations(module.operation)
-        unraised = [_unraised(diagnostic, name) for diagnostic in outcome.refused]
-        unraised += [_left(op, name, why) for op, why in outcome.left]
-        unraised += [_left(op, name, f"isn't judged: it {why}", judged=False) for op, why in outcome.unknown]
+    with unchecked(), cli.speaking_of(name), module.operation.location, judged_on(chip):
+        outcome = nvvm_to_weft.raise_operations(module.operation)
+    unraised = [_unraised(diagnostic, name) for diagnostic in outcome.refused]
+    unraised += [_left(op, name, why) for op, why in outcome.left]
+    unraised += [_left(op, name, f"isn't judged: it {why}", judged=False) for op, why in outcome.unknown]
     with judged_on(chip):
-        verdicts = [_judge(op, name) for op in _operations(module)]
-    return sorted(unraised + verdicts, key=lambda finding: (finding.line, finding.column))
+        verdicts = [(judge_operation(op, name), op) for op in _operations(module)]
+    found = [*((finding, None) for finding in unraised), *verdicts]
+    return sorted(found, key=lambda pair: (pair[0].line, pair[0].column))
 
 
 def _unraised(diagnostic: Diagnostic, name: str) -> Finding:
@@ -126,7 +146,8 @@ def _operations(module: Any) -> list[Any]:
     return [op.opview for op in operations]
 
 
-def _judge(op: Any, name: str) -> Finding:
+def judge_operation(op: Any, name: str) -> Finding:
+    """Judges one operation of Weft's on the target around it."""
     from weft import mlir
     from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
@@ -149,7 +170,7 @@ def _judge(op: Any, name: str) -> Finding:
     return Finding(location.line, location.column, instruction, verdict, subject)
 
 
-def _chip_of(text: str, name: str) -> str | None:
+def chip_of(text: str, name: str) -> str | None:
     """The chip that a PTX text names. Raises WeftError for one that the tables don't know."""
     chip = reader.target(text)
     if chip is None or chip in CHIPS or _OLDER.fullmatch(chip):
@@ -159,7 +180,7 @@ def _chip_of(text: str, name: str) -> str | None:
     raise WeftError(Diagnostic(f".target {unknown_chip(chip)}", location))
 
 
-def _check_version(text: str, name: str) -> None:
+def check_version(text: str, name: str) -> None:
     """Raises WeftError where a PTX text names a version that there isn't."""
     version = reader.version(text)
     if version is None or version in PTX_VERSIONS:
@@ -183,8 +204,8 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     if not cli.is_ptx(path, text):
         return lint_mlir(text, path, chip), f"on {chip}" if chip else "on the chips of its modules"
     name = cli.name_of(path)
-    chip = chip or _chip_of(text, name)
-    _check_version(text, name)
+    chip = chip or chip_of(text, name)
+    check_version(text, name)
     verdicts = lint_ptx(text, chip)
     if not reader.is_ptx(text) and all(finding.is_stray() for finding in verdicts):
         raise _no_ptx(text, name)

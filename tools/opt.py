@@ -71,7 +71,7 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
         pipeline = _pipeline(options, flags, context)
         passes.check_printed(pipeline)
         passes.manager(pipeline, context)  # whose mistakes are the command line's, not the input's
-        for chunk in _chunks(text) if options.split_input_file else [text]:
+        for chunk in chunks(text) if options.split_input_file else [text]:
             result, diagnostics = _process(chunk, name, options, flags, context)
             diagnostics = [cli.renamed(d, "-", name) for d in remarks] + diagnostics
             remarks.clear()
@@ -96,7 +96,7 @@ def _reproduced(options: Namespace, text: str, name: str) -> str:
     return module
 
 
-def _chunks(text: str) -> Iterator[str]:
+def chunks(text: str) -> Iterator[str]:
     """The parts of a split file, each behind as many empty lines as its first line's number asks for."""
     start = 0
     for match in [*_SPLIT.finditer(text), None]:

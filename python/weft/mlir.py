@@ -264,10 +264,14 @@ def _suggestion(message: str) -> str:
     """The names of similar operations, if a message is about an unknown operation; otherwise nothing."""
     if (unknown := _UNKNOWN_OPERATION.match(message)) is None:
         return ""
+    return did_you_mean(unknown[1] or unknown[2], upstream_operations().keys() | _defined_in_python())
+
+
+def upstream_operations() -> dict[str, Any]:
+    """The classes of operations in the dialects of upstream's that Weft uses, by name."""
     upstream = (arith, func, gpu, llvm, memref, nvvm, scf, vector)
     classes = [kind for module in upstream for kind in vars(module).values()]
-    known = {str(getattr(kind, "OPERATION_NAME", "")) for kind in classes} | _defined_in_python()
-    return did_you_mean(unknown[1] or unknown[2], known)
+    return {str(kind.OPERATION_NAME): kind for kind in classes if hasattr(kind, "OPERATION_NAME")}
 
 
 def _defined_in_python() -> set[str]:

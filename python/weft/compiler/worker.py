@@ -59,6 +59,7 @@ class Worker:
         self._name = name
         self._lock = threading.Lock()
         self.process: _Process | None = None
+        self._answering: _Process | None = None
         _workers.add(self)
 
     def start(self) -> None:
@@ -77,6 +78,7 @@ class Worker:
                 self.process.stop(kill=False)
                 self.process = None
             process, self.process = self.process or _Process(self._module, self._name), None
+            self._answering = process
             try:
                 answer = process.ask(request, timeout)
                 said = process.said()
@@ -87,9 +89,15 @@ class Worker:
             except (EOFError, OSError):
                 raise DeathError(process.status(), process.said(), process.phase()) from None
             finally:
+                self._answering = None
                 # Also after an interrupt: the next caller needs a process that isn't answering a request.
                 if self.process is None:
                     process.stop(kill=True)
+
+    def interrupt(self) -> None:
+        """Ends the request of another thread, if there is one: its `ask` raises DeathError."""
+        if (process := self._answering) is not None:
+            process.interrupt()
 
     def stop(self) -> None:
         """Ends the process."""
@@ -100,6 +108,7 @@ class Worker:
     def after_fork(self) -> None:
         """Lets go of the parent's process, in a forked child."""
         self._lock = threading.Lock()
+        self._answering = None
         if self.process is not None:
             self.process.forget()
             self.process = None
@@ -164,6 +173,9 @@ class _Process:
     def status(self) -> int:
         """Exit status of a process that has hung up."""
         return int(self._process.wait(_GRACE_SECONDS))
+
+    def interrupt(self) -> None:
+        self._process.kill()
 
     def stop(self, *, kill: bool) -> None:
         if kill:

@@ -316,6 +316,10 @@ class Family(Generic[F]):
             self._indices[chip, version] = _Index(forms, self.axes)
         return self._indices[chip, version]
 
+    def alternatives(self, form: F, axis: str, chip: str | None = None) -> tuple[object, ...]:
+        """The values of `axis` that are legal with the form's values on all other axes."""
+        return tuple(dict.fromkeys(getattr(near, axis) for near in self._index(chip).but(form, axis)))
+
     def closest(self, form: F, chip: str | None, most: int = 3, version: Version | None = None) -> list[F]:
         """The legal forms (in PTX `version`) that differ from `form` on the fewest, least important axes."""
         return list(islice(self._index(chip, version).by_distance(form), most))
