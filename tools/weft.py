@@ -14,12 +14,13 @@ from weft.tools.emulate import EMULATE
 from weft.tools.isa import ISA
 from weft.tools.kernels import KERNELS
 from weft.tools.lint import LINT
+from weft.tools.lsp import LSP
 from weft.tools.predict import PREDICT
 from weft.tools.run import RUN
 from weft.tools.tune import TUNE
 from weft.tools.versions import PrintVersions
 
-COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, KERNELS, PREDICT, ISA, LINT, DOCTOR, COMPLETION)
+COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, KERNELS, PREDICT, ISA, LINT, LSP, DOCTOR, COMPLETION)
 
 
 def _parser() -> cli.Parser:

@@ -1,0 +1,50 @@
+"""The processes that judge documents: MLIR may crash in one, and long checks are ended with it."""
+
+from typing import Any
+
+from weft import phase
+from weft.compiler import worker
+from weft.compiler.worker import Message, Worker
+
+
+def process(name: str) -> Worker:
+    """A process that answers `request`s; `name` is what messages call it."""
+    return Worker(__name__, name)
+
+
+def serve(phases: int) -> None:
+    """Answers requests in such a process."""
+    worker.serve(_answer, phases)
+
+
+def request(kind: str, text: str, chip: str | None) -> Message:
+    """The request for the problems of a document; `kind` is "mlir" or "ptx"."""
+    return {"kind": kind, "text": text, "chip": chip}
+
+
+def _answer(message: dict[str, Any]) -> dict[str, Any]:
+    kind = message["kind"]
+    if kind == "catalogue":
+        from weft.tools.language_server import catalogue
+
+        phase.enter("listing the operations")
+        return {"operations": catalogue.collect()}
+    try:
+        return {"problems": _problems(kind, message["text"], message["chip"])}
+    except RecursionError:
+        return {"failure": "the text is nested too deeply to be checked"}
+    except MemoryError:
+        return {"failure": "the check ran out of memory"}
+    except Exception as error:
+        return {"failure": f"the check failed while {phase.now()}: {type(error).__name__}: {error}"[:1000]}
+
+
+def _problems(kind: str, text: str, chip: str | None) -> Any:
+    if kind == "ptx":
+        from weft.tools.language_server import ptx_checks
+
+        phase.enter("checking PTX")
+        return ptx_checks.problems(text, chip)
+    from weft.tools.language_server import mlir_checks
+
+    return mlir_checks.problems(text, chip)

@@ -1,0 +1,271 @@
+"""The language server: what it answers to an editor, on stdin and stdout."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from weft.isa.chips import CHIPS
+from weft.isa.family import unknown_chip
+from weft.tools.language_server import conversion, mlir_features, mlir_names, ptx_features
+from weft.tools.language_server.answers import Span
+from weft.tools.language_server.catalogue import OpFacts
+from weft.tools.language_server.checking import Check, Checks
+from weft.tools.language_server.documents import Document, kind_of
+from weft.tools.language_server.problem import Problem
+from weft.tools.language_server.text import Text
+from weft.version import VERSION
+
+_TRIGGERS = (".", '"', "=", " ", "{")
+T = TypeVar("T")
+
+
+def serve(chip: str | None) -> int:
+    """Serves an editor until it ends the session or closes stdin. Returns the exit status."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what else is printed must not get between the messages
+    session = Session(chip)
+    try:
+        session.server.start_io(sys.stdin.buffer, output)
+    finally:
+        session.checks.close()
+    return 0
+
+
+class Session:
+    """A session with one editor."""
+
+    def __init__(self, chip: str | None) -> None:
+        self.server = LanguageServer("weft", VERSION)
+        self.checks = Checks(self._publish)
+        self._documents: dict[str, Document] = {}
+        self._known: asyncio.Task[dict[str, OpFacts]] | None = None
+        self._default, self._chip = chip, chip
+        self._shut_down = False
+        self._register()
+
+    def _register(self) -> None:
+        # pygls's own documents count lines otherwise than LSP, after U+2028 and others: these replace them.
+        builtin = self.server.protocol.fm.add_builtin_feature
+        builtin(types.TEXT_DOCUMENT_DID_OPEN, self._opened)
+        builtin(types.TEXT_DOCUMENT_DID_CHANGE, self._changed)
+        builtin(types.TEXT_DOCUMENT_DID_CLOSE, self._closed)
+        builtin(types.EXIT, self._exit)
+        for name, handler in (
+            (types.INITIALIZE, self._initialize),
+            (types.INITIALIZED, self._initialized),
+            (types.SHUTDOWN, self._shutdown),
+            (types.WORKSPACE_DID_CHANGE_CONFIGURATION, self._configured),
+            (types.TEXT_DOCUMENT_HOVER, self._hover),
+            (types.TEXT_DOCUMENT_DEFINITION, self._definition),
+            (types.TEXT_DOCUMENT_REFERENCES, self._references),
+            (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, self._symbols),
+        ):
+            self._feature(name, handler)
+        actions = types.CodeActionOptions([types.CodeActionKind.QuickFix])
+        self._feature(types.TEXT_DOCUMENT_CODE_ACTION, self._actions, actions)
+        triggers = types.CompletionOptions(trigger_characters=_TRIGGERS)
+        self._feature(types.TEXT_DOCUMENT_COMPLETION, self._completion, triggers)
+
+    def _feature(self, name: str, handler: Callable[[Any], Any], options: Any = None) -> None:
+        self.server.feature(name, options)(partial(handler))  # pygls writes into it, which a method refuses
+
+    # The session, and its settings
+
+    def _initialize(self, params: types.InitializeParams) -> None:
+        self._set_chip(params.initialization_options)
+
+    async def _initialized(self, params: types.InitializedParams) -> None:
+        await self._ask_settings()
+
+    async def _facts(self) -> Mapping[str, OpFacts]:
+        """The facts about operations, which are asked for once."""
+        if self._known is None:
+            self._known = asyncio.get_running_loop().create_task(self._load_facts())
+        facts = await asyncio.shield(self._known)
+        if not facts:
+            self._known = None
+        return facts
+
+    async def _load_facts(self) -> dict[str, OpFacts]:
+        plain = await self.checks.catalogue()
+        return {str(each["name"]): OpFacts.of_plain(each) for each in plain}
+
+    def _shutdown(self, params: None) -> None:
+        self._shut_down = True
+        self.checks.close()
+
+    def _exit(self, params: None) -> None:
+        """Ends at once: pygls would wait until the editor closes stdin."""
+        self.checks.close()
+        os._exit(0 if self._shut_down else 1)
+
+    async def _configured(self, params: types.DidChangeConfigurationParams) -> None:
+        if params.settings:
+            self._set_chip(params.settings)
+        else:
+            await self._ask_settings()
+
+    async def _ask_settings(self) -> None:
+        """Asks the editor for its settings, if it can be asked."""
+        workspace = self.server.client_capabilities.workspace
+        if workspace is None or not workspace.configuration:
+            return
+        items = [types.ConfigurationItem(section="weft")]
+        answer = await self.server.workspace_configuration_async(types.ConfigurationParams(items))
+        if answer and answer[0]:
+            self._set_chip(answer[0])
+
+    def _set_chip(self, settings: Any) -> None:
+        """Takes the chip of settings such as {"chip": "sm_90a"} or {"weft": {"chip": "sm_90a"}}."""
+        if isinstance(settings, dict) and isinstance(settings.get("weft"), dict):
+            settings = settings["weft"]
+        if not isinstance(settings, dict) or "chip" not in settings:
+            return
+        wanted = settings["chip"] or self._default
+        if wanted is not None and wanted not in CHIPS:
+            self._warn(f"weft.chip {unknown_chip(str(wanted)[:80])}")
+            wanted = self._default
+        if wanted != self._chip:
+            self._chip = wanted
+            for document in self._documents.values():
+                self._submit(document)
+
+    def _warn(self, message: str) -> None:
+        """Shows a message, once the editor takes any."""
+        params = types.ShowMessageParams(types.MessageType.Warning, message)
+        asyncio.get_running_loop().call_soon(self.server.window_show_message, params)
+
+    # Documents
+
+    def _opened(self, params: types.DidOpenTextDocumentParams) -> None:
+        item = params.text_document
+        kind = kind_of(item.uri, item.language_id, item.text)
+        document = Document(item.uri, kind, Text(item.text), item.version)
+        self._documents[item.uri] = document
+        self._submit(document)
+
+    def _changed(self, params: types.DidChangeTextDocumentParams) -> None:
+        document = self._documents.get(params.text_document.uri)
+        if document is None:
+            return
+        for change in params.content_changes:
+            if isinstance(change, types.TextDocumentContentChangePartial):
+                start, end = change.range.start, change.range.end
+                places = (start.line, start.character), (end.line, end.character)
+                document.text = document.text.edited(*places, change.text)
+            else:
+                document.text = Text(change.text)
+        document.version = params.text_document.version
+        self._submit(document)
+
+    def _closed(self, params: types.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        if self._documents.pop(uri, None) is not None:
+            self.checks.forget(uri)
+            self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    def _submit(self, document: Document) -> None:
+        check = Check(document.uri, document.version, document.kind, document.text, self._chip)
+        self.checks.submit(check)
+
+    def _publish(self, check: Check, found: list[Problem]) -> None:
+        document = self._documents.get(check.uri)
+        if document is None or document.text is not check.text:
+            return
+        document.problems, document.checked = found, check.text
+        diagnostics = [conversion.diagnostic(check.uri, check.text, each) for each in found]
+        self.server.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(check.uri, diagnostics, check.version)
+        )
+
+    def _document(self, params: Any) -> Document | None:
+        document = self._documents.get(params.text_document.uri)
+        return document if document is not None and document.is_short else None
+
+    # Features. Those that read a whole text do so in a thread, on the text of the time of the request.
+
+    async def _facts_for(self, params: Any) -> Mapping[str, OpFacts]:
+        document = self._document(params)
+        return await self._facts() if document is not None and document.kind == "mlir" else {}
+
+    async def _at(self, params: Any, answer: Callable[[Document, int], T]) -> tuple[Document, T] | None:
+        if (document := self._document(params)) is None:
+            return None
+        text = document.text
+        offset = text.offset((params.position.line, params.position.character))
+        snapshot = Document(document.uri, document.kind, text, document.version)
+        return snapshot, await asyncio.to_thread(answer, snapshot, offset)
+
+    async def _hover(self, params: types.HoverParams) -> types.Hover | None:
+        facts = await self._facts_for(params)
+
+        def answer(document: Document, offset: int) -> Any:
+            if document.kind == "ptx":
+                return ptx_features.hover(document.text.text, offset, self._chip)
+            return mlir_features.hover(document.text.text, offset, self._chip, facts)
+
+        found = await self._at(params, answer)
+        return conversion.hover(found[0].text, found[1]) if found else None
+
+    async def _completion(self, params: types.CompletionParams) -> types.CompletionList:
+        facts = await self._facts_for(params)
+
+        def answer(document: Document, offset: int) -> Any:
+            if document.kind == "ptx":
+                return ptx_features.completions(document.text.text, offset, self._chip)
+            return mlir_features.completions(document.text.text, offset, self._chip, facts)
+
+        found = await self._at(params, answer)
+        items = conversion.completions(found[0].text, found[1]) if found else []
+        return types.CompletionList(is_incomplete=True, items=items)
+
+    async def _definition(self, params: types.DefinitionParams) -> types.Location | None:
+        def answer(document: Document, offset: int) -> Span | None:
+            if document.kind == "ptx":
+                return ptx_features.definition(document.text.text, offset)
+            return mlir_names.names(document.text.text).definition(offset)
+
+        found = await self._at(params, answer)
+        if found is None or found[1] is None:
+            return None
+        return types.Location(found[0].uri, conversion.range_of(found[0].text, found[1]))
+
+    async def _references(self, params: types.ReferenceParams) -> list[types.Location]:
+        def answer(document: Document, offset: int) -> list[Span]:
+            if document.kind == "ptx":
+                return ptx_features.references(document.text.text, offset)
+            return mlir_names.names(document.text.text).references(offset)
+
+        found = await self._at(params, answer)
+        spans = found[1] if found else []
+        return [types.Location(found[0].uri, conversion.range_of(found[0].text, s)) for s in spans if found]
+
+    async def _symbols(self, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        if (document := self._document(params)) is None:
+            return []
+        text, kind = document.text, document.kind
+        outline = ptx_features.symbols if kind == "ptx" else _outline
+        return [conversion.symbol(text, each) for each in await asyncio.to_thread(outline, text.text)]
+
+    def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = self._document(params)
+        if document is None or document.checked is not document.text:
+            return []  # the next check's problems have their own
+        start, end = params.range.start, params.range.end
+        span = (
+            document.text.offset((start.line, start.character)),
+            document.text.offset((end.line, end.character)),
+        )
+        workspace = self.server.client_capabilities.workspace
+        edits = workspace.workspace_edit if workspace else None
+        return list(conversion.actions(document, span, bool(edits and edits.document_changes)))
+
+
+def _outline(text: str) -> Any:
+    return mlir_names.names(text).symbols()

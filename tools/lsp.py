@@ -1,0 +1,31 @@
+"""`weft lsp`: a language server for .mlir and .ptx files, which editors start."""
+
+from argparse import ArgumentParser, Namespace
+
+from weft.errors import WeftError
+from weft.tools.command import Command
+
+INSTALL = "pip install 'weft[lsp]'"
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--stdio", action="store_true", help="speak on stdin and stdout (always so)")
+    parser.add_argument("--arch", metavar="CHIP", help="the chip to check for (default: the files')")
+
+
+def _run(options: Namespace) -> int:
+    from weft.isa.chips import CHIPS
+    from weft.isa.family import unknown_chip
+
+    if options.arch is not None and options.arch not in CHIPS:
+        raise WeftError(f"--arch {unknown_chip(options.arch)}")
+    try:
+        import pygls  # noqa: F401
+    except ModuleNotFoundError:
+        raise WeftError(f"the language server needs pygls, which isn't installed: {INSTALL}") from None
+    from weft.tools.language_server import server
+
+    return server.serve(options.arch)
+
+
+LSP = Command("lsp", "serve diagnostics, hovers and fixes to editors (LSP)", _arguments, _run)
