@@ -15,7 +15,10 @@ LOG2E = math.log2(math.e)
 ROWS = 64  # of queries, for each warpgroup
 
 
-@w.kernel(grid=lambda q, *, groups: (q.matrices, w.ceil_div(q.rows, ROWS * groups)))
+@w.kernel(
+    grid=lambda q, *, groups: (w.ceil_div(q.rows, ROWS * groups), q.matrices),
+    persistent=lambda causal: None if causal else 1,
+)
 def attention(
     q: w.In["heads m D"],
     k: w.In["heads n D"],
@@ -28,32 +31,31 @@ def attention(
     N=128,
     groups=2,
     causal=False,
+    alternate=True,
 ):
     """o = softmax(scale * q @ k.T) @ v, and lse, the logarithm of the sum of exponentials of each row.
 
-    `causal`: query i sees keys up to i + n - m. `N` keys are a block, `groups` warpgroups multiply.
+    With `causal`, query i sees keys up to i + n - m. A block has `N` keys. `groups` warpgroups multiply; with
+    `alternate` they take turns.
     """
     M = ROWS * groups
     queries = w.ring(1, q=(M, D, q.dtype), takers=groups)
     keys = w.ring(2, k=(N, D, k.dtype), takers=groups)
     values = w.ring(2, v=(N, D, v.dtype), takers=groups)
     turns = w.turns(groups)
+    shift, all_blocks = k.rows - q.rows, w.ceil_div(k.rows, N)
 
-    head, tile = w.cta(0), w.last(1) - w.cta(1)  # the longest of the causal ones first
-    first, shift = tile * M, k.rows - q.rows
-    blocks = w.ceil_div(k.rows, N)
-    if causal:  # of Python: two variants of the kernel
-        blocks = w.maximum(w.minimum(blocks, w.ceil_div(w.maximum(first + M + shift, 0), N)), 1)
-        masked = w.minimum(blocks, M // N + 2)  # the last blocks: the diagonal, and the end of the keys
-    else:
-        masked = w.minimum(blocks, 1)
+    def rows_and_blocks(x):
+        """The first query of a tile, and the blocks of keys that it sees: the longest tiles come first."""
+        if not causal:  # of Python, like all branches on meta-parameters: two variants of the kernel
+            return x * M, all_blocks
+        first = w.ceil_div(q.rows, M) * M - M - x * M
+        return first, w.maximum(w.minimum(all_blocks, w.ceil_div(w.maximum(first + M + shift, 0), N)), 1)
 
     with w.role(warpgroups=groups, registers=240 if groups == 2 else 160) as me:
-        row = first + ROWS * me
-        mine = queries.take().q.rows(ROWS * me, ROWS)
         c = scale * LOG2E
 
-        def visible(s, j):
+        def visible(s, row, j):
             column = w.column(s) + j * N
             seen = column < k.rows
             if causal:
@@ -63,49 +65,61 @@ def attention(
         def finite(peak):
             return w.where(peak == -w.inf, 0.0, peak)  # of rows that see nothing yet
 
-        with keys.take() as block:
-            s = w.wait(w.gemm(mine, block.k.T))
-        s = visible(s, blocks - 1)
-        peak = w.max(s, axis=1)
-        e = w.exp2(s * c - finite(peak) * c)
-        total = w.sum(e, axis=1, within="lane")
-        p, out = e.to(v.dtype), w.zeros((ROWS, D))
-        for masks, begin, end in ((True, 1, masked), (False, masked, blocks)):  # of Python: two loops
-            for i in w.range(begin, end):
-                block = keys.take()
-                turns.wait(me)
-                s = w.gemm(mine, block.k.T)
-                before = values.take()
-                out = w.gemm(p, before.v, out)
-                turns.give(me)
-                s = w.wait(s, pending=1)
-                block.release()
-                if masks:
-                    s = visible(s, blocks - 1 - i)
-                old, peak = peak, w.maximum(peak, w.max(s, axis=1))
-                base = (finite(peak) if masks else peak) * c
-                alpha = w.exp2(old * c - base)
-                e = w.exp2(s * c - base)
-                total = total * alpha + w.sum(e, axis=1, within="lane")
-                if i + 1 < blocks:
-                    keys.ready()  # or ptxas would wait for the product above before the exponentials
-                out = w.wait(out) * alpha
-                before.release()
-                p = e.to(v.dtype)
-        with values.take() as block:
-            out = w.wait(w.gemm(p, block.v, out))
-        total = w.sum(total, axis=1)
-        share = w.where(total == 0.0, 0.0, w.rcp(total))
-        w.store((out * share).to(o.dtype), o[head, row], via=mine)
-        w.store_column(peak * scale + w.log(total), lse[head, row])
+        for x, head in w.tiles():
+            first, blocks = rows_and_blocks(x)
+            row = first + ROWS * me
+            masked = w.minimum(blocks, M // N + 2 if causal else 1)  # the last blocks, which come first
+
+            query = queries.take()
+            mine = query.q.rows(ROWS * me, ROWS)
+            with keys.take() as block:
+                s = w.wait(w.gemm(mine, block.k.T))
+            s = visible(s, row, blocks - 1)
+            peak = w.max(s, axis=1)
+            e = w.exp2(s * c - finite(peak) * c)
+            total = w.sum(e, axis=1, within="lane")
+            p, out = e.to(v.dtype), w.zeros((ROWS, D))
+            for masks, begin, end in ((True, 1, masked), (False, masked, blocks)):  # of Python: two loops
+                for i in w.range(begin, end):
+                    block = keys.take()
+                    if alternate:
+                        turns.wait(me)
+                    s = w.gemm(mine, block.k.T)
+                    before = values.take()
+                    out = w.gemm(p, before.v, out)
+                    if alternate:
+                        turns.give(me)
+                    s = w.wait(s, pending=1)
+                    block.release()
+                    if masks:
+                        s = visible(s, row, blocks - 1 - i)
+                    old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                    base = (finite(peak) if masks else peak) * c
+                    alpha = w.exp2(old * c - base)
+                    e = w.exp2(s * c - base)
+                    total = total * alpha + w.sum(e, axis=1, within="lane")
+                    if i + 1 < blocks:
+                        keys.ready()  # or ptxas would wait for the product above before the exponentials
+                    out = w.wait(out) * alpha
+                    before.release()
+                    p = e.to(v.dtype)
+            with values.take() as block:
+                out = w.wait(w.gemm(p, block.v, out))
+            total = w.sum(total, axis=1)
+            share = w.where(total == 0.0, 0.0, w.rcp(total))
+            w.store((out * share).to(o.dtype), o[head, row], via=mine)
+            query.release()
+            w.store_column(peak * scale + w.log(total), lse[head, row])
 
     with w.role(registers=24), w.one_thread():
-        keys.fill(k=k[head, (blocks - 1) * N])
-        queries.fill(q=q[head, first])
-        for i in w.range(1, blocks):
-            keys.fill(k=k[head, (blocks - 1 - i) * N])
-            values.fill(v=v[head, (blocks - i) * N])
-        values.fill(v=v[head, 0])
+        for x, head in w.tiles():
+            first, blocks = rows_and_blocks(x)
+            keys.fill(k=k[head, (blocks - 1) * N])
+            queries.fill(q=q[head, first])
+            for i in w.range(1, blocks):
+                keys.fill(k=k[head, (blocks - 1 - i) * N])
+                values.fill(v=v[head, (blocks - i) * N])
+            values.fill(v=v[head, 0])
 
 
 def reference(q, k, v, scale, causal):

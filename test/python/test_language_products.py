@@ -79,20 +79,20 @@ def test_operands_may_be_transposed_or_in_registers():
 
 
 @pytest.mark.parametrize(
-    "d, causal, dtype, m, n",
+    "d, causal, dtype, heads, m, n",
     [
-        (64, True, F16, 130, 200),
-        pytest.param(64, False, BF16, 128, 384, marks=pytest.mark.slow),
-        pytest.param(64, False, F16, 40, 100, marks=pytest.mark.slow),
-        (128, False, BF16, 100, 300),
-        pytest.param(128, True, F16, 256, 256, marks=pytest.mark.slow),
-        pytest.param(128, True, BF16, 200, 70, marks=pytest.mark.slow),
+        (64, True, F16, 1, 130, 200),
+        pytest.param(64, False, BF16, 2, 128, 384, marks=pytest.mark.slow),
+        pytest.param(64, False, F16, 2, 40, 100, marks=pytest.mark.slow),
+        (128, False, BF16, 5, 100, 140),  # five tiles: the emulator has four multiprocessors
+        pytest.param(128, True, F16, 2, 256, 256, marks=pytest.mark.slow),
+        pytest.param(128, True, BF16, 2, 200, 70, marks=pytest.mark.slow),
     ],
 )
-def test_attention_forward(d, causal, dtype, m, n):
+def test_attention_forward(d, causal, dtype, heads, m, n):
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal((2, rows, d)).astype(dtype) for rows in (m, n, n))
-    o, lse = np.zeros_like(q), np.zeros((2, m), np.float32)
+    q, k, v = (rng.standard_normal((heads, rows, d)).astype(dtype) for rows in (m, n, n))
+    o, lse = np.zeros_like(q), np.zeros((heads, m), np.float32)
     clean(attention_example.attention.emulate(q, k, v, o, lse, d**-0.5, causal=causal))
     expected, sums = attention_example.reference(q, k, v, d**-0.5, causal)
     # As the same in the precision of the kernel: P is rounded before it is multiplied, and the output.

@@ -36,6 +36,7 @@ from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
 from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thread, turns, warpgroup_barrier
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
+from weft.language.tiles import tiles
 
 inf = float("inf")
 
@@ -104,6 +105,7 @@ __all__ = [
     "sum",
     "tanh",
     "thread",
+    "tiles",
     "turns",
     "wait",
     "warpgroup_barrier",

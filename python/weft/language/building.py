@@ -1,6 +1,7 @@
 """Traces a kernel function into a module."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft.builder import Module
@@ -8,9 +9,9 @@ from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, WeftError
 from weft.isa.chips import WARPGROUP
 from weft.language.arguments import ArrayArgument
-from weft.language.grids import ArraySizes, Size, grid_of
+from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
-from weft.language.scalars import Scalar
+from weft.language.scalars import Scalar, as_scalar, i32
 from weft.language.signatures import ALIGNMENT, Signature, Specialization
 from weft.language.trace import Trace, tracing
 from weft.mlir import ir
@@ -19,12 +20,20 @@ from weft.module_arguments import memref
 _REGISTERS = 65536
 
 
+@dataclass(frozen=True)
+class Options:
+    """The options of `w.kernel`."""
+
+    grid: Any
+    threads: int | None
+    persistent: Any
+
+
 def build(
     function: Callable[..., Any],
     signature: Signature,
     special: Specialization,
-    grid: Any,
-    threads: int | None,
+    options: Options,
 ) -> Module:
     """The module of a kernel, for these types and meta-parameters."""
     meta = dict(special.meta)
@@ -32,14 +41,16 @@ def build(
     writes = [n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument) and kind.writes]
     with Module() as module:
         types = [_type(kind, dtype) for kind, dtype in zip(kinds, special.dtypes, strict=True)]
-        block = (threads or WARPGROUP, 1, 1)
+        block = (options.threads or WARPGROUP, 1, 1)
         with module.kernel(signature.name, types, block=block, writes=writes) as values:
             kernel = ir.InsertionPoint.current.block.owner.opview
-            with tracing(Trace(signature.name, kernel, threads)) as trace:
+            with tracing(Trace(signature.name, kernel, options.threads)) as trace:
                 arguments = _arguments(signature, special, values)
+                _set_launch(kernel, signature, special, options, trace)
+                trace.tile_counts = _tile_counts(options.grid, signature, arguments, meta)
                 result = function(*arguments, **meta)
                 _finish(trace, result)
-            _set_launch(kernel, signature, special, grid, trace)
+            kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
     return module
 
 
@@ -89,7 +100,18 @@ def _finish(trace: Trace, result: Any) -> None:
             raise WeftError(Diagnostic(message, trace.roles[-1].where))
 
 
-def _set_launch(kernel: Any, signature: Signature, special: Specialization, grid: Any, trace: Trace) -> None:
+def _tile_counts(
+    grid: Any, signature: Signature, arguments: Sequence[Any], meta: dict[str, Any]
+) -> Callable[[], tuple[Any, ...]]:
+    """The grid as the kernel computes it."""
+    pairs = zip(signature.arguments, arguments, strict=True)
+    named = {name: value for name, value in pairs if isinstance(value, Matrix)}
+    return lambda: tuple(as_scalar(each, i32) for each in numbers_of(grid, {**named, **meta}))
+
+
+def _set_launch(
+    kernel: Any, signature: Signature, special: Specialization, options: Options, trace: Trace
+) -> None:
     """Writes what a launch needs: the grid and the requirements as functions of the arrays' sizes."""
     meta, count = dict(special.meta), 0
     named, seen, differences = dict[str, Any](), dict[str, Any](), list[Any]()
@@ -109,12 +131,17 @@ def _set_launch(kernel: Any, signature: Signature, special: Specialization, grid
                 differences.append(expression - first)
         sizes = [Size(e) if n is None else n for e, n in zip(expressions, known, strict=True)]
         named[name] = ArraySizes(name, kind.sizes, tuple(sizes))
-    kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
 
     def affine(expressions: list[Any]) -> Any:
         return ir.AffineMapAttr.get(ir.AffineMap.get(count, 0, expressions))
 
-    contract.GRID.set(kernel, affine(grid_of(grid, {**named, **meta})))
+    trace.grid_rank = len(numbers_of(options.grid, {**named, **meta}))
+    contract.GRID.set(kernel, affine(expressions_of(options.grid, {**named, **meta})))
+    persistent = options.persistent
+    trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
+    if trace.persistent is not None:
+        limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
+        contract.PERSISTENT.set(kernel, limit)
     if differences:
         contract.REQUIRES.set(kernel, affine(differences))
     contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))

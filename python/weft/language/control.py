@@ -99,25 +99,18 @@ class Loop(_Construct):
         self._ended = False
         if self.traced and has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
-        if self.traced and len(targets) != 1:
-            raise mistake(f"a loop of the GPU must have one number, got {len(targets)} names")
 
     def __iter__(self) -> Iterator[Any]:
         if not self.traced:
             yield from _iterable(self.over)
             return
-        yield self._number
-        assert self._ended
-
-    def __next__(self) -> Any:  # for a type checker: `for` uses the iterator
-        raise NotImplementedError
-
-    @property
-    def _number(self) -> Scalar:
         trace.current()
         self._op = scf.ForOp(*(each.value for each in self.over.bounds()), [])
         self._block = self._op.body
-        return Scalar(self._op.induction_variable)
+        with ir.InsertionPoint(self._block):
+            number = self.over.item(Scalar(self._op.induction_variable))
+        yield number
+        assert self._ended
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Enters the body. Returns the names' values in it."""

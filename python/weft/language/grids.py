@@ -89,12 +89,18 @@ class ArraySizes:
         return self.shape[0] if len(self.shape) == 3 else 1
 
 
-def grid_of(function: Any, named: Mapping[str, Any]) -> list[Any]:
-    """The three affine expressions of a grid, from its function of arrays and meta-parameters."""
-    result = call_with(function, named) if callable(function) else function
+def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
+    """The one to three numbers of a grid, from its function of arrays and meta-parameters."""
+    result = call_with(grid, named) if callable(grid) else grid
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not 1 <= len(parts) <= 3:
         raise WeftError(f"a grid must have one to three numbers, got {len(parts)}")
+    return parts
+
+
+def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
+    """The same as three affine expressions."""
+    parts = numbers_of(grid, named)
     parts += [1] * (3 - len(parts))
     return [Size(ir.AffineExpr.get_constant(0))._with(each) for each in parts]
 

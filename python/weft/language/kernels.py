@@ -7,7 +7,7 @@ from typing import Any
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.language.building import build
+from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
 from weft.launch import runtime
@@ -19,13 +19,11 @@ _WITHOUT_GPU = "sm_90a"
 class KernelFunction:
     """A kernel. Call it with arrays and numbers, and meta-parameters by name."""
 
-    def __init__(
-        self, function: Callable[..., Any], grid: Any, threads: int | None, arch: str | None
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], options: Options, arch: str | None) -> None:
         functools.update_wrapper(self, function)
         self._function = captured(function)
         self.signature = Signature.of(function)
-        self._grid, self._threads, self._arch = grid, threads, arch
+        self._options, self._arch = options, arch
         self._compiled: dict[tuple[Specialization, str], Kernel] = {}
         self._lock = locks.reentrant()
 
@@ -91,7 +89,7 @@ class KernelFunction:
             return self._compiled[key]
 
     def _build(self, special: Specialization) -> Module:
-        return build(self._function, self.signature, special, self._grid, self._threads)
+        return build(self._function, self.signature, special, self._options)
 
 
 def _default_chip() -> str:
@@ -111,23 +109,26 @@ def kernel(
     *,
     grid: Any = 1,
     threads: int | None = None,
+    persistent: Any = None,
     arch: str | None = None,
 ) -> Any:
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
 
     `grid` is one to three numbers, or a function of arrays and meta-parameters by their names that returns
-    them. `threads` are those of a CTA without roles, by default 128. `arch` is the chip to compile for, by
-    default the GPU's, or sm_90a without one.
+    them. `threads` are those of a CTA without roles, by default 128. With `persistent` (a number, or a
+    function of meta-parameters that returns one or None), the grid counts tiles, and a launch has at most so
+    many CTAs for each multiprocessor; `w.tiles` is what each of them computes. `arch` is the chip to compile
+    for, by default the GPU's, or sm_90a without one.
     """
     if function is None:
-        return functools.partial(kernel, grid=grid, threads=threads, arch=arch)
+        return functools.partial(kernel, grid=grid, threads=threads, persistent=persistent, arch=arch)
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
     if threads is not None and (
         not isinstance(threads, int) or threads < 32 or threads % 32 or threads > 1024
     ):
         raise WeftError(f"threads must be a multiple of 32 in 32..1024, got {shown(threads)}")
-    return KernelFunction(function, grid, threads, arch)
+    return KernelFunction(function, Options(grid, threads, persistent), arch)
 
 
 def inline(function: Callable[..., Any]) -> Callable[..., Any]:

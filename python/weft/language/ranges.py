@@ -20,6 +20,10 @@ class Range:
         one, other, step = (as_scalar(each, i32) for each in (self.begin, self.end, self.step))
         return one, other, step
 
+    def item(self, number: Scalar) -> Any:
+        """What a number of the loop is for its body."""
+        return number
+
 
 def range_(first: Any, end: Any = None, step: Any = 1) -> Range:
     """A loop of the GPU over every `step`-th number from `first` on, below `end`: `for i in w.range(n)`.

@@ -57,6 +57,9 @@ class Trace:
     name: str
     function: Any  # the gpu.func
     cta_threads: int | None = None  # where the kernel has no roles
+    persistent: int | None = None
+    grid_rank: int = 1
+    tile_counts: Callable[[], tuple[Any, ...]] = tuple  # the grid, as values of the GPU
     warpgroups: int = 0  # of the roles so far
     role: Role | None = None
     roles: list[Role] = field(default_factory=list)

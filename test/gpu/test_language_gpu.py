@@ -1,0 +1,110 @@
+"""Kernels of `weft.language` on the GPU."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gpu_marks import GPU, SM_90A, with_marks
+
+ROOT = Path(__file__).resolve().parents[2]
+BF16, F16 = ml_dtypes.bfloat16, np.float16
+
+
+def module(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+kernels = module(ROOT / "test" / "python" / "language_kernels.py")
+gemm_gelu = module(ROOT / "examples" / "language_gemm.py").gemm_gelu
+example = module(ROOT / "examples" / "attention.py")
+
+
+@with_marks(GPU)
+@pytest.mark.parametrize("n", [1, 255, 100000])
+def test_a_vector_is_added(n):
+    x, y = np.random.default_rng(0).standard_normal((2, n)).astype(np.float32)
+    z = np.zeros(n, np.float32)
+    kernels.add(x, y, z, on="gpu")
+    assert np.array_equal(z, x + y)
+
+
+@with_marks(GPU)
+def test_loops_and_branches():
+    x, z, i = np.linspace(0.5, 1.5, 32, dtype=np.float32), np.zeros(32, np.float32), np.arange(32)
+    kernels.control(5, x, z, on="gpu")
+    counted = np.where(i > 3, 3, np.where(i == 3, 50, 0))
+    expected = np.where((i < 16) | (i == 20), 1, -1) * x.astype(float) ** 10 + counted + 6
+    assert np.allclose(z, expected, rtol=1e-5)
+
+
+@with_marks(SM_90A)
+def test_softmax_of_rows():
+    x = np.random.default_rng(0).standard_normal((1000, 520)).astype(BF16)
+    y = np.zeros_like(x)
+    kernels.softmax(x, y, on="gpu")
+    e = np.exp(x.astype(float) - x.astype(float).max(1, keepdims=True))
+    assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("m, n, k", [(1, 8, 8), (257, 520, 200), (1024, 1536, 2048)])
+def test_gemm_and_gelu(m, n, k):
+    rng = np.random.default_rng(0)
+    a, b = ((rng.standard_normal((rows, k)) / 8).astype(BF16) for rows in (m, n))
+    bias = rng.standard_normal(n).astype(np.float32)
+    d = np.zeros((m, n), BF16)
+    gemm_gelu(a, b, bias, d, on="gpu")
+    x = a.astype(float) @ b.astype(float).T + bias
+    expected = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    assert np.allclose(d.astype(float), expected, rtol=2**-8, atol=1e-3)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("m, n", [(1, 1), (113, 203), (128, 217), (799, 3), (1024, 1023), (1023, 1024)])
+def test_attention_forward(m, n, d, dtype, causal, groups):
+    if groups == 3 and d == 128:
+        pytest.skip("its sums don't fit in the registers of three warpgroups")
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((3, rows, d)).astype(dtype) for rows in (m, n, n))
+    o, lse = np.zeros_like(q), np.zeros((3, m), np.float32)
+    example.attention(q, k, v, o, lse, d**-0.5, causal=causal, groups=groups, on="gpu")
+    expected, sums = example.reference(q, k, v, d**-0.5, causal)
+    bound = 4 * ml_dtypes.finfo(dtype).eps * max(np.abs(expected).max(), 1)
+    assert np.abs(o.astype(float) - expected).max() < bound
+    assert np.allclose(lse, sums, atol=1e-3)
+
+
+@with_marks(SM_90A)
+def test_the_emulator_agrees_with_the_gpu():
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 2, 256, 64)).astype(F16)
+    results = []
+    for run in ("gpu", "emulator"):
+        o, lse = np.zeros_like(q), np.zeros((2, 256), np.float32)
+        example.attention(q, k, v, o, lse, 0.125, causal=True, on=run)
+        results.append((o.astype(float), lse))
+    (o, lse), (emulated, emulated_lse) = results
+    assert np.abs(o - emulated).max() <= 2**-10
+    assert np.abs(lse - emulated_lse).max() <= 1e-5
+
+
+@with_marks(SM_90A)
+def test_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x, y = torch.randn(2, 5000, device="cuda")
+    z = torch.zeros(5000, device="cuda")
+    kernels.add(x, y, z)
+    torch.cuda.synchronize()
+    assert torch.equal(z, x + y)
