@@ -119,6 +119,7 @@ def main() -> None:
         found = [x.grad, ours.attention.qkv.weight.grad, ours.mlp.down.weight.grad]
         apart = max(difference(a, b) for a, b in zip(found, wanted, strict=True))
         del wanted, found
+        torch._dynamo.reset()  # the first case's sizes would make those of the second dynamic
         for mode in ("eager", "compiled"):
             pair = (ours, theirs) if mode == "eager" else (torch.compile(ours), torch.compile(theirs))
             of_weft, of_torch = time([partial(step, each, x, gradient) for each in pair])

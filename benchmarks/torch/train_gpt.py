@@ -65,6 +65,7 @@ def train(
     text: Any, batch: int, tokens: int, *, weft_layers: bool, compiled: bool, seed: int = 0
 ) -> tuple[list[float], float]:
     """The losses, and the median milliseconds of the later half of the steps."""
+    torch._dynamo.reset()  # a second case's sizes would be dynamic
     torch.manual_seed(seed)
     model = GPT(tokens).cuda()
     if weft_layers:

@@ -206,7 +206,7 @@ def matmul(
             bit_op,
         )
         plan: Any = plans.get(key)
-    except _UNKNOWN:  # `_planned` says what is wrong
+    except _UNKNOWN:  # `planned` says what is wrong
         key = plan = None
     if plan is not None and (handle := plan.stream(stream)) is not None:
         _, address_a, address_b, address_out, *addresses = found
@@ -269,7 +269,7 @@ def matmul(
             arch=arch,
             stream=stream,
         )
-    return _planned(key, a, b, out, added, activation, options, stream)
+    return planned(key, a, b, out, added, activation, options, stream)
 
 
 _NO_MORE: tuple[Any, ...] = ()
@@ -278,7 +278,7 @@ _UNKNOWN = (WeftError, *arrays.BROKEN)
 _EPILOGUES, _SCALES = (Epilogue, NoneType), (tuple, list, NoneType)
 
 
-def _planned(
+def planned(
     key: Any,
     a: Any,
     b: Any,

@@ -24,13 +24,15 @@ class Plan:
     """A launch for all arrays with one key.
 
     `queue(stream, *addresses)` returns a status of `weft.launch.launcher`. `stream` returns the handle for a
-    call's stream, or None if the arrays must be checked again. `new` creates an array for the result, and
+    call's stream, or None if the arrays must be checked again; `current` that of the current stream, without
+    checks. `new` creates an array for the result, and
     `address` returns its address. `write` is called before an array of the caller is written.
     """
 
     queue: Callable[..., int]
     launch: Launch
     stream: Callable[[Any], int | None]
+    current: Callable[[], int]
     new: Callable[[], Any]
     address: Callable[[Any], int]
     write: Callable[[Any], None] | None = None
@@ -43,6 +45,7 @@ class Plan:
             launch.queue_apart,
             launch,
             libraries.stream_finder(operands.arrays, ordinal, operands.views),
+            operands.libraries[0].current_stream(ordinal),
             *operands.libraries[0].maker(operands.arrays[0], ordinal, operands.shape, result.dtype),
             operands.libraries[2].writer(),
         )

@@ -16,6 +16,7 @@ from weft.errors import WeftError
 from weft.launch import arrays
 from weft.multiply.block_formats import checked as checked_kind
 from weft.multiply.operands import default_result
+from weft.torch import lowering
 
 ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? c=None, Tensor? alphas=None"
 OPTIONS = (
@@ -52,18 +53,23 @@ def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> 
     for device in ("CPU", "CUDA"):
         LIBRARY.impl(name, kernel, device)
         LIBRARY.impl(f"{name}_out", into, device)
-    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+
+    def traced(*operands: Any, **options: Any) -> Any:
+        lowering.register()
+        return fake(*operands, **options)
+
+    torch.library.register_fake(f"weft::{name}", traced, lib=LIBRARY)
     torch.library.register_fake(f"weft::{name}_out", into_fake, lib=LIBRARY)
 
 
 def _matmul(a: Any, b: Any, *added: Any, **options: Any) -> Any:
     if a.dim() < 2 or b.dim() < 2:
         raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
-    return _run(a, b, added, {}, **options)
+    return run(a, b, added, {}, **options)
 
 
 def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, *added: Any, **options: Any) -> Any:
-    return _run(a, b, added, {"scales": (scale_a, scale_b)}, **options)
+    return run(a, b, added, {"scales": (scale_a, scale_b)}, **options)
 
 
 def _grouped(
@@ -80,10 +86,10 @@ def _grouped(
     named = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     if scale_a is not None or scale_b is not None:
         named["scales"] = scale_a, scale_b
-    return _run(a, b, added, named, **options)
+    return run(a, b, added, named, **options)
 
 
-def _run(
+def run(
     a: Any,
     b: Any,
     added: tuple[Any, ...],
@@ -109,7 +115,7 @@ def _run(
     factor = alpha
     if alphas is not None:
         factor = alphas if alpha == 1.0 else alphas * alpha
-    a, b = _readable(a), _readable(b)
+    a, b = readable(a), readable(b)
     with without_autocast(a.device.type):  # `a` and `b` were cast already, or must not be
         return _plain().matmul(a, b, alpha=factor, **named, **options)
 
@@ -137,7 +143,7 @@ def _plain() -> Any:
     return importlib.import_module("weft.multiply.matmul")
 
 
-def _readable(matrix: Any) -> Any:
+def readable(matrix: Any) -> Any:
     """A matrix, or a copy of one that has neither contiguous rows nor contiguous columns, such as a gradient
     of a sum: one number for all elements.
     """

@@ -1,0 +1,90 @@
+"""Products in programs that Inductor compiled, without a call of PyTorch's dispatcher.
+
+Inductor's cache keeps programs, so programs of earlier releases call `Product` too: its parameters must stay.
+"""
+
+from typing import Any
+
+import torch
+
+from weft import locks
+from weft.launch import cuda_driver
+from weft.launch.launcher import OVERLAP
+from weft.multiply import matmul, torch_keys
+from weft.multiply.options import Options
+from weft.torch.operators import readable, run, without_autocast
+
+_ADDED = ("bias", "residual", "c", "alphas")  # in the order of `run`
+
+
+class Product:
+    """A product in a compiled program: `product(a, b, *more, out=out)`, whose further operands are those of
+    `roles`, in the order of `lowering.ROLES`. It queues the launch on PyTorch's current stream.
+
+    The options are those of the operators, except `out_dtype`. Raises WeftError as `weft.matmul` does.
+    """
+
+    __slots__ = ("_describe", "_number", "_options", "_roles")
+
+    def __init__(self, *roles: str, **options: Any) -> None:
+        self._roles, self._options = roles, options
+        self._describe = torch_keys.describer() or _undescribed
+        self._number = _number_of((roles, *sorted(options.items())))
+
+    def __call__(self, *arrays: Any, out: Any) -> None:
+        a, b, *more = arrays
+        found = self._describe(a, b, out, *more)
+        if found is None:
+            return self._unplanned(arrays, out)
+        key, *addresses = found
+        plan: Any = matmul.plans.get((key, self._number))
+        if plan is None:
+            return self._planned((key, self._number), arrays, out)
+        handle = plan.current()
+        status = plan.queue(handle, *addresses)
+        if status == OVERLAP:
+            return self._unplanned(arrays, out)
+        if status:
+            plan.launch.settle(status, handle, *addresses)
+        cuda_driver.launched = plan.launch.action
+        return None
+
+    def _planned(self, key: Any, arrays: Any, out: Any) -> None:
+        """The first product of such arrays, whose launch is kept by the key."""
+        a, b, *more = arrays
+        if readable(a) is not a or readable(b) is not b:
+            return self._unplanned(arrays, out)
+        added = {"alpha" if role == "alphas" else role: x for role, x in zip(self._roles, more, strict=True)}
+        given = dict(self._options)
+        activation = given.pop("activation", None)
+        kinds = given.pop("kind_a", None), given.pop("kind_b", None)
+        kind = None if kinds == (None, None) else kinds
+        options = _PLAIN._replace(kind=kind, **given)
+        with torch.no_grad():
+            matmul.planned(key, a, b, out, added, activation, options, None)
+        return None
+
+    def _unplanned(self, arrays: Any, out: Any) -> None:
+        """A product of arrays that are checked in each call."""
+        a, b, *more = arrays
+        named = dict(zip(self._roles, more, strict=True))
+        added = tuple(named.pop(role, None) for role in _ADDED)
+        if "scale_a" in named:
+            named["scales"] = named.pop("scale_a"), named.pop("scale_b")
+        with torch.no_grad(), without_autocast(out.device.type):
+            run(a, b, added, named, out=out, **self._options)
+
+
+_PLAIN = Options(None, False, False, 1.0, None, False, None)
+_numbers: dict[Any, int] = {}
+_lock = locks.lock()
+
+
+def _number_of(options: Any) -> int:
+    """A number for each set of options, which is hashed in less time."""
+    with _lock:
+        return _numbers.setdefault(options, len(_numbers))
+
+
+def _undescribed(*_: Any) -> None:
+    """Describes no tensors, where PyTorch is too old."""
