@@ -26,21 +26,17 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
-    BYTE_TYPES,
     FP8_TYPES,
-    NARROW_TYPES,
-    NIBBLE_TYPES,
+    INPUT_TYPES,
     PTX_INPUTS,
-    PTX_OPERANDS,
     PTX_SCALES,
     Tile,
     matrix_complaint,
+    may_be_mixed,
 )
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.mlir import ext, ir
-
-INPUT_TYPES = tuple(PTX_OPERANDS)
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
@@ -226,8 +222,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _type_complaint(self) -> str | None:
         types = self.types
-        mixed = any({types.a, types.b} <= set(kinds) for kinds in (NARROW_TYPES, BYTE_TYPES, NIBBLE_TYPES))
-        if types.a != types.b and not mixed:
+        if not may_be_mixed(types.a, types.b):
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
         if wrong := self._scale_complaint(types):

@@ -40,6 +40,15 @@ PTX_PACKED = {"i4": "s4", "ui4": "u4", "i1": "b1"}
 """The same for integers of less than a byte, which only whole products have. Their rows are packed."""
 PTX_OPERANDS = {**PTX_INPUTS, **PTX_PACKED}
 """The PTX types of A and B in whole products."""
+INPUT_TYPES = tuple(PTX_OPERANDS)
+"""MLIR's types of A and B in whole products."""
+
+
+def may_be_mixed(a: str, b: str) -> bool:
+    """Whether A and B of these types make a product: they are the same or of one kind."""
+    return a == b or any({a, b} <= set(kinds) for kinds in (NARROW_TYPES, BYTE_TYPES, NIBBLE_TYPES))
+
+
 PTX_SCALES = {"f8E8M0FNU": "ue8m0", "f8E4M3FN": "ue4m3"}
 """The PTX types as which they read block scales of MLIR's types."""
 ELEMENT_TYPES = (*PTX_INPUTS, "f8E8M0FNU", "i32", "i64")

@@ -229,7 +229,7 @@ def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
         ),
         (
             lambda: weft.matmul(small(8, 16), small(2, 16, 8), groups=small(8, dtype=np.int64)),
-            "groups of element type i32",
+            "groups must have elements of i32",
         ),
         (
             lambda: weft.matmul(small(8, 16), small(16, 8), promote=True),

@@ -157,7 +157,7 @@ _BITS = np.zeros((16, 32), bool)
         ((_nibbles(16, 32).T, _nibbles(32, 16)), {}, "the same K"),
         ((_nibbles(16, 32), _nibbles(32, 15)), {}, "b: rows of packed .* must have a multiple of 2, got 15"),
         ((_nibbles(16, 31), _nibbles(16, 31).T), {}, "packed elements of 4 bits must have a multiple of 2"),
-        ((_nibbles(16, 32), np.zeros((16, 32), np.int8).T), {}, "A and B of one element type"),
+        ((_nibbles(16, 32), np.zeros((16, 32), np.int8).T), {}, "a and b must have one element type"),
         ((_BYTES, _BYTES.T), {"kind": ("int4", "nvfp4")}, "one type of scales .* got int4 and nvfp4"),
         ((_BYTES, _BYTES.T), {"kind": "int4", "scales": (_BYTES, _BYTES)}, "scales must not be given with"),
         ((_BYTES, _BYTES.T), {"kind": "int4", "alpha": 2.0}, "alpha 1 and beta 0 or 1 where A and B are int"),

@@ -85,6 +85,11 @@ def matmul(
         if not isinstance(scales, (tuple, list)) or len(scales) != 2:
             raise WeftError("weft.jax.matmul: scales must be a pair, of a and of b")
         given |= {"scale_a": scales[0], "scale_b": scales[1]}
+    if isinstance(beta, jax.Array):
+        raise WeftError(
+            "weft.jax.matmul: beta must be a number of Python, got an array of JAX: multiply c by it, with "
+            "beta=1.0"
+        )
     number = alpha
     if not isinstance(alpha, Real):
         number, given["alpha"] = 1.0, _factors(alpha)
@@ -150,6 +155,8 @@ def _array(name: str, value: Any) -> Any:
     """An array of JAX. Raises WeftError for anything but arrays of JAX and NumPy."""
     if not isinstance(value, (jax.Array, np.ndarray)):
         raise WeftError(f"weft.jax.matmul: {name} must be an array of JAX or NumPy, got {shown(value)}")
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted():
+        raise WeftError(f"weft.jax.matmul: {name} must be an array, got one that JAX has deleted or donated")
     array = jnp.asarray(value)
     try:
         arrays.mlir_type(array.dtype)
@@ -164,7 +171,9 @@ def _factors(alpha: Any) -> Any:
         raise WeftError(
             f"weft.jax.matmul: alpha must be a real number or an array of float32, got {shown(alpha)}"
         )
-    return jnp.asarray(alpha).reshape(-1)
+    # Python's numbers as JAX traces them may be integers, or have 64 bits.
+    weak = jax.typeof(alpha).weak_type
+    return jnp.asarray(alpha, jnp.float32 if weak else None).reshape(-1)
 
 
 def _type_name(dtype: Any) -> str | None:

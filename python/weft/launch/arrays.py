@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import WeftError, shown
+from weft.launch import conversions, torch_tensors
 from weft.launch import dlpack as protocol
-from weft.launch import torch_tensors
 from weft.launch.producers import LEGACY, PER_THREAD
 
 # MLIR's name, NumPy's dtype, and DLPack's type code if DLPack stores each element in whole bytes, too.
@@ -263,6 +263,7 @@ def view(array: object) -> ArrayView:
         raise WeftError(
             "expected an array (NumPy, PyTorch, CuPy, JAX, DLPack or __cuda_array_interface__), got "
             + (f"the class {array.__name__}" if isinstance(array, type) else type(array).__name__)
+            + conversions.to_array(array)
         )
     return found
 
@@ -344,7 +345,8 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _unsupported(dtype: object) -> WeftError:
-    return WeftError(f"dtype must be one of {', '.join(_BY_NUMPY_NAME)}, got {dtype}")
+    advice = conversions.to_one_of(_MLIR, dtype) if isinstance(dtype, np.dtype) else ""
+    return WeftError(f"dtype must be one of {', '.join(_BY_NUMPY_NAME)}, got {dtype}{advice}")
 
 
 def _in_elements(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -355,7 +357,7 @@ def _in_elements(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 def _of_numpy(array: npt.NDArray[Any]) -> ArrayView:
     if isinstance(array, np.ma.MaskedArray):
-        raise WeftError("expected an array without a mask, got a masked one")
+        raise WeftError("expected an array without a mask, got a masked one: use x.filled(0) or x.data")
     return ArrayView(
         array.ctypes.data,
         array.shape,

@@ -23,7 +23,7 @@ from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
-from weft.multiply import block_formats, scale_factors
+from weft.multiply import block_formats, element_types, scale_factors
 from weft.multiply.block_formats import Kind
 from weft.multiply.group_values import check_ends, check_groups, check_padding
 from weft.multiply.leading import Folded, fold
@@ -90,6 +90,7 @@ class Operands:
         rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
         _check_result(*rest[0], options.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
+        element_types.check(dict(zip(names, (view.dtype for view in views), strict=True)))
         types = _types(views, names, transposed, options, sizes)
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
@@ -365,7 +366,8 @@ class Sizes:
             sizes = self.as_given(shape) if of_result else shape
             wanted = " x ".join(map(str, sizes)) + (" elements" if len(sizes) == 1 else "")
             wanted = wanted or "a single number"
-            raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(given)}")
+            hint = ": a vector for all rows is a bias" if of_result and given.shape == (self.n,) else ""
+            raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(given)}{hint}")
         if name not in ("out", *GROUPINGS) and self.matrices is None and self.grouped:
             view = _without_copies(view)
         if by_columns:
@@ -414,6 +416,9 @@ class Sizes:
         return next(counts, 1)
 
 
+_COPY = "copy it (x.contiguous() in PyTorch, ascontiguousarray(x) in NumPy and CuPy)"
+
+
 def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
     """The library and the view of an array. Raises WeftError for sizes of 2**31 and negative strides."""
     library, view = libraries.view(name, array)
@@ -424,7 +429,8 @@ def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
     # NumPy has negative strides even for a single row, where they have no meaning.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:
-        raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}: copy it")
+        hint = "" if name == "out" else f": {_COPY}"
+        raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}{hint}")
     return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
 
 
@@ -455,7 +461,7 @@ def _matrix(
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
         raise WeftError(
-            f"weft.matmul: {name} must have contiguous rows or columns, got strides {view.strides}"
+            f"weft.matmul: {name} must have contiguous rows or columns, got strides {view.strides}: {_COPY}"
         )
     transposed = transpose != flipped
     view, other = (_transposed(view), view) if flipped else (view, _transposed(view))

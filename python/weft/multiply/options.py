@@ -38,7 +38,9 @@ class Options(NamedTuple):
         out_dtype = None if self.out_dtype is None else arrays.type_name(self.out_dtype)
         if self.out_dtype is not None and out_dtype not in OUTPUT_TYPES:
             wanted = ", ".join(OUTPUT_TYPES)
-            raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {shown(self.out_dtype)}")
+            given = self.out_dtype
+            got = str(given) if isinstance(given, np.dtype) else shown(given)
+            raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {got}")
         if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
             wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))
             raise WeftError(f"weft.matmul: arch {wrong}")

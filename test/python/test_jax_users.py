@@ -1,0 +1,100 @@
+"""What users of `weft.jax.matmul` meet: types of tangents, 64-bit types, numbers, platforms, lost arrays."""
+
+import numpy as np
+import pytest
+
+import weft
+
+jax = pytest.importorskip("jax", reason="needs JAX")
+jnp = jax.numpy
+wjax = pytest.importorskip("weft.jax")
+float0 = jax.dtypes.float0
+A, B = jnp.ones((16, 32), jnp.bfloat16), jnp.ones((32, 8), jnp.bfloat16)
+I8 = jnp.ones((16, 32), jnp.int8), jnp.ones((32, 8), jnp.int8)
+
+
+def test_integers_have_tangents_without_elements():
+    zeros = tuple(np.zeros(x.shape, float0) for x in I8)
+    found, tangent = jax.jvp(wjax.matmul, I8, zeros)
+    assert (found == 32).all() and tangent.dtype == float0
+    gradient = jax.grad(lambda a: wjax.matmul(a, I8[1]).astype(jnp.float32).sum(), allow_int=True)(I8[0])
+    assert gradient.dtype == float0
+    ends = jnp.asarray([100, 256], jnp.int32)
+    a, b = jnp.ones((256, 16), jnp.bfloat16), jnp.ones((2, 16, 8), jnp.bfloat16)
+    _, pull = jax.vjp(lambda ends, a: wjax.matmul(a, b, row_ends=ends), ends, a)
+    of_ends, of_a = pull(jnp.ones((256, 8), jnp.bfloat16))
+    assert of_ends.dtype == float0 and (of_a[:100] == 8).all() and (of_a[100:128] == 0).all()
+
+
+def test_results_are_never_weakly_typed():
+    weak = jax.lax.full((16, 16), 1.0)
+    assert jax.typeof(weak).weak_type
+    found = jax.jit(lambda: wjax.matmul(weak, weak, bias=jnp.broadcast_to(1.0, (16,))))()
+    assert not found.weak_type and found.dtype == jnp.float32 and (found == 17).all()
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_numbers_of_python_may_be_traced_as_alpha(x64):
+    with jax.enable_x64(x64):
+        scaled = jax.jit(lambda alpha: wjax.matmul(A, B, alpha=alpha))
+        assert (scaled(2.0) == 64).all() and (scaled(2) == 64).all()
+        gradient = jax.grad(lambda alpha: wjax.matmul(A, B, alpha=alpha, out_dtype="f32").sum())(2.0)
+        assert gradient == 32 * 16 * 8
+
+
+def test_products_and_gradients_of_64_bits():
+    with jax.enable_x64(True):
+        a, b = jnp.arange(128.0).reshape(16, 8), jnp.arange(64.0).reshape(8, 8)
+        assert a.dtype == jnp.float64
+
+        def loss(multiply):
+            return lambda a, bias: multiply(a, bias).sum()
+
+        given = a, jnp.ones(8)
+        found = jax.grad(loss(lambda a, bias: wjax.matmul(a, b, bias=bias, activation="silu")), (0, 1))(
+            *given
+        )
+        want = jax.grad(loss(lambda a, bias: jax.nn.silu(a @ b + bias)), (0, 1))(*given)
+        for got, exact in zip(found, want, strict=True):
+            np.testing.assert_allclose(got, exact, rtol=1e-12)
+        # Constants of half-precision products don't become 64 bits wide.
+        half = jax.grad(lambda a: wjax.matmul(a, B, activation="gelu", out_dtype=jnp.float32).sum())(A)
+        assert half.dtype == jnp.bfloat16
+        with pytest.raises(weft.WeftError, match="row_ends must have elements of i32, got i64: convert it"):
+            wjax.matmul(A, jnp.ones((1, 32, 8), jnp.bfloat16), row_ends=jnp.array([16]))
+
+
+def test_a_beta_must_be_known():
+    with pytest.raises(weft.WeftError, match=r"beta must be a number of Python, .* multiply c by it"):
+        jax.jit(lambda beta: wjax.matmul(A, B, c=jnp.ones((16, 8)), beta=beta))(1.0)
+
+
+def test_types_that_make_no_product_are_refused_while_tracing():
+    with pytest.raises(weft.WeftError, match="a and b must have one element type, got f32 and bf16"):
+        jax.eval_shape(wjax.matmul, A.astype(jnp.float32), B)
+    with pytest.raises(weft.WeftError, match="bias must have elements of i32 where a and b are integers"):
+        jax.eval_shape(lambda bias: wjax.matmul(*I8, bias=bias), jnp.ones(8))
+
+
+def test_other_platforms_are_refused():
+    traced = jax.jit(wjax.matmul).trace(A, B)
+    with pytest.raises(weft.WeftError, match=r"platform must be cuda or cpu \(the emulator\), got tpu"):
+        traced.lower(lowering_platforms=("tpu",))
+
+
+def test_arrays_that_are_gone_are_refused():
+    @jax.jit
+    def keep(x):
+        kept.append(x)
+        return x
+
+    kept = []
+    keep(A)
+    for multiply in (wjax.matmul, weft.matmul):
+        with pytest.raises(jax.errors.UnexpectedTracerError):
+            multiply(kept[0], B)
+    square = jnp.ones((32, 32), jnp.bfloat16)
+    donating = jax.jit(lambda x, y: wjax.matmul(x, y), donate_argnums=0)
+    assert (donating(square, square + 0) == 32).all() and square.is_deleted()
+    with pytest.raises(weft.WeftError, match="a must be an array, got one that JAX has deleted or donated"):
+        wjax.matmul(square, B)
