@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import reference
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy
@@ -98,3 +99,29 @@ def test_arrays_that_are_gone_are_refused():
     assert (donating(square, square + 0) == 32).all() and square.is_deleted()
     with pytest.raises(weft.WeftError, match="a must be an array, got one that JAX has deleted or donated"):
         wjax.matmul(square, B)
+
+
+def test_types_of_4_bits_are_packed_by_xla():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-8, 8, (16, 64)), rng.integers(-8, 8, (8, 64))
+    multiply = jax.jit(lambda a, b: wjax.matmul(a, b, transpose_b=True))
+    for dtype, b in ((jnp.int4, y), (jnp.uint4, abs(y))):
+        found = multiply(jnp.asarray(x, jnp.int4), jnp.asarray(b, dtype))
+        assert found.dtype == jnp.int32 and (found == x @ b.T).all()
+    odd = jnp.ones((16, 63), jnp.int4)
+    with pytest.raises(
+        weft.WeftError, match="rows of a must have an even number of elements of int4, got 63"
+    ):
+        multiply(odd, odd)
+
+
+@pytest.mark.parametrize("kind", ["mxfp4", "nvfp4"])
+def test_fp4_has_the_kind_of_its_scales(kind):
+    rng = np.random.default_rng(0)
+    a, b = (reference.quantize(rng.normal(size=(rows, 128)), kind) for rows in (16, 8))
+    scales = [jnp.asarray(x.tiled_scales) for x in (a, b)]
+    elements = [jnp.asarray(x.elements) for x in (a, b)]
+    assert elements[0].dtype == jnp.float4_e2m1fn
+    found = wjax.matmul(*elements, transpose_b=True, scales=scales, out_dtype="f32")
+    factor = a.factor * b.factor
+    np.testing.assert_allclose(factor * np.asarray(found), a.values @ b.values.T, rtol=1e-5, atol=1e-5)

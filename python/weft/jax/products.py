@@ -94,6 +94,7 @@ def matmul(
     if not isinstance(alpha, Real):
         number, given["alpha"] = 1.0, _factors(alpha)
     operands = {name: _array(name, each) for name, each in given.items() if each is not None}
+    kind = _pack(operands, kind)
     vectors = _as_matrices(operands, {"a": transpose_a, "b": transpose_b})
     options = Options(
         _type_name(out_dtype),
@@ -163,6 +164,37 @@ def _array(name: str, value: Any) -> Any:
     except WeftError as error:
         raise WeftError(f"weft.jax.matmul: {name}: {error.diagnostics[0].message}") from None
     return array
+
+
+_PACKED = {"i4": "int4", "ui4": "uint4"}
+_SCALED = {"f8E8M0FNU": "mxfp4", "f8E4M3FN": "nvfp4"}  # by the type of the scales
+
+
+def _pack(operands: dict[str, Any], kind: Any) -> Any:
+    """Makes bytes of a and b of 4 bits, as they lie in XLA's memory, and returns their kind. Raises WeftError
+    for rows that aren't whole bytes.
+    """
+    kinds: list[Any] = [None, None]
+    for number, name in enumerate("ab"):
+        x = operands[name]
+        dtype = arrays.mlir_type(x.dtype)
+        named = _PACKED.get(dtype)
+        if dtype == "f4E2M1FN" and "scale_a" in operands:
+            named = _SCALED.get(arrays.mlir_type(operands["scale_a"].dtype))
+        if named is None or x.ndim == 0:
+            continue
+        if x.shape[-1] % 2:
+            raise WeftError(
+                f"weft.jax.matmul: rows of {name} must have an even number of elements of {x.dtype}, got "
+                f"{x.shape[-1]}"
+            )
+        pairs = x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2)
+        operands[name] = jax.lax.bitcast_convert_type(pairs, jnp.uint8)
+        kinds[number] = named
+    if kind is not None or kinds == [None, None]:
+        return kind
+    a, b = kinds
+    return (a, b) if a and b else a or b
 
 
 def _factors(alpha: Any) -> Any:
