@@ -164,7 +164,7 @@ _BITS = np.zeros((16, 32), bool)
         (
             (_BYTES, _BYTES.T),
             {"kind": "int4", "out_dtype": "f32"},
-            "to be i32 if and only if A and B are int",
+            "elements of i32 where a and b are integers",
         ),
         ((_BYTES, _BYTES.T), {"kind": "int4", "promote": True}, "A and B of fp8 where promote is true"),
         ((_BYTES, _BYTES.T), {"kind": "int4", "arch": "sm_72"}, "sm_75 or later, or A and B of i8"),
@@ -200,7 +200,7 @@ def test_arrays_are_refused(arguments: tuple[Any, Any], how: dict[str, Any], mes
     ("given", "message"),
     [
         ({"b": "i8"}, "expects A and B of one element type"),
-        ({"d": "f32"}, "D and what is added to it to be i32 if and only if A and B are integers"),
+        ({"d": "f32"}, "D and what is added to it elements of i32 where a and b are integersegers"),
         ({"schedule": Schedule((64, 64, 64), (2, 2), 2)}, "block K must be 128 or 256"),
         (
             {"transposed": (True, True), "schedule": Schedule((48, 64, 128), (1, 2), 2)},
