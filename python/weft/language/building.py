@@ -18,6 +18,7 @@ from weft.mlir import ir
 from weft.module_arguments import memref
 
 _REGISTERS = 65536
+_NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,22 @@ def build(
     options: Options,
 ) -> Module:
     """The module of a kernel, for these types and meta-parameters."""
+    try:
+        return _traced(function, signature, special, options)
+    except WeftError as error:
+        first = error.diagnostics[0]
+        if not first.message.endswith(_NOT_DOMINATED):
+            raise
+        message = (
+            "a value that is made in a role, loop or branch of the GPU can't be used outside of it: make it "
+            "where it is used, or assign it to a name before the loop or branch"
+        )
+        raise WeftError(Diagnostic(message, first.location)) from None
+
+
+def _traced(
+    function: Callable[..., Any], signature: Signature, special: Specialization, options: Options
+) -> Module:
     meta = dict(special.meta)
     kinds = list(signature.arguments.values())
     writes = [n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument) and kind.writes]

@@ -84,6 +84,19 @@ def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType
     )
 
 
+_T = TypeVar("_T", bound=ast.AST)
+
+
+def _at(node: Any, made: _T) -> _T:
+    """Gives a part of the result the source location of a node's first line. If it had several lines, Python
+    would report the last one for a call of a method.
+    """
+    ast.copy_location(made, node)
+    if node.end_lineno != node.lineno:
+        made.end_lineno, made.end_col_offset = node.lineno, node.col_offset + 1  # type: ignore[attr-defined]
+    return made
+
+
 def _load(name: str) -> ast.expr:
     return ast.Name(name, ast.Load())
 
@@ -184,7 +197,7 @@ class _Rewriter(ast.NodeTransformer):
         with_else = ast.Constant(bool(node.orelse))
         begun = self._assign(node, name, _runtime("Loop", source, _names(names), _names(targets), with_else))
         body = self._inside(name, True, node.body)
-        node.iter = ast.copy_location(_load(name), node.iter)
+        node.iter = _at(node.iter, _load(name))
         node.body = [*self._rebind(node, name, names, "begin", _locals()), *body]
         node.body += self._traced(node, name, ast.Expr(_call(_load(name), "end", _locals())))
         node.orelse = self._block(node.orelse)
@@ -201,7 +214,7 @@ class _Rewriter(ast.NodeTransformer):
             *self._traced(node, name, ast.Expr(_call(_load(name), "condition", again, _locals()))),
             *self._rebind(node, name, names, "body"),
         ]
-        node.test = ast.copy_location(_call(_load(name), "test", self.visit(node.test)), node.test)
+        node.test = _at(node.test, _call(_load(name), "test", self.visit(node.test)))
         end = ast.Expr(_call(_load(name), "end", _locals()))
         node.body = [*entry, *body, *self._traced(node, name, end, ast.Break())]
         node.orelse = self._block(node.orelse)
@@ -224,7 +237,7 @@ class _Rewriter(ast.NodeTransformer):
             [*otherwise, *self._traced(node, name, ast.Expr(_call(_load(name), "end_else", _locals())))],
             [],
         )
-        placed = [ast.copy_location(each, node) for each in (first, second)]
+        placed = [_at(node, each) for each in (first, second)]
         begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
         return [begun, *begin, *placed, *self._rebind(node, name, names, "after")]
 
@@ -249,14 +262,14 @@ class _Rewriter(ast.NodeTransformer):
         """A statement that leaves loops or branches: those known on the GPU only can't be left so."""
         checks: list[ast.stmt] = []
         for name, loop in reversed(self.open):
-            checks.append(self._at(node, ast.Expr(_call(_load(name), "leave", ast.Constant(word)))))
+            checks.append(_at(node, ast.Expr(_call(_load(name), "leave", ast.Constant(word)))))
             if loop and word != "return":
                 break
         return [*checks, node]
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         self.generic_visit(node)
-        node.test = ast.copy_location(_runtime("asserted", node.test), node.test)
+        node.test = _at(node.test, _runtime("asserted", node.test))
         return node
 
     # Expressions
@@ -264,14 +277,14 @@ class _Rewriter(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         self._no_assignment(node.body, node.orelse)
         self.generic_visit(node)
-        return ast.copy_location(_runtime("choose", node.test, _thunk(node.body), _thunk(node.orelse)), node)
+        return _at(node, _runtime("choose", node.test, _thunk(node.body), _thunk(node.orelse)))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         self._no_assignment(*node.values[1:])
         self.generic_visit(node)
         function = "both" if isinstance(node.op, ast.And) else "either"
         first, *rest = node.values
-        return ast.copy_location(_runtime(function, first, *map(_thunk, rest)), node)
+        return _at(node, _runtime(function, first, *map(_thunk, rest)))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
@@ -301,16 +314,13 @@ class _Rewriter(ast.NodeTransformer):
 
     # Parts of the result
 
-    def _at(self, node: Any, statement: ast.stmt) -> ast.stmt:
-        return ast.copy_location(statement, node)
-
     def _assign(self, node: Any, name: str, value: ast.expr) -> ast.stmt:
-        return self._at(node, ast.Assign([ast.Name(name, ast.Store())], value))
+        return _at(node, ast.Assign([ast.Name(name, ast.Store())], value))
 
     def _traced(self, node: Any, name: str, *statements: ast.stmt) -> list[ast.stmt]:
         """Statements that run only where the loop or branch is one of the GPU."""
         test = ast.Attribute(_load(name), "traced", ast.Load())
-        return [self._at(node, ast.If(test, [self._at(node, each) for each in statements], []))]
+        return [_at(node, ast.If(test, [_at(node, each) for each in statements], []))]
 
     def _rebind(
         self, node: Any, name: str, names: tuple[str, ...], method: str, *arguments: ast.expr

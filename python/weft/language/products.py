@@ -83,7 +83,7 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
         raise mistake(f"a has {k} columns and b has {k_of_b} rows, which must be equal{meant}")
     if m % registers.WGMMA_ROWS:
         raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
-    if a.dtype.bits != b.dtype.bits:
+    if a.dtype != b.dtype and (a.dtype.bits, b.dtype.bits) != (8, 8):
         raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: convert with .to")
     if isinstance(a, Fragment):
         _check_operand(a)
