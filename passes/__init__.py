@@ -33,6 +33,7 @@ from weft.passes.lower_wgmma import LOWER_WGMMA
 from weft.passes.lower_wmma import LOWER_WMMA
 from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
+from weft.passes.outline_linalg import OUTLINE_LINALG
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.raise_linalg import RAISE_LINALG
 from weft.passes.record_arguments import RECORD_ARGUMENTS
@@ -61,6 +62,7 @@ PASSES = {
     p.flag: p
     for p in (
         RAISE_LINALG,
+        OUTLINE_LINALG,
         SELECT_SCHEDULE,
         OUTLINE_MATMUL,
         EXPAND_MATMUL,

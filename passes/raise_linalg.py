@@ -1,7 +1,10 @@
-"""`--raise-linalg`: turns functions of linalg into functions of one `tile.matmul`.
+"""`--raise-linalg`: turns functions of linalg into functions of one `tile.matmul`, and plain ones.
 
 A function of several products becomes several functions, with numbers after its name; `weft.sources` lists
-where their arguments come from.
+where their arguments come from. What no product takes becomes plain functions, each of which computes one
+tensor; `--outline-linalg` makes kernels of them. A remark gives the reason for each. `plain=false` leaves
+functions as they are that would need such kernels.
+
 A function may be on memrefs or on tensors, whose results become its last arguments. Fills, casts, transposes,
 alpha, C, bias, activation and residual become part of the product. A function that isn't raised stays as it
 is, with a remark that gives the reason.
@@ -15,10 +18,14 @@ from weft import mlir
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import func, gpu, ir, operations
+from weft.passes.plain.functions import is_plain
 from weft.passes.raising.expressions import Unraisable
+from weft.passes.raising.mixed import Decisions, MixedReader, RestartError
+from weft.passes.raising.plain import Plain, Source, written
 from weft.passes.raising.products import Matmul
-from weft.passes.raising.reading import Reader
-from weft.passes.raising.steps import Steps
+from weft.passes.raising.reading import Reader, is_shaped
+from weft.passes.raising.steps import Result, Steps
+from weft.passes.raising.tensors import has_memrefs, on_tensors
 from weft.passes.raising.writing import write
 from weft.passes.registry import instrumentation
 from weft.passes.registry.pass_ import Pass
@@ -26,27 +33,41 @@ from weft.passes.registry.pass_ import Pass
 
 @dataclass(frozen=True)
 class Step:
-    """A function of one product. `sources` has for each of its arguments where it comes from: "argument 0" of
-    the function that was raised, "product 0" for what an earlier function writes, or "result 0". `labels` has
-    these names by the sources of the product's buffers.
+    """A function of one kernel. `sources` has for each of its arguments where it comes from: "argument 0" of
+    the function that was raised, "product 0" or "tensor 0" for what an earlier kernel writes, or "result 0";
+    for numbers from the host, how they are computed. `labels` has these names by the sources of buffers.
     """
 
     name: str
-    sources: tuple[str, ...]
-    matmul: Matmul
+    sources: tuple[Source, ...]
+    kernel: Matmul | Plain
     labels: Mapping[Any, str]
 
 
-def run(module: Any) -> None:
+@dataclass(frozen=True)
+class Raised:
+    """A function that was raised: its kernels in order, the labels of its results, and remarks on what became
+    plain kernels.
+    """
+
+    steps: tuple[Step, ...]
+    results: tuple[str, ...]
+    remarks: tuple[Diagnostic, ...] = ()
+
+
+def run(module: Any, plain: str = "true") -> None:
     """Raises every function that it can, and remarks on the others."""
-    for remark in raised(module):
+    if plain not in ("true", "false"):
+        raise WeftError(f"pass 'raise-linalg': plain must be true or false; got {plain}")
+    raised, remarks = programs(module, plain=plain == "true")
+    for remark in (*(each for one in raised.values() for each in one.remarks), *remarks):
         instrumentation.remark(remark)
 
 
 def wanted(module: Any) -> list[Any]:
     """The functions at the top of a module that contain linalg operations."""
     functions = [op for op in module.operation.regions[0].blocks[0].operations if isinstance(op, func.FuncOp)]
-    return [each for each in functions if _has_linalg(each)]
+    return [each for each in functions if _has_linalg(each) and not is_plain(each)]
 
 
 def _has_linalg(function: Any) -> bool:
@@ -61,17 +82,12 @@ def _has_linalg(function: Any) -> bool:
     return found
 
 
-def raised(module: Any) -> list[Diagnostic]:
-    """Raises what it can, and returns a remark for each function of linalg that stays."""
-    return programs(module)[1]
-
-
-def programs(module: Any) -> tuple[dict[str, list[Step]], list[Diagnostic]]:
-    """Raises what it can: the products of each function that was raised, by its name, and a remark for each
-    that stays.
+def programs(module: Any, *, plain: bool) -> tuple[dict[str, Raised], list[Diagnostic]]:
+    """Raises what it can, with plain kernels where `plain`: the functions that were raised, by their names,
+    and a remark for each that stays.
     """
     remarks: list[Diagnostic] = []
-    written: dict[str, list[Step]] = {}
+    raised: dict[str, Raised] = {}
     called = {str(op.callee.value) for op in operations(module, func.CallOp)}
     for function in wanted(module):
         name = mlir.symbol(function)
@@ -79,12 +95,12 @@ def programs(module: Any) -> tuple[dict[str, list[Step]], list[Diagnostic]]:
             if name in called:
                 raise Unraisable("is called by another function, which would have to change")
             taken = {mlir.symbol(each) for each in operations(module, func.FuncOp)} - {name}
-            written[name] = _raise(function, taken)
+            raised[name] = _raise(function, taken, plain=plain)
         except Unraisable as reason:
             op = function.operation if reason.op is None else reason.op.operation
             message = f"'{op.name}' op isn't raised to tile.matmul: it {reason.message}"
             remarks.append(Diagnostic(message, mlir.location(op.location), "remark"))
-    return written, remarks
+    return raised, remarks
 
 
 def raise_or_refuse(module: Any, kernel: str | None = None) -> None:
@@ -99,10 +115,11 @@ def raise_or_refuse(module: Any, kernel: str | None = None) -> None:
         if kernel is not None and not f"{kernel}_".startswith(f"{mlir.symbol(function)}_"):
             function.operation.erase()
     with ir.Location.unknown(module.context):
-        written, reasons = programs(module)
+        raised, reasons = programs(module, plain=False)
     if reasons:
         raise refusal(reasons)
-    for name, steps in written.items():
+    for name, one in raised.items():
+        steps = one.steps
         if len(steps) > 1 and kernel not in (several := [step.name for step in steps]):
             what = f"function {name} becomes {len(steps)} kernels: {', '.join(several)}"
             raise WeftError(
@@ -115,10 +132,28 @@ def refusal(reasons: Sequence[Diagnostic]) -> WeftError:
     return WeftError(*(replace(reason, severity="error") for reason in reasons))
 
 
-def _raise(function: Any, taken: set[str]) -> list[Step]:
+def _raise(function: Any, taken: set[str], *, plain: bool) -> Raised:
     """Replaces a function. Raises Unraisable, and leaves the function as it is."""
     if len(function.body.blocks) != 1:
         raise Unraisable(f"must have one block; it has {len(function.body.blocks)}")
+    try:
+        return _products(function, taken)
+    except Unraisable as reason:
+        if not plain:
+            raise
+        if not has_memrefs(function):
+            return _mixed(function, function, [], taken)
+        tensors, numbers = on_tensors(function)
+        try:
+            return _mixed(function, tensors, numbers, taken)
+        except Unraisable:
+            raise reason from None
+        finally:
+            tensors.operation.erase()
+
+
+def _products(function: Any, taken: set[str]) -> Raised:
+    """Replaces a function of products. Raises Unraisable for others."""
     steps = Steps()
     outputs = Reader(function, steps.materialize).outputs()
     arguments = list(function.arguments)
@@ -130,44 +165,126 @@ def _raise(function: Any, taken: set[str]) -> list[Step]:
     results = [each for each in map(steps.output, outputs) if each not in arguments]
     steps.check_order()
     labels: dict[Any, str] = {source: f"argument {i}" for i, source in enumerate(arguments)}
-    labels |= {source: f"product {source.number}" for source in steps.memory}
+    labels |= steps.memory
     labels |= {source: f"result {i}" for i, source in enumerate(results)}
-    name = mlir.symbol(function)
-    if len(steps.matmuls) == 1:
-        return _written(function, [name], [[*arguments, *results]], steps.matmuls, labels)
-    names = [f"{name}_{number}" for number in range(len(steps.matmuls))]
+    name, kernels = mlir.symbol(function), steps.kernels
+    if len(kernels) == 1:
+        done = _written(function, [name], [[*arguments, *results]], kernels, labels)
+    else:
+        done = _written(function, _names(name, kernels, taken), _used(kernels, labels), kernels, labels)
+    function.operation.erase()
+    return Raised(done, tuple(labels[each] for each in results))
+
+
+def _mixed(function: Any, tensors: Any, numbers: Sequence[int], taken: set[str]) -> Raised:
+    """Replaces a function with plain kernels, as well. `tensors` is the function on tensors, whose last
+    results are what it leaves in the arguments of these numbers.
+    """
+    decisions = Decisions()
+    arguments = list(tensors.arguments)
+    while True:
+        steps = Steps()
+        try:
+            results = _collected(tensors, numbers, steps, decisions)
+            labels: dict[Any, str] = {source: f"argument {i}" for i, source in enumerate(arguments)}
+            labels |= steps.memory
+            labels |= {source: f"result {source.number}" for source in results if isinstance(source, Result)}
+            name, kernels = mlir.symbol(function), steps.kernels
+            names = [name] if len(kernels) == 1 else _names(name, kernels, taken)
+            done = _written(function, names, _used(kernels, labels), kernels, labels)
+            break
+        except RestartError:
+            continue
+        except Unraisable as reason:
+            if not decisions.learn(reason):
+                raise
+    function.operation.erase()
+    remarks = tuple(_remark(step.name, step.kernel) for step in done if isinstance(step.kernel, Plain))
+    return Raised(done, tuple(labels[each] for each in results), remarks)
+
+
+def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: Decisions) -> list[Any]:
+    """Collects the kernels of a function on tensors. Returns the memory of its results, without those that
+    are what it leaves in the arguments of these numbers.
+    """
+    reader = MixedReader(tensors, steps, decisions)
+    outputs = reader.outputs()
+    results, written = [], []
+    first = len(outputs) - len(numbers)
+    for i, output in enumerate(outputs):
+        if not is_shaped(output.value):
+            raise Unraisable("must return matrices only, as tensors of known rank", output.op)
+        buffer = reader.needed(output.value, output.op, set())
+        if i < first:
+            results.append(Result(i) if steps.leave(buffer, Result(i)) else buffer.source)
+            continue
+        target = tensors.arguments[numbers[i - first]]
+        if buffer.source == target:
+            continue
+        # What an argument was must be read before it is written.
+        buffer = reader.copied(output.value) if buffer.source in list(tensors.arguments) else buffer
+        written.append((target, output.value, buffer))
+    for target, value, buffer in written:
+        if not steps.leave(buffer, target):
+            steps.leave(reader.copied(value), target)
+    return results
+
+
+def _remark(name: str, kernel: Plain) -> Diagnostic:
+    op, reason = kernel.op, kernel.reason.split("; ")[0]
+    message = f"'{op.name}' op becomes the plain kernel {name}: it {reason}"
+    return Diagnostic(message, mlir.location(op.location), "remark")
+
+
+def _names(name: str, kernels: Sequence[Any], taken: set[str]) -> list[str]:
+    """The functions that a function becomes."""
+    names = [f"{name}_{number}" for number in range(len(kernels))]
     if exist := sorted(taken.intersection(names)):
         raise Unraisable(f"would become several functions, of which '{exist[0]}' exists")
+    return names
+
+
+def _used(kernels: Sequence[Matmul | Plain], labels: Mapping[Any, str]) -> list[list[Any]]:
+    """The sources of each kernel's buffers, in the order of the labels."""
     order = list(labels)
-    used = [sorted({each.source for each in matmul.buffers}, key=order.index) for matmul in steps.matmuls]
-    return _written(function, names, used, steps.matmuls, labels)
+    return [sorted({each.source for each in kernel.buffers}, key=order.index) for kernel in kernels]
 
 
 def _written(
     function: Any,
     names: Sequence[str],
     arguments: Sequence[list[Any]],
-    matmuls: Sequence[Matmul],
+    kernels: Sequence[Matmul | Plain],
     labels: Mapping[Any, str],
-) -> list[Step]:
-    """Replaces a function by functions of one product with these names and arguments."""
-    written, done = [], []
+) -> tuple[Step, ...]:
+    """Writes functions of one kernel with these names and arguments before a function. Raises Unraisable,
+    and leaves none, where one can't be written.
+    """
+    made, steps = [], []
     try:
-        for name, sources, matmul in zip(names, arguments, matmuls, strict=True):
-            written.append(write(function, name, matmul, sources))
-            done.append(Step(name, tuple(labels[each] for each in sources), matmul, labels))
+        for name, sources, kernel in zip(names, arguments, kernels, strict=True):
+            if isinstance(kernel, Plain):
+                each, known = written(function, name, kernel, labels)
+            else:
+                each = write(function, name, kernel, sources)
+                shapes = {buffer.source: buffer.shape for buffer in kernel.buffers}
+                known = tuple(Source(labels[source], shapes.get(source)) for source in sources)
+            made.append(each)
+            steps.append(Step(name, known, kernel, labels))
     except Unraisable:
-        for each in written:
+        for each in made:
             each.operation.erase()
         raise
-    if len(done) > 1:
-        for each, step in zip(written, done, strict=True):
-            texts = [ir.StringAttr.get(label) for label in step.sources]
+    for each, step in zip(made, steps, strict=True):
+        if len(steps) > 1 or isinstance(step.kernel, Plain):
+            texts = [ir.StringAttr.get(source.label) for source in step.sources]
             each.operation.attributes["weft.sources"] = ir.ArrayAttr.get(texts)
-    function.operation.erase()
-    return done
+    return tuple(steps)
 
 
 RAISE_LINALG = Pass(
-    "raise-linalg", "turn functions of linalg on memrefs or tensors into functions of one tile.matmul", run
+    "raise-linalg",
+    "turn functions of linalg on memrefs or tensors into functions of one tile.matmul, and plain ones",
+    run,
+    {"plain": "true"},
 )

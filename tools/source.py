@@ -12,6 +12,7 @@ from weft.isa.suggest import did_you_mean
 from weft.mlir import func, gpu, operations
 from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
+from weft.passes.plain.functions import is_plain
 from weft.tools import cli
 
 
@@ -56,7 +57,7 @@ def _pick(module: Any, kernel: str | None, name: str) -> None:
 def _kernels(op: Any) -> list[str]:
     """The kernels that a top-level operation holds or becomes."""
     if isinstance(op, func.FuncOp):
-        return [mlir.symbol(op)] if operations(op, MatmulOp) else []
+        return [mlir.symbol(op)] if is_plain(op) or operations(op, MatmulOp) else []
     if isinstance(op, gpu.GPUModuleOp):
         return [mlir.symbol(k) for k in kernels(op)]
     return []

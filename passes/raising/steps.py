@@ -1,87 +1,134 @@
-"""The products of a function in the order in which they run, and the memory between them."""
+"""The kernels of a function in the order in which they run, and the memory between them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.passes.raising.expressions import Buffer, Expression, Unraisable
+from weft.passes.raising.expressions import Buffer, Expression, Sum, Unraisable
+from weft.passes.raising.plain import Plain
 from weft.passes.raising.products import Matmul, recognised
 from weft.passes.raising.reading import Output, Shape, argument_buffer, is_shaped
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the product of this number writes for later ones."""
+    """What the kernel of this number writes for later ones."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The memory of a function's result."""
 
     number: int
 
 
 class Steps:
-    """Collects the products of one function."""
+    """Collects the kernels of one function: products and plain ones."""
 
     def __init__(self) -> None:
-        self._matmuls: list[Matmul] = []
+        self._kernels: list[Matmul | Plain] = []
         self._outputs: dict[Memory, Any] = {}  # memory that the function leaves
-        self._written: dict[int, tuple[Expression, Buffer]] = {}
+        self._written: dict[Any, tuple[Expression, Buffer]] = {}
 
     @property
-    def matmuls(self) -> list[Matmul]:
-        """The products in order."""
-        return [_moved(matmul, self._outputs) for matmul in self._matmuls]
+    def kernels(self) -> list[Matmul | Plain]:
+        """The kernels in order."""
+        return [_moved(each, self._outputs) for each in self._kernels]
 
     @property
-    def memory(self) -> list[Memory]:
-        """The memory between products."""
-        return [each.d.source for each in self.matmuls if isinstance(each.d.source, Memory)]
+    def memory(self) -> dict[Memory, str]:
+        """The memory between kernels, with names."""
+        named = {}
+        for each in self.kernels:
+            if isinstance(each.d.source, Memory):
+                what = "tensor" if isinstance(each, Plain) else "product"
+                named[each.d.source] = f"{what} {each.d.source.number}"
+        return named
 
     def materialize(self, expression: Expression, shape: Shape, op: Any) -> Buffer:
         """Writes an expression to memory, once. Raises Unraisable where no product computes it."""
-        if id(expression) in self._written:
-            return self._written[id(expression)][1]
+        key = _key(expression)
+        if key in self._written:
+            return self._written[key][1]
         provisional = Buffer(Memory(-1), shape, expression.kind)
         matmul = recognised(expression, provisional, op, self.materialize)
-        source = Memory(len(self._matmuls))  # which products before it have raised
+        source = Memory(len(self._kernels))  # which kernels before it have raised
         buffer = replace(provisional, source=source)
-        self._matmuls.append(replace(matmul, d=replace(matmul.d, source=source)))
-        self._written[id(expression)] = expression, buffer
+        self._kernels.append(replace(matmul, d=replace(matmul.d, source=source)))
+        self._written[key] = expression, buffer
         return buffer
+
+    def plain(self, tensor: Any, collect: Callable[[Buffer], Plain]) -> Buffer:
+        """Has a plain kernel write a tensor to memory. `collect` makes the kernel for its memory, after those
+        that write its operands. Raises Unraisable where no kernel computes it.
+        """
+        d = argument_buffer(tensor)
+        plain = collect(replace(d, source=Memory(-1)))
+        buffer = replace(d, source=Memory(len(self._kernels)))
+        self._kernels.append(replace(plain, d=buffer))
+        return buffer
+
+    def leave(self, buffer: Buffer, target: Any) -> bool:
+        """Has what is in memory between kernels left in the memory `target` of the function instead. Returns
+        False, and leaves it, where that isn't possible: a kernel may read what `target` was.
+        """
+        source = buffer.source
+        if not isinstance(source, Memory) or source in self._outputs or target in self._outputs.values():
+            return False
+        readers = self._kernels[source.number :]
+        if any(each.source == target for kernel in readers for each in kernel.buffers[:-1]):
+            return False
+        self._outputs[source] = target
+        return True
 
     def output(self, output: Output) -> Any:
         """Writes what the function leaves in memory. Returns its memory."""
         if not is_shaped(output.value):
             raise Unraisable("must leave matrices only, as tensors or memrefs of known rank", output.op)
-        if any(matmul.d.source == output.value for matmul in self.matmuls):
+        if any(matmul.d.source == output.value for matmul in self.kernels):
             raise Unraisable("returns a matrix twice", output.op)
         d = argument_buffer(output.value)
-        used = {buffer.source for matmul in self._matmuls for buffer in matmul.buffers}
-        _, buffer = self._written.get(id(output.expression), (None, None))
+        used = {buffer.source for matmul in self._kernels for buffer in matmul.buffers}
+        _, buffer = self._written.get(_key(output.expression), (None, None))
         if buffer and output.value not in used and (buffer.shape, buffer.element) == (d.shape, d.element):
             # What later products read is also what the function leaves.
             self._outputs[buffer.source] = output.value
-            self._written.pop(id(output.expression))
+            self._written.pop(_key(output.expression))
             return output.value
         matmul = recognised(output.expression, d, output.op, self.materialize)
-        self._matmuls.append(matmul)
+        self._kernels.append(matmul)
         return output.value
 
     def check_order(self) -> None:
-        """Raises Unraisable where a product reads an argument that an earlier one has written."""
+        """Raises Unraisable where a kernel reads an argument that an earlier one has written."""
         written: set[Any] = set()
-        for matmul, final in zip(self._matmuls, self.matmuls, strict=True):
-            read = {buffer.source for buffer in matmul.buffers[:-1]}
-            if matmul.attributes["beta"] and "c" not in matmul.roles:
-                read.add(matmul.d.source)
+        for kernel, final in zip(self._kernels, self.kernels, strict=True):
+            read = {buffer.source for buffer in kernel.buffers[:-1]}
+            if isinstance(kernel, Matmul) and kernel.attributes["beta"] and "c" not in kernel.roles:
+                read.add(kernel.d.source)
             if read & written:
-                raise Unraisable("reads what an earlier product has written over", matmul.op)
+                raise Unraisable("reads what an earlier product has written over", kernel.op)
             if not isinstance(final.d.source, Memory):
                 written.add(final.d.source)
 
 
-def _moved(matmul: Matmul, targets: Mapping[Memory, Any]) -> Matmul:
-    """The product with other memory for some."""
+def _key(expression: Expression) -> Any:
+    """What two expressions for the same elements have in common."""
+    if isinstance(expression, Sum) and expression.dims == tuple(range(len(expression.dims))):
+        return expression.product, expression.kind
+    return id(expression)
+
+
+def _moved(kernel: Matmul | Plain, targets: Mapping[Memory, Any]) -> Matmul | Plain:
+    """The kernel with other memory for some."""
 
     def moved(buffer: Buffer) -> Buffer:
         return replace(buffer, source=targets.get(buffer.source, buffer.source))
 
-    roles = {role: moved(buffer) for role, buffer in matmul.roles.items()}
-    return replace(matmul, a=moved(matmul.a), b=moved(matmul.b), d=moved(matmul.d), roles=roles)
+    if isinstance(kernel, Plain):
+        inputs = {value: moved(buffer) for value, buffer in kernel.inputs.items()}
+        return replace(kernel, inputs=inputs, d=moved(kernel.d))
+    roles = {role: moved(buffer) for role, buffer in kernel.roles.items()}
+    return replace(kernel, a=moved(kernel.a), b=moved(kernel.b), d=moved(kernel.d), roles=roles)

@@ -289,7 +289,8 @@ def _ours_within(element: Element, passes: Mapping[str, Pass]) -> str | None:
 WEFT_KERNEL = Pipeline(
     "weft-kernel",
     "from a function of one tile.matmul to a kernel in tile ops",
-    "select-schedule{chip={chip} rows={rows}},outline-matmul,expand-matmul{chip={chip}},canonicalize,cse",
+    "outline-linalg,select-schedule{chip={chip} rows={rows}},outline-matmul,expand-matmul{chip={chip}},"
+    "canonicalize,cse",
     {"chip": "sm_80", "rows": "aligned"},
 )
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from weft.builder import Module, memref
     from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
-    from weft.launch.program import Program, from_linalg, from_torch
+    from weft.launch.linalg_source import from_linalg, from_torch
+    from weft.launch.program import Program
     from weft.multiply.cast_options import Quantized
     from weft.multiply.matmul import Epilogue, matmul
     from weft.multiply.quantize import quantize
@@ -48,8 +49,8 @@ _LAZY = {
     "Kernel": "launch.kernel",
     "compile": "launch.kernel",
     "Program": "launch.program",
-    "from_linalg": "launch.program",
-    "from_torch": "launch.program",
+    "from_linalg": "launch.linalg_source",
+    "from_torch": "launch.linalg_source",
     "matmul": "multiply.matmul",
     "Epilogue": "multiply.matmul",
     "Module": "builder",

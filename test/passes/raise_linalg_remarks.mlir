@@ -1,6 +1,6 @@
 // What isn't raised stays as it is, and a remark gives the reason.
-// RUN: weft-opt %s --raise-linalg --split-input-file --verify-diagnostics
-// RUN: weft-opt %s --raise-linalg --split-input-file 2>%t | FileCheck %s
+// RUN: weft-opt %s --raise-linalg=plain=false --split-input-file --verify-diagnostics
+// RUN: weft-opt %s --raise-linalg=plain=false --split-input-file 2>%t | FileCheck %s
 // CHECK-NOT: tile.matmul
 
 func.func @unfilled(%a: tensor<4x8xbf16>, %b: tensor<8x5xbf16>) -> tensor<4x5xf32> {

@@ -34,7 +34,7 @@
 // FLAT-SAME: (memref<48x32xbf16>, memref<40x32xbf16>, memref<48x40xbf16>, memref<40xbf16>)
 
 // RUN: weft-opt %S/Inputs/torch/softmax.mlir --raise-linalg 2>&1 >%t | FileCheck %s --check-prefix=SOFTMAX
-// SOFTMAX: remark: 'linalg.generic' op isn't raised to tile.matmul: it is a reduction
+// SOFTMAX: remark: 'linalg.generic' op becomes the plain kernel softmax_1: it is a reduction, but no product of two matrices
 
 // A function of two products becomes two functions.
 // RUN: weft-opt %S/Inputs/torch/mlp.mlir --raise-linalg | FileCheck %s --check-prefix=MLP

@@ -35,6 +35,8 @@ class FakeDriver:
         self.waits: list[tuple[int, int]] = []  # streams, and those that they wait for
         self._recorded = -1  # the stream of the last event
         self.captured: dict[int, int] = {}  # streams, and the graphs that they are captured for
+        self.replayed: list[tuple[int, int]] = []  # graphs and streams
+        self.destroyed: list[int] = []  # graphs
         self.sizes: list[int] = []  # of a kernel's parameters, where a test looks at those
         self.given: list[list[bytes]] = []  # the parameters of each launch
         self._entries: dict[str, Any] = {}
@@ -123,6 +125,29 @@ class FakeDriver:
         if stream in self.captured:
             return OK, status.CU_STREAM_CAPTURE_STATUS_ACTIVE, self.captured[stream]
         return OK, status.CU_STREAM_CAPTURE_STATUS_NONE, 0
+
+    def cuStreamBeginCapture(self, stream: int, mode: Any) -> Any:
+        assert mode == real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self.captured[stream] = 500
+        return (OK,)
+
+    def cuStreamEndCapture(self, stream: int) -> Any:
+        return OK, self.captured.pop(stream)
+
+    def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
+        return OK, graph + 1
+
+    def cuGraphLaunch(self, executable: int, stream: int) -> Any:
+        self.replayed.append((executable, stream))
+        return (OK,)
+
+    def cuGraphExecDestroy(self, executable: int) -> Any:
+        self.destroyed.append(executable)
+        return (OK,)
+
+    def cuGraphDestroy(self, graph: int) -> Any:
+        self.destroyed.append(graph)
+        return (OK,)
 
     def cuStreamGetId(self, stream: int) -> Any:
         assert self.stack

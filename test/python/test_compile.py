@@ -71,7 +71,8 @@ def test_every_type_and_layout_assembles(ab, d, transpose):
 
 def test_stages_show_the_ir_after_each_pass():
     kernel = weft.compile(text(), arch="sm_80")
-    assert kernel.stages[:3] == (
+    assert kernel.stages[:4] == (
+        "outline-linalg",
         "select-schedule{chip=sm_80 rows=aligned}",
         "outline-matmul",
         "expand-matmul{chip=sm_80}",

@@ -14,12 +14,13 @@ from weft.isa.launch_limits import size_complaint
 from weft.isa.text import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
+from weft.passes.plain.functions import is_plain
 from weft.target import Target
 
 
 def names(module: Any) -> None:
     """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
-    products = [f for f in operations(module, func.FuncOp) if operations(f, MatmulOp)]
+    products = [f for f in operations(module, func.FuncOp) if is_plain(f) or operations(f, MatmulOp)]
     for function in (*products, *operations(module, gpu.GPUFuncOp), *kernels(module)):
         name = mlir.symbol(function)
         if complaint := identifiers.function_complaint(name):

@@ -26,6 +26,7 @@ from weft.isa.suggest import did_you_mean
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
+from weft.passes.plain.real import is_own_call
 from weft.passes.registry import instrumentation
 from weft.schedules import database
 from weft.target import Target, with_default_note
@@ -244,7 +245,7 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     if any(map(is_lowered, functions)):  # no operation is left that says what PTX an intrinsic needs
         version = max(version, codegen.LAST_PTX)
     # Calls that our own passes haven't written name what they like, with operands as they like.
-    risky = bool(operations(module, llvm.CallIntrinsicOp))
+    risky = not all(map(is_own_call, operations(module, llvm.CallIntrinsicOp)))
     origins = checks.mathematics(module)
     _run(module, ",".join(elements[split:]), name)
     checks.library_calls(module, origins)

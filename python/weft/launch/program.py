@@ -1,52 +1,73 @@
-"""Functions of linalg with any number of products as one callable: `from_linalg` and `from_torch`."""
+"""Several kernels as one callable: what `from_linalg` and `from_torch` return."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft import mlir
-from weft.dialects import context
-from weft.errors import WeftError, shown
-from weft.isa.suggest import did_you_mean
-from weft.launch import arrays
-from weft.launch.kernel import Kernel, compile
-from weft.mlir import func, ir, operations
-from weft.passes import raise_linalg
+from weft.errors import Diagnostic, WeftError, shown
+from weft.launch import arrays, graph, runtime
+from weft.launch.kernel import Kernel
+from weft.passes.raising.numbers import Number, evaluated
+from weft.passes.raising.plain import Source
+from weft.passes.raising.reading import Shape
 
-Shape = tuple[int | None, ...]
+_STORED = {"i1": "i8", "index": "i64"}
+"""Element types that plain kernels keep in memory as others."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """A kernel, where its arguments come from, their shapes, and what it writes."""
+class ProductSize:
+    """The sizes of D of a product, from its operands by their labels."""
 
-    kernel: Kernel
-    sources: tuple[str, ...]
-    shapes: Mapping[str, Shape]
-    written: str
     a: str
     b: str
     transpose_a: bool
     transpose_b: bool
-    element: str
+    batched: bool
 
-    def size_of_result(self, operands: Mapping[str, Any]) -> tuple[int, ...]:
-        """The sizes of D for these operands."""
+    def of(self, operands: Mapping[str, Any], _: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes for these operands."""
         a, b = operands[self.a].shape, operands[self.b].shape
         m, n = a[-1] if self.transpose_a else a[-2], b[-2] if self.transpose_b else b[-1]
-        batch = [(a if len(a) > 2 else b)[0]] if len(self.shapes[self.written]) > 2 else []
+        batch = [(a if len(a) > 2 else b)[0]] if self.batched else []
         return *batch, m, n
+
+
+@dataclass(frozen=True)
+class TensorSize:
+    """The sizes of a tensor, from the function's arguments."""
+
+    sizes: tuple[Number, ...]
+
+    def of(self, _: Mapping[str, Any], arguments: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes for these arguments."""
+        return tuple(evaluated(each, arguments) for each in self.sizes)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kernel, its parameters, and what it writes: a label, sizes and the element type."""
+
+    kernel: Kernel
+    parameters: tuple[Source, ...]
+    written: str
+    size: ProductSize | TensorSize
+    element: str
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the arguments come from."""
+        return tuple(each.label for each in self.parameters)
 
 
 class Program:
     """Kernels that run one after the other. Call it with arrays or tensors for the function's arguments.
 
-    `steps` lists its kernels. Memory between them is allocated at each call, as the first argument's library
-    does it.
+    `steps` lists its kernels, and `remarks` gives the reason for each plain one. Memory between them is
+    allocated at each call, as the first array's library does it.
     """
 
     def __init__(
@@ -54,11 +75,13 @@ class Program:
         name: str,
         steps: Sequence[Step],
         arguments: int,
-        results: Sequence[Shape],
+        results: Sequence[tuple[str, Shape, str]],
         constants: Sequence[Any] = (),
+        remarks: Sequence[Diagnostic] = (),
     ) -> None:
         self.name = name
         self.steps = tuple(steps)
+        self.remarks = tuple(remarks)
         self._arguments, self._results = arguments, tuple(results)
         self._constants = tuple(constants)
         self._on_device: dict[Any, tuple[Any, ...]] = {}
@@ -69,42 +92,105 @@ class Program:
         PyTorch's current stream, which may be capturing a graph. Raises WeftError for arguments that don't
         fit.
         """
+        return self._run(args, stream, on)[0]
+
+    def capture(self, *args: Any) -> graph.Graph:
+        """Captures a call with these arrays, which must be on a GPU, as a CUDA graph, and returns it. Each
+        replay launches all kernels at once: they read the same arrays, and write to the same results.
+        """
+        given = [each for each in args if hasattr(each, "shape")]
+        for each in given:
+            if _device_of(each) is None:
+                raise WeftError(f"{self.name}: capture needs arrays on a GPU; got {shown(each)}")
+        if not given:
+            raise WeftError(f"{self.name}: capture needs an array on a GPU among the arguments")
+        with runtime.on(_device_of(given[0])):
+            return graph.captured(lambda stream: self._run(args, stream, "gpu"), _current_stream(args))
+
+    def _run(self, args: Sequence[Any], stream: Any, on: str | None) -> tuple[Any, list[Any]]:
+        """What a call returns, and all memory that its kernels use."""
         if len(args) != self._arguments:
             plural = "" if self._arguments == 1 else "s"
             raise WeftError(f"{self.name} has {self._arguments} argument{plural}; got {len(args)}")
-        if stream is None and on != "emulator":
-            stream = _current_stream(args)
+        current = None if on == "emulator" else _current_stream(args)
         given = (*args, *self._constants_for(args))
         known = {f"argument {number}": array for number, array in enumerate(given)}
         for step in self.steps:
-            self._run(step, known, stream, on)
+            self._launch(step, known, given, current if stream is None else stream, on)
+        if current is not None and stream is not None:
+            _keep_until(stream, [each for label, each in known.items() if not label.startswith("argument")])
         results = []
-        for number, shape in enumerate(self._results):
-            results.append(_reshaped(known[f"result {number}"], shape, f"{self.name}: result {number}"))
-        return results[0] if len(results) == 1 else tuple(results) or None
+        for number, (label, shape, element) in enumerate(self._results):
+            result = _reshaped(known[label], shape, f"{self.name}: result {number}")
+            results.append(_viewed(result, element))
+        return results[0] if len(results) == 1 else tuple(results) or None, list(known.values())
 
     def _constants_for(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """The function's constants, as arrays of the library and on the device of the first argument. They
-        are copied there once.
+        """The function's constants, as arrays of the library and on the device of the first array. They are
+        copied there once.
         """
-        if not self._constants or not args or arrays.library(type(args[0])) != "torch":
+        like = next((each for each in args if hasattr(each, "shape")), None)
+        if not self._constants or like is None or not _makes_own(like):
             return self._constants
-        device = args[0].device
+        device = arrays.library(type(like)), _device_of(like)
         if device not in self._on_device:
-            self._on_device[device] = tuple(_tensor(each, args[0]) for each in self._constants)
+            self._on_device[device] = tuple(_copied(each, like) for each in self._constants)
         return self._on_device[device]
 
-    def _run(self, step: Step, known: dict[str, Any], stream: Any, on: str | None) -> None:
-        operands = {}
-        for source in step.sources:
-            if source in known and source in step.shapes:
-                what = f"{self.name}: {source}"
-                operands[source] = _reshaped(known[source], step.shapes[source], what)
+    def _launch(
+        self, step: Step, known: dict[str, Any], given: Sequence[Any], stream: Any, on: str | None
+    ) -> None:
+        operands: dict[str, Any] = {}
+        passed: list[Any] = []
+        for each in step.parameters:
+            if each.number is not None:
+                passed.append(evaluated(each.number, given))
+                continue
+            if each.label in known and each.shape is not None:
+                what = f"{self.name}: {each.label}"
+                operands[each.label] = _reshaped(known[each.label], each.shape, what)
+            # An argument that no product uses is one that the function ignores, such as memory of a tensor.
+            passed.append(operands.get(each.label, known.get(each.label)))
         if step.written not in known:
-            made = _empty(operands[step.a], step.size_of_result(operands), step.element)
-            known[step.written] = operands[step.written] = made
-        # An argument that no product uses is one that the function ignores, such as memory of a tensor.
-        step.kernel(*(operands.get(each, known.get(each)) for each in step.sources), stream=stream, on=on)
+            like = next((each for each in given if hasattr(each, "shape")), np.empty(0))
+            sizes = step.size.of(operands, given)
+            known[step.written] = _empty(like, sizes, _STORED.get(step.element, step.element))
+            at = step.sources.index(step.written)
+            passed[at] = known[step.written]
+        if prod(known[step.written].shape):
+            wanted = step.kernel.launch.arguments
+            fitted = [_fitted(a, w, step, p) for a, w, p in zip(passed, wanted, step.parameters, strict=True)]
+            step.kernel(*fitted, stream=stream, on=on)
+
+
+def _fitted(array: Any, wanted: Any, step: Step, parameter: Source) -> Any:
+    """An array as a kernel takes it: contiguous, and booleans as bytes."""
+    dtype = getattr(wanted, "dtype", None)
+    if not hasattr(array, "shape") or not hasattr(wanted, "shape"):
+        return array
+    array = _viewed(array, dtype)
+    if parameter.label == step.written or not getattr(wanted, "contiguous", False):
+        return array
+    if isinstance(array, np.ndarray):
+        return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return array.contiguous() if arrays.library(type(array)) == "torch" else array
+
+
+def _viewed(array: Any, element: Any) -> Any:
+    """An array of bytes or booleans as one of another such type."""
+    narrow = ("i1", "i8", "ui8")
+    if element not in narrow or not hasattr(array, "dtype") or arrays.type_name(array.dtype) == element:
+        return array
+    if arrays.type_name(array.dtype) not in narrow:
+        return array
+    dtype = arrays.numpy_dtype(element)
+    if isinstance(array, np.ndarray):
+        return array.view(dtype)
+    if arrays.library(type(array)) == "torch":
+        import torch
+
+        return array.view(getattr(torch, dtype.name))
+    return array
 
 
 def _reshaped(array: Any, shape: Shape, what: str) -> Any:
@@ -121,7 +207,16 @@ def _reshaped(array: Any, shape: Shape, what: str) -> Any:
         wanted = "x".join("?" if size is None else str(size) for size in shape)
         got = "x".join(map(str, array.shape))
         raise WeftError(f"{what} must have the elements of {wanted}; got {got}")
+    if isinstance(array, runtime.DeviceArray):
+        whole = tuple(prod(array.shape) // rest if n < 0 else n for n in sizes)
+        return replace(arrays.view(array), shape=whole, strides=arrays.contiguous_strides(whole))
     return array.reshape(sizes)
+
+
+def _known(shape: Shape) -> int | None:
+    """The number of elements, if all sizes are known."""
+    sizes = [size for size in shape if size is not None]
+    return prod(sizes) if len(sizes) == len(shape) else None
 
 
 def _current_stream(args: Sequence[Any]) -> Any:
@@ -134,8 +229,30 @@ def _current_stream(args: Sequence[Any]) -> Any:
     return None
 
 
-def _tensor(array: Any, like: Any) -> Any:
-    """A tensor of PyTorch with an array's elements, on the device of another one."""
+def _keep_until(stream: Any, tensors: Sequence[Any]) -> None:
+    """Keeps PyTorch from using the memory of tensors again before a stream, which isn't its own, is done."""
+    import torch
+
+    for each in tensors:
+        if each.device.type == "cuda":
+            each.record_stream(torch.cuda.ExternalStream(runtime.stream_handle(stream), each.device))
+
+
+def _device_of(array: Any) -> int | None:
+    """The GPU of an array; None for one on the CPU."""
+    view = arrays.view(array)
+    return None if view.device == "cpu" else view.device_id
+
+
+def _makes_own(like: Any) -> bool:
+    """Whether kernels read constants from memory of an array's library."""
+    return arrays.library(type(like)) == "torch" or isinstance(like, runtime.DeviceArray)
+
+
+def _copied(array: Any, like: Any) -> Any:
+    """A copy of a NumPy array by the library and on the device of another array."""
+    if isinstance(like, runtime.DeviceArray):
+        return runtime.DeviceArray.from_numpy(array, like.device.ordinal)
     import torch
 
     # PyTorch doesn't take the types of ml_dtypes: it gets their bytes.
@@ -143,136 +260,22 @@ def _tensor(array: Any, like: Any) -> Any:
     return copied.view(getattr(torch, array.dtype.name)).reshape(array.shape).to(like.device)
 
 
-def _known(shape: Shape) -> int | None:
-    """The number of elements, if all sizes are known."""
-    sizes = [size for size in shape if size is not None]
-    return prod(sizes) if len(sizes) == len(shape) else None
-
-
 def _empty(like: Any, shape: tuple[int, ...], element: str) -> Any:
     """A new array of the library and on the device of another one."""
     dtype = arrays.numpy_dtype(element)
-    if arrays.library(type(like)) == "torch":
+    if isinstance(like, runtime.DeviceArray):
+        return runtime.DeviceArray(shape, element, like.device.ordinal)
+    library = arrays.library(type(like))
+    if library == "torch":
         import torch
 
         return like.new_empty(shape, dtype=getattr(torch, dtype.name))
+    if library == "cupy" and element != "bf16":
+        import cupy
+
+        with like.device:
+            return cupy.empty(shape, dtype)
     return np.empty(shape, dtype)
-
-
-def from_linalg(module: Any, arch: str | None = None, function: str | None = None) -> Program:
-    """Compiles a function of linalg with any number of products to a callable.
-
-    `module` is .mlir text, a Path or an MLIR module; it isn't changed. `function` selects one of several
-    functions, and `arch` is as for `weft.compile`. Raises WeftError with the reasons where something between
-    the products can't be part of them.
-    """
-    parsed = _parsed(module)
-    with mlir.ir.Location.unknown(parsed.context):
-        functions = {mlir.symbol(each): each for each in raise_linalg.wanted(parsed)}
-        if function is None and len(functions) == 1:
-            (function,) = functions
-        if function not in functions:
-            meant = did_you_mean(function or "", functions)
-            names = ", ".join(functions) or "none"
-            raise WeftError(f"function must name a function of linalg: the module has {names}{meant}")
-        kinds = functions[function].type
-        results = [tuple(_shape(each)) for each in kinds.results if hasattr(each, "shape")]
-        count = len(kinds.inputs)
-        constants = _constants_as_arguments(functions[function])
-        for name, other in functions.items():
-            if name != function:
-                other.operation.erase()
-        programs, remarks = raise_linalg.programs(parsed)
-        if remarks:
-            raise raise_linalg.refusal(remarks)
-        texts = {mlir.symbol(each): str(each) for each in operations(parsed, func.FuncOp)}
-    steps = [_step(each, texts[each.name], arch) for each in programs[function]]
-    return Program(function, steps, count, results, constants)
-
-
-def _constants_as_arguments(function: Any) -> list[Any]:
-    """Makes constant tensors arguments after the others, and returns their arrays. What is the same number
-    everywhere stays, and so does what is in a resource of the file.
-    """
-    entry, found = function.body.blocks[0], []
-    for view in list(entry.operations):
-        op = view.operation
-        if op.name != "arith.constant" or not isinstance(op.results[0].type, ir.RankedTensorType):
-            continue
-        numbers = op.attributes["value"]
-        if not isinstance(numbers, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr) or numbers.is_splat:
-            continue
-        kind = op.results[0].type
-        if str(kind.element_type) not in _LIFTED:
-            continue
-        found.append(_array(op.attributes["value"], kind))
-        op.results[0].replace_all_uses_with(entry.add_argument(kind, op.location))
-        op.erase()
-    inputs = [each.type for each in entry.arguments]
-    kind = ir.FunctionType.get(inputs, list(function.type.results))
-    function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
-    return found
-
-
-def _parsed(module: Any) -> Any:
-    """A module of the caller's in a context of its own."""
-    if isinstance(module, Path):
-        return mlir.parse_file(module, context())
-    if not isinstance(module, str) and not hasattr(module, "operation"):
-        raise WeftError(f"module must be .mlir text, a Path or an MLIR module; got {shown(module)}")
-    return mlir.parse(module if isinstance(module, str) else str(module), context())
-
-
-def _shape(kind: Any) -> Shape:
-    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-
-
-def _step(raised: raise_linalg.Step, text: str, arch: str | None) -> Step:
-    """The step of a function of one product."""
-    matmul = raised.matmul
-    labels = raised.labels
-    shapes = {labels[buffer.source]: buffer.shape for buffer in matmul.buffers}
-    a_transposed, b_transposed = (bool(matmul.attributes[f"transpose_{name}"]) for name in "ab")
-    kernel = compile(text, arch, raised.name)
-    a, b = labels[matmul.a.source], labels[matmul.b.source]
-    written, element = labels[matmul.d.source], matmul.d.element
-    return Step(kernel, raised.sources, shapes, written, a, b, a_transposed, b_transposed, element)
-
-
-_LIFTED = ("f16", "bf16", "f32", "i8", "i32")
-
-
-def _array(numbers: Any, kind: Any) -> Any:
-    """The array of a constant. The bindings don't read floats of 16 bits: MLIR makes integers of them."""
-    dtype = arrays.numpy_dtype(str(kind.element_type))
-    if isinstance(numbers, ir.DenseIntElementsAttr):
-        return np.array(numbers).astype(dtype).reshape(kind.shape)
-    sizes = "".join(f"{size}x" for size in kind.shape)
-    integers = f"tensor<{sizes}i{8 * dtype.itemsize}>"
-    text = f"""func.func @bits() -> {integers} {{
-      %0 = arith.constant {numbers}
-      %1 = arith.bitcast %0 : {kind} to {integers}
-      return %1 : {integers}
-    }}"""
-    module = mlir.parse(text, numbers.context)
-    manager = mlir.PassManager("builtin.module", numbers.context)
-    manager.add("canonicalize")
-    manager.run(module.operation)
-    (constant,) = operations(module, mlir.arith.ConstantOp)
-    bits = np.array(ir.DenseIntElementsAttr(constant.operation.attributes["value"]))
-    return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(kind.shape)
-
-
-def from_torch(module: Any, *example: Any, arch: str | None = None) -> "TorchProgram":
-    """Compiles a module of PyTorch, by torch-mlir's exporter, to a callable that takes inputs like `example`.
-
-    The module's parameters and buffers are read at each call. Raises WeftError where the exporter fails, or
-    where something between the module's products can't be part of them.
-    """
-    from weft.launch import torch_export
-
-    names, text = torch_export.exported(module, example)
-    return TorchProgram(from_linalg(text, arch, torch_export.NAME), module, names)
 
 
 class TorchProgram:

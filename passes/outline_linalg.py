@@ -1,0 +1,173 @@
+"""`--outline-linalg`: turns functions that `--raise-linalg` marks as plain into kernels.
+
+Such a function computes one tensor and writes it to its last argument. In its kernel, each thread computes
+elements of that tensor, one after the other, with loops for reductions. Numbers of f16 and bf16 are computed
+in f32, and rounded where they are stored. The math dialect's functions need no library.
+"""
+
+from typing import Any
+
+from weft import mlir
+from weft.dialects import launch_contract as contract
+from weft.dialects.op import refuse
+from weft.mlir import PassManager, func, gpu, ir, memref, operations, scf
+from weft.passes.plain import indices, mathematics
+from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
+from weft.passes.plain.functions import is_plain
+from weft.passes.plain.indices import Number
+from weft.passes.registry.pass_ import Pass
+
+THREADS = 256
+_CTAS = 8  # on each multiprocessor
+_FLOATS = (
+    "gpu.module(math-extend-to-supported-types{target-type=f32},"
+    "arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32})"
+)
+
+
+def run(module: Any) -> None:
+    """Outlines every plain function; others stay."""
+    for function in operations(module, func.FuncOp):
+        if is_plain(function):
+            _outline(function)
+
+
+def _outline(function: Any) -> None:
+    name, last = mlir.symbol(function), _destination(function)
+    with ir.InsertionPoint(function), function.location:
+        holder = gpu.GPUModuleOp(name)
+        holder.bodyRegion.blocks.append()
+    with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
+        kernel = mlir.kernel(name, [_parameter(each.type) for each in function.arguments])
+    entry = kernel.body.blocks[0]
+    with ir.InsertionPoint(entry), function.location:
+        elements = Elements(dict(zip(function.arguments, entry.arguments, strict=True)))
+        elements.prepare(function)
+        _every_element(elements, last.operands[0], entry.arguments[last_number(last)])
+        gpu.return_([])
+    _set_launch(kernel, function, last)
+    function.operation.erase()
+    PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
+    _without_library(kernel)
+
+
+def _destination(function: Any) -> Any:
+    """The operation that writes the result."""
+    written = [
+        op.operation
+        for op in function.body.blocks[0].operations
+        if op.operation.name == "bufferization.materialize_in_destination"
+    ]
+    if len(written) != 1 or len(function.body.blocks) != 1:
+        raise refuse(function, f"must write one tensor to an argument, got {len(written)}")
+    return written[0]
+
+
+def last_number(written: Any) -> int:
+    """The number of the argument that is written."""
+    return int(ir.BlockArgument(written.operands[1]).arg_number)
+
+
+def _parameter(kind: Any) -> Any:
+    """A function's argument type as that of a kernel."""
+    if isinstance(kind, ir.MemRefType):
+        return ir.MemRefType.get(kind.shape, memory_type(kind.element_type), kind.layout)
+    return kind
+
+
+def _every_element(elements: Elements, tensor: Any, target: Any) -> None:
+    """A loop over the elements that each thread computes."""
+    sizes = elements.sizes.shape(tensor)
+    thread = indices.add(indices.mul(gpu.block_id(gpu.Dimension.x), THREADS), gpu.thread_id(gpu.Dimension.x))
+    step = indices.mul(gpu.grid_dim(gpu.Dimension.x), THREADS)
+    loop = scf.ForOp(thread, indices.value(indices.product(sizes)), step)
+    with ir.InsertionPoint(loop.body):
+        at = indices.coordinates(loop.induction_variable, sizes)
+        element = to_memory(elements.of(tensor, at))
+        memref.store(element, target, [indices.value(each) for each in at])
+        scf.yield_([])
+
+
+def _without_library(kernel: Any) -> None:
+    """Replaces the functions of the math dialect."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.startswith("math."):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    kernel.operation.walk(visit)
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            op.results[0].replace_all_uses_with(mathematics.lowered(op))
+        op.erase()
+
+
+def _set_launch(kernel: Any, function: Any, last: Any) -> None:
+    """Writes what a launch needs."""
+    number = last_number(last)
+    sizes = _ArgumentSizes(function)
+    target = function.arguments[number]
+    kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([THREADS, 1, 1])
+    contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _CTAS))
+    contract.GRID.set(kernel, sizes.map(_ctas([sizes.of(target, i) for i in range(target.type.rank)])))
+    contract.WRITES.set(kernel, ir.DenseI32ArrayAttr.get([number]))
+    contract.REQUIRES.set(kernel, sizes.map(sizes.differences(function, last)))
+
+
+def _ctas(sizes: list[Number]) -> list[Any]:
+    """Three numbers whose product is about the number of CTAs of which each computes an element a thread.
+    Fewer do as well.
+    """
+    static, dynamic = 1, []
+    for size in sizes:
+        number = mlir.cast(ir.AffineConstantExpr, size)
+        static = static * number.value if number is not None else static
+        dynamic += [size] if number is None else []
+    last = dynamic.pop() if dynamic else ir.AffineExpr.get_constant(1)
+    ctas = [ir.AffineExpr.get_ceil_div(last * static, THREADS), *dynamic[::-1]]
+    return (ctas + [ir.AffineExpr.get_constant(1)] * 2)[:3]
+
+
+class _ArgumentSizes:
+    """The sizes of a function's memref arguments, as the launch attributes number them."""
+
+    def __init__(self, function: Any) -> None:
+        self.count = 0
+        self._first: dict[Any, int] = {}
+        for argument in function.arguments:
+            if isinstance(argument.type, ir.MemRefType):
+                self._first[argument] = self.count
+                self.count += argument.type.rank
+
+    def of(self, argument: Any, dimension: int) -> Any:
+        """The expression of a size: a constant where it is known."""
+        if not argument.type.is_dynamic_dim(dimension):
+            return ir.AffineExpr.get_constant(argument.type.shape[dimension])
+        return ir.AffineExpr.get_dim(self._first[argument] + dimension)
+
+    def differences(self, function: Any, last: Any) -> list[Any]:
+        """Numbers that must be 0: the differences of sizes that one loop has."""
+        found = []
+        tensors = {}
+        for view in function.body.blocks[0].operations:
+            op = view.operation
+            if op.name == "bufferization.to_tensor":
+                tensors[op.results[0]] = op.operands[0]
+            elif op.name.startswith("linalg."):
+                if op.results[0] == last.operands[0]:
+                    tensors[list(op.operands)[-1]] = last.operands[1]
+                for loop in range(maps_of(op)[-1].n_dims):
+                    known = [(tensors[v], i) for v, i in indexed_by(op, loop) if v in tensors]
+                    found += [self.of(*known[0]) - self.of(*other) for other in known[1:]]
+        return [each for each in found if mlir.cast(ir.AffineConstantExpr, each) is None]
+
+    def map(self, expressions: list[Any]) -> Any:
+        """The attribute that maps the sizes to these expressions."""
+        return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
+
+
+OUTLINE_LINALG = Pass(
+    "outline-linalg", "turn the plain functions that --raise-linalg makes into kernels", run
+)

@@ -1,0 +1,398 @@
+"""Computes single elements of the tensors of a function, inside a kernel."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft import mlir
+from weft.dialects.op import refuse
+from weft.mlir import arith, ir, memref, scf
+from weft.passes.plain import indices
+from weft.passes.plain.indices import Number
+from weft.passes.plain.sizes import Sizes, kept_dimensions, segment
+
+Coordinates = Sequence[Number]
+
+
+class Elements:
+    """The elements of a function's tensors. `arguments` has the kernel's arguments by the function's."""
+
+    def __init__(self, arguments: Mapping[Any, Any]) -> None:
+        self._scalars = {old: new for old, new in arguments.items() if not _is_shaped(old)}
+        self._memory = {old: new for old, new in arguments.items() if _is_shaped(old)}
+        self.sizes = Sizes(self._leaf, self.scalar, indices)
+        self._scopes: list[dict[Any, Any]] = [{}]
+
+    def prepare(self, function: Any) -> None:
+        """Computes what threads share: the numbers that aren't elements of tensors."""
+        for view in function.body.blocks[0].operations:
+            op = view.operation
+            if op.name == "bufferization.to_tensor":
+                self._memory[op.results[0]] = self._memory[op.operands[0]]
+            elif op.name in ("tensor.dim", "memref.dim"):
+                number = mlir.constant(op.operands[1])
+                self._scalars[op.results[0]] = indices.value(self.sizes.of(op.operands[0], number))
+            elif op.name == "tensor.extract":
+                at = [self.scalar(each) for each in list(op.operands)[1:]]
+                self._scalars[op.results[0]] = self.of(op.operands[0], at)
+            elif op.results and not any(map(_is_shaped, (*op.operands, *op.results))):
+                self._copy(op, self._scalars)
+
+    def of(self, tensor: Any, at: Coordinates) -> Any:
+        """The element of a tensor at these coordinates."""
+        key = (tensor, *at)
+        for scope in self._scopes:
+            if key in scope:
+                return scope[key]
+        found = self._made(tensor, at)
+        self._scopes[-1][key] = found
+        return found
+
+    def scalar(self, value: Any) -> Any:
+        """A number of the function in the kernel."""
+        if value not in self._scalars and not isinstance(value.owner, ir.Block):
+            number = mlir.constant(value)
+            if isinstance(number, int) and isinstance(value.type, ir.IndexType):
+                return number
+        if value not in self._scalars:
+            raise refuse(_user(value), f"uses a number that a plain kernel doesn't have: {value.owner.name}")
+        return self._scalars[value]
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """In the block, elements are computed inside a region: nothing outside may use them."""
+        self._scopes.append({})
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def _leaf(self, value: Any, dimension: int) -> Number | None:
+        buffer = self._memory.get(value)
+        return None if buffer is None else memref.dim(buffer, indices.value(dimension))
+
+    def _made(self, tensor: Any, at: Coordinates) -> Any:
+        if tensor in self._memory:
+            loaded = memref.load(self._memory[tensor], [indices.value(each) for each in at])
+            return from_memory(loaded, tensor.type.element_type)
+        op = tensor.owner
+        with op.location:
+            if op.name.startswith("linalg.") and len(op.regions) == 1:
+                return self._structured(op, list(op.results).index(tensor), at)
+            if op.name not in _RULES:
+                raise refuse(op.opview, "can't be computed in a plain kernel")
+            return _RULES[op.name](self, op, at)
+
+    def _structured(self, op: Any, number: int, at: Coordinates) -> Any:
+        """The element of a result of a linalg operation."""
+        maps, operands = maps_of(op), list(op.operands)
+        inputs = len(operands) - len(op.results)
+        loops: list[Number] = [None] * maps[-1].n_dims
+        for expression, coordinate in zip(maps[inputs + number].results, at, strict=True):
+            if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
+                loops[loop.position] = coordinate
+        block = op.regions[0].blocks[0]
+        arguments = list(block.arguments)
+        inner = [loop for loop, coordinate in enumerate(loops) if coordinate is None]
+        if not inner:
+            values = dict(self._body_values(arguments, operands, maps, loops))
+            return self._body(block, values, loops)[number]
+        carried = []
+        for each in range(inputs, len(operands)):
+            first = [indices.applied(x, loops) for x in maps[each].results]
+            carried.append(self.of(operands[each], first))
+
+        def body(sums: Sequence[Any]) -> list[Any]:
+            given = zip(arguments[:inputs], operands[:inputs], maps[:inputs], strict=True)
+            values: dict[Any, Any] = {}
+            for argument, operand, each in given:
+                values |= self._body_values([argument], [operand], [each], loops)
+            values |= zip(arguments[inputs:], sums, strict=True)
+            return self._body(block, values, loops)
+
+        return self._looped(op, inner, loops, carried, body)[number]
+
+    def _looped(
+        self,
+        op: Any,
+        inner: Sequence[int],
+        loops: list[Number],
+        carried: list[Any],
+        body: Callable[[Sequence[Any]], list[Any]],
+    ) -> list[Any]:
+        """The values after loops over the dimensions `inner`, of which the first is the outermost."""
+        if not inner:
+            return body(carried)
+        end = indices.value(self.loop_size(op, inner[0]))
+        loop = scf.ForOp(indices.value(0), end, indices.value(1), carried)
+        with ir.InsertionPoint(loop.body), self._scope():
+            loops[inner[0]] = loop.induction_variable
+            scf.yield_(self._looped(op, inner[1:], loops, list(loop.inner_iter_args), body))
+        loops[inner[0]] = None
+        return list(loop.results)
+
+    def loop_size(self, op: Any, loop: int) -> Number:
+        """The number of iterations of a loop of a linalg operation."""
+        return self.sizes.of(*indexed_by(op, loop)[0])
+
+    def _body_values(
+        self, arguments: Sequence[Any], operands: Sequence[Any], maps: Sequence[Any], loops: Coordinates
+    ) -> dict[Any, Any]:
+        """The elements of operands that a body uses."""
+        values = {}
+        for argument, operand, each in zip(arguments, operands, maps, strict=False):
+            if any(True for _ in argument.uses):
+                place = [indices.applied(x, loops) for x in each.results]
+                shaped = _is_shaped(operand)
+                values[argument] = self.of(operand, place) if shaped else self.scalar(operand)
+        return values
+
+    def _body(self, block: Any, values: dict[Any, Any], loops: Coordinates) -> list[Any]:
+        """What a body yields."""
+        for view in block.operations:
+            op = view.operation
+            if op.name in ("linalg.yield", "tensor.yield"):
+                return [self._in_body(each, values) for each in op.operands]
+            with op.location if mlir.location(op.location) else ir.Location.current:
+                self._body_operation(op, values, loops)
+        raise refuse(block.owner.opview, "has a body without a result")
+
+    def _body_operation(self, op: Any, values: dict[Any, Any], loops: Coordinates) -> None:
+        if op.name == "cf.assert":
+            return  # no kernel stops where one fails
+        if op.name == "linalg.index":
+            values[op.results[0]] = indices.value(loops[op.attributes["dim"].value])
+        elif op.name == "tensor.extract":
+            at = [self._in_body(each, values) for each in list(op.operands)[1:]]
+            values[op.results[0]] = self.of(op.operands[0], at)
+        elif op.name == "tensor.dim":
+            number = mlir.constant(op.operands[1])
+            if number is None:
+                raise refuse(op.opview, "must have a constant dimension in a plain kernel")
+            values[op.results[0]] = indices.value(self.sizes.of(op.operands[0], number))
+        elif any(map(_is_shaped, (*op.operands, *op.results))):
+            raise refuse(op.opview, "can't be computed in a plain kernel")
+        else:
+            self._copy(op, values)
+
+    def _in_body(self, value: Any, values: Mapping[Any, Any]) -> Any:
+        if value in values:
+            return values[value]
+        found = self.scalar(value)
+        return indices.value(found) if isinstance(found, int) else found
+
+    def _copy(self, op: Any, values: dict[Any, Any]) -> None:
+        """Computes an operation on numbers."""
+        copy = op.clone()
+        self._renamed(copy, values)
+        values |= zip(op.results, copy.results, strict=True)
+
+    def _renamed(self, copy: Any, values: Mapping[Any, Any]) -> None:
+        inside = set()
+
+        def visit(op: Any) -> Any:
+            for number, operand in enumerate(op.operands):
+                if operand not in inside:
+                    op.operands[number] = self._in_body(operand, values)
+            inside.update(op.results)
+            for region in op.regions:
+                for block in region.blocks:
+                    inside.update(block.arguments)
+            return ir.WalkResult.ADVANCE
+
+        copy.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+    def _constant(self, op: Any, _: Coordinates) -> Any:
+        number = op.attributes["value"]
+        if not isinstance(number, ir.DenseElementsAttr) or not number.is_splat:
+            raise refuse(op.opview, "must be the same number everywhere, or an argument of the function")
+        return arith.constant(op.results[0].type.element_type, number.get_splat_value())
+
+    def _undefined(self, op: Any, _: Coordinates) -> Any:
+        raise refuse(op.opview, "is read before it is written; fill it first")
+
+    def _cast(self, op: Any, at: Coordinates) -> Any:
+        return self.of(op.operands[0], at)
+
+    def _splat(self, op: Any, _: Coordinates) -> Any:
+        return self.scalar(op.operands[0])
+
+    def _of_elements(self, op: Any, at: Coordinates) -> Any:
+        kind = op.results[0].type
+        number = indices.linear(at, list(kind.shape))
+        values = [self.scalar(each) for each in op.operands]
+        found = values[-1]
+        for i, each in enumerate(values[:-1]):
+            equal = arith.cmpi(arith.CmpIPredicate.eq, indices.value(number), indices.value(i))
+            found = arith.select(equal, each, found)
+        return found
+
+    def _generate(self, op: Any, at: Coordinates) -> Any:
+        block = op.regions[0].blocks[0]
+        values = {a: indices.value(c) for a, c in zip(block.arguments, at, strict=True)}
+        return self._body(block, values, at)[0]
+
+    def _expand(self, op: Any, at: Coordinates) -> Any:
+        sizes = self.sizes.shape(op.results[0])
+        small = [indices.linear([at[i] for i in g], [sizes[i] for i in g]) for g in groups(op)]
+        return self.of(op.operands[0], small)
+
+    def _collapse(self, op: Any, at: Coordinates) -> Any:
+        sizes = self.sizes.shape(op.operands[0])
+        large: list[Number] = [0] * len(sizes)
+        for coordinate, group in zip(at, groups(op), strict=True):
+            parts = indices.coordinates(coordinate, [sizes[i] for i in group])
+            for dimension, part in zip(group, parts, strict=True):
+                large[dimension] = part
+        return self.of(op.operands[0], large)
+
+    def _slice(self, op: Any, at: Coordinates) -> Any:
+        names = "offsets", "sizes", "strides"
+        offsets, _, steps = (self.sizes.mixed(op, n, segment(op, i + 1)) for i, n in enumerate(names))
+        large: list[Number] = [0] * len(offsets)
+        for dimension, coordinate in zip(kept_dimensions(op, op.results[0].type), at, strict=True):
+            large[dimension] = coordinate
+        places = [
+            indices.add(offset, indices.mul(step, each))
+            for offset, step, each in zip(offsets, steps, large, strict=True)
+        ]
+        return self.of(op.operands[0], places)
+
+    def _insert(self, op: Any, at: Coordinates) -> Any:
+        source, target = op.operands[0], op.operands[1]
+        names = "offsets", "sizes", "strides"
+        offsets, sizes, steps = (self.sizes.mixed(op, n, segment(op, i + 2)) for i, n in enumerate(names))
+        if any(not isinstance(step, int) or step != 1 for step in steps):
+            raise refuse(op.opview, "must have strides of 1 in a plain kernel")
+        moved = [indices.sub(coordinate, offset) for coordinate, offset in zip(at, offsets, strict=True)]
+        kept = kept_dimensions(op, source.type)
+        return self._either(
+            self._all_within(moved, sizes),
+            op.results[0].type.element_type,
+            lambda: self.of(source, [moved[i] for i in kept]),
+            lambda: self.of(target, at),
+        )
+
+    def _pad(self, op: Any, at: Coordinates) -> Any:
+        low = self.sizes.mixed(op, "low", segment(op, 1))
+        moved = [indices.sub(coordinate, first) for coordinate, first in zip(at, low, strict=True)]
+        block = op.regions[0].blocks[0]
+        values = {a: indices.value(c) for a, c in zip(block.arguments, at, strict=True)}
+        return self._either(
+            self._all_within(moved, self.sizes.shape(op.operands[0])),
+            op.results[0].type.element_type,
+            lambda: self.of(op.operands[0], moved),
+            lambda: self._body(block, values, at)[0],
+        )
+
+    def _all_within(self, at: Coordinates, sizes: Coordinates) -> Any:
+        condition = None
+        for coordinate, size in zip(at, sizes, strict=True):
+            each = indices.within(coordinate, 0, size)
+            condition = each if condition is None else arith.andi(condition, each)
+        return condition
+
+    def _concat(self, op: Any, at: Coordinates) -> Any:
+        return self._joined(op, list(op.operands), at)
+
+    def _joined(self, op: Any, parts: Sequence[Any], at: Coordinates) -> Any:
+        dimension = op.attributes["dim"].value
+        first, *rest = parts
+        if not rest:
+            return self.of(first, at)
+        size = self.sizes.of(first, dimension)
+        after = [*at[:dimension], indices.sub(at[dimension], size), *at[dimension + 1 :]]
+        return self._either(
+            indices.below(at[dimension], size),
+            op.results[0].type.element_type,
+            lambda: self.of(first, at),
+            lambda: self._joined(op, rest, after),
+        )
+
+    def _either(
+        self, condition: Any, kind: Any, then: Callable[[], Any], otherwise: Callable[[], Any]
+    ) -> Any:
+        branch = scf.IfOp(condition, [kind], has_else=True)
+        for block, value in ((branch.then_block, then), (branch.else_block, otherwise)):
+            with ir.InsertionPoint(block), self._scope():
+                scf.yield_([value()])
+        return branch.results[0]
+
+
+def _user(value: Any) -> Any:
+    return next(iter(value.uses)).owner.opview
+
+
+def groups(op: Any) -> list[list[int]]:
+    """The groups of dimensions of an operation that reshapes."""
+    return [[int(i.value) for i in group] for group in op.attributes["reassociation"]]
+
+
+def maps_of(op: Any) -> list[Any]:
+    """The indexing maps of a linalg operation. Raises WeftError for one without."""
+    maps = mlir.indexing_maps(op)
+    if maps is None:
+        raise refuse(op.opview, "has no indexing maps")
+    return maps
+
+
+def indexed_by(op: Any, loop: int) -> list[tuple[Any, int]]:
+    """The operands of a linalg operation whose dimensions a loop indexes, with these dimensions."""
+    found = []
+    for operand, each in zip(op.operands, maps_of(op), strict=True):
+        for dimension, expression in enumerate(each.results):
+            by = mlir.cast(ir.AffineDimExpr, expression)
+            if by is not None and by.position == loop:
+                found.append((operand, dimension))
+    if not found:
+        raise refuse(op.opview, f"has a loop d{loop} whose size no operand has")
+    return found
+
+
+def _is_shaped(value: Any) -> bool:
+    return isinstance(value.type, ir.ShapedType)
+
+
+def memory_type(kind: Any) -> Any:
+    """The element type in memory: an i1 takes a byte, and an index 64 bits."""
+    if isinstance(kind, ir.IndexType):
+        return ir.IntegerType.get_signless(64)
+    return ir.IntegerType.get_signless(8) if str(kind) == "i1" else kind
+
+
+def from_memory(value: Any, kind: Any) -> Any:
+    """An element of memory as the number it is."""
+    if value.type == kind:
+        return value
+    if isinstance(kind, ir.IndexType):
+        return arith.index_cast(kind, value)
+    zero = arith.constant(value.type, 0)
+    return arith.cmpi(arith.CmpIPredicate.ne, value, zero)
+
+
+def to_memory(value: Any) -> Any:
+    """The inverse of `from_memory`."""
+    kind = memory_type(value.type)
+    if value.type == kind:
+        return value
+    return arith.index_cast(kind, value) if isinstance(value.type, ir.IndexType) else arith.extui(kind, value)
+
+
+_RULES: dict[str, Callable[[Elements, Any, Coordinates], Any]] = {
+    "arith.constant": Elements._constant,
+    "tensor.empty": Elements._undefined,
+    "bufferization.alloc_tensor": Elements._undefined,
+    "tensor.cast": Elements._cast,
+    "tensor.splat": Elements._splat,
+    "tensor.from_elements": Elements._of_elements,
+    "tensor.generate": Elements._generate,
+    "tensor.expand_shape": Elements._expand,
+    "tensor.collapse_shape": Elements._collapse,
+    "tensor.extract_slice": Elements._slice,
+    "tensor.insert_slice": Elements._insert,
+    "tensor.pad": Elements._pad,
+    "tensor.concat": Elements._concat,
+}
+
+COMPUTED = frozenset(_RULES)
+"""The operations, besides those of linalg, whose elements kernels compute."""

@@ -1,0 +1,143 @@
+"""Numbers of a function that the host computes before it launches kernels, such as sizes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft import mlir
+from weft.mlir import ir
+from weft.passes.plain.sizes import Sizes
+from weft.passes.raising.expressions import Unraisable
+
+Number = Any
+"""An int, or a tuple: `("size", argument, dimension)`, `("argument", number)`, or a function of numbers."""
+
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "addi": lambda a, b: a + b,
+    "subi": lambda a, b: a - b,
+    "muli": lambda a, b: a * b,
+    "divsi": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+    "divui": lambda a, b: a // b,
+    "floordivsi": lambda a, b: a // b,
+    "ceildivsi": lambda a, b: -(-a // b),
+    "ceildivui": lambda a, b: -(-a // b),
+    "remui": lambda a, b: a % b,
+    "maxsi": max,
+    "maxui": max,
+    "minsi": min,
+    "minui": min,
+    "index_cast": lambda a: a,
+    "index_castui": lambda a: a,
+    "extsi": lambda a: a,
+    "extui": lambda a: a,
+    "trunci": lambda a: a,
+}
+
+
+def evaluated(number: Number, arguments: Sequence[Any]) -> Any:
+    """The number for these arguments of the function: arrays and numbers."""
+    if isinstance(number, int):
+        return number
+    name, *parts = number
+    if name == "size":
+        argument, dimension = parts
+        return int(arguments[argument].shape[dimension])
+    if name == "argument":
+        return arguments[parts[0]]
+    return _FUNCTIONS[name](*(evaluated(each, arguments) for each in parts))
+
+
+def spelled(number: Number) -> str:
+    """The number in words, as `weft.sources` has it."""
+    if isinstance(number, int):
+        return str(number)
+    name, *parts = number
+    if name == "size":
+        return f"size {parts[1]} of argument {parts[0]}"
+    if name == "argument":
+        return f"argument {parts[0]}"
+    return f"{name}({', '.join(map(spelled, parts))})"
+
+
+class _Arithmetic:
+    """Builds numbers."""
+
+    def add(self, a: Number, b: Number) -> Number:
+        return a + b if isinstance(a, int) and isinstance(b, int) else ("addi", a, b)
+
+    def product(self, numbers: Sequence[Number]) -> Number:
+        total: Number = 1
+        for each in numbers:
+            both = isinstance(total, int) and isinstance(each, int)
+            total = total * each if both else each if total == 1 else ("muli", total, each)
+        return total
+
+
+class Numbers:
+    """The numbers of one function. Its arguments have these numbers."""
+
+    def __init__(self, arguments: Mapping[Any, int]) -> None:
+        self._arguments = arguments
+        self._sizes = Sizes(self._leaf, self.of, _Arithmetic())
+
+    def shape(self, tensor: Any) -> tuple[Number, ...]:
+        """The sizes of a tensor. Raises Unraisable where they depend on more than the arguments' sizes."""
+        try:
+            return tuple(self._sizes.shape(tensor))
+        except ValueError:
+            raise Unraisable("has a size that isn't computed from sizes of arguments", tensor.owner) from None
+
+    def size(self, tensor: Any, dimension: int) -> Number:
+        """One size of a tensor."""
+        try:
+            return self._sizes.of(tensor, dimension)
+        except ValueError:
+            raise Unraisable("has a size that isn't computed from sizes of arguments", tensor.owner) from None
+
+    def of(self, value: Any) -> Number:
+        """An integer of the function. Raises Unraisable where the host can't compute it."""
+        if isinstance(value.owner, ir.Block):
+            if value in self._arguments:
+                return "argument", self._arguments[value]
+            raise Unraisable("uses a number that is no argument", value.owner.owner)
+        op = value.owner
+        dialect, _, name = op.name.partition(".")
+        if op.name == "arith.constant":
+            number = mlir.constant(value)
+            if isinstance(number, int):
+                return number
+        if op.name in ("tensor.dim", "memref.dim") and isinstance(mlir.constant(op.operands[1]), int):
+            return self.size(op.operands[0], mlir.constant(op.operands[1]))
+        if op.name == "affine.apply":
+            loops = [self.of(each) for each in op.operands]
+            return _applied(op.attributes["map"].value, loops, op)
+        if dialect == "arith" and name in _FUNCTIONS:
+            return (name, *(self.of(each) for each in op.operands))
+        raise Unraisable("isn't a number that the host computes from sizes of arguments", op)
+
+    def _leaf(self, value: Any, dimension: int) -> Number | None:
+        return ("size", self._arguments[value], dimension) if value in self._arguments else None
+
+
+_AFFINE = {
+    ir.AffineAddExpr: "addi",
+    ir.AffineMulExpr: "muli",
+    ir.AffineFloorDivExpr: "floordivsi",
+    ir.AffineCeilDivExpr: "ceildivsi",
+    ir.AffineModExpr: "remui",
+}
+
+
+def _applied(each: Any, operands: Sequence[Number], op: Any) -> Number:
+    def visit(expression: Any) -> Number:
+        if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
+            return operands[loop.position]
+        if (symbol := mlir.cast(ir.AffineSymbolExpr, expression)) is not None:
+            return operands[each.n_dims + symbol.position]
+        if (number := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
+            return int(number.value)
+        for kind, name in _AFFINE.items():
+            if (binary := mlir.cast(kind, expression)) is not None:
+                return name, visit(binary.lhs), visit(binary.rhs)
+        raise Unraisable(f"isn't a number that the host computes: {expression}", op)
+
+    return visit(each.results[0])

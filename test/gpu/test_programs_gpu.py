@@ -1,0 +1,105 @@
+"""Programs of several kernels on a GPU: the emulator's results, streams of PyTorch and CUDA graphs."""
+
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gpu_marks import GPU
+
+import weft
+
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+import linalg_graphs
+
+pytestmark = GPU
+EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
+
+
+def wide(array):
+    return np.asarray(array).astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_functions_compute_what_numpy_and_the_emulator_do(seed):
+    random = np.random.default_rng(seed)
+    steps = [linalg_graphs.STEPS[i] for i in random.integers(0, len(linalg_graphs.STEPS), 6)]
+    graph = linalg_graphs.graph(lambda n: int(random.integers(0, n)), steps, [1, 17, 300][seed % 3])
+    program = weft.from_linalg(graph.text())
+    results, emulated = program(*graph.given, on="gpu"), program(*graph.given, on="emulator")
+    for result, other, value in zip(results, emulated, graph.values[-1:-3:-1], strict=True):
+        limit = 1 + np.abs(value.array).max()
+        assert np.abs(wide(result) - value.array).max() <= 4e-3 * limit
+        assert np.abs(wide(result) - wide(other)).max() <= 1e-3 * limit
+
+
+def test_a_softmax_between_products_is_what_the_emulator_computes():
+    program = weft.from_linalg(EXPORTED / "softmax.mlir")
+    a, b = (
+        np.random.default_rng(0).standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((48, 32), (32, 40))
+    )
+    assert np.abs(wide(program(a, b, on="gpu")) - wide(program(a, b, on="emulator"))).max() <= 4e-3
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def program():
+    text = (EXPORTED / "softmax.mlir").read_text("utf-8")
+    return weft.from_linalg(
+        text.replace("48x", "256x").replace("<48>", "<256>").replace("tensor<48", "tensor<256")
+    )
+
+
+def inputs(torch, seed):
+    torch.manual_seed(seed)
+    sizes = (256, 32), (32, 40)
+    return [torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes]
+
+
+def wanted(torch, a, b):
+    return torch.softmax(a.float() @ b.float(), -1)
+
+
+def test_a_captured_call_replays_with_new_contents(torch, program):
+    a, b = inputs(torch, 0)
+    graph = program.capture(a, b)
+    for seed in (1, 2):
+        for target, source in zip((a, b), inputs(torch, seed), strict=True):
+            target.copy_(source)
+        result = graph.replay()
+        assert torch.allclose(result.float(), wanted(torch, a, b), atol=1e-2)
+
+
+def test_pytorchs_graphs_capture_calls(torch, program):
+    a, b = inputs(torch, 0)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        program(a, b)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = program(a, b)
+    for seed in (1, 2):
+        for target, source in zip((a, b), inputs(torch, seed), strict=True):
+            target.copy_(source)
+        graph.replay()
+        assert torch.allclose(result.float(), wanted(torch, a, b), atol=1e-2)
+
+
+def test_memory_between_kernels_is_kept_for_another_stream(torch, program):
+    a, b = inputs(torch, 0)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    results = []
+    for _ in range(20):
+        results.append(program(a, b, stream=side))
+        torch.full((256, 40), float("nan"), device="cuda")  # takes memory that the call has freed
+    side.synchronize()
+    for result in results:
+        assert torch.allclose(result.float(), wanted(torch, a, b), atol=1e-2)
