@@ -36,7 +36,7 @@ from weft.isa.certify import assembler
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.target import Target
-from weft.tools import form_kernels, isa_docs, op_docs
+from weft.tools import editor_grammars, form_kernels, isa_docs, op_docs
 
 RECORD = Path("docs/isa/releases.json")
 Facts = dict[str, list[str]]
@@ -350,6 +350,7 @@ def write(now: Mapping[str, Any]) -> None:
     RECORD.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     isa_docs.main([])
     op_docs.main([])
+    editor_grammars.main()
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ IN_SDIST = (
     "test",
     "examples",
     "docs",
+    "editors",
     "benchmarks",
     "scripts",
     ".ci",
@@ -42,7 +43,18 @@ TOP = (
     *("CMakeLists.txt", "pyproject.toml", "setup.py", "MANIFEST.in", ".pre-commit-config.yaml"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "mkdocs.yml"),
 )
-MADE = ("__pycache__", "Output", "build", "dist", ".*_cache", ".hypothesis", "*.egg-info", "*.pyc", ".lit_*")
+MADE = (
+    "__pycache__",
+    "node_modules",
+    "Output",
+    "build",
+    "dist",
+    ".*_cache",
+    ".hypothesis",
+    "*.egg-info",
+    "*.pyc",
+    ".lit_*",
+)
 
 
 def files(folder):

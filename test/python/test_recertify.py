@@ -139,9 +139,10 @@ def test_writing_what_is_recorded_changes_no_byte(monkeypatch, tmp_path):
     monkeypatch.setattr(recertify, "RECORD", tmp_path / "releases.json")
     monkeypatch.setattr(recertify.isa_docs, "main", pages.append)
     monkeypatch.setattr(recertify.op_docs, "main", pages.append)
+    monkeypatch.setattr(recertify.editor_grammars, "main", lambda: pages.append("grammars"))
     recertify.write(RECORD)
     assert recertify.RECORD.read_bytes() == (ROOT / "docs/isa/releases.json").read_bytes()
-    assert pages == [[], []]
+    assert pages == [[], [], "grammars"]
 
 
 # Of LLVM's intrinsics of these instructions, those that no form is lowered to, and why.

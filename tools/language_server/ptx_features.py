@@ -22,11 +22,12 @@ _VARIABLE = re.compile(
     r"[^;={}()]{0,2000}?\s([A-Za-z_$%][\w$]*)\s*(?=[\[;=])",
     re.MULTILINE,
 )
-_DIRECTIVES = (
+DIRECTIVES = (
     *(".version", ".target", ".address_size", ".visible", ".extern", ".weak", ".entry", ".func", ".reg"),
     *(".shared", ".global", ".const", ".local", ".param", ".align", ".maxntid", ".reqntid", ".minnctapersm"),
     *(".maxnreg", ".pragma", ".loc", ".file", ".explicitcluster", ".reqnctapercluster", ".maxclusterrank"),
 )
+"""Those that texts of compilers have (PTX ISA, "Directives")."""
 _MOST_COMPLETIONS = 200
 _LONGEST = 4000  # characters of an instruction's operands
 
@@ -98,7 +99,7 @@ def completions(text: str, offset: int, chip: str | None) -> list[Completion]:
         return [Completion(name, span, "value") for name in names if name.startswith(value[2])]
     if dotted := re.search(r"(?<![\w.\])}])\.\w*$", line):
         span = (begin + dotted.start(), offset)
-        return [Completion(name, span, "keyword") for name in _DIRECTIVES if name.startswith(dotted[0])]
+        return [Completion(name, span, "keyword") for name in DIRECTIVES if name.startswith(dotted[0])]
     if (prefix := _PREFIX.search(line)) is None or not re.search(
         r"(?:^|[;{}:]|@!?[%\w]+)\s*$", line[: prefix.start()]
     ):

@@ -23,7 +23,7 @@ _SUM = re.compile(rf"({NAME})\s*\+(.+)", re.ASCII | re.DOTALL)
 _ELEMENT = re.compile(rf"({NAME})\.([xyzwrgba])", re.ASCII)
 
 # PTX ISA, "Special Registers"; those of several kinds have a number or an axis at their end.
-_SPECIAL = re.compile(
+SPECIAL_REGISTERS = re.compile(
     r"%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)(?:\.[xyzw])?"
     r"|laneid|warpid|nwarpid|smid|nsmid|gridid|is_explicit_cluster|cluster_n?ctarank"
     r"|lanemask_(?:eq|le|lt|ge|gt)|clock(?:_hi|64)?|pm\d(?:_64)?|envreg\d+|globaltimer(?:_lo|_hi)?"
@@ -143,7 +143,7 @@ class Scope:
         element = _ELEMENT.fullmatch(word)
         if element and (declared := self._find(element[1])) and declared.width > 1:
             return declared.kind if declared.width > "xyzwrgba".index(element[2]) % 4 else UNDECLARED
-        if _SPECIAL.fullmatch(word):
+        if SPECIAL_REGISTERS.fullmatch(word):
             return LONG_SPECIAL if word.endswith("64") else SPECIAL
         if not (_NAME.fullmatch(word) or element):
             return ""
