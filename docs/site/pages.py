@@ -18,6 +18,7 @@ OTHER_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "bench
 
 REFERENCE = {
     "weft": "",
+    "weft.language": "[The kernel language](../language.md) explains these functions by examples.",
     "weft.nn": "[Weft from PyTorch](../pytorch.md#layers) has examples.",
     "weft.torch": "[Weft from PyTorch](../pytorch.md#operators) describes the operators `torch.ops.weft`.",
     "weft.inductor": "[Weft from PyTorch](../pytorch.md#torchcompile) describes when Inductor chooses Weft.",

@@ -1,6 +1,9 @@
 """Kernels of `weft.language` compute what their Python says, in the emulator."""
 
+import inspect
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -9,6 +12,7 @@ from language_kernels import add, control, nested, softmax
 
 import weft
 import weft.language as w
+from weft.language import calls
 
 BF16 = ml_dtypes.bfloat16
 
@@ -188,3 +192,57 @@ def test_operations_have_the_lines_and_columns_of_the_code():
     number = next(n for n, line in enumerate(lines, 1) if "z[i] = x[i] + y[i]" in line)
     column = lines[number - 1].index("x[i] + y[i]")
     assert f'language_kernels.py":{number}:{column} to :{column + 11})' in text
+
+
+def test_what_a_kernel_prints_and_checks():
+    @w.kernel(threads=32)
+    def checked(x: w.In["n", w.f32], limit: w.i32):
+        i = w.thread()
+        if i < 2:
+            w.print("thread", i, "has", x[i], "100%")
+        w.check(i < limit, "too many threads")
+        w.check(x.dtype == w.f32, "Python checks this one")
+
+    x = np.arange(32, dtype=np.float32) / 4
+    assert "thread 1 has 0.25 100%" in str(checked.emulate(x, 32).printed)
+    line = inspect.getsourcelines(checked.__wrapped__)[1] + 5
+    with pytest.raises(weft.WeftError, match=rf"'too many threads' failed at .*test_language.py:{line}"):
+        checked.emulate(x, 31)
+
+
+def test_kernels_take_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x, y = torch.randn(2, 300)
+    z = torch.zeros(300)
+    add(x, y, z, on="emulator")
+    assert torch.equal(z, x + y)
+
+
+class Tensor:
+    """A tensor of PyTorch in GPU memory, as a call looks at it."""
+
+    dtype, shape, device = "torch.float32", (5,), SimpleNamespace(type="cuda", index=0)
+
+    def __init__(self, address):
+        self.address = address
+
+    def stride(self):
+        return (1,)
+
+    def data_ptr(self):
+        return self.address
+
+
+def test_later_calls_with_tensors_only_fill_in_addresses(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor))
+    key = calls.key_of([Tensor(64), Tensor(4096), 3], {"N": 1})
+    assert key == calls.key_of([Tensor(1024), Tensor(512), 3], {"N": 1})
+    others = ([Tensor(64), Tensor(4100), 3], {"N": 1}), ([Tensor(64), Tensor(64), 4], {"N": 1})
+    assert all(calls.key_of(*each) != key for each in (*others, ([Tensor(64), Tensor(64), 3], {"N": 2})))
+    assert calls.key_of([Tensor(64), np.zeros(3)], {}) is None
+    queued, counted = [], []
+    plan = calls.Plan(lambda *args: queued.append(args), lambda stream: stream, (0, 1), (1,), counted.append)
+    a, b = Tensor(64), Tensor(128)
+    assert plan.queue([a, b, 3], 7)
+    assert (queued, counted) == ([(7, 64, 128)], [b])
+    assert not plan.queue([a, b, 3], None)  # PyTorch records the call: it is checked again

@@ -30,13 +30,15 @@ def blocks(page, kind):
 
 # Pages whose examples need a framework, and go on where the ones above them ended.
 FRAMEWORKS = {"jax": "jax", "pytorch": "torch"}
+# Pages whose examples go on where the ones above them ended, and need a file: their source is read.
+CONTINUED = ("language",)
 
 
 def cases(kind):
     return [
         pytest.param(block, id=f"{page.stem}-{number}")
         for page in PAGES
-        if page.stem not in FRAMEWORKS
+        if page.stem not in FRAMEWORKS and page.stem not in CONTINUED
         for number, block in enumerate(blocks(page, kind), 1)
     ]
 
@@ -95,6 +97,13 @@ def test_python_examples_run(code, reader):
 def test_examples_of_a_framework_run_from_the_top(page, reader):
     pytest.importorskip(FRAMEWORKS[page.stem])
     run([sys.executable, "-c", "\n".join(blocks(page, "python"))], reader)
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
+    program = tmp_path / "examples.py"
+    program.write_text("\n".join(blocks(DOCS / f"{name}.md", "python")))
+    run([sys.executable, str(program)], reader)
 
 
 PROGRAMS = [case for case in cases("mlir") if "\nfunc.func" in f"\n{case.values[0]}"]

@@ -6,6 +6,8 @@ docs/language.md explains it.
 from weft.language.arguments import In, Out
 from weft.language.buffers import Buffer, shared
 from weft.language.coordinates import column, row
+from weft.language.debugging import check
+from weft.language.debugging import print_ as print
 from weft.language.fragments import Fragment, full, zeros
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
@@ -57,6 +59,7 @@ __all__ = [
     "barrier",
     "bf16",
     "ceil_div",
+    "check",
     "column",
     "cta",
     "ctas",
@@ -90,6 +93,7 @@ __all__ = [
     "min",
     "minimum",
     "one_thread",
+    "print",
     "range",
     "rcp",
     "relu",

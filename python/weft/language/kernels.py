@@ -7,6 +7,7 @@ from typing import Any
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
+from weft.language import calls
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
@@ -26,6 +27,7 @@ class KernelFunction:
         self._options, self._arch = options, arch
         self._compiled: dict[tuple[Specialization, str], Kernel] = {}
         self._lock = locks.reentrant()
+        self._plans = calls.Plans()
 
     def __call__(
         self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "warn", **named: Any
@@ -35,8 +37,13 @@ class KernelFunction:
         `args` are its arguments, by position or by name; the rest are meta-parameters. `stream`, `on` and
         `findings` are as for `weft.Kernel`.
         """
+        key = calls.key_of(args, named) if on in (None, "gpu") else None
+        if key is not None and (plan := self._plans.get(key)) is not None and plan.queue(args, stream):
+            return
         values, kernel = self._for_call(args, named)
         kernel(*values, stream=stream, on=on, findings=findings)
+        if key is not None and len(args) == len(self.signature.arguments):
+            self._plans.add(key, kernel, values, list(self.signature.arguments.values()))
 
     def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.

@@ -1,0 +1,47 @@
+"""Printing and checking in kernels."""
+
+from typing import Any
+
+from weft.errors import shown
+from weft.language import trace
+from weft.language.mistakes import mistake
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted, f64, i32, i64
+from weft.mlir import gpu, ir
+
+
+def print_(*values: Any) -> None:
+    """Prints strings and numbers of the GPU, separated by spaces, once for each thread that gets here."""
+    trace.current()
+    texts, numbers = list[str](), list[Any]()
+    for value in values:
+        if isinstance(value, (str, *NUMBERS)):
+            texts.append(str(value).replace("%", "%%"))
+            continue
+        if not isinstance(value, Scalar) and not callable(getattr(value, "loaded", None)):
+            raise mistake(
+                f"w.print takes strings and numbers, got {shown(value) if value is None else value}"
+            )
+        scalar = as_scalar(value)
+        if scalar.dtype.is_float:
+            texts.append("%g")
+            numbers.append(converted(scalar.value, f64))
+        else:
+            wide = scalar.dtype.bits > i32.bits
+            texts.append("%lld" if wide else "%d")
+            numbers.append(converted(scalar.value, i64 if wide else i32))
+    gpu.PrintfOp(" ".join(texts) + "\n", numbers)
+
+
+def check(holds: Any, message: str) -> None:
+    """Stops the kernel with the message, and this source line, where a condition of the GPU is false. A
+    condition that Python knows is checked at once.
+    """
+    trace.current()
+    if not isinstance(message, str) or not message:
+        raise mistake(f"the message of w.check must be a string, got {shown(message)}")
+    known = condition(holds)
+    if isinstance(known, Scalar):
+        attributes = {"msg": ir.StringAttr.get(message)}
+        ir.Operation.create("cf.assert", operands=[known.value], attributes=attributes)
+    elif not known:
+        raise mistake(f"check failed: {message}")
