@@ -35,6 +35,15 @@ REFERENCE = {
 # Modules without `__all__`.
 PUBLIC = {"weft.inductor": ["enable", "disable"], "weft.dialects": ["context", "register_dialect"]}
 
+# Classes that users don't construct: their parameters are left out.
+MADE_BY_WEFT = (
+    "weft.Kernel",
+    "weft.Program",
+    "weft.Quantized",
+    "weft.emulator.Report",
+    "weft.emulator.Finding",
+)
+
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 # Code, in which `](` is no link.
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -124,8 +133,22 @@ def listing(folder: str) -> str:
 
 def reference(module: str, lead: str) -> str:
     """A page of the reference: what a module makes public, in the order of its `__all__`."""
-    items = [f"::: {module}.{name}" for name in PUBLIC.get(module) or public(module)]
+    items = [item(module, name) for name in PUBLIC.get(module) or public(module)]
     return "\n\n".join([f"# {module}", lead, *items, ""])
+
+
+def item(module: str, name: str) -> str:
+    """What mkdocstrings replaces by the documentation of a public name."""
+    options = []
+    path = f"{module}.{name}"
+    if path in MADE_BY_WEFT:
+        options.append("merge_init_into_class: false")
+    if source_of(path).exists():
+        # A submodule has the same name, which mkdocstrings would find first.
+        options.append(f'heading: "{path}"')
+        path = f"{path}.{name}"
+    lines = ["    options:", *(f"      {option}" for option in options)] if options else []
+    return "\n".join([f"::: {path}", *lines])
 
 
 def public(module: str) -> list[str]:

@@ -148,9 +148,24 @@ def test_a_list_that_python_markdown_does_not_see_is_noticed():
 def test_the_reference_has_all_that_is_public(pages, hook):
     for module in hook.REFERENCE:
         ids = pages[f"reference/{module}/index.html"].ids
-        names = hook.PUBLIC.get(module) or hook.public(module)
-        assert [name for name in names if f"{module}.{name}" not in ids] == [], module
+        paths = [
+            hook.item(module, name).split()[1] for name in hook.PUBLIC.get(module) or hook.public(module)
+        ]
+        assert [path for path in paths if path not in ids] == [], module
     assert hook.public("weft") == weft.__all__
+
+
+def test_a_function_is_not_taken_for_the_module_of_its_name(built, hook):
+    assert hook.item("weft.nn", "convert").split()[1] == "weft.nn.convert.convert"
+    text = (built[0] / "reference" / "weft.nn" / "index.html").read_text("utf-8")
+    assert re.search(r'<h2 id="weft.nn.convert.convert"[^>]*>\s*weft.nn.convert\s', text)
+
+
+def test_mlir_and_output_have_colours(built):
+    page = (built[0] / "walkthrough" / "index.html").read_text("utf-8")
+    assert '<span class="k">"tile.matmul"</span>' in page
+    assert '<span class="gp">$ </span>' in page
+    assert not re.search('<span class="gp">%', page), "a value of MLIR is no prompt"
 
 
 def test_search_finds_what_pages_and_docstrings_say(built):
