@@ -72,7 +72,7 @@ def test_scales_and_elements_of_all_values_are_drawn(name: str, torch: Any) -> N
 
 def test_groups_b_of_k_by_n_and_broken_bytes_are_refused(torch: Any) -> None:
     for fields in ({"transpose_b": False}, {"groups": 2}):
-        with pytest.raises(WeftError, match="mxfp4 must have a B of N x K, and no groups, with weft bench"):
+        with pytest.raises(WeftError, match="mxfp4 must have the layout nt, and no groups, with weft bench"):
             problem.buffers(made("mxfp4", **fields), "cpu")
     with pytest.raises(WeftError, match="K must be whole bytes of nvfp4, got 3"):
         block_scaled.operand("nvfp4", 4, 3, torch.Generator())
