@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._inductor.utils import run_and_get_code  # noqa: E402
+
 import weft  # noqa: E402
 import weft.nn  # noqa: E402
 from weft.launch import runtime  # noqa: E402
@@ -117,10 +119,12 @@ def test_compiled_layers(backend):
     (layer(x) * weights).sum().backward()
     wanted = [each.grad.clone() for each in layer.parameters()]
     layer.zero_grad()
-    close(compiled(x), layer(x))
-    (compiled(x) * weights).sum().backward()
+    with torch._inductor.config.patch(force_disable_caches=True):
+        _, texts = run_and_get_code(lambda: (compiled(x) * weights).sum().backward())
     for y, each in zip(wanted, layer.parameters(), strict=True):
         close(each.grad, y)
+    calls = "".join(texts).count(", out=buf")
+    assert (calls, "torch.ops.weft" in "".join(texts)) == (7 if backend == "inductor" else 0, False)
 
 
 def test_weight_gradients_are_accumulated_in_place():
@@ -174,6 +178,27 @@ def test_compiled_fp8(fp8):
         d = function(leaf)
         found.append((d, *torch.autograd.grad(d.square().sum(), (leaf, *layer.parameters()))))
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
+def test_fp8_in_programs_of_inductor(fp8):
+    torch._dynamo.reset()
+    layer = weft.nn.Linear(64, 48, True, DEVICE, F32, fp8=fp8)
+    x, found = numbers(32, 64, dtype=F32), []
+
+    def step(function):
+        leaf = x.clone().requires_grad_()
+        with torch.autocast(DEVICE, BF16):
+            d = function(leaf)
+        return d, *torch.autograd.grad(d.square().sum(), (leaf, *layer.parameters()))
+
+    with torch._inductor.config.patch(force_disable_caches=True):
+        compiled = torch.compile(layer, fullgraph=True)
+        found, texts = run_and_get_code(step, compiled)
+    for ours, theirs in zip(found, step(layer), strict=True):
+        close(ours, theirs, BF16)
+    assert "weft_quantize(" in "".join(texts) and "= torch.ops.weft" not in "".join(texts)
 
 
 @pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])

@@ -2,15 +2,16 @@
 Transformer").
 """
 
-import functools
 from typing import Any
 
 import torch
 
 from weft.errors import WeftError
-from weft.launch import runtime
+from weft.launch import arrays, libraries, runtime
+from weft.multiply import plans, torch_keys
 from weft.nn import gating
 from weft.nn.linear import Linear, checked_activation, is_plain
+from weft.torch import lowering
 from weft.torch.autograd import activated
 from weft.torch.operators import LIBRARY
 
@@ -128,7 +129,7 @@ def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:
     )
     for device in ("CPU", "CUDA"):
         LIBRARY.impl(name, kernel, device)
-    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+    torch.library.register_fake(f"weft::{name}", lowering.traced(fake), lib=LIBRARY)
 
 
 _define("gated", "Tensor z, str activation", _forward, _empty)
@@ -140,22 +141,55 @@ _define(
 )
 
 
-@functools.cache
-def _chip(ordinal: int) -> str:
-    return runtime.device(ordinal).chip
+class Gate:
+    """The operators of an activation in compiled programs: `gate(z, out=h)`, and for the gradient
+    `gate(dh, z, out=dz)`. They are queued on PyTorch's current stream.
+    """
+
+    def __init__(self, activation: str) -> None:
+        self._activation = activation
+
+    def __call__(self, *tensors: Any, out: Any) -> None:
+        _run(self._activation, out, *tensors)
+
+
+lowering.add(
+    torch.ops.weft.gated.default,
+    lambda given: lowering.Made(__name__, "Gate", [given["z"]], [given["activation"]]),
+)
+lowering.add(
+    torch.ops.weft.gated_backward.default,
+    lambda given: lowering.Made(__name__, "Gate", [given["gradient"], given["z"]], [given["activation"]]),
+)
+_plans: Any = plans.Plans()  # the launches by the tensors' sizes and alignment
 
 
 def _run(activation: str, *tensors: Any) -> None:
+    describe = torch_keys.describer()
+    found = None if describe is None else describe(*tensors, *[None] * (3 - len(tensors)))
+    plan = None if found is None else _plans.get((found[0], activation))
+    if found is None or plan is None:
+        return _first(activation, tensors, found)
+    (launch, current), (_, *addresses) = plan, found
+    launch.launch(current(), *addresses[: len(tensors)])
+    return None
+
+
+def _first(activation: str, tensors: Any, found: Any) -> None:
+    """The first launch for such tensors, whose plan is kept by the key that is `found`."""
     z, columns = tensors[-1], tensors[-1].shape[-1] // 2
     on_gpu = z.device.type == "cuda"
     aligned = all(each.data_ptr() % 16 == 0 for each in tensors)
     width = gating.width_of(columns, z.element_size(), aligned)
-    chip = _chip(z.device.index) if on_gpu else _EMULATED
+    chip = runtime.device(z.device.index).chip if on_gpu else _EMULATED
     kernel = gating.kernel_of(activation, _ELEMENTS[z.dtype], width, len(tensors) == 3, chip)
     shape = z.numel() // (2 * columns), columns // width
     grid = gating.grid(*shape)
-    if on_gpu:
-        stream = torch.cuda.current_stream(z.device).cuda_stream
-        kernel(*tensors, *shape, grid=grid, on="gpu", stream=stream)
-    else:
+    if not on_gpu:
         kernel(*tensors, *shape, grid=grid, on="emulator")
+        return
+    launch = kernel.plan([*(arrays.view(each.detach()) for each in tensors), *shape], grid=grid)
+    current = libraries.TORCH.current_stream(z.device.index)
+    if found is not None:
+        _plans.add((found[0], activation), (launch, current))
+    launch.launch(current(), *(each.data_ptr() for each in tensors))

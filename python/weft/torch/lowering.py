@@ -1,24 +1,62 @@
-"""Lowerings of the operators for Inductor: calls of `weft.torch.compiled` in the generated program.
+"""Lowerings of the operators for Inductor: calls of plain objects and functions in the generated program.
 
 Without a lowering, the program calls the operator through PyTorch's dispatcher. Inductor then doesn't
 allocate the result, and reads it as if it weren't aligned.
 """
 
+import functools
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
-
-import torch
 
 from weft import locks
 
 ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "scale_b", "alphas")
 """The operands after `a` and `b`, in the order in which programs pass them to a `compiled.Product`."""
-_OPERATORS = ("matmul", "scaled_matmul", "grouped_matmul")
 _INDUCTOR = "torch._inductor.lowering"
+
+
+@dataclass(frozen=True)
+class Made:
+    """An object that a program creates once and calls with the `inputs` and `out`. `matrices` of them, the
+    first ones, must have contiguous rows or columns.
+    """
+
+    module: str
+    name: str
+    inputs: Sequence[Any]
+    arguments: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    matrices: int = 0
+
+
+Describe = Callable[[dict[str, Any]], Made | None]
+"""A function from the arguments of an operator that aren't defaults to the object of its calls; None for a
+call of the operator itself."""
 _lock = locks.lock()
-_registered: list[Any] = []  # the modules of Inductor that have the lowerings
+_waiting: list[Callable[[Any], None]] = []  # for Inductor's module
+
+
+def add(overload: Any, describe: Describe) -> None:
+    """Lowers an operator whose result is one new tensor to calls of objects."""
+
+    def lower_by(lowering: Any) -> None:
+        lowered = _calls(overload, describe, lowering.fallback_handler(overload))
+        lowering.register_lowering(overload, type_promotion_kind=None)(lowered)
+
+    _waiting.append(lower_by)
+
+
+def add_function(overload: Any, module: str, name: str) -> None:
+    """Lowers an operator to calls of a function with the same parameters and results."""
+
+    def lower_by(lowering: Any) -> None:
+        lowered = _functions(lowering.fallback_handler(overload), module, name)
+        lowering.register_lowering(overload, type_promotion_kind=None)(lowered)
+
+    _waiting.append(lower_by)
 
 
 def register() -> None:
@@ -26,69 +64,80 @@ def register() -> None:
     traces each program before it lowers it.
     """
     lowering: Any = sys.modules.get(_INDUCTOR)
-    if lowering is None or _registered or not hasattr(lowering, "register_lowering"):
-        return
-    with _lock:
-        if _registered:
-            return
-        _registered.append(lowering)
-        for name in _OPERATORS:
-            overload = getattr(torch.ops.weft, name).default
-            lowered = _lowered(overload, lowering.fallback_handler(overload))
-            lowering.register_lowering(overload, type_promotion_kind=None)(lowered)
+    if _waiting and hasattr(lowering, "register_lowering") and hasattr(lowering, "fallback_handler"):
+        with _lock:
+            while _waiting:
+                _waiting.pop()(lowering)
 
 
-def _lowered(overload: Any, fallback: Callable[..., Any]) -> Callable[..., Any]:
-    """The lowering of an operator."""
+def traced(fake: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of an operator's shapes that also registers the lowerings."""
+
+    @functools.wraps(fake)
+    def watched(*operands: Any, **options: Any) -> Any:
+        register()
+        return fake(*operands, **options)
+
+    return watched
+
+
+def product(given: dict[str, Any]) -> Made | None:
+    """The object for a product, from the operator's arguments."""
+    options = {name: x for name, x in given.items() if name not in (*ROLES, "a", "b", "out_dtype")}
+    if "alphas" in given and "alpha" in options:
+        return None
+    roles = [role for role in ROLES if role in given]
+    inputs = [given[name] for name in ("a", "b", *roles)]
+    return Made("weft.torch.compiled", "Product", inputs, roles, options, matrices=2)
+
+
+def _calls(overload: Any, describe: Describe, fallback: Callable[..., Any]) -> Callable[..., Any]:
+    """The lowering of an operator to calls of objects."""
     schema = overload._schema.arguments
-    names = [each.name for each in schema if not each.kwarg_only]
-    defaults = {each.name: each.default_value for each in schema if each.kwarg_only}
+    defaults = {each.name: each.default_value for each in schema if each.has_default_value()}
 
     def lower(*operands: Any, **options: Any) -> Any:
         from torch._inductor.virtualized import V
 
-        named = dict(zip(names, operands, strict=False)) | {k: v for k, v in options.items() if k in names}
-        given = {k: v for k, v in options.items() if k in defaults and v != defaults[k]}
-        given.pop("out_dtype", None)  # the result has it
-        if V.graph.cpp_wrapper or getattr(V.graph, "fx_wrapper", False) or not _fits(named, given):
+        given = dict(zip((each.name for each in schema), operands, strict=False)) | options
+        given = {name: x for name, x in given.items() if not _is_default(x, name, defaults)}
+        made = describe(given) if _is_python(V.graph) else None
+        if made is None or not all(map(_is_constant, (*made.arguments, *made.options.values()))):
             return fallback(*operands, **options)
-        arrays = {name: x for name, x in named.items() if x is not None}
-        return _call(overload, arrays, given, V.graph.current_node.meta["val"])
+        return _call(overload, made, V.graph.current_node.meta["val"])
 
     return lower
 
 
-def _fits(named: dict[str, Any], options: dict[str, Any]) -> bool:
-    """Whether `compiled.Product` takes such a call."""
-    if named.get("alphas") is not None and "alpha" in options:
-        return False
-    return all(isinstance(each, (str, bool, int, float)) for each in options.values())
+def _is_default(given: Any, name: str, defaults: dict[str, Any]) -> bool:
+    default = defaults.get(name, _is_default)
+    return given is default or (_is_constant(given) and bool(given == default))
 
 
-def _call(overload: Any, arrays: dict[str, Any], options: dict[str, Any], result: Any) -> Any:
-    """A node of Inductor's program that calls a product, and allocates a result like `result`."""
+def _is_python(graph: Any) -> bool:
+    """Whether a program will be of Python, and not of C++ or FX."""
+    return not (graph.cpp_wrapper or getattr(graph, "fx_wrapper", False))
+
+
+def _is_constant(option: Any) -> bool:
+    return isinstance(option, (str, bool, int, float))
+
+
+def _call(overload: Any, made: Made, result: Any) -> Any:
+    """A node of Inductor's program that calls an object, and allocates a result like `result`."""
     from torch._inductor import ir
 
-    roles = [role for role in ROLES if role in arrays]
-    inputs = [_matrix(arrays[name]) for name in ("a", "b")]
-    inputs += [_fixed(ir.ExternKernel.realize_input(arrays[role])) for role in roles]
+    inputs = [_fixed(ir.ExternKernel.realize_input(each)) for each in made.inputs]
+    for number in range(made.matrices):
+        if 1 not in inputs[number].get_stride()[-2:]:
+            inputs[number] = _fixed(ir.ExternKernel.copy_input(made.inputs[number]))
     layout = ir.FixedLayout(
         result.device,
         result.dtype,
         ir.convert_shape_to_inductor(result.shape),
         ir.convert_shape_to_inductor(result.stride()),
     )
-    return ir.TensorBox.create(_kernel()(layout, inputs, overload, roles, options))
-
-
-def _matrix(x: Any) -> Any:
-    """A matrix with contiguous rows or columns, copied if it has neither."""
-    from torch._inductor import ir
-
-    found = _fixed(ir.ExternKernel.realize_input(x))
-    if 1 in found.get_stride()[-2:]:
-        return found
-    return _fixed(ir.ExternKernel.copy_input(x))
+    return ir.TensorBox.create(_node()(layout, inputs, overload, made))
 
 
 def _fixed(x: Any) -> Any:
@@ -100,34 +149,58 @@ def _fixed(x: Any) -> Any:
     return x
 
 
-def _kernel() -> Any:
-    """The class of such nodes, derived from Inductor's when it is imported."""
-    if not _kernels:
-        from torch._inductor import ir
+@functools.cache
+def _node() -> Any:
+    """The class of the nodes of `_call`, derived from Inductor's when that is imported."""
+    from torch._inductor import ir
 
-        class Call(ir.ExternKernelOut):  # type: ignore[misc]
-            """A call of a `Product`, which the program creates once."""
+    class Call(ir.ExternKernelOut):  # type: ignore[misc]
+        """A call of an object, which the program creates once."""
 
-            def __init__(
-                self, layout: Any, inputs: Any, overload: Any, roles: list[str], options: dict[str, Any]
-            ) -> None:
-                arguments = [repr(role) for role in roles]
-                arguments += [f"{name}={value!r}" for name, value in sorted(options.items())]
-                made = f"WeftProduct({', '.join(arguments)})"
-                name = f"weft_product_{hashlib.sha256(made.encode()).hexdigest()[:8]}"
-                self.weft_line = f"{name} = {made}"
-                super().__init__(layout, inputs, python_kernel_name=name, op_overload=overload)
+        def __init__(self, layout: Any, inputs: Any, overload: Any, made: Made) -> None:
+            given = [repr(each) for each in made.arguments]
+            given += [f"{name}={value!r}" for name, value in sorted(made.options.items())]
+            alias = f"Weft{made.name}"
+            text = f"{alias}({', '.join(given)})"
+            name = f"weft_{made.name.lower()}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+            self.weft_lines = (
+                f"from {made.module} import {made.name} as {alias}",
+                f"{name} = {text}",
+            )
+            super().__init__(layout, inputs, python_kernel_name=name, op_overload=overload)
 
-            def codegen(self, wrapper: Any) -> None:
-                root = wrapper
-                while getattr(root, "parent_wrapper", None) is not None:
-                    root = root.parent_wrapper
-                root.add_import_once("from weft.torch.compiled import Product as WeftProduct")
-                root.add_import_once(self.weft_line)
-                super().codegen(wrapper)
+        def codegen(self, wrapper: Any) -> None:
+            _write(wrapper, *self.weft_lines)
+            super().codegen(wrapper)
 
-        _kernels.append(Call)
-    return _kernels[0]
+    return Call
 
 
-_kernels: list[Any] = []
+def _functions(fallback: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
+    """The lowering of an operator to calls of a function."""
+
+    def lower(*operands: Any, **options: Any) -> Any:
+        from torch._inductor.virtualized import V
+
+        results = fallback(*operands, **options)
+        if not _is_python(V.graph):
+            return results
+        kernel = results[0].data.data.inputs[0]  # of which each result is a part
+        own = kernel.codegen
+
+        def codegen(wrapper: Any) -> None:
+            _write(wrapper, f"from {module} import {name} as weft_{name}")
+            own(wrapper)
+
+        kernel.codegen, kernel.python_kernel_name = codegen, f"weft_{name}"
+        return results
+
+    return lower
+
+
+def _write(wrapper: Any, *lines: str) -> None:
+    """Writes lines at the beginning of a program, once."""
+    while getattr(wrapper, "parent_wrapper", None) is not None:  # of a branch, or a part for a CUDA graph
+        wrapper = wrapper.parent_wrapper
+    for line in lines:
+        wrapper.add_import_once(line)

@@ -54,11 +54,8 @@ def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> 
         LIBRARY.impl(name, kernel, device)
         LIBRARY.impl(f"{name}_out", into, device)
 
-    def traced(*operands: Any, **options: Any) -> Any:
-        lowering.register()
-        return fake(*operands, **options)
-
-    torch.library.register_fake(f"weft::{name}", traced, lib=LIBRARY)
+    lowering.add(getattr(torch.ops.weft, name).default, lowering.product)
+    torch.library.register_fake(f"weft::{name}", lowering.traced(fake), lib=LIBRARY)
     torch.library.register_fake(f"weft::{name}_out", into_fake, lib=LIBRARY)
 
 
@@ -121,12 +118,15 @@ def run(
 
 
 class without_autocast:
-    """A block without autocast for a type of device. `torch.autocast` takes several times as long."""
+    """A block of calls of plain tensors without autocast for a type of device. `torch.autocast` takes several
+    times as long. Dynamo, which can't trace the change, sees operators without a rule for autocast.
+    """
 
     __slots__ = ("before", "device")
 
     def __init__(self, device: str) -> None:
-        self.device, self.before = device, torch.is_autocast_enabled(device)
+        self.device = device
+        self.before = not torch.compiler.is_compiling() and torch.is_autocast_enabled(device)
 
     def __enter__(self) -> None:
         if self.before:

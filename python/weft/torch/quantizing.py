@@ -10,7 +10,8 @@ from weft.errors import WeftError
 from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Quantized, checked
-from weft.torch.operators import LIBRARY, TYPES
+from weft.torch import lowering
+from weft.torch.operators import LIBRARY, TYPES, without_autocast
 
 _SCHEMA = (
     'quantize(Tensor x, str dtype="f8E4M3FN", *, str scales="tensor", bool values=True, '
@@ -61,10 +62,11 @@ def _module() -> Any:
     return importlib.import_module("weft.multiply.quantize")
 
 
-def _kernel(x: Any, dtype: str = "f8E4M3FN", **options: Any) -> list[Any]:
-    """The results in the order in which `quantized` takes them apart."""
+def quantize(x: Any, dtype: str = "f8E4M3FN", **options: Any) -> list[Any]:
+    """The operator's results, in the order in which `quantized` takes them apart."""
     x = x if 1 in x.stride() or x.dim() != 2 or x.numel() == 0 else x.contiguous()
-    kept, of_kept, turned, of_turned = _module().plain(x, dtype, **options)
+    with without_autocast(x.device.type):
+        kept, of_kept, turned, of_turned = _module().plain(x, dtype, **options)
     every = [kept, turned]
     if options.get("scales", "tensor") in _OWN_SCALES:
         every += [of_kept, of_turned]
@@ -121,5 +123,6 @@ def _up(size: Any, multiple: int) -> Any:
 
 LIBRARY.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
 for _device in ("CPU", "CUDA"):
-    LIBRARY.impl("quantize", _kernel, _device)
-torch.library.register_fake("weft::quantize", _fake, lib=LIBRARY)
+    LIBRARY.impl("quantize", quantize, _device)
+torch.library.register_fake("weft::quantize", lowering.traced(_fake), lib=LIBRARY)
+lowering.add_function(torch.ops.weft.quantize.default, __name__, "quantize")
