@@ -4,6 +4,7 @@ from abc import abstractmethod
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
+from weft.dialects.schedule import page
 from weft.dialects.schedule.attribute import Written
 from weft.dialects.schedule.product_types import GROUP_ROWS, Types
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
@@ -77,6 +78,9 @@ class AnySchedule(Written):
     @abstractmethod
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
+
+    def _repr_html_(self) -> str:
+        return page.page(self)
 
     def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
         """From rows and columns of D to rows and columns of tiles, and back."""

@@ -12,6 +12,7 @@ from weft import construction, mlir, module_arguments
 from weft.dialects import context
 from weft.dialects.launch_contract import GRID, WRITES
 from weft.errors import WeftError
+from weft.html import Html
 from weft.mlir import func, gpu, ir
 
 
@@ -64,6 +65,11 @@ class Module:
 
     def __str__(self) -> str:
         return str(self.mlir)
+
+    def _repr_html_(self) -> str:
+        page = Html("module")
+        page.code(str(self))
+        return page.text()
 
     def finished(self) -> Any:
         """The `ir.Module`. Raises WeftError while a function is under construction, and after a block that

@@ -30,6 +30,10 @@ class Svg:
         """A thin line."""
         self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour)
 
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.text()
+
     def text(self) -> str:
         """The contents of the SVG file."""
         ElementTree.indent(self.root)

@@ -113,7 +113,7 @@ def test_the_emulator_is_independent():
     """PTX text, isa, the layout algebra and how files are written are all it knows of weft, whatever module
     it goes through.
     """
-    allowed = ("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.system")
+    allowed = ("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.html", "weft.system")
     for name, source in within("weft.emulator").items():
         assert all(found.startswith(allowed) for found in ours(source) - {"weft"}), name
         assert foreign(source) <= {"numpy", "ml_dtypes", "llvmlite"}, name

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from weft import system
 from weft.compiler import cubin as elf
+from weft.compiler import resources_page
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
 from weft.system import MemoryFile
@@ -30,6 +31,9 @@ class Resources:
     spill_stores: int
     spill_loads: int
     stack_bytes: int
+
+    def _repr_html_(self) -> str:
+        return resources_page.page(self)
 
 
 @dataclass(frozen=True)

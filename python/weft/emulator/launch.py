@@ -19,7 +19,7 @@ from weft.emulator.memory.segments import WINDOWS, Segment, wrap
 from weft.emulator.reading.parser import parse
 from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
-from weft.emulator.sanitizer import Finding, ignored_rules
+from weft.emulator.sanitizer import Finding, ignored_rules, page
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Progress, Waves
 from weft.errors import WeftError, shown
@@ -44,6 +44,9 @@ class Report:
     counters: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     printed: str = ""
+
+    def _repr_html_(self) -> str:
+        return page.of_report(self)
 
 
 class Module:

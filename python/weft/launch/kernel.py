@@ -19,7 +19,7 @@ from weft.compiler.stages import Compiled, compile_module
 from weft.errors import WeftError, shown, warn
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.launch import arrays, producers, runtime, torch_tensors
+from weft.launch import arrays, kernel_page, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.bound import Bound
 from weft.launch.kernel_arguments import (
@@ -111,6 +111,9 @@ class Kernel:
     def stages(self) -> tuple[str, ...]:
         """The names of the passes that ran: the arguments of `ir`."""
         return self.compiled.stages()
+
+    def _repr_html_(self) -> str:
+        return kernel_page.page(self)
 
     def ir(self, after: str = "source") -> str:
         """The module's IR after a pass of `stages`, or before all of them. Raises WeftError for another

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import shown
+from weft.layout import drawing
 from weft.layout.arguments import LayoutError as LayoutError
 from weft.layout.arguments import Shape, flatten, unflatten, whole
 from weft.layout.iterators import AXES as AXES
@@ -42,6 +43,7 @@ from weft.layout.iterators import (
 from weft.layout.iterators import Iter as Iter
 from weft.layout.swizzle import SWIZZLES as SWIZZLES
 from weft.layout.swizzle import Swizzle as Swizzle
+from weft.svg import Svg
 
 Position = dict[str, int]
 _T = TypeVar("_T")
@@ -315,6 +317,17 @@ class Layout:
         if not shape:
             return [()] * len(flat)
         return list(zip(*(digit.tolist() for digit in np.unravel_index(flat, tuple(shape))), strict=True))
+
+    def drawn(self, shape: Shape = (), element_bits: int | None = None) -> Svg:
+        """A drawing of a matrix of this shape: in each cell, the lane and register, or the address, that
+        holds the element. Notebooks show it. Of large matrices it has the first 32 rows and columns. Without
+        a shape, the matrix is as square as the iterators allow. A swizzle is drawn for elements of
+        `element_bits`, by default 16.
+        """
+        return drawing.draw(self, shape, element_bits)
+
+    def _repr_svg_(self) -> str:
+        return self.drawn().text()
 
     def _checked(self, shape: Shape) -> Shape:
         sizes = whole("a shape", shape)

@@ -4,6 +4,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from weft.emulator.errors import Thread
+from weft.emulator.sanitizer import page
 from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
@@ -76,6 +77,16 @@ class Finding:
         seed = "" if self.seed is None else f" (seed {self.seed})"
         return f"line {self.line}{where}: {self.rule}: {self.message}{who}{seed}"
 
+    def _repr_html_(self) -> str:
+        return page.of_findings([self])
+
+
+class FoundList(tuple[Finding, ...]):
+    """Findings in the order of their lines."""
+
+    def _repr_html_(self) -> str:
+        return page.of_findings(self)
+
 
 def ignored_rules(names: object) -> frozenset[str]:
     """The rules to ignore, by their names. Raises WeftError for an unknown rule."""
@@ -121,9 +132,9 @@ class Findings:
             source = self.sources.get(line, "")
             self._found[rule, line] = Finding(rule, message, line, source, thread, address, count)
 
-    def all(self) -> tuple[Finding, ...]:
+    def all(self) -> FoundList:
         """The findings, in the order of their lines."""
-        return tuple(sorted(self._found.values(), key=lambda f: (f.line, f.rule)))
+        return FoundList(sorted(self._found.values(), key=lambda f: (f.line, f.rule)))
 
 
 def source_lines(text: str) -> dict[int, str]:
