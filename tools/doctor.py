@@ -1,6 +1,7 @@
 """`weft doctor`: which tools Weft finds here, what is missing and how to get it."""
 
 import os
+import platform
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -124,7 +125,7 @@ def _chips(names: Iterable[str]) -> str:
 _CHECKS: tuple[tuple[str, bool, Callable[[], str]], ...] = (
     ("MLIR", True, _mlir),
     ("LLVM", True, _llvm),
-    ("ptxas", True, _ptxas),
+    ("ptxas", sys.platform != "darwin", _ptxas),  # there is none for macOS
     ("nvdisasm", False, _nvdisasm),
     ("GPU", False, _gpu),
     ("emulator", True, _emulator),
@@ -149,7 +150,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    system = os.uname()
+    machine = f"{platform.system()} {platform.machine()}"
     findings = examine()
     missing = [f.name for f in findings if f.required and not f.present]
     if options.json:
@@ -157,9 +158,9 @@ def _run(options: Namespace) -> int:
             {"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings
         ]
         own = {"weft": __version__, "python": sys.version.split()[0]}
-        cli.say_json({**own, "system": f"{system.sysname} {system.machine}", "findings": results})
+        cli.say_json({**own, "system": machine, "findings": results})
         return 1 if missing else 0
-    cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
+    cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {machine}")
     for finding in findings:
         cli.say(f"{finding.mark:<8} {finding.name:<10} {finding.text}")
     if missing:

@@ -1,6 +1,5 @@
 """The `tile.matmul` that `weft run` checks: its sizes, its random operands and what must come out."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import reference
+from weft import reference, system
 from weft.compiler.launch_record import Launch, MemrefArgument
 from weft.dialects.op import refuse
 from weft.dialects.operand_roles import (
@@ -203,7 +202,8 @@ class Product:
         """Raises WeftError where the machine hasn't the memory; `padding` counts elements between rows."""
         # In float64, with magnitudes and temporaries: asking for more would have the system kill the process.
         needed = 24 * (self.m * self.k + self.k * self.n) + 64 * self.m * self.n + 8 * padding
-        if needed > (present := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
+        present = system.memory_bytes()
+        if present is not None and needed > present:
             sizes = f"{self.m}x{self.n}x{self.k}"
             raise WeftError(
                 f"checking {sizes} needs {needed >> 30} GiB of memory, and this machine has {present >> 30}"

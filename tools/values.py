@@ -1,6 +1,5 @@
 """The arguments of a launch: reading them from `--arg`, and saving them for `--out` and `--save`."""
 
-import os
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
+from weft import system
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
 from weft.tools import cli
@@ -218,7 +218,8 @@ def filled(
         steps.insert(0, apart if stride is None else stride)
         apart = max(size * steps[0], 1)
     span = 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
-    if 8 * span > (present := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
+    present = system.memory_bytes()
+    if present is not None and 8 * span > present:
         sizes = "x".join(map(str, shape))
         raise WeftError(f"an array of {sizes} takes too much memory: this machine has {present >> 30} GiB")
     flat = np.zeros(span, wanted) if kind == "zeros" else _random(span, wanted, seed)

@@ -1,9 +1,10 @@
 """Imports at first use that are safe if another thread forks."""
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from weft import locks
 
 _lock = threading.RLock()
 
@@ -15,4 +16,4 @@ def whole() -> Iterator[None]:
         yield
 
 
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+locks.at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -1,8 +1,10 @@
 """Locks that are free in a forked child, even if a thread of its parent held them."""
 
 import os
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 _locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
@@ -22,9 +24,15 @@ def reentrant() -> Any:
     return new
 
 
+def at_fork(**functions: Callable[[], object]) -> None:
+    """Calls functions when this process forks, as `os.register_at_fork` does. Windows has no forks."""
+    if sys.platform != "win32":
+        os.register_at_fork(**functions)
+
+
 def _after_fork() -> None:
     for each in list(_locks):
         each._at_fork_reinit()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

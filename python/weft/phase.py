@@ -1,10 +1,13 @@
 """Weft's current activity, for messages about a process that ended unexpectedly."""
 
 import os
+import sys
+import time
 from contextvars import ContextVar
 from typing import Protocol
 
 _LENGTH_BYTES = 4
+_POLL_SECONDS = 0.5
 
 _now: ContextVar[str] = ContextVar("phase", default="starting")
 
@@ -52,11 +55,32 @@ def read(memory: Memory | bytes) -> str:
 
 
 def end_with_parent(parent: int) -> None:
-    """Makes the system kill this process when `parent`, the process that forked it, ends."""
-    import ctypes
-    import signal
+    """Ends this process when `parent`, the process that started it, ends."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
 
-    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
-    ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGKILL))
-    if os.getppid() != parent:
-        os._exit(1)
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+        ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(1)
+    else:
+        import threading
+
+        threading.Thread(target=_end_after, args=(parent,), name="weft-parent", daemon=True).start()
+
+
+def _end_after(parent: int) -> None:
+    """Waits for the end of the parent, and ends this process."""
+    if sys.platform == "win32":
+        import ctypes
+
+        synchronize, infinite = 0x00100000, 0xFFFFFFFF
+        system = ctypes.windll.kernel32
+        process = system.OpenProcess(synchronize, False, parent)
+        if not process or system.WaitForSingleObject(process, infinite):
+            return
+    else:
+        while os.getppid() == parent:
+            time.sleep(_POLL_SECONDS)
+    os._exit(1)

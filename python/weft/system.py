@@ -1,4 +1,4 @@
-"""Runs programs, provides files in memory, and turns the operating system's errors into messages."""
+"""Runs programs, writes files, and turns the operating system's errors into messages."""
 
 import errno
 import os
@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from weft.errors import WeftError
 
@@ -18,7 +20,7 @@ _ADVICE = {
     errno.EMFILE: "close some files, or raise the limit on their number (ulimit -n)",
     errno.ENFILE: "close some files: too many are open on this system",
     errno.ENOSPC: "free some space on that file system",
-    errno.EDQUOT: "free some space on that file system, or have the quota raised",
+    getattr(errno, "EDQUOT", errno.ENOSPC): "free some space on that file system, or have the quota raised",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.ENOEXEC: "install the program for this machine's processor",
 }
@@ -34,8 +36,10 @@ def refusal(what: str, error: OSError) -> WeftError:
 def death(status: int) -> str:
     """How a process with this exit status of `subprocess` ended, with advice if a limit ended it."""
     if status >= 0:
-        return f"ended with status {status}"
+        return f"ended with status {status_text(status)}"
     reason = f"was killed by signal {-status}"
+    if sys.platform == "win32":
+        return reason
     if -status == signal.SIGXFSZ:
         return f"{reason}, {signal.strsignal(-status)}; {_ADVICE[errno.EFBIG]}"
     if -status == signal.SIGKILL:
@@ -43,48 +47,39 @@ def death(status: int) -> str:
     return reason
 
 
-class MemoryFile:
-    """A file in memory. It is freed when the last process that has it open ends."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    @property
-    def path(self) -> str:
-        """The file's path, in a process that inherits the descriptor."""
-        return f"/proc/self/fd/{self.descriptor}"
-
-    def write(self, data: bytes) -> None:
-        """Appends to the file."""
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self.descriptor, left) :]
-
-    def content(self) -> bytes:
-        """The contents, as all processes have written them."""
-        parts, at = [], 0
-        while part := os.pread(self.descriptor, 1 << 24, at):
-            parts.append(part)
-            at += len(part)
-        return b"".join(parts)
+def status_text(status: int) -> str:
+    """An exit status, in hexadecimal if it is one of Windows' codes, such as 0xC0000005."""
+    return str(status) if status < 1 << 30 else f"0x{status:08X}"
 
 
-@contextmanager
-def memory_file(data: bytes = b"") -> Iterator[MemoryFile]:
-    """A file in memory with these contents. Raises WeftError if the system can't provide one."""
-    try:
-        descriptor = os.memfd_create("weft")
-    except OSError as error:
-        raise refusal("cannot create a file in memory", error) from None
-    try:
-        file = MemoryFile(descriptor)
-        try:
-            file.write(data)
-        except OSError as error:
-            raise refusal(f"cannot write {len(data)} bytes to memory", error) from None
-        yield file
-    finally:
-        os.close(descriptor)
+def cores() -> int:
+    """The cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int | None:
+    """The size of this machine's memory; None if the system doesn't tell."""
+    if sys.platform == "win32" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def own_group() -> dict[str, Any]:
+    """Options of `subprocess.Popen` for a process that Ctrl-C in the terminal doesn't interrupt."""
+    if sys.platform == "win32":
+        return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    return {"process_group": 0}
+
+
+def _kill(process: "subprocess.Popen[Any]") -> None:
+    """Kills a process that was started with `own_group`, on POSIX with all processes that it started."""
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def run(
@@ -92,10 +87,11 @@ def run(
     *,
     timeout: float,
     text: str = "",
-    files: Sequence[MemoryFile] = (),
+    inherited: Sequence[int] = (),
     name: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program until it ends, with `text` on its stdin. `name` is its name in messages.
+    """Runs a program until it ends, with `text` on its stdin and the descriptors `inherited`. `name` is its
+    name in messages.
 
     Raises WeftError if it doesn't start, or doesn't end within `timeout` seconds. In that case it is killed,
     with all processes that it started.
@@ -109,8 +105,8 @@ def run(
             stderr=pipe,
             encoding="utf-8",
             errors="replace",
-            pass_fds=[file.descriptor for file in files],
-            process_group=0,
+            pass_fds=inherited,
+            **own_group(),
         )
     except OSError as error:
         raise refusal(f"cannot run {name or command[0]}", error) from None
@@ -118,8 +114,7 @@ def run(
         try:
             out, err = process.communicate(text, timeout=timeout)
         except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 program = name or Path(command[0]).name
                 raise WeftError(f"{program} didn't finish within {timeout:g} s") from None
@@ -145,9 +140,24 @@ def write(path: Path, data: bytes) -> None:
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         draft.write_bytes(data)
-        draft.replace(target)
+        replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def replace(draft: Path, target: Path) -> None:
+    """Renames a file to a name that another file may have. Windows refuses that while a process has the
+    other file open: then it is tried again, for a second. Raises OSError.
+    """
+    deadline = time.monotonic() + 1
+    while True:
+        try:
+            draft.replace(target)
+            return
+        except PermissionError:
+            if sys.platform != "win32" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def check_writable(path: Path) -> None:

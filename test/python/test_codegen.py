@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.compiler import codegen, worker
+from weft.compiler import channels, codegen
 from weft.errors import Location, WeftError
 
 MMA = """
@@ -147,7 +147,7 @@ def test_a_worker_that_cant_be_started_ahead_is_no_error(monkeypatch):
         raise OSError(errno.EAGAIN, "no more processes")
 
     codegen._worker.stop()
-    monkeypatch.setattr(worker.subprocess, "Popen", refuse)
+    monkeypatch.setattr(channels.subprocess, "Popen", refuse)
     codegen.start()
     with pytest.raises(WeftError, match="LLVM's process doesn't start"):
         works()
@@ -179,7 +179,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next(monkeypatch):
     def interrupt(channel):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(worker, "_receive", interrupt)
+    monkeypatch.setattr(channels, "_read", interrupt)
     with pytest.raises(KeyboardInterrupt):
         codegen.to_ptx("define void @wrong() { ret void }", "sm_80", (7, 0))
     monkeypatch.undo()

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from weft.compiler.worker import DeathError, Message, Worker
+from weft.compiler.channels import Message
+from weft.compiler.worker import DeathError, Worker
 from weft.errors import WeftError
 from weft.tools.language_server import judging
 from weft.tools.language_server.problem import Problem, problem

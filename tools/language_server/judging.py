@@ -4,7 +4,8 @@ from typing import Any
 
 from weft import phase
 from weft.compiler import worker
-from weft.compiler.worker import Message, Worker
+from weft.compiler.channels import Message
+from weft.compiler.worker import Worker
 
 
 def process(name: str) -> Worker:
@@ -12,9 +13,9 @@ def process(name: str) -> Worker:
     return Worker(__name__, name)
 
 
-def serve(phases: int) -> None:
+def serve(opened: list[str]) -> None:
     """Answers requests in such a process."""
-    worker.serve(_answer, phases)
+    worker.serve(_answer, opened)
 
 
 def request(kind: str, text: str, chip: str | None) -> Message:

@@ -1,6 +1,5 @@
 """Compiles schedules in processes of their own, into the cache that `weft.matmul` looks into."""
 
-import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -131,7 +130,7 @@ def _chosen(product: Product) -> str:
 
 def default_jobs() -> int:
     """The processors that this process may use, less the one that measures."""
-    return max(len(os.sched_getaffinity(0)) - 1, 1)
+    return max(system.cores() - 1, 1)
 
 
 def compiled(product: Product, schedule: str) -> str | None:

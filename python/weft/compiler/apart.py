@@ -119,9 +119,9 @@ def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
     return Diagnostic(plain["message"], location, plain["severity"], tuple(map(_diagnostic, plain["notes"])))
 
 
-def serve(phases: int) -> None:
+def serve(opened: list[str]) -> None:
     """Answers requests in the separate process."""
-    worker.serve(_answer, phases)
+    worker.serve(_answer, opened)
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """What was compiled once, kept on disk for every process of this user."""
 
 import contextlib
-import fcntl
+import errno
 import functools
 import hashlib
 import os
 import re
 import stat
 import struct
+import sys
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft import late_imports
+from weft import file_locks, late_imports, locks, system
 from weft.errors import WeftError, warn
 
 LIMIT_BYTES = 1 << 30
@@ -159,8 +160,7 @@ class Cache:
         """The data of an entry; None where there is none. Raises _NotOursError for what is another user's."""
         try:
             _refuse_others(path.parent, path.parent.stat(), stat.S_ISDIR)
-            # Opening a FIFO would wait for its writer, and a link may lead anywhere.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(path, _reading(path))
         except OSError:
             with contextlib.suppress(OSError):
                 _refuse_others(path, path.lstat(), stat.S_ISREG)
@@ -174,7 +174,8 @@ class Cache:
                 data = _unpacked(file.read(_MOST_BYTES), key)
             if data is not None:
                 with contextlib.suppress(OSError):
-                    os.utime(descriptor)  # for prune: file systems may not keep the time of access
+                    # For prune: file systems may not keep the time of access.
+                    os.utime(descriptor if os.utime in os.supports_fd else path)
             return data
         finally:
             os.close(descriptor)
@@ -202,6 +203,18 @@ class Cache:
             warn(f"weft compiles uncached: {reason}")
 
 
+def _reading(path: Path) -> int:
+    """Flags to open an entry. Opening a FIFO would wait for its writer, and a link may lead anywhere.
+
+    Raises OSError for a link, where the flags can't refuse it.
+    """
+    if sys.platform != "win32":
+        return os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return os.O_RDONLY
+
+
 class _NotOursError(Exception):
     """A directory or an entry that must be neither read nor changed; the text has advice for its owner."""
 
@@ -216,6 +229,8 @@ def _complaint(path: str | Path, status: os.stat_result, wanted: Callable[[int],
     if not wanted(status.st_mode):
         what = "directory" if wanted is stat.S_ISDIR else "regular file"
         return f"{path} isn't a {what}: remove it, or set WEFT_CACHE_DIR to another directory"
+    if sys.platform == "win32":  # where access lists, which aren't read here, decide that
+        return None
     if status.st_uid != os.geteuid():
         owner = f"{path} belongs to user {status.st_uid}, and Weft runs as {os.geteuid()}"
         return f"{owner}: set WEFT_CACHE_DIR to a directory of your own"
@@ -256,12 +271,8 @@ def _alone(path: Path) -> Iterator[None]:
 def _locked(directory: Path) -> Iterator[None]:
     """Excludes other processes that lock the same directory."""
     _make(directory)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with file_locks.directory(directory):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _after_fork() -> None:
@@ -270,7 +281,7 @@ def _after_fork() -> None:
     _locks, _guard = {}, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+locks.at_fork(after_in_child=_after_fork)
 
 
 def _make(directory: Path) -> None:
@@ -347,7 +358,7 @@ def _replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        system.replace(Path(temporary), path)
     finally:
         # Gone already when all went well.
         with contextlib.suppress(FileNotFoundError):

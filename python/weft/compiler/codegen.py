@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from weft.compiler import loaded, worker
+from weft.compiler import channels, loaded, worker
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
 
@@ -87,7 +87,7 @@ def start() -> None:
     _worker.start()
 
 
-def _ask(request: _Request) -> tuple[worker.Message, str]:
+def _ask(request: _Request) -> tuple[channels.Message, str]:
     """The worker's answer and what LLVM printed meanwhile."""
     try:
         return _worker.ask(vars(request), TIMEOUT_SECONDS)
@@ -138,14 +138,14 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0]
 
 
-def serve(phases: int) -> None:
+def serve(opened: list[str]) -> None:
     """What the worker does."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.set_option("weft", f"-scalar-evolution-huge-expr-threshold={_HUGE}")
-    worker.serve(functools.partial(_generate, llvm), phases)
+    worker.serve(functools.partial(_generate, llvm), opened)
 
 
 def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from weft.errors import warn
 _PACKAGES = ("weft", "weft.dialects", "weft.passes")
 _APART = ("emulator", "bench", "tuning", "tools", "jax")
 """Packages that don't affect what a module is compiled to."""
+_CODE = (".py", ".so", ".dylib", ".dll", ".pyd")
 
 State = tuple[int, int, int, int]
 
@@ -23,7 +24,7 @@ State = tuple[int, int, int, int]
 def _state(path: "Path | os.DirEntry[str]") -> State | None:
     """Changes with every write to a file and with its replacement, even if its times are set back."""
     try:
-        status = path.stat()
+        status = Path(path).stat()  # on Windows, that of a DirEntry has no st_ino
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
@@ -98,13 +99,13 @@ def watch(library: str, *folders: str) -> None:
     """Records the Python files and shared objects in a library's folders, before the library is loaded."""
     if library not in _libraries:
         entries = (entry for folder in folders for entry in _entries(folder))
-        _libraries[library] = Files(entry for entry in entries if entry.name.endswith((".py", ".so")))
+        _libraries[library] = Files(entry for entry in entries if entry.name.endswith(_CODE))
 
 
 def _all_code(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
     """The Python files and shared objects in a folder and in those below it."""
     for entry in _entries(folder):
-        if entry.name.endswith((".py", ".so")):
+        if entry.name.endswith(_CODE):
             yield entry
         elif entry.name != "__pycache__" and entry.is_dir():
             yield from _all_code(entry.path)

@@ -6,19 +6,21 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft import system
+from weft import memory_files, system
 from weft.compiler import cubin as elf
 from weft.compiler import resources_page
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
-from weft.system import MemoryFile
+from weft.memory_files import MemoryFile
 
 TIMEOUT_SECONDS = 600
 _MOST_SHOWN = 20
+_BINARY = (b"\x7fELF", b"MZ")  # the first bytes of programs of Linux and Windows
 _PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 
 
@@ -55,15 +57,27 @@ def find(tool: str) -> Path:
         if not os.access(path, os.X_OK) or Path(path).is_dir():
             raise WeftError(f"{variable} is {path}, which isn't a program")
         return Path(path)
-    # 50 ms that only those who assemble should pay.
-    from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
-
-    if program := find_nvidia_binary_utility(tool) or shutil.which(tool):
+    if program := _found(tool) or shutil.which(tool):
         return Path(program)
+    if sys.platform == "darwin":
+        raise WeftError(f"{tool} not found: NVIDIA has none for macOS; Weft needs Linux or Windows for this")
     raise WeftError(
         f"{tool} not found: `pip install {_PACKAGES[tool]}`, or set CUDA_HOME to a CUDA toolkit "
         f"or {variable} to the program"
     )
+
+
+def _found(tool: str) -> str | None:
+    """The program in a package of PyPI or conda, or in a CUDA toolkit."""
+    if sys.platform == "darwin":  # which the search doesn't support
+        return None
+    try:
+        # 50 ms that only those who assemble should pay.
+        from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return None
+    program: str | None = find_nvidia_binary_utility(tool)
+    return program
 
 
 def version() -> str:
@@ -78,10 +92,10 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
     which is called `name`.
     """
     programs = _assemblers()
-    with system.memory_file(ptx.encode("utf-8", "replace")) as source:
+    with memory_files.memory_file(ptx.encode("utf-8", "replace")) as source:
         for program in programs:
             # Each program gets a file of its own: none sees what another left.
-            with system.memory_file() as output:
+            with memory_files.memory_file() as output:
                 arguments = (f"-arch={chip}", "-v", *options, source.path, "-o", output.path)
                 done = _run(program, *arguments, files=(source, output))
                 cubin = output.content()
@@ -105,7 +119,7 @@ def identity() -> list[str]:
 def disassemble(cubin: bytes) -> str:
     """The SASS of `cubin`. Raises WeftError where nvdisasm isn't installed or fails."""
     program = find("nvdisasm")
-    with system.memory_file(cubin) as source:
+    with memory_files.memory_file(cubin) as source:
         done = _run(program, "--print-code", source.path, files=(source,))
         said = (done.stderr or done.stdout).strip().replace(source.path, "kernel.cubin")
     if done.returncode:
@@ -118,7 +132,8 @@ def disassemble(cubin: bytes) -> str:
 def _run(
     program: Path, *arguments: str, files: Sequence[MemoryFile] = ()
 ) -> subprocess.CompletedProcess[str]:
-    return system.run([program, *arguments], timeout=TIMEOUT_SECONDS, files=files)
+    inherited = [descriptor for file in files for descriptor in file.inherited]
+    return system.run([program, *arguments], timeout=TIMEOUT_SECONDS, inherited=inherited)
 
 
 def _identity(program: Path) -> tuple[str, ...]:
@@ -127,7 +142,7 @@ def _identity(program: Path) -> tuple[str, ...]:
         resolved = program.resolve(strict=True)
         status = resolved.stat()
         with resolved.open("rb") as file:
-            is_program = file.read(4) == b"\x7fELF"
+            is_program = file.read(4).startswith(_BINARY)
     except OSError as error:
         raise system.refusal(f"cannot read {program}", error) from None
     state = (str(resolved), str(status.st_size), str(status.st_mtime_ns), str(status.st_ctime_ns))
@@ -156,8 +171,9 @@ def _assemblers() -> list[Path]:
     programs = [find("ptxas")]
     packages = importlib.util.find_spec("nvidia")
     if "WEFT_PTXAS" not in os.environ and packages is not None:
+        name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
         folders = packages.submodule_search_locations or []
-        older = (Path(folder, "cuda_nvcc", "bin", "ptxas") for folder in folders)
+        older = (Path(folder, "cuda_nvcc", "bin", name) for folder in folders)
         programs += [path for path in older if os.access(path, os.X_OK) and path.resolve() != programs[0]]
     return programs
 

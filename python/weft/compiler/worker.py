@@ -1,32 +1,29 @@
-"""Processes for code that may crash: each answers requests on a socket, and is replaced when it dies."""
+"""Processes for code that may crash: each answers requests on a channel, and is replaced when it dies."""
 
 import atexit
 import contextlib
 import json
 import mmap
-import os
 import signal
-import socket
-import struct
-import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
 
-from weft import phase, system
+from weft import locks, memory_files, phase, system
+from weft.compiler import channels
+from weft.compiler.channels import Message
 from weft.errors import WeftError
 
 # Imports what this process would import, from the same folders.
 _SERVE = (
     "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "importlib.import_module(sys.argv[2]).serve(int(sys.argv[3]))"
+    "importlib.import_module(sys.argv[2]).serve(sys.argv[3:])"
 )
 _PHASE_BYTES = 512  # less than any limit on the size of files that lets anything run
 _GRACE_SECONDS = 10
-Message = dict[str, Any]
 
 
 class DeathError(Exception):
@@ -43,7 +40,9 @@ class DeathError(Exception):
     @property
     def cause(self) -> str:
         """What it ended with: the signal's name, or the status."""
-        return signal.Signals(-self.status).name if self.status < 0 else f"status {self.status}"
+        if self.status < 0:
+            return signal.Signals(-self.status).name
+        return f"status {system.status_text(self.status)}"
 
 
 class Worker:
@@ -115,35 +114,22 @@ class Worker:
 
 
 class _Process:
-    """A worker's process; it ends when our end of its socket closes."""
+    """A worker's process; it ends when our end of its channel closes."""
 
     def __init__(self, module: str, name: str) -> None:
         """Raises WeftError if the system can't start one more process."""
-        with ExitStack() as undo:
+        with ExitStack() as files:
             try:
-                self._socket, theirs = socket.socketpair()
-                undo.callback(self._socket.close)
                 # Files, not pipes: nobody has to drain them. Both ends share an offset.
-                self._said = os.fdopen(os.memfd_create("weft-said"), "w+b")
-                undo.callback(self._said.close)
-                self._phases = os.fdopen(os.memfd_create("weft-phases"), "w+b", buffering=0)
-                undo.callback(self._phases.close)
-                self._phases.truncate(_PHASE_BYTES)
-                descriptor = self._phases.fileno()
+                self._said = files.enter_context(memory_files.unnamed())
+                self._phases = files.enter_context(memory_files.memory_file(bytes(_PHASE_BYTES)))
                 path = json.dumps([str(folder) for folder in sys.path if folder])
-                with theirs:
-                    # A group of its own: Ctrl-C in the terminal is for us to handle.
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-P", "-c", _SERVE, path, module, str(descriptor)],
-                        stdin=theirs.fileno(),
-                        stdout=self._said,
-                        stderr=self._said,
-                        pass_fds=[descriptor],
-                        process_group=0,
-                    )
+                command = [sys.executable, "-P", "-c", _SERVE, path, module]
+                self._process, self._channel = channels.start(command, self._phases, self._said)
             except OSError as error:
                 raise system.refusal(f"{name} doesn't start", error) from None
-            undo.pop_all()
+            files.callback(self._channel.close)
+            self._opened = files.pop_all()
 
     @property
     def pid(self) -> int:
@@ -155,20 +141,19 @@ class _Process:
     def ask(self, request: Message, timeout: float) -> Message:
         self._said.seek(0)
         self._said.truncate()
-        self._socket.settimeout(timeout)
-        _send(self._socket, {"timeout": timeout, "request": request})
-        answer = _receive(self._socket)
+        self._channel.send({"timeout": timeout, "request": request})
+        answer = self._channel.receive(timeout)
         if answer is None:
             raise EOFError
         return answer
 
     def said(self) -> str:
         self._said.seek(0)
-        return self._said.read().decode(errors="replace")
+        printed: bytes = self._said.read()
+        return printed.decode(errors="replace")
 
     def phase(self) -> str:
-        self._phases.seek(0)
-        return phase.read(self._phases.read())
+        return phase.read(self._phases.content())
 
     def status(self) -> int:
         """Exit status of a process that has hung up."""
@@ -189,8 +174,7 @@ class _Process:
         self._process.returncode = 0
 
     def _close(self) -> None:
-        for each in (self._socket, self._said, self._phases):
-            each.close()
+        self._opened.close()
 
 
 _workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
@@ -207,46 +191,43 @@ def _after_fork() -> None:
 
 
 atexit.register(_stop_all)
-os.register_at_fork(after_in_child=_after_fork)
+locks.at_fork(after_in_child=_after_fork)
 
 
-def serve(answer: Callable[[Message], Message], phases: int) -> None:
-    """Runs in the worker: answers the requests on the socket that is its stdin, until that closes.
+def serve(answer: Callable[[Message], Message], opened: list[str]) -> None:
+    """Runs in the worker: answers the requests on its channel, until the other end closes.
 
-    `phases` is the descriptor that the module's own `serve` got.
+    `opened` is what the module's own `serve` got.
     """
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    phase.share(mmap.mmap(phases, _PHASE_BYTES))
-    with socket.socket(fileno=0) as channel:
-        while message := _receive(channel):
-            # Ends a worker that hangs after its parent was killed.
-            signal.alarm(int(message["timeout"]) + _GRACE_SECONDS)
+    connected, phases = opened
+    _write_no_core()
+    with Path(phases).open("r+b") as file:
+        phase.share(mmap.mmap(file.fileno(), _PHASE_BYTES))
+    channel = channels.inherited(connected)
+    while message := channel.receive():
+        with _ends_after(int(message["timeout"]) + _GRACE_SECONDS):
             reply = answer(message["request"])
-            signal.alarm(0)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                _send(channel, reply)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            channel.send(reply)
 
 
-def _send(channel: socket.socket, message: Message) -> None:
-    data = json.dumps(message).encode()
-    # Not SIGPIPE: tools that set it back to its default would die with the worker.
-    channel.sendall(struct.pack("<Q", len(data)) + data, socket.MSG_NOSIGNAL)
+def _write_no_core() -> None:
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _receive(channel: socket.socket) -> Message | None:
-    """The next message; None at an end between messages."""
-    with channel.makefile("rb", buffering=0) as stream:
-        size = stream.read(8)
-        if not size:
-            return None
-        data = bytearray(struct.unpack("<Q", size)[0])
-        got = 0
-        while got < len(data):
-            count = stream.readinto(memoryview(data)[got:])
-            if not count:
-                raise EOFError
-            got += count
-    message: Message = json.loads(data)
-    return message
+@contextlib.contextmanager
+def _ends_after(seconds: int) -> Iterator[None]:
+    """Ends a worker that hangs in the block after its parent was killed."""
+    if sys.platform == "win32":
+        import faulthandler
+
+        faulthandler.dump_traceback_later(seconds, exit=True)  # by a thread that doesn't need Python's lock
+        yield
+        faulthandler.cancel_dump_traceback_later()
+    else:
+        signal.alarm(seconds)
+        yield
+        signal.alarm(0)

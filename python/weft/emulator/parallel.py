@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from weft import system
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.memory.device import Device
@@ -58,9 +59,9 @@ def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Ob
     """
     waves, observers = start()
     if threads is None and _alone():
-        threads = _cores()
+        threads = system.cores()
     pieces = _pieces(waves, threads or 1)
-    if len(pieces) < 2 or not _independent(waves, observers):
+    if len(pieces) < 2 or not _forks() or not _independent(waves, observers):
         waves.run(Grid(waves.launch))
         return observers
     buffers = [segment for segment in waves.device.segments if segment.writable and segment.size]
@@ -93,15 +94,15 @@ def _alone() -> bool:
     return threading.active_count() == 1 and _THREADED.isdisjoint(sys.modules)
 
 
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _independent(waves: Waves, observers: Observers) -> bool:
     """Whether CTAs can't notice in which order they run, and nobody watches that."""
-    plain = waves.seed is None and not observers.traces and hasattr(os, "fork")
+    plain = waves.seed is None and not observers.traces
     return plain and not any(map(_communicates, _opcodes(waves.program)))
+
+
+def _forks() -> bool:
+    """Whether copies of a process work. Windows has none, and libraries of macOS may fail in them."""
+    return sys.platform not in ("win32", "darwin")
 
 
 def _opcodes(program: Program) -> list[list[str]]:
@@ -122,6 +123,8 @@ def _communicates(opcode: Sequence[str]) -> bool:
 
 def _spread(waves: Waves, observers: Observers, pieces: Sequence[Grid], buffers: Sequence[Segment]) -> bool:
     """Runs the pieces of a launch, each in a process; False, with no effect, if it must run in this one."""
+    if sys.platform == "win32":
+        return False
     shared = {segment.base: _shared(segment) for segment in buffers}
     pipes, processes = [], []
     try:
@@ -168,6 +171,8 @@ def _pieces(waves: Waves, threads: int) -> list[Grid]:
 
 
 def _fork() -> int:
+    if sys.platform == "win32":
+        raise NotImplementedError
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries with threads of their own, which the copy doesn't use
         return os.fork()

@@ -35,7 +35,7 @@
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @PyLong_AsUnsignedLongLong(ptr)
-declare ptr @PyLong_FromLong(i64)
+declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -99,7 +99,7 @@ compare:
 
 complain:
   %what = phi i64 [ -2, %check ], [ -3, %compare ]
-  %complaint = call ptr @PyLong_FromLong(i64 %what)
+  %complaint = call ptr @PyLong_FromLongLong(i64 %what)
   ret ptr %complaint
 
 go:
@@ -107,7 +107,7 @@ go:
   %status = call i32 @weft_launch(ptr %plan, ptr %given, i64 %stream)
   call void @PyEval_RestoreThread(ptr %thread)
   %wide = sext i32 %status to i64
-  %answer = call ptr @PyLong_FromLong(i64 %wide)
+  %answer = call ptr @PyLong_FromLongLong(i64 %wide)
   ret ptr %answer
 }
 

@@ -4,8 +4,6 @@ The schedule of an entry is legal for every product of its types on its chip. It
 same N and K, which belong to a layer, and with M in the same class, since M varies from call to call.
 """
 
-import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -16,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from weft import late_imports
+from weft import file_locks, late_imports, system
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
 from weft.dialects.tile_types import ELEMENT_TYPES
 from weft.errors import WeftError, shown, warn
@@ -238,11 +236,11 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
     path = Path(os.path.realpath(path))  # keeps a symbolic link
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent):
+        with file_locks.directory(path.parent):
             lines = _with(entry, measured, path)
             draft = path.with_name(f".{path.name}.new")
             draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
-            draft.replace(path)
+            system.replace(draft, path)
     except OSError as error:
         raise WeftError(f"cannot write '{path}': {error.strerror}") from None
     _index.cache_clear()
@@ -298,14 +296,3 @@ def _text(path: Path) -> str:
 
 def _warn(location: str, error: WeftError) -> None:
     warn(f"{location}: ignored: {error.diagnostics[0].message}")
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Excludes other processes that lock the same directory."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -1,13 +1,14 @@
 """The records of an unfinished search, in a file, so that a stopped search can continue."""
 
 import contextlib
-import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from weft import file_locks
 from weft.errors import WeftError
 from weft.schedules.database import Product
 
@@ -46,9 +47,7 @@ def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | Non
     except OSError as error:
         raise WeftError(f"cannot write '{path}': {error.strerror}") from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not file_locks.try_file(file.fileno()):
             yield None
             return
         records = _read(file)
@@ -59,7 +58,11 @@ def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | Non
         if not records:
             partial.add({"gpu": gpu})
         yield partial
-        path.unlink(missing_ok=True)  # while it is locked, so that the next process creates a new one
+        if sys.platform != "win32":
+            path.unlink(missing_ok=True)  # while it is locked, so that the next process creates a new one
+    if sys.platform == "win32":  # where a file stays while it is open
+        with contextlib.suppress(PermissionError):
+            path.unlink(missing_ok=True)
 
 
 def path_of(database: Path, product: Product) -> Path:

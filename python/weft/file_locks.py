@@ -1,0 +1,55 @@
+"""Locks that exclude other processes."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+    import time
+else:
+    import fcntl
+
+_POLL_SECONDS = 0.01
+_FAR = 1 << 40  # Windows locks bytes, and others can't read those: lock one that no file has
+
+
+@contextmanager
+def directory(path: Path) -> Iterator[None]:
+    """Excludes other processes that lock the same directory. Raises OSError if it can't be locked."""
+    if sys.platform == "win32":  # which doesn't open directories
+        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT)
+    else:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _acquire(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int) -> None:
+    if sys.platform == "win32":
+        while not try_file(descriptor):
+            time.sleep(_POLL_SECONDS)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def try_file(descriptor: int) -> bool:
+    """Locks an open file until it is closed. False if another process has locked it."""
+    try:
+        if sys.platform == "win32":
+            at = os.lseek(descriptor, 0, os.SEEK_CUR)
+            os.lseek(descriptor, _FAR, os.SEEK_SET)
+            try:
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            finally:
+                os.lseek(descriptor, at, os.SEEK_SET)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
