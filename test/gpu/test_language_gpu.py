@@ -24,6 +24,8 @@ def module(path):
 
 kernels = module(ROOT / "test" / "python" / "language_kernels.py")
 gemm_gelu = module(ROOT / "examples" / "language_gemm.py").gemm_gelu
+softmax = module(ROOT / "examples" / "language_softmax.py").softmax
+gated = module(ROOT / "examples" / "language_gated_mlp.py").gated
 example = module(ROOT / "examples" / "attention.py")
 
 
@@ -49,7 +51,7 @@ def test_loops_and_branches():
 def test_softmax_of_rows():
     x = np.random.default_rng(0).standard_normal((1000, 520)).astype(BF16)
     y = np.zeros_like(x)
-    kernels.softmax(x, y, on="gpu")
+    softmax(x, y, on="gpu")
     e = np.exp(x.astype(float) - x.astype(float).max(1, keepdims=True))
     assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
 
@@ -65,6 +67,17 @@ def test_gemm_and_gelu(m, n, k):
     x = a.astype(float) @ b.astype(float).T + bias
     expected = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
     assert np.allclose(d.astype(float), expected, rtol=2**-8, atol=1e-3)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("m, n, k", [(1, 8, 8), (700, 520, 200), (3000, 1536, 2048)])
+def test_a_gated_layer(m, n, k):
+    rng = np.random.default_rng(0)
+    x, gate, up = ((rng.standard_normal((rows, k)) / k**0.25).astype(BF16) for rows in (m, n, n))
+    y = np.zeros((m, n), BF16)
+    gated(x, gate, up, y, on="gpu")
+    a, b = (x.astype(float) @ each.astype(float).T for each in (gate, up))
+    assert np.allclose(y.astype(float), a / (1 + np.exp(-a)) * b, rtol=2**-8, atol=1e-3)
 
 
 @with_marks(SM_90A)

@@ -46,26 +46,3 @@ def nested(z: w.Out["n", w.i32]):
         for k in w.range(j):
             pair = (pair[1], pair[0] + k)
     z[i] = pair[0] + triangle(i) * 1000
-
-
-@w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, 64))
-def softmax(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], *, N=128):
-    """Of the rows, 64 for each CTA, in blocks of N columns."""
-    ring = w.ring(2, x=(64, N, x.dtype))
-    row, columns = w.cta() * 64, x.columns
-    with w.role() as _:
-        peak, total = w.full(64, -w.inf), w.zeros(64)
-        for j in w.range(0, columns, N):
-            with ring.take() as slot:
-                t = w.load(slot.x).to(w.f32)
-            t = w.where(w.column(t) + j < columns, t, -w.inf)
-            old, peak = peak, w.maximum(peak, w.max(t, axis=1))
-            total = total * w.exp(old - peak) + w.sum(w.exp(t - peak), axis=1)
-        for j in w.range(0, columns, N):
-            with ring.take() as slot:
-                t = w.load(slot.x).to(w.f32)
-            w.store((w.exp(t - peak) * w.rcp(total)).to(y.dtype), y[row, j])
-    with w.role(), w.one_thread():
-        for _ in range(2):
-            for j in w.range(0, columns, N):
-                ring.fill(x=x[row, j])

@@ -170,6 +170,18 @@ def a_stage_that_is_never_released(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]
         w.store(sums, d[0, 0])
 
 
+@mistake("a stage of ring 'a' is taken in a loop and never released")
+def a_stage_that_an_inner_loop_leaves(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role():
+        for _ in w.range(2):
+            slot = ring.take()  # here
+            for _ in w.range(4):
+                slot.release()
+                slot = ring.take()
+            w.store(w.load(slot.a).to(w.f32), d[0, 0])
+
+
 @mistake("this stage was released.*may hold other data")
 def a_stage_that_was_released(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
     ring = w.ring(2, a=(64, 64, w.f16))

@@ -22,11 +22,22 @@ def example(name):
 
 
 gemm_gelu = example("language_gemm").gemm_gelu
+gated = example("language_gated_mlp").gated
+softmax = example("language_softmax").softmax
 attention_example = example("attention")
 
 
 def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
+
+
+@pytest.mark.parametrize("shape", [(64, 128), (100, 200)])
+def test_softmax_of_rows(shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(BF16)
+    y = np.zeros_like(x)
+    clean(softmax.emulate(x, y))
+    e = np.exp(x.astype(float) - x.astype(float).max(1, keepdims=True))
+    assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +65,16 @@ def test_the_example_of_a_gemm_doesnt_spill():
     resources = gemm_gelu.compile().resources
     assert resources.registers == 168
     assert resources.spill_stores == resources.spill_loads == 0
+
+
+@pytest.mark.parametrize("m, n, k", [(65, 72, 200), pytest.param(700, 264, 136, marks=pytest.mark.slow)])
+def test_a_gated_layer(m, n, k):
+    rng = np.random.default_rng(0)
+    x, gate, up = ((rng.standard_normal((rows, k)) / 4).astype(BF16) for rows in (m, n, n))
+    y = np.zeros((m, n), BF16)
+    clean(gated.emulate(x, gate, up, y, BM=64, BN=64))
+    a, b = (x.astype(float) @ each.astype(float).T for each in (gate, up))
+    assert np.allclose(y.astype(float), a / (1 + np.exp(-a)) * b, rtol=2**-8, atol=1e-4)
 
 
 def test_operands_may_be_transposed_or_in_registers():
@@ -126,3 +147,47 @@ def test_attention_in_other_orders_of_warps(seed):
     o, lse = np.zeros_like(q), np.zeros((1, 256), np.float32)
     clean(attention_example.attention.emulate(q, k, v, o, lse, 0.125, causal=True, seed=seed))
     assert np.abs(o - attention_example.reference(q, k, v, 0.125, True)[0]).max() < 4e-3
+
+
+def test_rings_move_on_in_branches_and_while_loops():
+    @w.kernel()
+    def even(a: w.In["m k", w.f16], d: w.Out["m n", w.f32], n: w.i32):
+        """Sums up every second block of 64 columns."""
+        ring = w.ring(2, a=(64, 64, w.f16))
+        with w.role():
+            sums, k = w.zeros((64, 64)), w.i32(0)
+            while k < n:
+                if k % 2 == 0:
+                    with ring.take() as stage:
+                        sums = sums + w.load(stage.a).to(w.f32)
+                k += 1
+            w.store(sums, d[0, 0])
+        with w.role(), w.one_thread():
+            for k in w.range(n):
+                if k % 2 == 0:
+                    ring.fill(a=a[0, k * 64])
+
+    a = np.random.default_rng(0).standard_normal((64, 7 * 64)).astype(F16)
+    d = np.zeros((64, 64), np.float32)
+    clean(even.emulate(a, d, 7))
+    assert np.allclose(d, a.astype(float).reshape(64, 7, 64)[:, ::2].sum(1), atol=1e-4)
+
+
+def test_products_of_what_a_warpgroup_stored():
+    @w.kernel()
+    def square(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
+        ring, buffer = w.ring(1, a=(64, 64, w.f16)), w.shared(64, 64, w.f16)
+        with w.role():
+            with ring.take() as stage:
+                t = w.load(stage.a) * 2.0
+            w.store(t, buffer)
+            w.fence()
+            w.barrier()
+            w.store(w.wait(w.gemm(buffer, buffer.T)), d[0, 0])
+        with w.role():
+            ring.fill(a=a[0, 0])
+
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(F16)
+    d = np.zeros((64, 64), np.float32)
+    clean(square.emulate(a, d))
+    assert np.allclose(d, 4 * a.astype(float) @ a.astype(float).T, atol=1e-2)

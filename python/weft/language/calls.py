@@ -2,6 +2,7 @@
 alignment, so that later calls only fill in addresses.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,12 @@ from typing import Any
 
 from weft import locks
 from weft.language.arguments import ArrayArgument
-from weft.language.signatures import ALIGNMENT
 from weft.launch import libraries
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import checked
 
 _MOST = 1024  # launches that a kernel keeps
-_NUMBERS = (int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,67 +26,73 @@ class Plan:
 
     launch: Callable[..., None]
     stream: Callable[[Any], int | None]
-    tensors: tuple[int, ...]
     written: tuple[int, ...]
     count_write: Callable[[Any], None]
 
-    def queue(self, args: Sequence[Any], stream: Any) -> bool:
-        """Queues the launch with these tensors; False if their arguments must be checked again."""
+    def queue(self, args: Sequence[Any], addresses: Sequence[int], stream: Any) -> bool:
+        """Queues the launch with tensors at these addresses; False if the arguments must be checked again."""
         handle = self.stream(stream)
         if handle is None:
             return False
         for number in self.written:
             self.count_write(args[number])
-        self.launch(handle, *[args[number].data_ptr() for number in self.tensors])
+        self.launch(handle, *addresses)
         return True
 
 
 class Plans:
-    """The plans of a kernel, for any number of threads."""
+    """The plans of a kernel with these arguments, for any number of threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Sequence[Any]) -> None:
+        self._tensors = [n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument)]
+        self._numbers = [n for n in range(len(kinds)) if n not in self._tensors]
+        self._written = tuple(n for n in self._tensors if kinds[n].writes)
+        self._count = len(kinds)
         self._known: dict[Hashable, Plan] = {}
         self._lock = locks.lock()
-        self.get = self._known.get
-        """`get(key)` is the plan of a key, or None."""
 
-    def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any], kinds: Sequence[Any]) -> Plan:
-        """Prepares the launch of a kernel for arguments like these."""
-        views, _ = checked(kernel.launch, args)
-        tensors = tuple(n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument))
-        written = tuple(n for n in tensors if kinds[n].writes)
-        arrays = [args[n] for n in tensors]
-        of_tensors = [view for view in views if isinstance(view, ArrayView)]
-        stream = libraries.stream_finder(arrays, arrays[0].device.index, of_tensors)
-        writer = libraries.TORCH.writer()
-        plan = Plan(kernel.plan(views).launch, stream, tensors, written, writer)
+    def key(self, args: Sequence[Any], meta: dict[str, Any]) -> tuple[Hashable, Sequence[int]] | None:
+        """What the launch for plain tensors depends on, and their addresses; None for other arguments."""
+        if len(args) != self._count or (describe := _describer()) is None:
+            return None
+        described = describe(*[args[n] for n in self._tensors])
+        if described is None:
+            return None
+        layout, *addresses = described
+        # By their texts: 0.0 and -0.0 are equal, and so are 1 and 1.0.
+        return (layout, *[repr(args[n]) for n in self._numbers], *meta.items()), addresses
+
+    def queue(self, key: Hashable, args: Sequence[Any], addresses: Sequence[int], stream: Any) -> bool:
+        """Queues a launch if it is known; False if the arguments must be checked."""
+        try:
+            plan = self._known.get(key)
+        except TypeError:  # of a meta-parameter that can't be hashed, which the kernel refuses
+            return False
+        return plan is not None and plan.queue(args, addresses, stream)
+
+    def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any]) -> None:
+        """Prepares the launch of a kernel for arguments like these, if they are in the memory of a GPU."""
+        views, aligned = checked(kernel.launch, args)
+        of_arrays = [view for view in views if isinstance(view, ArrayView)]
+        if not aligned or any(view.device != "cuda" for view in of_arrays):
+            return
+        stream = libraries.stream_finder(
+            [args[n] for n in self._tensors], args[self._tensors[0]].device.index, of_arrays
+        )
+        plan = Plan(kernel.plan(views).launch, stream, self._written, libraries.TORCH.writer())
         with self._lock:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[key] = plan
-        return plan
 
 
-def key_of(args: Sequence[Any], meta: dict[str, Any]) -> Hashable | None:
-    """What a prepared launch depends on, for tensors of a GPU and numbers; None for any other arguments."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    tensor, parts = torch.Tensor, list[Hashable]()
-    for arg in args:
-        if type(arg) is tensor:
-            device = arg.device
-            if device.type != "cuda":
-                return None
-            parts += (arg.dtype, arg.shape, arg.stride(), arg.data_ptr() % ALIGNMENT, device.index)
-        elif type(arg) in _NUMBERS:
-            parts.append((type(arg), arg))
-        else:
-            return None
-    parts += meta.items()
-    try:
-        key = tuple(parts)
-        hash(key)
-    except TypeError:  # of a meta-parameter, which the kernel refuses
-        return None
-    return key
+def _describer() -> Callable[..., tuple[Any, ...] | None] | None:
+    """The function that describes tensors; None without PyTorch, or where it is too old."""
+    return _described() if "torch" in sys.modules else None
+
+
+@functools.cache
+def _described() -> Callable[..., tuple[Any, ...] | None] | None:
+    from weft.multiply import torch_keys
+
+    return torch_keys.describer()

@@ -52,7 +52,7 @@ def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
         raise WeftError(
             Diagnostic(
                 f"the source of {code.co_name} isn't known, so its loops and branches can't be captured: "
-                "write it in a file, or use w.loop",
+                "write it in a file or a notebook",
                 Location(code.co_filename, code.co_firstlineno, 1),
             )
         ) from None

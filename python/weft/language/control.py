@@ -39,6 +39,11 @@ class _Carrier:
         parts: list[Any] = carried.parts(self.everything)
         return parts
 
+    def hand_over(self) -> None:
+        """Passes the stages among the values on to a loop, which must release them."""
+        for value in self.values:
+            carried.hand_over(value)
+
     def give(self, new: Iterator[Any]) -> list[Any]:
         """The names' values made of other SSA values, after setting the rings' positions likewise."""
         values: list[Any] = carried.rebuilt(self.everything, new)
@@ -115,6 +120,7 @@ class Loop(_Construct):
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Enters the body. Returns the names' values in it."""
         self._before = _Carrier(self.names, scope)
+        self._before.hand_over()
         self._initial = self._before.parts()
         self._point = trace.current().enter(self._block, loop=True)
         location = self._op.location
@@ -176,6 +182,7 @@ class While(_Construct):
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Enters the part of the loop that computes its condition."""
         self._before = _Carrier(self.names, scope)
+        self._before.hand_over()
         initial = self._before.parts()
         kinds = [part.type for part in initial]
         self._op = scf.WhileOp(kinds, initial)
@@ -277,6 +284,8 @@ class Branch(_Construct):
             return one
         if isinstance(one, Unbound) or isinstance(other, Unbound):
             return Unbound(name, _ONE_SIDE)
+        for side in (one, other):
+            carried.hand_over(side)
         if wrong := carried.complaint(one, other):
             raise mistake(f"'{name}' {wrong}, on the other side of a branch of the GPU")
         return one

@@ -27,7 +27,7 @@ class KernelFunction:
         self._options, self._arch = options, arch
         self._compiled: dict[tuple[Specialization, str], Kernel] = {}
         self._lock = locks.reentrant()
-        self._plans = calls.Plans()
+        self._plans = calls.Plans(list(self.signature.arguments.values()))
 
     def __call__(
         self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "warn", **named: Any
@@ -37,13 +37,13 @@ class KernelFunction:
         `args` are its arguments, by position or by name; the rest are meta-parameters. `stream`, `on` and
         `findings` are as for `weft.Kernel`.
         """
-        key = calls.key_of(args, named) if on in (None, "gpu") else None
-        if key is not None and (plan := self._plans.get(key)) is not None and plan.queue(args, stream):
+        known = self._plans.key(args, named) if on in (None, "gpu") else None
+        if known is not None and self._plans.queue(known[0], args, known[1], stream):
             return
         values, kernel = self._for_call(args, named)
         kernel(*values, stream=stream, on=on, findings=findings)
-        if key is not None and len(args) == len(self.signature.arguments):
-            self._plans.add(key, kernel, values, list(self.signature.arguments.values()))
+        if known is not None:
+            self._plans.add(known[0], kernel, values)
 
     def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.

@@ -60,7 +60,11 @@ class Liveness:
         if isinstance(node, ast.With):
             names = frozenset(assigned(each.optional_vars for each in node.items if each.optional_vars))
             return (self._block(node.body, after) - names) | _read(node.items)
-        if isinstance(node, ast.Try):
+        if isinstance(node, ast.Match):
+            self._note(node, after)
+            sides = [self._block(case.body, after) for case in node.cases]
+            return after.union(*sides) | _read([node.subject, *(c.guard for c in node.cases if c.guard)])
+        if isinstance(node, (ast.Try, ast.TryStar)):
             handlers = [statement for handler in node.handlers for statement in handler.body]
             after |= _read(handlers) | self._block(node.finalbody, after)
             return after | self._block([*node.body, *node.orelse], after)

@@ -23,6 +23,7 @@ from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
 
 Position = tuple[Scalar, Scalar]
+_TAKEN_NAMES = ("ring", "stage", "where", "held")  # of a stage's own attributes
 
 
 class Ring:
@@ -195,7 +196,7 @@ def ring(stages: int, *, takers: int = 1, **buffers: Any) -> Ring:
     for name, each in buffers.items():
         if not isinstance(each, tuple) or len(each) != 3:
             raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
-        if hasattr(Slot, name):
+        if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
     made = Ring(stages, takers, buffers)
     current.rings.append(made)
