@@ -19,11 +19,11 @@ from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.plain.functions import is_plain
-from weft.passes.raising.expressions import Unraisable
+from weft.passes.raising.expressions import Buffer, Unraisable
 from weft.passes.raising.mixed import Decisions, MixedReader, RestartError
 from weft.passes.raising.plain import Plain, Source, written
 from weft.passes.raising.products import Matmul
-from weft.passes.raising.reading import Reader, is_shaped
+from weft.passes.raising.reading import Reader, is_shaped, shape_of
 from weft.passes.raising.steps import Result, Steps
 from weft.passes.raising.tensors import has_memrefs, on_tensors
 from weft.passes.raising.writing import write
@@ -46,12 +46,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Raised:
-    """A function that was raised: its kernels in order, the labels of its results, and remarks on what became
+    """A function that was raised: its kernels in order, where its results are, and remarks on what became
     plain kernels.
     """
 
     steps: tuple[Step, ...]
-    results: tuple[str, ...]
+    results: tuple[Source, ...]
     remarks: tuple[Diagnostic, ...] = ()
 
 
@@ -172,8 +172,9 @@ def _products(function: Any, taken: set[str]) -> Raised:
         done = _written(function, [name], [[*arguments, *results]], kernels, labels)
     else:
         done = _written(function, _names(name, kernels, taken), _used(kernels, labels), kernels, labels)
+    raised = Raised(done, tuple(Source(labels[each], shape_of(each.type)) for each in results))
     function.operation.erase()
-    return Raised(done, tuple(labels[each] for each in results))
+    return raised
 
 
 def _mixed(function: Any, tensors: Any, numbers: Sequence[int], taken: set[str]) -> Raised:
@@ -188,7 +189,7 @@ def _mixed(function: Any, tensors: Any, numbers: Sequence[int], taken: set[str])
             results = _collected(tensors, numbers, steps, decisions)
             labels: dict[Any, str] = {source: f"argument {i}" for i, source in enumerate(arguments)}
             labels |= steps.memory
-            labels |= {source: f"result {source.number}" for source in results if isinstance(source, Result)}
+            labels |= {each.source: f"result {each.source.number}" for each in results if _is_own(each)}
             name, kernels = mlir.symbol(function), steps.kernels
             names = [name] if len(kernels) == 1 else _names(name, kernels, taken)
             done = _written(function, names, _used(kernels, labels), kernels, labels)
@@ -200,10 +201,15 @@ def _mixed(function: Any, tensors: Any, numbers: Sequence[int], taken: set[str])
                 raise
     function.operation.erase()
     remarks = tuple(_remark(step.name, step.kernel) for step in done if isinstance(step.kernel, Plain))
-    return Raised(done, tuple(labels[each] for each in results), remarks)
+    return Raised(done, tuple(_source(labels[each.source], each) for each in results), remarks)
 
 
-def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: Decisions) -> list[Any]:
+def _is_own(buffer: Buffer) -> bool:
+    """Whether memory is that of a result alone."""
+    return isinstance(buffer.source, Result)
+
+
+def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: Decisions) -> list[Buffer]:
     """Collects the kernels of a function on tensors. Returns the memory of its results, without those that
     are what it leaves in the arguments of these numbers.
     """
@@ -216,7 +222,8 @@ def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: De
             raise Unraisable("must return matrices only, as tensors of known rank", output.op)
         buffer = reader.needed(output.value, output.op, set())
         if i < first:
-            results.append(Result(i) if steps.leave(buffer, Result(i)) else buffer.source)
+            source = Result(i) if steps.leave(buffer, Result(i)) else buffer.source
+            results.append(reader.sized(output.value, replace(buffer, source=source)))
             continue
         target = tensors.arguments[numbers[i - first]]
         if buffer.source == target:
@@ -228,6 +235,10 @@ def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: De
         if not steps.leave(buffer, target):
             steps.leave(reader.copied(value), target)
     return results
+
+
+def _source(label: str, buffer: Buffer | None) -> Source:
+    return Source(label) if buffer is None else Source(label, buffer.shape, sizes=buffer.sizes)
 
 
 def _remark(name: str, kernel: Plain) -> Diagnostic:
@@ -267,8 +278,8 @@ def _written(
                 each, known = written(function, name, kernel, labels)
             else:
                 each = write(function, name, kernel, sources)
-                shapes = {buffer.source: buffer.shape for buffer in kernel.buffers}
-                known = tuple(Source(labels[source], shapes.get(source)) for source in sources)
+                used = {buffer.source: buffer for buffer in kernel.buffers}
+                known = tuple(_source(labels[source], used.get(source)) for source in sources)
             made.append(each)
             steps.append(Step(name, known, kernel, labels))
     except Unraisable:

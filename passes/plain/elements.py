@@ -20,7 +20,7 @@ class Elements:
     def __init__(self, arguments: Mapping[Any, Any]) -> None:
         self._scalars = {old: new for old, new in arguments.items() if not _is_shaped(old)}
         self._memory = {old: new for old, new in arguments.items() if _is_shaped(old)}
-        self.sizes = Sizes(self._leaf, self.scalar, indices)
+        self.sizes = Sizes(self._leaf, self._count, indices)
         self._scopes: list[dict[Any, Any]] = [{}]
 
     def prepare(self, function: Any) -> None:
@@ -57,6 +57,13 @@ class Elements:
         if value not in self._scalars:
             raise refuse(_user(value), f"uses a number that a plain kernel doesn't have: {value.owner.name}")
         return self._scalars[value]
+
+    def _count(self, value: Any) -> Number:
+        """A number of the function as an index."""
+        number = self.scalar(value)
+        if isinstance(number, int) or isinstance(number.type, ir.IndexType):
+            return number
+        return arith.index_cast(ir.IndexType.get(), number)
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
@@ -204,7 +211,7 @@ class Elements:
 
     def _constant(self, op: Any, _: Coordinates) -> Any:
         number = op.attributes["value"]
-        if not isinstance(number, ir.DenseElementsAttr) or not number.is_splat:
+        if not is_splat(number):
             raise refuse(op.opview, "must be the same number everywhere, or an argument of the function")
         return arith.constant(op.results[0].type.element_type, number.get_splat_value())
 
@@ -245,6 +252,10 @@ class Elements:
             for dimension, part in zip(group, parts, strict=True):
                 large[dimension] = part
         return self.of(op.operands[0], large)
+
+    def _reshape(self, op: Any, at: Coordinates) -> Any:
+        number = indices.linear(at, self.sizes.shape(op.results[0]))
+        return self.of(op.operands[0], indices.coordinates(number, self.sizes.shape(op.operands[0])))
 
     def _slice(self, op: Any, at: Coordinates) -> Any:
         names = "offsets", "sizes", "strides"
@@ -328,6 +339,11 @@ def groups(op: Any) -> list[list[int]]:
     return [[int(i.value) for i in group] for group in op.attributes["reassociation"]]
 
 
+def is_splat(numbers: Any) -> bool:
+    """Whether a constant tensor is the same number everywhere."""
+    return isinstance(numbers, ir.DenseElementsAttr) and bool(numbers.is_splat)
+
+
 def maps_of(op: Any) -> list[Any]:
     """The indexing maps of a linalg operation. Raises WeftError for one without."""
     maps = mlir.indexing_maps(op)
@@ -388,6 +404,7 @@ _RULES: dict[str, Callable[[Elements, Any, Coordinates], Any]] = {
     "tensor.generate": Elements._generate,
     "tensor.expand_shape": Elements._expand,
     "tensor.collapse_shape": Elements._collapse,
+    "tensor.reshape": Elements._reshape,
     "tensor.extract_slice": Elements._slice,
     "tensor.insert_slice": Elements._insert,
     "tensor.pad": Elements._pad,

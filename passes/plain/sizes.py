@@ -78,6 +78,12 @@ class Sizes:
         group = [int(i.value) for i in op.attributes["reassociation"][dimension]]
         return self._arithmetic.product([self.of(op.operands[0], i) for i in group])
 
+    def _reshape(self, op: Any, dimension: int) -> Number:
+        sizes = op.operands[1].owner
+        if isinstance(sizes, ir.Block) or sizes.name != "tensor.from_elements":
+            raise ValueError(f"nothing defines the size of {op.results[0]}")
+        return self._scalar(sizes.operands[dimension])
+
     def _slice(self, op: Any, dimension: int) -> Number:
         kept = kept_dimensions(op, op.results[0].type)
         return self.mixed(op, "sizes", segment(op, 2))[kept[dimension]]
@@ -125,6 +131,7 @@ _RULES: dict[str, Callable[[Sizes, Any, int], Number]] = {
     "tensor.generate": Sizes._empty,
     "tensor.expand_shape": Sizes._expand,
     "tensor.collapse_shape": Sizes._collapse,
+    "tensor.reshape": Sizes._reshape,
     "tensor.extract_slice": Sizes._slice,
     "tensor.insert_slice": Sizes._insert,
     "tensor.pad": Sizes._pad,

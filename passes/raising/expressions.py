@@ -4,7 +4,7 @@ A coordinate is a number: 0 for the first dimension of the tensor that is comput
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 ZERO = -1
@@ -25,12 +25,13 @@ class Buffer:
     """Memory that a kernel reads or writes: an argument of the function, or what an earlier kernel writes.
 
     `source` is the argument or the number of that kernel. `shape` may differ from the argument's where it is
-    read through reshapes; an unknown size is None.
+    read through reshapes; an unknown size is None. `sizes` are numbers that the host computes, if known.
     """
 
     source: Any
     shape: tuple[int | None, ...]
     element: str
+    sizes: tuple[Any, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Reads functions on tensors of which plain kernels compute what no product does."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft import mlir
@@ -11,6 +11,7 @@ from weft.passes.raising.expressions import (
     Element,
     Expression,
     Opaque,
+    Reshaped,
     Sum,
     Unraisable,
     exact,
@@ -21,6 +22,7 @@ from weft.passes.raising.plain import collected, widened_from
 from weft.passes.raising.reading import Reader, shape_of, whole
 from weft.passes.raising.steps import Steps
 
+_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape")
 _NO_PRODUCT = "computes a result that contains no product"
 
 
@@ -75,14 +77,20 @@ class MixedReader(Reader):
             return found
         if (product := self.as_product(value, op, within)) is not None:
             return product
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.name in _RESHAPES:
+            base = self.needed(owner.operands[0], owner, within | {owner})
+            sizes = self._numbers.known_shape(value)
+            return self._remember(value, replace(base, shape=shape_of(value.type), sizes=sizes), within)
         return self._remember(value, self._plain(value), within)
 
     def as_product(self, value: Any, op: Any, within: set[Any]) -> Buffer | None:
         """Has a tensor written to memory if a product computes it."""
         contents = self._contents(value)
         owner = op if isinstance(value.owner, ir.Block) else value.owner
-        if not any(isinstance(leaf, Sum) for leaf in leaves(contents)):
-            opaque = [leaf for leaf in leaves(contents) if isinstance(leaf, Opaque)]
+        parts = _leaves(contents)
+        if not any(isinstance(leaf, Sum) for leaf in parts):
+            opaque = [leaf for leaf in parts if isinstance(leaf, Opaque)]
             reason = Unraisable(opaque[0].reason, opaque[0].op) if opaque else Unraisable(_NO_PRODUCT, owner)
             self._reasons.setdefault(value, reason)
             return None
@@ -136,6 +144,17 @@ class MixedReader(Reader):
             if result in self._decisions.cuts:
                 self.needed(result, op, set())
 
+    def _reshape(self, op: Any) -> None:
+        super()._reshape(op)
+        result = op.results[0]
+        if isinstance(known := self._known[result], Element):
+            sizes = self._numbers.known_shape(result)
+            self._known[result] = replace(known, buffer=replace(known.buffer, sizes=sizes))
+
+    def sized(self, value: Any, buffer: Buffer) -> Buffer:
+        """A tensor's memory with the sizes of the tensor."""
+        return replace(buffer, shape=shape_of(value.type), sizes=self._numbers.known_shape(value))
+
     def _foreign(self, op: Any, reason: Unraisable) -> None:
         """Has the results of an operation that products don't contain written, unless those that use them
         compute them.
@@ -165,6 +184,14 @@ class MixedReader(Reader):
         while (inner := widened_from(operand)) is not None:
             operand = inner
         return whole(self.needed(operand, op, set()))
+
+
+def _leaves(expression: Expression) -> list[Expression]:
+    """The leaves, also of what is reshaped."""
+    found = []
+    for leaf in leaves(expression):
+        found += _leaves(leaf.inner) if isinstance(leaf, Reshaped) else [leaf]
+    return found
 
 
 def _structured(op: Any) -> bool:

@@ -30,7 +30,17 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "extsi": lambda a: a,
     "extui": lambda a: a,
     "trunci": lambda a: a,
+    "eq": lambda a, b: int(a == b),
+    "ne": lambda a, b: int(a != b),
+    "slt": lambda a, b: int(a < b),
+    "sle": lambda a, b: int(a <= b),
+    "sgt": lambda a, b: int(a > b),
+    "sge": lambda a, b: int(a >= b),
+    "andi": lambda a, b: a & b,
+    "ori": lambda a, b: a | b,
 }
+_DIVIDE = ("divsi", "divui", "floordivsi", "ceildivsi", "ceildivui", "remui")
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
 
 
 def evaluated(number: Number, arguments: Sequence[Any]) -> Any:
@@ -43,6 +53,8 @@ def evaluated(number: Number, arguments: Sequence[Any]) -> Any:
         return int(arguments[argument].shape[dimension])
     if name == "argument":
         return arguments[parts[0]]
+    if name == "select":  # the other may divide by 0
+        return evaluated(parts[1] if evaluated(parts[0], arguments) else parts[2], arguments)
     return _FUNCTIONS[name](*(evaluated(each, arguments) for each in parts))
 
 
@@ -56,6 +68,24 @@ def spelled(number: Number) -> str:
     if name == "argument":
         return f"argument {parts[0]}"
     return f"{name}({', '.join(map(spelled, parts))})"
+
+
+def _folded(name: str, operands: Sequence[Number]) -> Number:
+    """A function of numbers, computed if they are known."""
+    if name.startswith(("ext", "trunc", "index_cast")):
+        return operands[0]
+    if all(isinstance(each, int) for each in operands) and not (name in _DIVIDE and operands[1] == 0):
+        return _FUNCTIONS[name](*operands)
+    return (name, *operands)
+
+
+def _compared(name: str, a: Number, b: Number) -> Number:
+    """A comparison, folded where a size is compared with 0."""
+    if isinstance(a, int) and isinstance(b, int):
+        return _FUNCTIONS[name](a, b)
+    if isinstance(a, tuple) and a[0] == "size" and b == 0 and name in ("slt", "sge"):
+        return int(name == "sge")
+    return name, a, b
 
 
 class _Arithmetic:
@@ -86,6 +116,13 @@ class Numbers:
         except ValueError:
             raise Unraisable("has a size that isn't computed from sizes of arguments", tensor.owner) from None
 
+    def known_shape(self, tensor: Any) -> tuple[Number, ...] | None:
+        """The sizes of a tensor; None where they depend on more than the arguments' sizes."""
+        try:
+            return self.shape(tensor)
+        except Unraisable:
+            return None
+
     def size(self, tensor: Any, dimension: int) -> Number:
         """One size of a tensor."""
         try:
@@ -110,8 +147,14 @@ class Numbers:
         if op.name == "affine.apply":
             loops = [self.of(each) for each in op.operands]
             return _applied(op.attributes["map"].value, loops, op)
+        if op.name == "arith.cmpi" and op.attributes["predicate"].value < len(_PREDICATES):
+            operands = [self.of(each) for each in op.operands]
+            return _compared(_PREDICATES[op.attributes["predicate"].value], *operands)
+        if op.name == "arith.select":
+            condition, *choices = (self.of(each) for each in op.operands)
+            return ("select", condition, *choices) if isinstance(condition, tuple) else choices[not condition]
         if dialect == "arith" and name in _FUNCTIONS:
-            return (name, *(self.of(each) for each in op.operands))
+            return _folded(name, [self.of(each) for each in op.operands])
         raise Unraisable("isn't a number that the host computes from sizes of arguments", op)
 
     def _leaf(self, value: Any, dimension: int) -> Number | None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from weft import mlir
 from weft.mlir import arith, func, ir, memref
-from weft.passes.plain.elements import COMPUTED
+from weft.passes.plain.elements import COMPUTED, is_splat
 from weft.passes.plain.functions import PLAIN
 from weft.passes.raising.expressions import Buffer, Unraisable
 from weft.passes.raising.numbers import Number, Numbers, spelled
@@ -14,9 +14,15 @@ from weft.passes.raising.reading import Shape, shape_of
 
 # What costs little more to compute again than to read.
 _VIEWS = (
-    *("tensor.empty", "bufferization.alloc_tensor", "tensor.cast", "tensor.expand_shape"),
-    *("tensor.collapse_shape", "tensor.extract_slice", "linalg.fill", "linalg.broadcast", "linalg.transpose"),
-    *("arith.constant", "tensor.splat", "tensor.from_elements"),
+    *("tensor.empty", "bufferization.alloc_tensor", "arith.constant", "tensor.splat", "tensor.from_elements"),
+    *(
+        "tensor.cast",
+        "tensor.expand_shape",
+        "tensor.collapse_shape",
+        "tensor.reshape",
+        "tensor.extract_slice",
+    ),
+    *("linalg.fill", "linalg.broadcast", "linalg.transpose"),
 )
 _WIDENS = ("arith.extf", "arith.extsi")
 
@@ -24,12 +30,13 @@ _WIDENS = ("arith.extf", "arith.extsi")
 @dataclass(frozen=True)
 class Source:
     """Where an argument of a kernel comes from: an array by its label, and its shape if the kernel uses it,
-    or a number from the host.
+    or a number from the host. `sizes` has the sizes as numbers, if the host can compute them.
     """
 
     label: str
     shape: Shape | None = None
     number: Number | None = None
+    sizes: tuple[Number, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,7 @@ def _check(op: Any) -> None:
     structured = op.name.startswith("linalg.") and len(op.regions) == 1 and mlir.indexing_maps(op) is not None
     if not structured and op.name not in COMPUTED:
         raise Unraisable("isn't part of a product, and no plain kernel computes it", op)
-    if op.name == "arith.constant" and not op.attributes["value"].is_splat:
+    if op.name == "arith.constant" and not is_splat(op.attributes["value"]):
         raise Unraisable("is a constant of the module; make it an argument of the function", op)
 
 
@@ -249,9 +256,11 @@ def written(
     """A plain function `name` before `function`, and where its arguments come from."""
     order = list(labels)
     buffers = sorted(plain.inputs.items(), key=lambda each: order.index(each[1].source))
-    sources = [Source(labels[buffer.source], shape_of(value.type)) for value, buffer in buffers]
+    sources = [
+        Source(labels[buffer.source], shape_of(value.type), sizes=buffer.sizes) for value, buffer in buffers
+    ]
     sources += [Source(spelled(number), number=number) for number in plain.scalars.values()]
-    sources.append(Source(labels[plain.d.source], shape_of(plain.tensor.type)))
+    sources.append(Source(labels[plain.d.source], shape_of(plain.tensor.type), sizes=plain.sizes))
     kinds = [_memory(value, buffer) for value, buffer in buffers]
     kinds += [value.type for value in plain.scalars]
     kinds.append(_memory(plain.tensor, plain.d))

@@ -109,7 +109,7 @@ class Reader:
         if name.startswith("linalg.") and len(op.regions) == 1:
             self._structured(op)
         elif name in _READERS:
-            _READERS[name](self, op)
+            getattr(self, _READERS[name].__name__)(op)  # of a subclass, too
         elif name in _IGNORED or not (op.operands or op.results):
             pass
         elif any(is_shaped(value) for value in op.operands) or op.regions:

@@ -86,7 +86,7 @@ def test_stages_show_the_ir_after_each_pass():
     assert "llvm.nvvm.mma.m16n8k16" in kernel.ir("lower-mma") and '"mma.sync"' not in kernel.ir("lower-mma")
     assert "llvm.func @product" in kernel.ir(kernel.stages[-1])
     with pytest.raises(
-        weft.WeftError, match=r"no stage 'lower-nothing': the stages are source, select-schedule"
+        weft.WeftError, match=r"no stage 'lower-nothing': the stages are source, outline-linalg"
     ):
         kernel.ir("lower-nothing")
 

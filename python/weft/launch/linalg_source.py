@@ -7,15 +7,15 @@ import numpy as np
 
 from weft import mlir
 from weft.dialects import context
-from weft.errors import WeftError, shown
+from weft.errors import Diagnostic, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
 from weft.launch.kernel import compile
 from weft.launch.program import ProductSize, Program, Step, TensorSize, TorchProgram
 from weft.mlir import func, ir, operations
 from weft.passes import raise_linalg
+from weft.passes.plain.elements import is_splat
 from weft.passes.raising.plain import Plain
-from weft.passes.raising.reading import shape_of
 
 
 def from_linalg(module: Any, arch: str | None = None, function: str | None = None) -> Program:
@@ -45,29 +45,30 @@ def from_linalg(module: Any, arch: str | None = None, function: str | None = Non
         if refused:
             raise raise_linalg.refusal(refused)
         raised = programs[function]
-        pairs = zip(raised.results, shaped, strict=True)
-        results = [(label, shape_of(kind), str(kind.element_type)) for label, kind in pairs]
+        results = [(each, str(k.element_type)) for each, k in zip(raised.results, shaped, strict=True)]
         texts = {mlir.symbol(each): str(each) for each in operations(parsed, func.FuncOp)}
         steps = [_step(each, texts[each.name], arch) for each in raised.steps]
     return Program(function, steps, count, results, constants, raised.remarks)
 
 
 def _constants_as_arguments(function: Any) -> list[Any]:
-    """Makes constant tensors arguments after the others, and returns their arrays. What is the same number
-    everywhere stays, and so does what is in a resource of the file.
+    """Makes constant tensors, also those in resources of the file, arguments after the others, and returns
+    their arrays. What is the same number everywhere stays.
     """
     entry, found = function.body.blocks[0], []
     for view in list(entry.operations):
         op = view.operation
         if op.name != "arith.constant" or not isinstance(op.results[0].type, ir.RankedTensorType):
             continue
-        numbers = op.attributes["value"]
-        if not isinstance(numbers, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr) or numbers.is_splat:
+        numbers, kind = op.attributes["value"], op.results[0].type
+        if is_splat(numbers) or str(kind.element_type) not in _LIFTED:
             continue
-        kind = op.results[0].type
-        if str(kind.element_type) not in _LIFTED:
+        if isinstance(numbers, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
+            found.append(_array(numbers, kind))
+        elif mlir.cast(ir.DenseResourceElementsAttr, numbers) is not None:
+            found.append(_of_resource(op, kind))
+        else:
             continue
-        found.append(_array(op.attributes["value"], kind))
         op.results[0].replace_all_uses_with(entry.add_argument(kind, op.location))
         op.erase()
     inputs = [each.type for each in entry.arguments]
@@ -97,12 +98,35 @@ def _step(raised: raise_linalg.Step, text: str, arch: str | None) -> Step:
     return Step(kernel, raised.sources, written, size, element)
 
 
-_LIFTED = ("f16", "bf16", "f32", "i8", "i32")
+_LIFTED = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index")
+
+
+def _dtype(kind: Any) -> Any:
+    """The NumPy type of a tensor's elements in memory."""
+    element = str(kind.element_type)
+    return arrays.numpy_dtype("i64" if element == "index" else element)
+
+
+def _of_resource(op: Any, kind: Any) -> Any:
+    """The array of a constant in a resource of the file. The bindings don't read these: MLIR prints them, in
+    hexadecimal digits after 4 bytes for the alignment.
+    """
+    module = ir.Module.create(op.location)
+    with ir.InsertionPoint(module.body):
+        op.clone()
+    _, marker, rest = str(module).rpartition('"0x')
+    octets = bytes.fromhex(rest.partition('"')[0])[4:] if marker else b""
+    dtype = _dtype(kind)
+    if len(octets) != np.prod(kind.shape) * dtype.itemsize:
+        what = f"'arith.constant' op has {len(octets)} bytes in its resource; {kind} takes "
+        what += f"{np.prod(kind.shape) * dtype.itemsize}: write the module without eliding resources"
+        raise WeftError(Diagnostic(what, mlir.location(op.location)))
+    return np.frombuffer(octets, dtype).reshape(kind.shape)
 
 
 def _array(numbers: Any, kind: Any) -> Any:
     """The array of a constant. The bindings don't read floats of 16 bits: MLIR makes integers of them."""
-    dtype = arrays.numpy_dtype(str(kind.element_type))
+    dtype = _dtype(kind)
     if isinstance(numbers, ir.DenseIntElementsAttr):
         return np.array(numbers).astype(dtype).reshape(kind.shape)
     sizes = "".join(f"{size}x" for size in kind.shape)

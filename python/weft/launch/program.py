@@ -75,7 +75,7 @@ class Program:
         name: str,
         steps: Sequence[Step],
         arguments: int,
-        results: Sequence[tuple[str, Shape, str]],
+        results: Sequence[tuple[Source, str]],
         constants: Sequence[Any] = (),
         remarks: Sequence[Diagnostic] = (),
     ) -> None:
@@ -120,8 +120,8 @@ class Program:
         if current is not None and stream is not None:
             _keep_until(stream, [each for label, each in known.items() if not label.startswith("argument")])
         results = []
-        for number, (label, shape, element) in enumerate(self._results):
-            result = _reshaped(known[label], shape, f"{self.name}: result {number}")
+        for number, (source, element) in enumerate(self._results):
+            result = _reshaped(known[source.label], source, given, f"{self.name}: result {number}")
             results.append(_viewed(result, element))
         return results[0] if len(results) == 1 else tuple(results) or None, list(known.values())
 
@@ -148,7 +148,7 @@ class Program:
                 continue
             if each.label in known and each.shape is not None:
                 what = f"{self.name}: {each.label}"
-                operands[each.label] = _reshaped(known[each.label], each.shape, what)
+                operands[each.label] = _reshaped(known[each.label], each, given, what)
             # An argument that no product uses is one that the function ignores, such as memory of a tensor.
             passed.append(operands.get(each.label, known.get(each.label)))
         if step.written not in known:
@@ -193,10 +193,13 @@ def _viewed(array: Any, element: Any) -> Any:
     return array
 
 
-def _reshaped(array: Any, shape: Shape, what: str) -> Any:
+def _reshaped(array: Any, source: Source, given: Sequence[Any], what: str) -> Any:
     """An array in the shape of a kernel's argument, in which None is any size."""
     if not hasattr(array, "shape"):
         raise WeftError(f"{what} must be an array; got {shown(array)}")
+    shape = source.shape or ()
+    if len(array.shape) != len(shape) and source.sizes is not None:
+        shape = tuple(evaluated(each, given) for each in source.sizes)
     if len(array.shape) == len(shape):
         pairs = zip(array.shape, shape, strict=True)
         if all(wanted in (None, size) for size, wanted in pairs) or prod(array.shape) != _known(shape):
