@@ -1,8 +1,10 @@
 """`weft lsp`: a language server for .mlir and .ptx files, which editors start."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 
-from weft.errors import WeftError
+from weft.errors import Diagnostic, WeftError
+from weft.tools import cli
 from weft.tools.command import Command
 
 INSTALL = "pip install 'weft[lsp]'"
@@ -25,6 +27,9 @@ def _run(options: Namespace) -> int:
         raise WeftError(f"the language server needs pygls, which isn't installed: {INSTALL}") from None
     from weft.tools.language_server import server
 
+    if sys.stdin is not None and sys.stdin.isatty():
+        hint = "an editor starts this program and speaks LSP with it: see docs/editors.md; Ctrl-D ends it"
+        cli.report([Diagnostic(hint, severity="remark")], "weft lsp")
     return server.serve(options.arch)
 
 

@@ -3,6 +3,7 @@
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -292,6 +293,12 @@ def test_the_server_ends_with_its_editor():
     client.open("file:///a.ptx", f"{HEAD}  {ILLEGAL} {OPERANDS}\n}}\n").diagnostics()
     client.process.stdin.close()
     assert client.process.wait(SECONDS) == 0
+    client = Client()
+    client.open("file:///a.ptx", HEAD + f"  {ILLEGAL} {OPERANDS}\n" * 40_000)  # whose check is under way
+    time.sleep(0.6)
+    client.process.stdin.close()
+    assert client.process.wait(SECONDS) == 0
+    assert client.errors == b""
 
 
 def test_without_pygls_a_message_names_the_package(monkeypatch, capsys):

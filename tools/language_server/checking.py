@@ -92,8 +92,11 @@ class _Lane:
             asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._interrupt, running)
 
     def close(self) -> None:
-        for uri in list(self._newest):
-            self.forget(uri)
+        """Also after the event loop has ended."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for known in (self._timers, self._waiting, self._newest):
+            known.clear()
         self._worker.interrupt()
         self._worker.stop()
 
