@@ -13,6 +13,7 @@ import weft.language as w
 
 LOG2E = math.log2(math.e)
 ROWS = 64  # of queries, for each warpgroup
+SLACK = 8.0  # exponents, to base 2
 
 
 @w.kernel(
@@ -32,16 +33,20 @@ def attention(
     groups=2,
     causal=False,
     alternate=True,
+    lazy=False,
+    polynomial_every=0,
+    stages=2,
 ):
     """o = softmax(scale * q @ k.T) @ v, and lse, the logarithm of the sum of exponentials of each row.
 
-    With `causal`, query i sees keys up to i + n - m. A block has `N` keys. `groups` warpgroups multiply; with
-    `alternate` they take turns.
+    With `causal`, query i sees keys up to i + n - m. A block has `N` keys, and `stages` are in memory.
+    `groups` warpgroups multiply; with `alternate` they take turns. With `lazy`, exponents may exceed 0 by up
+    to `SLACK`, so that few blocks rescale the sums of those before. `polynomial_every`: see `w.exp2`.
     """
     M = ROWS * groups
     queries = w.ring(1, q=(M, D, q.dtype), takers=groups)
-    keys = w.ring(2, k=(N, D, k.dtype), takers=groups)
-    values = w.ring(2, v=(N, D, v.dtype), takers=groups)
+    keys = w.ring(stages, k=(N, D, k.dtype), takers=groups)
+    values = w.ring(stages, v=(N, D, v.dtype), takers=groups)
     turns = w.turns(groups)
     shift, all_blocks = k.rows - q.rows, w.ceil_div(k.rows, N)
 
@@ -94,13 +99,17 @@ def attention(
                     if masks:
                         s = visible(s, row, blocks - 1 - i)
                     old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                    if lazy:
+                        peak = w.where((peak - old) * c > SLACK, peak, old)
                     base = (finite(peak) if masks else peak) * c
                     alpha = w.exp2(old * c - base)
-                    e = w.exp2(s * c - base)
+                    e = w.exp2(s * c - base, polynomial_every=0 if masks else polynomial_every)
                     total = total * alpha + w.sum(e, axis=1, within="lane")
                     if i + 1 < blocks:
                         keys.ready()  # or ptxas would wait for the product above before the exponentials
-                    out = w.wait(out) * alpha
+                    out = w.wait(out)
+                    if not lazy or w.warp_any(old != peak):
+                        out = out * alpha
                     before.release()
                     p = e.to(v.dtype)
             with values.take() as block:

@@ -131,6 +131,41 @@ def test_functions_of_fragments():
         assert np.allclose(y[number], each, rtol=1e-3, atol=1e-4), number
 
 
+def test_powers_of_two_by_a_polynomial():
+    @w.kernel()
+    def powers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, every):
+        with w.role():
+            w.store(w.exp2(w.load(x[0, 0], (64, 64)), polynomial_every=every), y[0, 0])
+
+    x = np.random.default_rng(0).uniform(-125, 127, (64, 64)).astype(np.float32)
+    x[0, :4] = -125, 127, 0, 1
+    y = np.zeros_like(x)
+    clean(powers.emulate(x, y, every=1))
+    assert np.abs(y / np.exp2(x.astype(float)) - 1).max() < 8e-5
+    assert "ex2" not in powers.compile(every=1).ptx
+    x[:] = -np.inf
+    powers.emulate(x, y, every=2)
+    assert y.max() < 2.0**-124
+    assert powers.compile(every=4).ptx.count("ex2") == 24
+
+
+def test_a_condition_of_a_warp():
+    @w.kernel()
+    def votes(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            if w.warp_any(t > 1.0):
+                t = t * 2.0
+            w.store(t, y[0, 0])
+
+    x = np.zeros((64, 8), np.float32)
+    x[17, 3], x[20, 1], y = 3, 1, np.zeros_like(x)
+    clean(votes.emulate(x, y))
+    assert (y[16:32] == 2 * x[16:32]).all()
+    assert not votes.emulate(x[::-1].copy() / 4, y).findings
+    assert y.max() == 0.75
+
+
 def test_vectors_of_rows_and_columns():
     @w.kernel()
     def vectors(

@@ -8,13 +8,13 @@ from weft.language.buffers import Buffer, shared
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
 from weft.language.debugging import print_ as print
+from weft.language.exponentials import exp2
 from weft.language.fragments import Fragment, full, zeros
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
 from weft.language.maths import (
     ceil_div,
     exp,
-    exp2,
     gelu,
     log,
     log2,
@@ -26,6 +26,7 @@ from weft.language.maths import (
     silu,
     sqrt,
     tanh,
+    warp_any,
     where,
 )
 from weft.language.maths import maximum_of as max
@@ -112,6 +113,7 @@ __all__ = [
     "tiles",
     "turns",
     "wait",
+    "warp_any",
     "warpgroup_barrier",
     "where",
     "zeros",

@@ -8,7 +8,7 @@ from typing import Any
 from weft.language import operators, registers
 from weft.language.fragments import Fragment, together
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, f32, i1
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit
 from weft.passes.builders.instructions import assembly
@@ -50,14 +50,14 @@ def _approximate(instruction: str) -> Callable[[Any], Any]:
     return lambda x: assembly(f"{instruction} $0, $1;", ["=f", "f"], [x], ["f32"])[0]
 
 
-def exp2(x: Any) -> Any:
-    """2 to the power of x (`ex2.approx.ftz`)."""
+def special_exp2(x: Any) -> Any:
+    """2 to the power of x, by the special function units."""
     return _unary(x, "exp2", lambda v: 2.0**v, lambda v: nvvm.ex2(v, ftz=True))
 
 
 def exp(x: Any) -> Any:
     """e to the power of x, by `exp2`."""
-    return math.exp(x) if isinstance(x, NUMBERS) else exp2(x * math.log2(math.e))
+    return math.exp(x) if isinstance(x, NUMBERS) else special_exp2(x * math.log2(math.e))
 
 
 def log2(x: Any) -> Any:
@@ -229,6 +229,22 @@ def _across(value: Any, name: str, distances: tuple[int, ...]) -> Any:
         ).res
         value = operators.apply(name, value, other)
     return value
+
+
+def warp_any(x: Any) -> Scalar:
+    """Whether a condition is true in any lane of the warp, for any of the lane's elements: the same in all
+    lanes, so that a branch on it doesn't divide a warp.
+    """
+    if isinstance(x, Fragment):
+        if x.dtype != i1:
+            raise mistake(f"w.warp_any expects a condition, such as x < y, got {x}")
+        value = _folded("or", x.elements())
+    else:
+        value = condition(x)
+        if not isinstance(value, Scalar):
+            raise mistake(f"w.warp_any expects a condition of the GPU, got {x}")
+        value = value.value
+    return Scalar(nvvm.vote_sync(emit.value(-1), value, nvvm.VoteSyncKind.any, results=[i1.type]))
 
 
 def maximum_of(x: Any, *, axis: int) -> Fragment:
