@@ -10,7 +10,7 @@ from weft.mlir import arith, nvvm
 from weft.passes.builders import emit
 
 _ROUNDS = 1.5 * 2**23  # added to a number, it leaves its nearest integer in the lowest bits
-_LEAST = -127.0
+_LEAST = -125.0  # so that the exponent of the result is at least 1
 # For f in -1/2 .. 1/2, within 7.5e-5 of 2^f (a minimax fit in float64, weights after Lawson).
 _POLYNOMIAL = (0.9999280735395694, 0.6932609854640265, 0.2426111221918073, 0.05517166903960564)
 
