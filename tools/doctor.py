@@ -81,7 +81,7 @@ def _gpu() -> str:
 
 
 def _cache() -> str:
-    from weft.compiler import cache
+    from weft import disk_cache as cache
 
     kept = cache.default()
     directory = kept.directory

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.compiler import cache
-from weft.compiler.cache import Cache
+from weft import disk_cache as cache
+from weft.disk_cache import Cache
 from weft.errors import WeftError
 
 KINDS = 16

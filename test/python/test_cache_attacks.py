@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.compiler import cache
-from weft.compiler.cache import Cache
+from weft import disk_cache as cache
+from weft.disk_cache import Cache
 from weft.errors import WeftError
 
 
@@ -180,7 +180,7 @@ def test_a_relative_directory_stays_where_it_was(monkeypatch, tmp_path):
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from weft.compiler.cache import Cache
+from weft.disk_cache import Cache
 os.fsync = lambda descriptor: (print("writing", flush=True), time.sleep(60))
 Cache(Path(sys.argv[1])).get_or_make("k", ["x"], lambda: b"made")
 """

@@ -8,7 +8,7 @@ import pytest
 from fake_driver import GpuArray, two_gpus
 
 import weft
-from weft.compiler import cache
+from weft import disk_cache as cache
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.multiply.operands import Operands

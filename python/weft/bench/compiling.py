@@ -10,9 +10,9 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Self
 
+from weft import disk_cache as disk
 from weft import system
 from weft.bench.problem import INPUTS, Problem
-from weft.compiler import cache as disk
 from weft.dialects.schedule import AnySchedule, Types, read_schedule
 from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
 from weft.errors import WeftError

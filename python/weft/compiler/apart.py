@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from weft import disk_cache as cache
 from weft import mlir, phase
-from weft.compiler import cache, cache_keys, reproducer, stages, worker
+from weft.compiler import cache_keys, reproducer, stages, worker
 from weft.compiler.stages import Compiled
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn

@@ -4,7 +4,7 @@ from dataclasses import astuple
 
 from weft import extensions, mlir, passes
 from weft.compiler import codegen, identity, loaded, ptxas
-from weft.compiler.cache import Key
+from weft.disk_cache import Key
 from weft.errors import warn
 
 _DECIDE = ("weft.isa", "weft.dialects", "weft.passes", "weft.schedules")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft import disk_cache as cache
 from weft import mlir, passes, phase
-from weft.compiler import cache, cache_keys, checks, codegen, ptxas
+from weft.compiler import cache_keys, checks, codegen, ptxas
 from weft.compiler import cubin as elf
 from weft.compiler.kernel_functions import is_lowered, kernels
 from weft.compiler.launch_record import Launch

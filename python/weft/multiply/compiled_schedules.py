@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection, Hashable
 from dataclasses import asdict, dataclass
 
+from weft import disk_cache as cache
 from weft import locks
-from weft.compiler import cache, cache_keys
+from weft.compiler import cache_keys
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.families import FAMILIES
 
