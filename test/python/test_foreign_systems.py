@@ -49,7 +49,8 @@ def ran(system: str, arguments: list[str], folder: Path) -> tuple[int, str, str]
 
 LIBRARY = """
 import sys
-from weft.compiler import cache, channels, codegen, worker
+from weft.compiler import channels, codegen, worker
+from weft import disk_cache as cache
 from weft import errors, file_locks, memory_files, phase, system
 
 assert sys.platform == sys.argv[1]

@@ -110,10 +110,13 @@ def test_isa_imports_the_standard_library_and_itself_alone():
 
 
 def test_the_emulator_is_independent():
-    """PTX text, isa, the layout algebra and how files are written are all it knows of weft, whatever module
+    """PTX text, isa, the layout algebra, files, the cache and locks are all it knows of weft, whatever module
     it goes through.
     """
-    allowed = ("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.html", "weft.system")
+    allowed = (
+        *("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.html", "weft.system"),
+        *("weft.disk_cache", "weft.late_imports", "weft.locks", "weft.file_locks"),
+    )
     for name, source in within("weft.emulator").items():
         assert all(found.startswith(allowed) for found in ours(source) - {"weft"}), name
         assert foreign(source) <= {"numpy", "ml_dtypes", "llvmlite"}, name
@@ -130,6 +133,7 @@ LAYERS = (
     ("instructions",),
     ("machine",),
     ("sanitizer",),
+    ("compiled",),
     ("watching",),
     ("arguments", "waves"),
     ("parallel",),
@@ -155,7 +159,10 @@ def test_one_module_imports_mlir():
 def test_llvm_and_cuda_are_imported_where_they_are_used():
     """Tools start in half a second because nothing else pulls these in."""
     users = {
-        "llvmlite": {"weft.compiler.codegen", "weft.launch.host_code", "weft.emulator.native"},
+        "llvmlite": {
+            *("weft.compiler.codegen", "weft.launch.host_code", "weft.emulator.native"),
+            *(f"weft.emulator.compiled.{name}" for name in ("accesses", "builder", "driver", "emit")),
+        },
         "cuda": {"weft.launch.cuda_driver", "weft.compiler.ptxas"},
     }
     for package, allowed in users.items():

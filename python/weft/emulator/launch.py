@@ -10,15 +10,16 @@ import numpy as np
 
 from weft.emulator import parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
+from weft.emulator.compiled.tiers import tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.instructions import TABLE
-from weft.emulator.machine import Totals
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import WINDOWS, Segment, wrap
 from weft.emulator.reading.parser import parse
 from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
+from weft.emulator.running.totals import Totals
 from weft.emulator.sanitizer import Finding, ignored_rules, page
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Progress, Waves
@@ -92,6 +93,7 @@ class Module:
         max_seconds: float | None = None,
         strict: bool = False,
         threads: int | None = None,
+        compiled: bool | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns after all of it has completed.
 
@@ -118,6 +120,7 @@ class Module:
         shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
+        compiled = None if compiled is None else _flag("compiled", compiled)
         cores = None if threads is None else whole_number("threads", threads)
         if cores == 0:
             raise WeftError("threads must be at least 1, got 0")
@@ -150,7 +153,10 @@ class Module:
             observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
             begun.append(observers)
             watch = observers.watch
-            return Waves(observers.program, launch, device, totals, watch, progress, seed, strict), observers
+            running = observers.program
+            compiler = tier_of(running, compiled)
+            waves = Waves(running, launch, device, totals, watch, progress, seed, strict, compiler=compiler)
+            return waves, observers
 
         try:
             with np.errstate(all="ignore"):

@@ -8,21 +8,22 @@ act.
 """
 
 import random
-import time
 from typing import Any
 
 import numpy as np
 
 from weft.emulator.decoding.program import Program
-from weft.emulator.errors import Fault, TimeLimit
+from weft.emulator.errors import Fault
 from weft.emulator.memory.mbarrier import TEST_TICKS
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.barriers import Barriers
 from weft.emulator.running.cluster_barriers import ClusterBarriers
-from weft.emulator.running.deadlock import Awaited, Wait, stages, stuck, waits_of
+from weft.emulator.running.code import Code, Compiler, Ready, Turn
+from weft.emulator.running.deadlock import Wait, awaited_by, stuck, waits_of
 from weft.emulator.running.function_code import MAX_FRAME
-from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, Transfer
+from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, copy_frames
 from weft.emulator.running.lanes import WARP, Lanes
+from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 
 QUANTUM = 2000
@@ -34,33 +35,7 @@ _BLOCKING_WAIT = 50
 _SKEWED = 0.3
 # What instructions wait for, other than lanes and mbarriers.
 _AWAITED = {"tcgen05.alloc": "free columns of tensor memory, or for the other CTA of its pair"}
-
-
-class Totals:
-    """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
-
-    def __init__(self, blocks: int, limit: int | None, seconds: float | None = None) -> None:
-        self.seconds = seconds
-        self._end = None if seconds is None else time.monotonic() + seconds
-        self.pause: float | None = None
-        """The time from which on machines return to their caller, who may stop."""
-        self.instructions = 0
-        self.limit = limit if limit is not None else 1 << 62
-        self.runs = [0] * blocks
-        self.bytes: dict[str, int] = {}
-
-    def restart(self) -> None:
-        """Forgets what was executed; the time limit stays."""
-        self.instructions, self.runs, self.bytes, self.pause = 0, [0] * len(self.runs), {}, None
-
-    def pauses(self) -> bool:
-        """Whether `pause` has passed."""
-        return self.pause is not None and time.monotonic() > self.pause
-
-    def check_time(self, line: int) -> None:
-        """Raises TimeLimit if the launch has taken longer than `seconds`."""
-        if self._end is not None and time.monotonic() > self._end:
-            raise TimeLimit(f"reached the time limit of {self.seconds:.4g} s", line)
+_NO_RANK = 1 << 62
 
 
 class Machine:
@@ -69,7 +44,14 @@ class Machine:
     """
 
     def __init__(
-        self, wave: Wave, program: Program, totals: Totals, seed: int | None, *, skew: bool = False
+        self,
+        wave: Wave,
+        program: Program,
+        totals: Totals,
+        seed: int | None,
+        *,
+        skew: bool = False,
+        compiler: Compiler | None = None,
     ) -> None:
         self.wave, self.program, self.totals = wave, program, totals
         self.ready: dict[Key, Group] = {}
@@ -85,6 +67,10 @@ class Machine:
         self._rotated = 0
         wave.memory.reserve_local(program.entry.frame_size)
         root = Frame(None, None, program.entry, 0)
+        self._compiler = compiler if compiler is not None and compiler.fits(wave) else None
+        self._code: Code | None = None
+        if self._compiler is not None and self._compiler.ready:
+            self._compile(self._compiler)
         for threads in wave.parts(split=seed is not None):
             self.put(Group(program.entry.entry_block, root, Lanes.of(wave, threads)))
 
@@ -95,32 +81,21 @@ class Machine:
 
         In the second case the thread may wait for another wave, or `totals.pause` has passed.
         """
-        wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
-        watch = wave.watch
+        over = self._run()
+        if self._code is not None:
+            self._code.take_counts(self.totals.runs)
+        return over
+
+    def _run(self) -> bool:
+        wave, totals = self.wave, self.totals
         stop, polls = wave.ticks + _TURN, wave.polls
         group = self._pick()
         while group is not None:
-            block, lanes = blocks[group.block], group.lanes
-            self.running = lanes
-            for step in block.steps:
-                step(lanes)
-            totals.runs[group.block] += lanes.warps
-            totals.instructions += len(block.opcodes) * lanes.warps
-            wave.ticks += len(block.opcodes) + 1
-            if watch is not None:
-                watch.executed(group.block, lanes.row_numbers(), wave.ticks)
-            if totals.instructions > totals.limit:
-                raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
-            if totals.seconds is not None:
-                totals.check_time(block.line)
-            assert block.end is not None
-            after = block.end.run(self, group)
-            if after < 0:
+            arrived = self._execute(group, stop) or self._ended(group)
+            if not arrived:
                 group = self._pick()
-            else:
-                group.block = after
-                if ready:
-                    group = self._choose(group)
+            elif self.ready:
+                group = self._choose(group)
             if totals.pause is not None and totals.pauses() and group is not None:
                 self.put(group)
                 return False
@@ -131,14 +106,81 @@ class Machine:
                     self.put(group)
                     return False
                 stop += _TURN
-        if ready or self.barriers.waited_for() or self.clusters.waiting:
+        if self.ready or self.barriers.waited_for() or self.clusters.waiting:
             self._notify_lacking()
             raise stuck(self.waiting())
         while wave.delayed:
             wave.deliver()
-        if watch is not None:
-            watch.done()
+        if wave.watch is not None:
+            wave.watch.done()
         return True
+
+    def _execute(self, group: Group, stop: int) -> bool:
+        """Runs the steps of the group's block. True: compiled code has run them and more, and the group has
+        just reached another block.
+        """
+        if self._code is not None:
+            return self._execute_compiled(self._code, group, stop)
+        steps, lanes = self.program.blocks[group.block].steps, group.lanes
+        self.running = lanes
+        for step in steps:
+            step(lanes)
+        if self._compiler is not None and self._compiler.interpreted(group.block, len(steps) + 1):
+            self._compile(self._compiler)
+        return False
+
+    def _execute_compiled(self, code: Code, group: Group, stop: int) -> bool:
+        """Runs compiled code, and the steps that there is none for, up to the end of a block."""
+        totals, blocks = self.totals, self.program.blocks
+        self.running = group.lanes
+        at = interpreted = 0
+        while True:
+            totals.instructions = code.enter(group, at, totals.instructions, self._turn(stop))
+            at = code.place
+            if at < 0:
+                if totals.seconds is not None:
+                    totals.check_time(blocks[group.block].line)
+                return True
+            steps = blocks[group.block].steps
+            if at == len(steps):
+                break
+            steps[at](group.lanes)
+            at, interpreted = at + 1, interpreted + 1
+        assert self._compiler is not None
+        if self._compiler.interpreted(group.block, interpreted):
+            self._compile(self._compiler)
+        return False
+
+    def _turn(self, stop: int) -> Turn:
+        """When compiled code must let `_choose` decide: see `Turn`."""
+        lowest = self._lowest[0] if self._lowest else _NO_RANK
+        return stop, bool(self.ready), self._hold, self._rotated + QUANTUM, lowest
+
+    def _compile(self, compiler: Compiler) -> None:
+        """Goes on with code of the host, or with code for more blocks."""
+        if self._code is not None:
+            self._code.take_counts(self.totals.runs)
+        self._code = compiler.code(self.wave, self.totals.limit)
+        self.ready = Ready(self._code.marks, self.ready)
+
+    def _ended(self, group: Group) -> bool:
+        """Counts the block that a group has executed, and runs its end. False: the group can't continue."""
+        wave, block, totals = self.wave, self.program.blocks[group.block], self.totals
+        lanes = group.lanes
+        totals.runs[group.block] += lanes.warps
+        totals.instructions += len(block.opcodes) * lanes.warps
+        wave.ticks += len(block.opcodes) + 1
+        if wave.watch is not None:
+            wave.watch.executed(group.block, lanes.row_numbers(), wave.ticks)
+        if totals.instructions > totals.limit:
+            raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
+        if totals.seconds is not None:
+            totals.check_time(block.line)
+        assert block.end is not None
+        after = block.end.run(self, group)
+        if after >= 0:
+            group.block = after
+        return after >= 0
 
     def _key(self, group: Group) -> Key:
         row = -1 if self.random is None else int(group.lanes.row_numbers()[0])
@@ -402,7 +444,7 @@ class Machine:
                 frame.saved[slot] = np.where(threads, lanes.regs[slot], old)
         for transfer, value in zip([t for t in site.arguments if not t.size], values, strict=True):
             lanes.write(transfer.target, value)
-        self._copy_frames(lanes, site.arguments, group.frame.base, frame.base)
+        copy_frames(lanes, site.arguments, group.frame.base, frame.base)
         lanes.write(code.frame, np.full((lanes.warps, 32), frame.base, np.uint64))
         group.frame = frame
         return code.entry_block
@@ -429,20 +471,9 @@ class Machine:
                 lanes.write(slot, lanes.chosen(value))
         for transfer, value in zip(moves, values, strict=True):
             lanes.write(transfer.target, value)
-        self._copy_frames(lanes, frame.site.results, frame.base, frame.parent.base)
+        copy_frames(lanes, frame.site.results, frame.base, frame.parent.base)
         group.frame = frame.parent
         return frame.site.after
-
-    def _copy_frames(self, lanes: Lanes, transfers: list[Transfer], source: int, target: int) -> None:
-        memory = self.wave.memory
-        frames = memory.local.data.reshape(-1, memory.local_size)
-        threads = np.flatnonzero(lanes.threads())
-        for t in transfers:
-            if t.size:
-                begin = target + t.target
-                frames[threads, begin : begin + t.size] = frames[
-                    threads, source + t.source : source + t.source + t.size
-                ]
 
     # Deadlock
 
@@ -463,16 +494,6 @@ class Machine:
                 waits += waits_of(group.lanes, block.line, near, "for memory that no thread changes")
                 continue
             what = _AWAITED.get(block.waits, "other lanes of its warp")
-            at, awaits = f"at line {block.line} ({block.waits})", self._awaited(group)
+            at, awaits = f"at line {block.line} ({block.waits})", awaited_by(self.wave, group)
             waits += waits_of(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
         return [*waits, *self.barriers.describe(), *self.clusters.describe()]
-
-    def _awaited(self, group: Group) -> dict[int, list[Awaited]]:
-        """The mbarriers that a group waits for, by the first CTA of their cluster."""
-        wave, awaited_by = self.wave, dict[int, list[Awaited]]()
-        for cta, offset in group.awaits:
-            inits = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
-            state, block = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
-            awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(inits).get(offset))
-            awaited_by.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
-        return awaited_by

@@ -1,11 +1,12 @@
 """Compiles functions from LLVM IR for the CPU that the emulator runs on."""
 
 import ctypes
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_lock = threading.Lock()  # llvmlite's objects are shared by the threads of a process
+from weft import disk_cache, late_imports, locks
+
+_lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
 _engines: list[Any] = []
 
 
@@ -13,18 +14,44 @@ def compiled(ir: str, name: str, *, pointers: int, numbers: int) -> Callable[...
     """A function of LLVM IR. It takes addresses and then 64-bit numbers, runs without Python's lock, and
     lives until the process ends.
     """
-    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+    kinds = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * numbers
+    return ctypes.CFUNCTYPE(None, *kinds)(addresses(ir, [name], code=2)[name])
+
+
+def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) -> Mapping[str, int]:
+    """The addresses of functions of LLVM IR, which live until the process ends. `code` is the level of the
+    code generator, from 0 to 3; `whole`: the IR is optimised before. The user's cache keeps the code.
+    """
+    with late_imports.whole():
+        import llvmlite  # type: ignore[import-untyped]
+        import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     with _lock:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        module = llvm.parse_assembly(ir)
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         target = llvm.Target.from_triple(llvm.get_process_triple())
-        machine = target.create_target_machine(cpu=cpu, features=features, opt=2)
-        module.triple, module.data_layout = machine.triple, str(machine.target_data)
-        engine = llvm.create_mcjit_compiler(module, machine)
+
+        def machine() -> Any:
+            return target.create_target_machine(cpu, features, code, codemodel="jitdefault", jit=True)
+
+        key = ir, cpu, features, llvmlite.__version__, f"{code} {whole}"
+        made = disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(), whole=whole))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(made))
         engine.finalize_object()
         _engines.append(engine)
-    kinds = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * numbers
-    return ctypes.CFUNCTYPE(None, *kinds)(engine.get_function_address(name))
+    return {name: engine.get_function_address(name) for name in names}
+
+
+def _object(ir: str, machine: Any, *, whole: bool) -> bytes:
+    """The object file of LLVM IR."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(ir)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    if whole:
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        builder.getModulePassManager().run(module, builder)
+    made: bytes = machine.emit_object(module)
+    return made

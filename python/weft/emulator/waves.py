@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
-from weft.emulator.machine import Machine, Totals
+from weft.emulator.machine import Machine
 from weft.emulator.memory.device import Device
+from weft.emulator.running.code import Compiler
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.deadlock import stuck
+from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Watch
 
@@ -23,7 +25,8 @@ _IDLE_TURNS = 20
 @dataclass
 class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
-    ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp.
+    ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
+    the program.
     """
 
     program: Program
@@ -35,6 +38,7 @@ class Waves:
     seed: int | None = None
     skew: bool = False
     done: int = 0
+    compiler: Compiler | None = None
 
     @property
     def together(self) -> int:
@@ -54,7 +58,7 @@ class Waves:
             if not live or (rest.begun < rest.end and len(live) < _MAX_WAVES):
                 wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
                 wave.watch = self.watch_of(wave)
-                live.appendleft((Machine(wave, self.program, self.totals, self.seed, skew=self.skew), wave))
+                live.appendleft((self._machine(wave), wave))
             machine, wave = live[0]
             if _turn(machine, wave):
                 live.popleft()
@@ -71,6 +75,9 @@ class Waves:
             if self.totals.pauses() and rest.begun < rest.end:
                 return False
         return True
+
+    def _machine(self, wave: Wave) -> Machine:
+        return Machine(wave, self.program, self.totals, self.seed, skew=self.skew, compiler=self.compiler)
 
     def _ended(self, wave: Wave, rest: Grid) -> None:
         for space, count in wave.memory.bytes.items():

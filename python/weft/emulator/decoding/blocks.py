@@ -14,6 +14,8 @@ class Block:
     steps: list[Step] = field(default_factory=list)
     opcodes: list[str] = field(default_factory=list)
     traffic: list[Traffic] = field(default_factory=list)
+    numbers: list[int] | None = None
+    """The instruction that each step belongs to, by its index in `traffic`; None: each is its own's."""
     end: End | None = None
     rank: int = 0
     line: int = 0
@@ -25,3 +27,9 @@ class Block:
     """Whether none of its instructions reads a clock or another special register that changes."""
     members: int | None = None
     """The slot of the member mask, if it is a collective instruction that has one."""
+
+    def instruction(self, step: int) -> int:
+        """The index in `traffic` of a step's instruction, or of the end's."""
+        if self.numbers is None:
+            return step
+        return self.numbers[step] if step < len(self.numbers) else self.numbers[-1] + 1 if self.numbers else 0

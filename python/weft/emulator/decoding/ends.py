@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.emulator.decoding.table import Collective, End
+from weft.emulator.decoding.table import Collective, End, Flow
 from weft.emulator.errors import Fault
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.function_code import FunctionCode
@@ -16,7 +16,7 @@ _LANES = np.arange(WARP, dtype=np.uint32)
 
 def jump(target: int) -> End:
     """Continues with block `target`."""
-    return End(lambda scheduler, group: target, (target,))
+    return End(lambda scheduler, group: target, (target,), flow=Flow(target))
 
 
 def leave(code: FunctionCode) -> End:
@@ -38,7 +38,9 @@ def skip(end: End, predicate: int, negated: bool, after: int) -> End:
             scheduler.part(group, mask, after)
         return end.run(scheduler, group)
 
-    return End(run, (*end.targets, after))
+    jumps = end.flow is not None and end.flow.predicate is None
+    flow = Flow(end.targets[0], after, predicate, negated) if jumps else None
+    return End(run, (*end.targets, after), flow=flow)
 
 
 def collective(decoded: Collective, after: int, opcode: str, line: int) -> End:

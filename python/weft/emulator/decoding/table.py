@@ -25,16 +25,29 @@ class Collective:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """Threads continue with block `target`, or with block `after` if `predicate` isn't true (false, if
+    `negated`). Without a predicate, all continue with `target`.
+    """
+
+    target: int
+    after: int = -1
+    predicate: int | None = None
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class End:
     """What ends a block. `run` returns the block to continue with, or -1 if the group doesn't continue now.
 
     `targets` are the blocks of the same function to which it can lead; `collective` is the step that runs
-    once lanes are together, if the end does nothing else.
+    once lanes are together, if the end does nothing else; `flow` is what it does if that is all.
     """
 
     run: Callable[[Scheduler, Group], int]
     targets: tuple[int, ...]
     collective: Collective | None = None
+    flow: Flow | None = None
 
 
 StepDecoder = Callable[[Op], Step]

@@ -327,6 +327,6 @@ def _fixed_permute(op: Op, control: object) -> Callable[[Array, Array, Array], A
 
     def function(x: Array, y: Array, _: Array) -> Array:
         source = np.stack([x, y], axis=-1).view(np.uint8)
-        return np.ascontiguousarray(source[..., picks]).view(np.uint32)[..., 0].copy()
+        return source[..., picks].copy().view(np.uint32)[..., 0].copy()
 
     return function

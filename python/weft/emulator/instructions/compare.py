@@ -95,7 +95,7 @@ def setp(op: Op) -> Step:
         held = compare(x, y)
         both = (held[..., 0::2], held[..., 1::2]) if packed else (held, ~held)
         if not rest:
-            return np.ascontiguousarray(both[0]), np.ascontiguousarray(both[1])
+            return both[0].copy(), both[1].copy()
         with_ = rest[0] ^ negated
         return _COMBINE[combine](both[0], with_), _COMBINE[combine](both[1], with_)
 

@@ -138,5 +138,5 @@ def advice(op: Op) -> Step:
     op.count(*_ADVICE[op.prefix])
     if op.prefix == "createpolicy":
         result = op.destination(0, U64)
-        return compute(result, lambda x: x, op.slots.constant(0, U64))
+        return compute(result, np.positive, op.slots.constant(0, U64))
     return nothing

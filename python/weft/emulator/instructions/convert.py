@@ -31,6 +31,8 @@ def cvt(op: Op) -> Step:
     out, kind = op.type(), op.type()
     if out.kind == "p" or kind.kind == "p":
         op.fail("doesn't convert predicates")
+    if 128 in (out.bits, kind.bits):
+        op.fail("doesn't convert 128 bits")
     if out.name[-2:] in ("x2", "x4") or kind.name[-2:] in ("x2", "x4"):
         return packed(op, out, kind, mode or "rn", relu, finite)
     op.count(2)

@@ -102,7 +102,8 @@ def _cancels(name: str, values: list[Array]) -> Array:
     """Where a sum of zero has a negative operand: rounded down, such a sum is negative zero."""
     first = np.signbit(values[0] * values[1]) if name == "fma" else np.signbit(values[0])
     last = ~np.signbit(values[-1]) if name == "sub" else np.signbit(values[-1])
-    return np.asarray(first | last)
+    either: Array = first | last
+    return either
 
 
 def _operands(op: Op, kind: Type, count: int) -> list[int]:

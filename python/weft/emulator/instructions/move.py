@@ -32,11 +32,9 @@ def mov(op: Op) -> Step:
     source = op.source(value, kind)
 
     def run(lanes: Lanes) -> None:
-        # Registers are never changed in place, so a move may share the array.
-        if lanes.whole:
-            lanes.regs[result] = lanes.regs[source]
-        else:
-            lanes.write(result, lanes.read(source))
+        # Compiled code changes registers in place; otherwise a move may share the array.
+        value = lanes.read(source)
+        lanes.write(result, value if value.base is None else value.copy())
 
     return run
 
@@ -68,7 +66,7 @@ def _address(op: Op, value: Operand, kind: Type) -> Step | None:
     if op.in_frame(entity):
         compute_address = op.frame_address(entity, offset)
         return lambda lanes: lanes.write(result, compute_address(lanes).astype(storage))
-    return compute(result, lambda x: x, op.symbol(entity, offset, kind))
+    return compute(result, np.positive, op.symbol(entity, offset, kind))
 
 
 def _elements(op: Op, vector: Vector, kind: Type) -> Type:
@@ -92,7 +90,7 @@ def _unpack(op: Op, to: Vector, kind: Type) -> Step:
     count, storage = len(to.items), part.storage
 
     def run(lanes: Lanes) -> None:
-        value = np.ascontiguousarray(lanes.read(source))
+        value = lanes.read(source).copy()
         parts = value.view(storage).reshape(*value.shape, count)
         for i, result, kept in results:
             lanes.write(result, parts[..., i].astype(kept))
@@ -123,7 +121,7 @@ def cvta(op: Op) -> Step:
     source = op.source(1, kind)
     result = op.destination(0, kind)
     if not window:
-        return compute(result, lambda x: x, source)
+        return compute(result, np.positive, source)
     shift = op.slots.constant(window, U64)
     return compute(result, np.subtract if from_generic else np.add, source, shift)
 

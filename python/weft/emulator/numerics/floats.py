@@ -7,6 +7,7 @@ set if bits were lost); rounding it to a narrower format then gives the same as 
 from collections.abc import Callable
 from fractions import Fraction
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +106,7 @@ def canonical(value: Array, name: str) -> Array:
     if name == "f64":
         return bits
     # The sum is NaN if any element is, and cheaper than a test of each.
-    if np.isnan(np.add.reduce(value, axis=None)):
+    if np.isnan(np.add.reduce(value, axis=None)).any():
         return np.where(np.isnan(value), bits.dtype.type(NAN_BITS[name]), bits)
     return bits
 
@@ -185,8 +186,21 @@ def _fma_exact(a: float, b: float, c: float) -> float:
         return float("inf") if exact > 0 else float("-inf")
 
 
+class Fused:
+    """Numbers that have a fused multiply-add of their own."""
+
+    __slots__ = ()
+
+    def fused(self, b: Any, c: Any) -> Any:
+        """`self * b + c`, rounded once."""
+        raise NotImplementedError
+
+
 def fma_f32(a: Array, b: Array, c: Array) -> Array:
     """The float32 fused multiply-add, rounded to nearest, on float32 arrays."""
+    if isinstance(a, Fused):
+        fused: Array = a.fused(b, c)
+        return fused
     product = a.astype(np.float64) * b
     total = product + c
     near = np.abs(total)

@@ -9,7 +9,9 @@ import numpy as np
 
 from weft.emulator.errors import Deadlock
 from weft.emulator.memory.mbarrier import State
+from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
 from weft.isa.mbarriers import BYTES
 
 Block = tuple[int, int, int]
@@ -198,3 +200,14 @@ def stages(inits: Sequence[tuple[int, int]]) -> dict[int, Stage]:
             by_offset[offset] = Stage(line, position // 2, full=position % 2 == 0)
         at += len(ring)
     return by_offset
+
+
+def awaited_by(wave: Wave, group: Group) -> dict[int, list[Awaited]]:
+    """The mbarriers that a group waits for, by the first CTA of their cluster."""
+    found: dict[int, list[Awaited]] = {}
+    for cta, offset in group.awaits:
+        inits = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
+        state, block = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
+        awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(inits).get(offset))
+        found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
+    return found

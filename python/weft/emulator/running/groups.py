@@ -1,6 +1,9 @@
 """Groups of threads that execute together, and the calls that they are in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from weft.emulator.reading.types import Array
 from weft.emulator.running.function_code import FunctionCode
@@ -57,3 +60,16 @@ class Group:
 
 
 Key = tuple[int, Frame, int]
+
+
+def copy_frames(lanes: Lanes, transfers: Sequence[Transfer], source: int, target: int) -> None:
+    """Copies arguments or results between the local frames at `source` and `target` of each thread."""
+    memory = lanes.wave.memory
+    frames = memory.local.data.reshape(-1, memory.local_size)
+    threads = np.flatnonzero(lanes.threads())
+    for t in transfers:
+        if t.size:
+            begin = target + t.target
+            frames[threads, begin : begin + t.size] = frames[
+                threads, source + t.source : source + t.source + t.size
+            ]

@@ -118,12 +118,19 @@ class Sanitizer(Watch):
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
         self._arrivals: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
+        self.some_ended = False
+        """Whether a CTA of the wave has ended."""
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._failed_cancels: dict[int, list[tuple[int, int, int]]] = {}
         self._calls = kernel.calls
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
         wave.failed_waits = {(line, advanced) for line in kernel.ignored_waits for advanced in (False, True)}
+
+    @property
+    def plain(self) -> bool:
+        """Whether weak accesses are compared with earlier ones, and nothing else."""
+        return self.launch_before is None and not self.lanes.strict
 
     # Accesses
 
@@ -156,7 +163,7 @@ class Sanitizer(Watch):
             self.globals.access(access, level)
 
     def _access_shared(self, access: Access, level: int) -> None:
-        if self._ended.any():
+        if self.some_ended:
             self._access_ended(access)
         if access.kind == "async":
             self.races.copy(access)
@@ -410,7 +417,7 @@ class Sanitizer(Watch):
             rows = self.wave.rows_of(cta)
             if not live[rows].any():
                 known = self.clocks.of(np.arange(rows.start, rows.stop))
-                self._ended[cta] = True
+                self._ended[cta] = self.some_ended = True
                 self.races.ended(cta, known)
                 self.mbarriers.ended(cta, known)
 

@@ -69,6 +69,11 @@ class VectorClocks:
         return known
 
     @property
+    def all(self) -> Clocks:
+        """All layers, that of `known` first; another array once there are more columns."""
+        return self._both
+
+    @property
     def fenced(self) -> Clocks:
         fenced: Clocks = self._both[1]
         return fenced

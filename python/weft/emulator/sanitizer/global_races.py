@@ -82,7 +82,8 @@ class GlobalRaces:
     ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
         self._chosen_addresses = chosen_addresses
-        self._index = len(memory.warps)
+        self.number = len(memory.warps)
+        """That of the wave, among those of the launch."""
         memory.warps.append(wave.warps)
         self._snapshots: dict[int, list[Clocks]] = {}
 
@@ -92,7 +93,7 @@ class GlobalRaces:
         """A clock of what other waves have released at an address; None if they have released nothing."""
         joined: Clocks | None = None
         for other, clock in self.memory.locations.get(key, {}).items():
-            if other == self._index:
+            if other == self.number:
                 continue
             column = self.clocks.column(("wave", other))
             taken = self._snapshots.setdefault(other, [])
@@ -111,7 +112,7 @@ class GlobalRaces:
     def publish(self, key: Hashable, clock: Clocks) -> None:
         """Warps of this wave have released a clock at an address, with what it knows of other waves."""
         here = self.memory.locations.setdefault(key, {})
-        here[self._index] = self.clocks.of_global(clock)
+        here[self.number] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():
             column = self.clocks.find(("wave", other))
             if column is None or column >= clock.shape[1]:
@@ -202,7 +203,7 @@ class GlobalRaces:
         self.findings.add("uninitialised-global", message, line, thread, address, count)
 
     def _owners(self, rows: Index) -> npt.NDArray[np.int64]:
-        return rows | self._index << _COLUMN_BITS
+        return rows | self.number << _COLUMN_BITS
 
     def _read(
         self,
@@ -225,7 +226,7 @@ class GlobalRaces:
         """Where the warps don't know of an earlier access; None if there is no such element."""
         time, owner = shadow.time[slot, index], shadow.owner[slot, index]
         wave, column = owner >> _COLUMN_BITS, owner & _COLUMN
-        mine = wave == self._index
+        mine = wave == self.number
         late: Bools = mine & (time > self.clocks.known[rows, np.where(mine, column, 0)])
         foreign = ~mine & (time > 0)
         for other in np.unique(wave[foreign]).tolist() if foreign.any() else ():
@@ -286,9 +287,9 @@ class GlobalRaces:
                 shadow.owner[0, index[small]] >> _COLUMN_BITS,
                 shadow.owner[0, index[small]] & _COLUMN,
             )
-            here = (wave == self._index) & (column < self.wave.warps)
+            here = (wave == self.number) & (column < self.wave.warps)
             far[small] = np.where(
-                here, self.wave.distances(rows[small], np.where(here, column, 0)), 2 * (wave != self._index)
+                here, self.wave.distances(rows[small], np.where(here, column, 0)), 2 * (wave != self.number)
             )
         meet: Bools = common > far
         return meet
@@ -349,7 +350,7 @@ class GlobalRaces:
             if late is None:
                 continue
             # The lanes of a warp may all issue the same copy.
-            late &= shadow.owner[slot, index] != column | self._index << _COLUMN_BITS
+            late &= shadow.owner[slot, index] != column | self.number << _COLUMN_BITS
             if kind == "reduce":
                 late &= shadow.level[index] < GPU
             if late.any():
@@ -359,7 +360,7 @@ class GlobalRaces:
                 what = f"is {done}, and {before} at line {at}; nothing orders the two"
                 address = segment.base + int(index[first]) * shadow.granule
                 self._report(what, row, 0, line, address, int(np.count_nonzero(late)))
-        owner, time = column | self._index << _COLUMN_BITS, self.clocks.times[column] + 1
+        owner, time = column | self.number << _COLUMN_BITS, self.clocks.times[column] + 1
         if kind == "load":
             if awaited:
                 self._read(shadow, index, np.full(len(index), owner), np.int32(time), line)
@@ -387,7 +388,7 @@ class GlobalRaces:
         for other in np.unique(wave[time > 0]).tolist():
             here: Bools = (wave == other) & (time > 0) & (column < self.memory.warps[other])
             mine, columns = rows[here], column[here]
-            if other == self._index:
+            if other == self.number:
                 known = self.clocks.known[mine, columns]
                 seen = self.clocks.seen(how)[mine, columns]
             else:

@@ -40,6 +40,7 @@ def instrumented(program: Program) -> Program:
         if block.function != program.entry.function.name or not any(map(what.touches, block.traffic)):
             continue
         steps: list[Step] = []
+        numbers: list[int] = []
         end = block.end
         for number, traffic in enumerate(block.traffic):
             last = number == len(block.steps)
@@ -49,9 +50,11 @@ def instrumented(program: Program) -> Program:
                     end = _announced(end.collective, announcement, end.targets[0], traffic)
                 else:
                     steps.append(announcement)
+                    numbers.append(number)
             if not last:
                 steps.append(block.steps[number])
-        checked.blocks[at] = replace(block, steps=steps, end=end)
+                numbers.append(number)
+        checked.blocks[at] = replace(block, steps=steps, numbers=numbers, end=end)
     return checked
 
 

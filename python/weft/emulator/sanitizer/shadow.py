@@ -25,6 +25,11 @@ class Granules:
         self.granule = _COARSEST
         self.count = -(-size // _COARSEST)
 
+    @property
+    def granules(self) -> int:
+        """The number of entries."""
+        return self.count * (_COARSEST // self.granule)
+
     def repeat(self, times: int) -> None:
         """Replaces each entry by `times` copies."""
         raise NotImplementedError

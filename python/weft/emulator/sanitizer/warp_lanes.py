@@ -35,7 +35,7 @@ class WarpLanes:
         self, wave: Wave, clocks: VectorClocks, races: Races, global_races: GlobalRaces, *, strict: bool
     ) -> None:
         self.wave, self.clocks, self.races, self.globals = wave, clocks, races, global_races
-        self._strict = strict
+        self.strict = strict
         self._since: defaultdict[int, deque[tuple[Access, int]]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._held: dict[int, tuple[Bools, Clocks]] = {}
 
@@ -48,7 +48,7 @@ class WarpLanes:
 
     def joined(self, threads: Bools) -> None:
         """Threads have met at a barrier, which orders their accesses."""
-        for row in rows_of(threads).tolist() if self._strict else ():
+        for row in rows_of(threads).tolist() if self.strict else ():
             self._since.pop(row, None)
             self._learn(row, threads[row])
 
@@ -65,7 +65,7 @@ class WarpLanes:
 
     def accessed(self, access: Access) -> None:
         """After a weak access."""
-        if self._strict and self._granules(access.segment, access.space) is not None:
+        if self.strict and self._granules(access.segment, access.space) is not None:
             for at, row in enumerate(access.lanes.row_numbers().tolist()):
                 self._since[row].append((access, at))
 
@@ -104,7 +104,7 @@ class WarpLanes:
     @contextmanager
     def acquiring(self, threads: Bools) -> Iterator[None]:
         """Within it, the clocks of these threads' warps receive what the threads acquire."""
-        if not self._strict:
+        if not self.strict:
             yield
             return
         rows = self._some(threads)
@@ -130,7 +130,7 @@ class WarpLanes:
 
     def released(self, threads: Bools) -> None:
         """Threads have released, and their warps have stepped their clocks."""
-        if not self._strict:
+        if not self.strict:
             return
         for row in self._some(threads):
             if row in self._since:

@@ -1,0 +1,351 @@
+"""Writes expressions as LLVM IR, for eight lanes at a time."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.compiled.symbols import Symbol, UntraceableError
+
+LANES = 8
+"""The lanes of a vector."""
+_INT_COMPARE = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le"}
+_INT_COMPARE |= {"greater": "gt", "greater_equal": "ge"}
+_FLOAT_COMPARE = {"equal": "oeq", "not_equal": "une", "less": "olt", "less_equal": "ole"}
+_FLOAT_COMPARE |= {"greater": "ogt", "greater_equal": "oge"}
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+_BITWISE |= {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "not_equal": "xor"}
+_ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
+_INTRINSICS = ("sqrt", "rint", "trunc", "floor", "ceil")
+_QUIET = 1 << 51
+
+
+def element(dtype: "np.dtype[Any]") -> str:
+    """The LLVM type of an element."""
+    if dtype.kind == "b":
+        return "i1"
+    if dtype.kind == "f":
+        return {2: "half", 4: "float", 8: "double"}[dtype.itemsize]
+    return f"i{8 * dtype.itemsize}"
+
+
+def vector(dtype: "np.dtype[Any]", count: int = 1) -> str:
+    """The LLVM type of `count` elements of eight lanes."""
+    return f"<{LANES * count} x {element(dtype)}>"
+
+
+@cache
+def has_fma() -> bool:
+    """Whether this host has fused multiply-add instructions."""
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+    return bool(llvm.get_host_cpu_features().get("fma", False))
+
+
+class Emitter:
+    """Adds instructions to `lines`. `declared` are the intrinsics that they call. `inputs` returns the value
+    of a register or of what was loaded.
+    """
+
+    def __init__(self, inputs: Callable[[Symbol], str]) -> None:
+        self.lines: list[str] = []
+        self.declared: set[str] = set()
+        self._inputs = inputs
+        self._names = 0
+        self._known: dict[tuple[int, int], str] = {}
+        self._kept: list[Symbol] = []
+
+    def forget(self) -> None:
+        """Registers have changed: symbols stand for other values from now on."""
+        self._known, self._kept = {}, []
+
+    def do(self, text: str) -> str:
+        """Adds an instruction, and returns the name of its result."""
+        self._names += 1
+        self.lines.append(f"  %v{self._names} = {text}")
+        return f"%v{self._names}"
+
+    def value(self, symbol: Symbol, count: int | None = None) -> str:
+        """The name of a symbol's value, or a constant with `count` elements for each lane."""
+        count = symbol.count if count is None else count
+        key = id(symbol), count
+        if key not in self._known:
+            self._known[key] = self._compute(symbol, count)
+            self._kept.append(symbol)
+        return self._known[key]
+
+    def _compute(self, symbol: Symbol, count: int) -> str:
+        kind, *operands = symbol.node
+        number = _number(symbol)
+        if number is not None:
+            return splat(number, LANES * count)
+        if symbol.count != count:
+            raise UntraceableError("broadcasts")
+        if kind in ("input", "load"):
+            return self._inputs(symbol)
+        if kind == "same":
+            return self.value(operands[0])
+        if kind == "bits":
+            return self._bits(symbol, operands[0])
+        if kind == "cast":
+            return self._cast(operands[0], symbol.dtype, count)
+        if kind == "pick":
+            return self._pick(operands[0], operands[1])
+        if kind == "stack":
+            return self._stack(operands)
+        if kind == "where":
+            condition, x, y = (self.value(v, count) for v in operands)
+            to = vector(symbol.dtype, count)
+            return self.select(condition, x, y, to, LANES * count)
+        if kind == "fma":
+            return self._fused(operands, symbol.dtype, count)
+        return self._call(kind, operands, count)
+
+    def select(self, condition: str, x: str, y: str, kind: str, count: int = LANES) -> str:
+        return self.do(f"select <{count} x i1> {condition}, {kind} {x}, {kind} {y}")
+
+    def _bits(self, symbol: Symbol, source: Symbol) -> str:
+        value, count = self.value(source), symbol.count
+        return self.do(
+            f"bitcast {vector(source.dtype, source.count)} {value} to {vector(symbol.dtype, count)}"
+        )
+
+    # Conversions
+
+    def _cast(self, source: Symbol, to: "np.dtype[Any]", count: int) -> str:
+        have = source.dtype
+        if have.kind == to.kind == "f":
+            return self._float_cast(source, to, count)
+        value, out, into = self.value(source, count), vector(have, count), vector(to, count)
+        if to.kind == "b":
+            zero = splat(have.type(0), LANES * count)
+            compare = f"fcmp une {out}" if have.kind == "f" else f"icmp ne {out}"
+            return self.do(f"{compare} {value}, {zero}")
+        if "half" in (element(have), element(to)):
+            raise UntraceableError("converts f16 and integers")
+        if to.kind == "f":
+            return self.do(f"{'si' if have.kind == 'i' else 'ui'}tofp {out} {value} to {into}")
+        if have.kind == "f":
+            return self.do(f"fpto{'si' if to.kind == 'i' else 'ui'} {out} {value} to {into}")
+        if have.kind != "b" and have.itemsize == to.itemsize:
+            return value
+        if have.kind != "b" and have.itemsize > to.itemsize:
+            return self.do(f"trunc {out} {value} to {into}")
+        return self.do(f"{'s' if have.kind == 'i' else 'z'}ext {out} {value} to {into}")
+
+    def _float_cast(self, source: Symbol, to: "np.dtype[Any]", count: int) -> str:
+        origin = source
+        while origin.node[0] == "cast" and origin.node[1].dtype.kind == "f":
+            if origin.node[1].dtype.itemsize > origin.dtype.itemsize:
+                break
+            origin = origin.node[1]  # a wider type holds it exactly
+        have, value = origin.dtype, self.value(origin, count)
+        if have == to:
+            return value
+        if have.itemsize < to.itemsize:
+            return self.do(f"fpext {vector(have, count)} {value} to {vector(to, count)}")
+        if element(have) == "double" and element(to) == "half":
+            raise UntraceableError("rounds float64 to f16")
+        return self.do(f"fptrunc {vector(have, count)} {value} to {vector(to, count)}")
+
+    # Moves of elements
+
+    def _pick(self, source: Symbol, which: tuple[int, ...]) -> str:
+        value = self.value(source)
+        indices = [lane * source.count + at for lane in range(LANES) for at in which]
+        return self._shuffle(vector(source.dtype, source.count), value, "poison", indices)
+
+    def _shuffle(self, kind: str, a: str, b: str, indices: list[int]) -> str:
+        mask = ", ".join(f"i32 {i}" for i in indices)
+        return self.do(f"shufflevector {kind} {a}, {kind} {b}, <{len(indices)} x i32> <{mask}>")
+
+    def _stack(self, parts: list[Symbol]) -> str:
+        dtype, values, count = parts[0].dtype, [self.value(p, 1) for p in parts], 1
+        while len(values) > 1:
+            joined = []
+            for a, b in zip(values[::2], values[1::2], strict=True):
+                joined.append(self._shuffle(vector(dtype, count), a, b, list(range(2 * LANES * count))))
+            values, count = joined, 2 * count
+        indices = [part * LANES + lane for lane in range(LANES) for part in range(len(parts))]
+        return self._shuffle(vector(dtype, count), values[0], "poison", indices)
+
+    # Functions
+
+    def intrinsic(self, name: str, kind: str, *values: str) -> str:
+        """A call of `llvm.NAME` for a vector type."""
+        count, of = kind[1:-1].split(" x ")
+        suffix = f"v{count}" + {"half": "f16", "float": "f32", "double": "f64"}.get(of, of)
+        called = f"@llvm.{name}.{suffix}"
+        self.declared.add(f"declare {kind} {called}({', '.join([kind] * len(values))})")
+        return self.do(f"call {kind} {called}({', '.join(f'{kind} {v}' for v in values)})")
+
+    def _fused(self, operands: list[Symbol], dtype: "np.dtype[Any]", count: int) -> str:
+        if not has_fma() or element(dtype) != "float" or any(o.dtype != dtype for o in operands):
+            raise UntraceableError("needs a fused multiply-add of the host")
+        return self.intrinsic("fma", vector(dtype, count), *(self.value(o, count) for o in operands))
+
+    def _call(self, name: str, operands: list[Symbol], count: int) -> str:
+        dtype = operands[0].dtype
+        if dtype.kind == "f":
+            return self._float_call(name, operands, count)
+        kind, n = vector(dtype, count), LANES * count
+        values = [self.value(o, count) for o in operands]
+        if dtype.kind == "b":
+            return self._predicate_call(name, values, n)
+        if name in _ARITHMETIC:
+            return self.do(f"{_ARITHMETIC[name]} {kind} {values[0]}, {values[1]}")
+        if name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+            return self.do(f"{_BITWISE[name]} {kind} {values[0]}, {values[1]}")
+        sign = "s" if dtype.kind == "i" else "u"
+        if name in _INT_COMPARE:
+            order = _INT_COMPARE[name]
+            return self.do(
+                f"icmp {order if order in ('eq', 'ne') else sign + order} {kind} {values[0]}, {values[1]}"
+            )
+        if name in ("minimum", "maximum"):
+            return self.intrinsic(f"{sign}{name[:3]}", kind, *values)
+        return self._other_call(name, values, dtype, kind, n)
+
+    def _other_call(self, name: str, values: list[str], dtype: "np.dtype[Any]", kind: str, n: int) -> str:
+        def number(x: int) -> str:
+            return splat(dtype.type(x), n)
+
+        bits, x = 8 * dtype.itemsize, values[0]
+        if name in ("left_shift", "right_shift"):
+            inside = self.do(f"icmp ult {kind} {values[1]}, {number(bits)}")
+            last = number(bits - 1 if name == "right_shift" and dtype.kind == "i" else 0)
+            by = self.select(inside, values[1], last, kind, n)
+            if name == "right_shift" and dtype.kind == "i":
+                return self.do(f"ashr {kind} {x}, {by}")
+            moved = self.do(f"{'shl' if name == 'left_shift' else 'lshr'} {kind} {x}, {by}")
+            return self.select(inside, moved, number(0), kind, n)
+        if name == "invert":
+            return self.do(f"xor {kind} {x}, {splat(~dtype.type(0), n)}")
+        if name == "negative":
+            return self.do(f"sub {kind} {number(0)}, {x}")
+        if name == "positive":
+            return x
+        if name == "absolute" and dtype.kind == "i":
+            less = self.do(f"icmp slt {kind} {x}, {number(0)}")
+            return self.select(less, self.do(f"sub {kind} {number(0)}, {x}"), x, kind, n)
+        if name == "bitwise_count" and dtype.kind == "u":
+            ones = self.intrinsic("ctpop", kind, x)
+            return ones if bits == 8 else self.do(f"trunc {kind} {ones} to <{n} x i8>")
+        if name == "floor_divide" and dtype.kind == "u":
+            return self.do(f"udiv {kind} {x}, {values[1]}")  # steps never divide by zero
+        raise UntraceableError(f"calls {name}")
+
+    def _predicate_call(self, name: str, values: list[str], n: int) -> str:
+        kind = f"<{n} x i1>"
+        if name in _BITWISE:
+            return self.do(f"{_BITWISE[name]} {kind} {values[0]}, {values[1]}")
+        if name in ("invert", "logical_not"):
+            return self.do(f"xor {kind} {values[0]}, {splat(np.bool_(True), n)}")
+        if name == "equal":
+            return self.do(f"icmp eq {kind} {values[0]}, {values[1]}")
+        raise UntraceableError(f"calls {name} of predicates")
+
+    def _float_call(self, name: str, operands: list[Symbol], count: int) -> str:
+        dtype, n = operands[0].dtype, LANES * count
+        kind, values = vector(dtype, count), [self.value(o, count) for o in operands]
+        if name in ("add", "subtract", "multiply", "divide"):
+            return self._arithmetic(name, values, dtype, n)
+        if name in _FLOAT_COMPARE:
+            return self.do(f"fcmp {_FLOAT_COMPARE[name]} {kind} {values[0]}, {values[1]}")
+        if name in ("minimum", "maximum", "fmin", "fmax"):
+            order = "ole" if name in ("minimum", "fmin") else "oge"
+            first = self.do(f"fcmp {order} {kind} {values[0]}, {values[1]}")
+            either = values[name.startswith("f")]
+            unordered = self.do(f"fcmp uno {kind} {either}, {either}")
+            either = self.do(f"or <{n} x i1> {first}, {unordered}")
+            return self.select(either, values[0], values[1], kind, n)
+        x = values[0]
+        if name in _INTRINSICS and element(dtype) != "half":
+            return self.intrinsic(name, kind, x)
+        if name == "absolute":
+            return self.intrinsic("fabs", kind, x)
+        if name == "negative":
+            return self.do(f"fneg {kind} {x}")
+        if name == "copysign":
+            return self.intrinsic("copysign", kind, *values)
+        if name == "isnan":
+            return self.do(f"fcmp uno {kind} {x}, {x}")
+        if name in ("isinf", "isfinite"):
+            order = "oeq" if name == "isinf" else "olt"
+            infinity = splat(dtype.type(np.inf), n)
+            return self.do(f"fcmp {order} {kind} {self.intrinsic('fabs', kind, x)}, {infinity}")
+        if name == "signbit":
+            whole = f"<{n} x i{8 * dtype.itemsize}>"
+            return self.do(f"icmp slt {whole} {self.do(f'bitcast {kind} {x} to {whole}')}, zeroinitializer")
+        if name == "nextafter":
+            return self._neighbour(x, _number(operands[1]), dtype, n)
+        raise UntraceableError(f"calls {name} of floats")
+
+    def _arithmetic(self, name: str, values: list[str], dtype: "np.dtype[Any]", n: int) -> str:
+        code = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}[name]
+        kind = f"<{n} x {element(dtype)}>"
+        if element(dtype) == "half":
+            wide = [self.do(f"fpext {kind} {v} to <{n} x float>") for v in values]
+            result = self.do(f"{code} <{n} x float> {wide[0]}, {wide[1]}")
+            return self.do(f"fptrunc <{n} x float> {result} to {kind}")
+        result = self.do(f"{code} {kind} {values[0]}, {values[1]}")
+        if element(dtype) == "float":
+            return result
+        # The NaN is the first operand's that is one, which LLVM doesn't promise.
+        for value in values[::-1]:
+            unordered = self.do(f"fcmp uno {kind} {value}, {value}")
+            bits = self.do(f"bitcast {kind} {value} to <{n} x i64>")
+            quiet = self.do(f"or <{n} x i64> {bits}, {splat(np.int64(_QUIET), n)}")
+            result = self.select(
+                unordered, self.do(f"bitcast <{n} x i64> {quiet} to {kind}"), result, kind, n
+            )
+        return result
+
+    def _neighbour(self, x: str, towards: Any, dtype: "np.dtype[Any]", n: int) -> str:
+        """The next number in the direction of an infinity."""
+        if towards is None or not np.isinf(towards):
+            raise UntraceableError("computes a neighbour")
+        size = 8 * dtype.itemsize
+        whole, kind = f"<{n} x i{size}>", f"<{n} x {element(dtype)}>"
+        up = towards > 0
+        bits = self.do(f"bitcast {kind} {x} to {whole}")
+        negative = self.do(f"icmp slt {whole} {bits}, zeroinitializer")
+        one, minus = (splat(np.dtype(f"i{dtype.itemsize}").type(v), n) for v in (1, -1))
+        step = self.select(negative, minus if up else one, one if up else minus, whole, n)
+        moved = self.do(f"add {whole} {bits}, {step}")
+        zero = self.do(f"fcmp oeq {kind} {x}, zeroinitializer")
+        least = splat(np.array(1 if up else (1 << (size - 1)) + 1, f"u{dtype.itemsize}")[()], n)
+        moved = self.select(zero, least, moved, whole, n)
+        stays = self.do(f"fcmp ueq {kind} {x}, {splat(dtype.type(towards), n)}")
+        return self.do(f"bitcast {whole} {self.select(stays, bits, moved, whole, n)} to {kind}")
+
+
+def _number(symbol: Symbol) -> Any:
+    """The value of a constant; None for anything else."""
+    if symbol.node[0] == "constant":
+        return symbol.node[1]
+    if symbol.node[0] == "cast":
+        inner = _number(symbol.node[1])
+        return None if inner is None else np.asarray(inner).astype(symbol.dtype)[()]
+    return None
+
+
+def splat(number: Any, n: int) -> str:
+    """A vector constant of a NumPy number."""
+    dtype = np.asarray(number).dtype
+    kind = element(dtype)
+    if dtype.kind == "b":
+        text = "true" if number else "false"
+    elif kind in ("float", "double"):
+        with np.errstate(all="ignore"):
+            text = f"0x{int(np.float64(number).view(np.uint64)):016X}"
+        if kind == "float" and np.isnan(number):
+            raise UntraceableError("has a constant NaN")
+    elif kind == "half":
+        text = f"0xH{int(number.view(np.uint16)):04X}"
+    elif dtype.kind == "c":
+        raise UntraceableError("has a constant of 128 bits")
+    else:
+        text = str(int(number))
+    return f"splat ({kind} {text})" if n > 1 else text

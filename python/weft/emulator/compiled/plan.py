@@ -1,0 +1,205 @@
+"""The operations of a program's blocks: pieces of code, accesses to memory, branches, and what the
+interpreter runs.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator import native
+from weft.emulator.compiled import driver
+from weft.emulator.compiled.liveness import Liveness
+from weft.emulator.compiled.pieces import Layout, Piece, module
+from weft.emulator.compiled.state import BlockPart, Kind, Operand
+from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, trace
+from weft.emulator.decoding.blocks import Block
+from weft.emulator.decoding.program import Program
+
+_LEVEL = 0
+"""Of the code generator, for pieces."""
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass
+class Operation:
+    """An operation, and the block and step at which the interpreter can run the same. `slots` are the
+    registers that it uses.
+    """
+
+    kind: Kind
+    block: int
+    step: int
+    slots: frozenset[int] = frozenset()
+    piece: Piece | None = None
+    access: Access | None = None
+    target: int = 0
+    after: int = 0
+    predicate: int | None = None
+    negated: bool = False
+
+
+@dataclass
+class Plan:
+    """The compiled form of a program. `entries` are the operations that begin at a block and step; `needs`
+    are the registers that code may use from there on, until the interpreter goes on.
+    """
+
+    program: Program
+    layout: Layout
+    operations: list[Operation] = field(default_factory=list)
+    entries: dict[tuple[int, int], int] = field(default_factory=dict)
+    needs: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+    run: int = 0
+    """The address of the function that runs operations."""
+    table: Numbers = field(default_factory=lambda: np.zeros((0, len(Operand)), np.int64))
+    blocks: Numbers = field(default_factory=lambda: np.zeros((0, len(BlockPart)), np.int64))
+
+
+def make(program: Program, chosen_addresses: frozenset[int], hot: Set[int] | None = None) -> Plan:
+    """Compiles the blocks `hot` of a program (None: all). `chosen_addresses`: see `GlobalRaces`."""
+    plan = Plan(program, Layout(program.slots.bits))
+    registers, liveness = Registers(program.slots), Liveness(program)
+    pieces: list[Piece] = []
+    plan.blocks = np.zeros((len(program.blocks), len(BlockPart)), np.int64)
+    for number, block in enumerate(program.blocks):
+        first = len(plan.operations)
+        plan.blocks[number] = first, len(block.opcodes), block.rank
+        if hot is not None and number not in hot:
+            plan.operations.append(Operation(Kind.INTERPRET, number, 0))
+        else:
+            _Planner(plan, registers, pieces, number, liveness.before(number)).add(block)
+    plan.steps = [operation.step for operation in plan.operations]
+    _find_needs(plan)
+    _assemble(plan, pieces, chosen_addresses)
+    return plan
+
+
+class _Planner:
+    """Adds the operations of a block."""
+
+    def __init__(
+        self, plan: Plan, registers: Registers, pieces: list[Piece], block: int, live: list[int]
+    ) -> None:
+        self.plan, self.registers, self.pieces, self.block = plan, registers, pieces, block
+        self._live = live
+        self.piece, self.begun = self._new(), 0
+
+    def _new(self) -> Piece:
+        return Piece(f"piece_{len(self.pieces)}", self.plan.layout)
+
+    def _operation(self, kind: Kind, step: int, **what: object) -> None:
+        self.plan.operations.append(Operation(kind, self.block, step, **what))  # type: ignore[arg-type]
+
+    def _close(self, step: int) -> None:
+        """Ends the piece before a step."""
+        if self.piece:
+            self.piece.live = self._live[self.plan.program.blocks[self.block].instruction(step)]
+            self._operation(Kind.PIECE, self.begun, slots=self.piece.slots, piece=self.piece)
+            self.pieces.append(self.piece)
+        self.piece = self._new()
+
+    def _enter(self, step: int) -> None:
+        self.begun = step
+        self.plan.entries[self.block, step] = len(self.plan.operations)
+
+    def add(self, block: Block) -> None:
+        self._enter(0)
+        for number, step in enumerate(block.steps):
+            found = trace(step, self.registers)
+            if found is None:
+                self._interpret(number)
+            elif found.access is None:
+                if not self.piece.add(found):
+                    self._interpret(number)
+            elif not self.piece.access(found.access):
+                self._interpret(number)
+            else:
+                self._close(number)
+                kind = Kind.LOAD if found.access.value is None else Kind.STORE
+                self._operation(kind, number, access=found.access)
+                self.begun = number + 1
+                if not self.piece.add(found):
+                    # The access has been made, so the step can't be left to the interpreter.
+                    del self.plan.operations[-1:]
+                    self._interpret(number)
+        self._end(block, len(block.steps))
+
+    def _interpret(self, step: int) -> None:
+        self._close(step)
+        self._operation(Kind.INTERPRET, step)
+        self._enter(step + 1)
+
+    def _end(self, block: Block, step: int) -> None:
+        # A guard of the end is read after the last step.
+        self._close(step)
+        flow = block.end.flow if block.end is not None else None
+        if flow is None:
+            self._operation(Kind.INTERPRET, step)
+        elif flow.predicate is None:
+            self._operation(Kind.JUMP, step, target=flow.target)
+        else:
+            self.plan.layout.of(flow.predicate)
+            slots = frozenset([flow.predicate])
+            self._operation(
+                Kind.BRANCH,
+                step,
+                slots=slots,
+                target=flow.target,
+                after=flow.after,
+                predicate=flow.predicate,
+                negated=flow.negated,
+            )
+
+
+def _find_needs(plan: Plan) -> None:
+    """What each entry needs: sets of registers as bits, until they no longer grow."""
+    operations, first = plan.operations, plan.blocks[:, BlockPart.FIRST].tolist()
+    needs = [sum(1 << slot for slot in operation.slots) for operation in operations]
+    grows = True
+    while grows:
+        grows = False
+        for at in range(len(operations) - 1, -1, -1):
+            operation, now = operations[at], needs[at]
+            if operation.kind == Kind.BRANCH:
+                now |= needs[first[operation.target]] | needs[first[operation.after]]
+            elif operation.kind == Kind.JUMP:
+                now |= needs[first[operation.target]]
+            elif operation.kind != Kind.INTERPRET:
+                now |= needs[at + 1]
+            if now != needs[at]:
+                needs[at], grows = now, True
+    plan.entries = {
+        at: entry for at, entry in plan.entries.items() if operations[entry].kind != Kind.INTERPRET
+    }
+    for entry in plan.entries.values():
+        plan.needs[entry] = _slots(needs[entry])
+
+
+def _slots(bits: int) -> tuple[int, ...]:
+    text = bin(bits)[:1:-1]
+    return tuple(at for at, bit in enumerate(text) if bit == "1")
+
+
+def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
+    """Compiles the pieces, and writes the table of operations."""
+    generic = driver.addresses()
+    code = native.addresses(module(pieces), [piece.name for piece in pieces], code=_LEVEL) if pieces else {}
+    plan.run = generic["run"]
+    plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
+    for row, operation in zip(plan.table, plan.operations, strict=True):
+        row[Operand.KIND] = operation.kind
+        row[Operand.TARGET], row[Operand.AFTER] = operation.target, operation.after
+        row[Operand.NEGATED] = operation.negated
+        if operation.predicate is not None:
+            row[Operand.PREDICATE] = plan.layout.of(operation.predicate)
+        if operation.piece is not None:
+            row[Operand.FUNCTION] = code[operation.piece.name]
+        if operation.access is not None:
+            access = operation.access
+            verb = "load" if access.value is None else "store"
+            row[Operand.FUNCTION] = generic[f"{verb}_{access.space}"]
+            row[Operand.WIDTH], row[Operand.LINE] = WIDTHS.index(access.width), access.line
+            row[Operand.CHOSEN] = access.line in chosen_addresses

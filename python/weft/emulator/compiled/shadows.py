@@ -1,0 +1,108 @@
+"""What compiled code needs of the sanitizer and of buffers in global memory: where their arrays are now."""
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.compiled.state import Field, Part
+from weft.emulator.memory.segments import Segment
+from weft.emulator.reading.types import Array
+from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checker import Sanitizer
+from weft.emulator.sanitizer.global_races import GlobalShadow
+
+_MOST_STAMPS = 1 << 31
+
+
+class Shadows:
+    """Keeps the state up to date, as arrays are replaced when granules get smaller or clocks wider."""
+
+    def __init__(self, wave: Wave, state: npt.NDArray[np.int64]) -> None:
+        self._state = state
+        self._sanitizer = wave.watch if isinstance(wave.watch, Sanitizer) else None
+        segments = [segment for segment in wave.device.segments if segment.size]
+        self._parts: npt.NDArray[np.int64] = np.zeros((max(1, len(segments)), len(Part)), np.int64)
+        self._stamps: list[Array] = []
+        self._both: Array = np.zeros(0)
+        self._written: Array = self._both
+        self._unit: Array = self._both
+        self._shared_stamps = np.zeros(0, np.uint32)
+        self._buffers: list[tuple[GlobalShadow, npt.NDArray[np.int64]]] = []
+        self._owners: list[Array] = []
+        for segment, part in zip(segments, self._parts, strict=False):
+            self._add(segment, part)
+        state[Field.SEGMENTS], state[Field.SEGMENT_COUNT] = self._parts.ctypes.data, len(segments)
+        state[Field.CHECKED] = self._sanitizer is not None
+        if self._sanitizer is not None:
+            state[Field.WAVE] = self._sanitizer.globals.number
+
+    def _add(self, segment: Segment, part: npt.NDArray[np.int64]) -> None:
+        part[Part.BASE], part[Part.SIZE] = segment.base, segment.size
+        part[Part.DATA], part[Part.WRITABLE] = segment.data.ctypes.data, segment.writable
+        part[Part.BLOCKED] = segment.filled is not None
+        if self._sanitizer is not None:
+            self._buffers.append((self._sanitizer.globals.memory.shadow(segment), part))
+            self._owners.append(np.zeros(0))
+            self._stamps.append(np.zeros(0))
+
+    def refresh(self) -> None:
+        """Before code runs."""
+        sanitizer, state = self._sanitizer, self._state
+        if sanitizer is None:
+            return
+        if sanitizer.clocks.all is not self._both:
+            self._both = sanitizer.clocks.all
+            state[Field.KNOWN], state[Field.KNOWN_WIDTH] = self._both.ctypes.data, self._both.shape[2]
+        shadow = sanitizer.races.shadow
+        if shadow.written is not self._written or shadow.unit is not self._unit:
+            self._shared()
+        state[Field.BLOCKED] = sanitizer.some_ended
+        if state[Field.EPOCH] > _MOST_STAMPS:
+            state[Field.EPOCH] = 0
+            for stamps in (self._shared_stamps, *self._stamps):
+                stamps[:] = 0
+        for at, (buffer, part) in enumerate(self._buffers):
+            if buffer.owner is not self._owners[at]:
+                self._global(at, buffer, part)
+            part[Part.IS_WRITTEN] = buffer.is_written
+
+    def changed(self) -> None:
+        """After code has run."""
+        for buffer, part in self._buffers:
+            if part[Part.IS_WRITTEN]:
+                buffer.is_written = True
+
+    def _shared(self) -> None:
+        assert self._sanitizer is not None
+        state, shadow = self._state, self._sanitizer.races.shadow
+        if len(self._shared_stamps) != shadow.granules:
+            self._shared_stamps = np.zeros(shadow.granules, np.uint32)
+            state[Field.STAMPS] = self._shared_stamps.ctypes.data
+        self._written, self._unit = shadow.written, shadow.unit
+        arrays: dict[Field, Array] = {
+            Field.WRITER: shadow.writer,
+            Field.WRITTEN: shadow.written,
+            Field.WRITE_LINE: shadow.write_line,
+            Field.READ_LINE: shadow.read_line,
+            Field.READS: shadow.reads,
+            Field.UNIT: shadow.unit,
+            Field.TAKEN: shadow.taken,
+        }
+        for which, array in arrays.items():
+            state[which] = array.ctypes.data
+        state[Field.GRANULE] = shadow.granule.bit_length() - 1
+        state[Field.READERS], state[Field.UNITS] = shadow.reads.shape[1], len(shadow.unit)
+        state[Field.GRANULES] = shadow.granules
+
+    def _global(self, at: int, shadow: GlobalShadow, part: npt.NDArray[np.int64]) -> None:
+        self._owners[at] = shadow.owner
+        self._stamps[at] = np.zeros(shadow.granules, np.uint32)
+        arrays: dict[Part, Array] = {
+            Part.OWNER: shadow.owner,
+            Part.TIME: shadow.time,
+            Part.LINE: shadow.line,
+            Part.LEVEL: shadow.level,
+            Part.STAMPS: self._stamps[at],
+        }
+        for which, array in arrays.items():
+            part[which] = array.ctypes.data
+        part[Part.GRANULE], part[Part.GRANULES] = shadow.granule.bit_length() - 1, shadow.granules

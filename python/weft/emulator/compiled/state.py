@@ -1,0 +1,125 @@
+"""What compiled code and the interpreter share: the state of a machine, and operations, as numbers."""
+
+from enum import IntEnum, auto
+
+
+class Field(IntEnum):
+    """The numbers and addresses of a state, 8 bytes each."""
+
+    OP = 0
+    """Where to begin; in the end, where the interpreter goes on."""
+    BLOCK = auto()
+    TICKS = auto()
+    INSTRUCTIONS = auto()
+    CHANGES = auto()
+    STOP = auto()
+    READY = auto()
+    HOLD = auto()
+    ROTATE = auto()
+    LOWEST = auto()
+    ARRIVED = auto()
+    """Whether the group has just reached its block."""
+    FILE = auto()
+    ROW_BYTES = auto()
+    SCRATCH = auto()
+    ROWS = auto()
+    MASKS = auto()
+    """The warps of the group, and the active lanes of each, 32 bits each."""
+    COUNT = auto()
+    OPS = auto()
+    BLOCKS = auto()
+    RUNS = auto()
+    LIMIT = auto()
+    MARKS = auto()
+    SEGMENTS = auto()
+    SEGMENT_COUNT = auto()
+    SHARED = auto()
+    SHARED_SIZE = auto()
+    STRIDE = auto()
+    CLUSTER = auto()
+    SHARED_BASE = auto()
+    PARAMS = auto()
+    PARAMS_SIZE = auto()
+    CONST = auto()
+    CONST_SIZE = auto()
+    GLOBAL_BYTES = auto()
+    SHARED_BYTES = auto()
+    PARAM_BYTES = auto()
+    CONST_BYTES = auto()
+    CHECKED = auto()
+    """Whether the sanitizer watches."""
+    BLOCKED = auto()
+    """Whether the interpreter must make all accesses to shared memory."""
+    KNOWN = auto()
+    KNOWN_WIDTH = auto()
+    GRANULE = auto()
+    """The binary logarithm of a granule of shared memory."""
+    WRITER = auto()
+    WRITTEN = auto()
+    WRITE_LINE = auto()
+    READ_LINE = auto()
+    READS = auto()
+    READERS = auto()
+    UNITS = auto()
+    UNIT = auto()
+    TAKEN = auto()
+    GRANULES = auto()
+    STAMPS = auto()
+    EPOCH = auto()
+    WAVE = auto()
+
+
+class Part(IntEnum):
+    """What is known of a buffer in global memory, 8 bytes each."""
+
+    BASE = 0
+    SIZE = auto()
+    DATA = auto()
+    WRITABLE = auto()
+    BLOCKED = auto()
+    """Whether the interpreter must make the accesses."""
+    GRANULE = auto()
+    OWNER = auto()
+    TIME = auto()
+    LINE = auto()
+    LEVEL = auto()
+    GRANULES = auto()
+    IS_WRITTEN = auto()
+    STAMPS = auto()
+
+
+class Kind(IntEnum):
+    """The operations of a block."""
+
+    INTERPRET = 0
+    PIECE = auto()
+    LOAD = auto()
+    STORE = auto()
+    JUMP = auto()
+    BRANCH = auto()
+
+
+class Operand(IntEnum):
+    """The parts of an operation, 8 bytes each."""
+
+    KIND = 0
+    FUNCTION = auto()
+    """Of a piece."""
+    TARGET = auto()
+    AFTER = auto()
+    PREDICATE = auto()
+    NEGATED = auto()
+    SPACE = auto()
+    WIDTH = auto()
+    """The binary logarithm of the bytes."""
+    LINE = auto()
+    CHOSEN = auto()
+    """Whether the address may depend on a mask."""
+
+
+class BlockPart(IntEnum):
+    """What is known of a block, 8 bytes each."""
+
+    FIRST = 0
+    LENGTH = auto()
+    RANK = auto()

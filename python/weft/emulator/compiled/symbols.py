@@ -1,0 +1,235 @@
+"""Stands in for registers while a step of the interpreter is traced. What the step computes with NumPy
+becomes an expression, from which `emit` makes code: instructions have one definition, the interpreter's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from weft.emulator.numerics.floats import Fused
+from weft.emulator.reading.types import STORAGE
+
+LANES = 32
+_PLAIN = (1, LANES)
+_KINDS = "buif"
+_MOVES = ("input", "load", "bits", "same", "pick", "where")
+"""What can be done with registers of 128 bits."""
+_CALLS = {
+    *("add", "subtract", "multiply", "divide", "floor_divide", "negative", "absolute", "sqrt"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift", "bitwise_count"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not", "minimum", "maximum", "fmin", "fmax"),
+    *("isnan", "isinf", "isfinite", "signbit", "copysign", "rint", "trunc", "floor", "ceil", "nextafter"),
+    "positive",
+}
+"""The functions of NumPy that `emit` has code for."""
+
+
+class UntraceableError(Exception):
+    """A step does something that has no expression; the interpreter runs it."""
+
+
+class Symbol(NDArrayOperatorsMixin, Fused):
+    """A value of each lane, or `count` values of each that are adjacent in memory. `trailing`: they have an
+    axis of their own. `node` is the operation, followed by its operands.
+    """
+
+    __slots__ = ("count", "dtype", "node", "trailing")
+
+    def __init__(self, dtype: Any, node: tuple[Any, ...], count: int = 1, *, trailing: bool = False) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        if self.dtype.kind not in _KINDS and node[0] not in _MOVES:
+            raise UntraceableError(f"computes with {self.dtype}")
+        self.node, self.count, self.trailing = node, count, trailing
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*_PLAIN, self.count) if self.trailing else (1, LANES * self.count)
+
+    def __bool__(self) -> bool:
+        raise UntraceableError("branches on a value")
+
+    def __array__(self, *args: Any, **named: Any) -> Any:
+        raise UntraceableError("becomes an array")
+
+    base = None
+    """As of an array that shares its memory with none."""
+
+    def any(self, axis: object = None) -> bool:
+        """True: the interpreter asks only in order to skip what changes nothing."""
+        if axis is not None:
+            raise UntraceableError("reduces an axis")
+        return True
+
+    # Reinterpretation
+
+    def view(self, dtype: Any) -> "Symbol":
+        """The same bits as elements of another type."""
+        to = np.dtype(dtype)
+        if to == self.dtype:
+            return self
+        if bool in (to, self.dtype):
+            raise UntraceableError("views predicates")
+        size = self.count * self.dtype.itemsize
+        if size % to.itemsize:
+            raise UntraceableError("views parts of an element")
+        return Symbol(to, ("bits", self), size // to.itemsize, trailing=self.trailing)
+
+    def astype(self, dtype: Any, copy: bool = True) -> "Symbol":
+        """The values converted to another type."""
+        to = np.dtype(dtype)
+        return self if to == self.dtype else Symbol(to, ("cast", self), self.count, trailing=self.trailing)
+
+    def reshape(self, *shape: Any) -> "Symbol":
+        """With the elements of a lane on an axis of their own, or next to each other."""
+        if shape == self.shape:
+            return self
+        if shape == (*_PLAIN, self.count):
+            return Symbol(self.dtype, ("same", self), self.count, trailing=True)
+        raise UntraceableError("changes the shape")
+
+    def copy(self) -> "Symbol":
+        return self
+
+    def sum(self, axis: int | None = None) -> "Symbol":
+        """The sum of a lane's elements."""
+        if axis != -1 or not self.trailing or self.dtype != np.int64:
+            raise UntraceableError("sums lanes")
+        parts = [self[..., i] for i in range(self.count)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+    def __getitem__(self, key: Any) -> "Symbol":
+        if not isinstance(key, tuple) or len(key) != 2 or key[0] is not Ellipsis:
+            raise UntraceableError("picks lanes")
+        at = key[1]
+        if isinstance(at, int) and self.trailing:
+            return self._picked((at,), trailing=False)
+        if isinstance(at, list) and self.trailing:
+            return self._picked(tuple(at), trailing=True)
+        if isinstance(at, slice) and self.trailing:
+            return self._picked(tuple(range(self.count)[at]), trailing=True)
+        if isinstance(at, slice) and at.step == self.count and (at.start or 0) < self.count:
+            return self._picked((at.start or 0,), trailing=False)
+        raise UntraceableError("picks elements")
+
+    def _picked(self, which: tuple[int, ...], *, trailing: bool) -> "Symbol":
+        return Symbol(self.dtype, ("pick", self, which), len(which), trailing=trailing)
+
+    def fused(self, b: Any, c: Any) -> "Symbol":
+        """`self * b + c`, rounded once."""
+        return Symbol(self.dtype, ("fma", self, b, c), self.count, trailing=self.trailing)
+
+    # What NumPy calls
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> "Symbol":
+        if method == "reduce" and named == {"axis": None}:
+            return self  # of which only `any` may be asked
+        wide = named.pop("dtype", None)
+        out = named.pop("out", None)
+        if out is not None and out[0] is not inputs[0]:
+            raise UntraceableError("writes into an array")
+        if method != "__call__" or named or ufunc.__name__ not in _CALLS:
+            raise UntraceableError(f"calls {ufunc.__name__}.{method}")
+        values = [x if isinstance(x, Symbol) else _constant(x) for x in inputs]
+        types = (*map(_weak_type, values, inputs), None)
+        signature = None if wide is None else (*[None] * len(values), np.dtype(wide))
+        resolve: Any = ufunc.resolve_dtypes
+        loop = resolve(types) if signature is None else resolve(types, signature=signature)
+        converted = [v.astype(to) for v, to in zip(values, loop, strict=False)]
+        count, trailing = _shape(converted)
+        return Symbol(loop[-1], (ufunc.__name__, *converted), count, trailing=trailing)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        implementation = _FUNCTIONS.get(function)
+        if implementation is None:
+            raise UntraceableError(f"calls {function.__name__}")
+        return implementation(*args, **kwargs)
+
+
+def _weak_type(value: Symbol, given: Any) -> Any:
+    """The type of an operand; Python's own for its numbers, which adapt to the others."""
+    return type(given) if type(given) in (int, float) else value.dtype
+
+
+def _constant(value: Any) -> Symbol:
+    """A number, or an array of one number, as an operand."""
+    array = np.asarray(value)
+    flat = array.reshape(-1)
+    if not flat.size or flat.tobytes() != flat[:1].tobytes() * flat.size:
+        raise UntraceableError("uses an array of its own")
+    return Symbol(array.dtype, ("constant", flat[0]))
+
+
+def _shape(values: Sequence[Symbol]) -> tuple[int, bool]:
+    """The shape of operands; constants fit any."""
+    shapes = {(v.count, v.trailing) for v in values if not _is_constant(v)}
+    if len(shapes) > 1:
+        raise UntraceableError("broadcasts")
+    return shapes.pop() if shapes else (1, False)
+
+
+def _is_constant(value: Symbol) -> bool:
+    return value.node[0] == "constant" or (value.node[0] == "cast" and _is_constant(value.node[1]))
+
+
+def _where(condition: Any, x: Any, y: Any) -> Symbol:
+    given = (x, y)
+    values = [v if isinstance(v, Symbol) else _constant(v) for v in given]
+    samples = [g if type(g) in (int, float) else v.dtype for g, v in zip(given, values, strict=True)]
+    to = np.result_type(*samples)
+    chosen = condition if isinstance(condition, Symbol) else _constant(condition)
+    operands = [chosen.astype(np.bool_), *(v.astype(to) for v in values)]
+    count, trailing = _shape(operands)
+    return Symbol(to, ("where", *operands), count, trailing=trailing)
+
+
+def _stack(arrays: Sequence[Any], axis: int = 0) -> Symbol:
+    parts = [x if isinstance(x, Symbol) else _constant(x) for x in arrays]
+    if axis != -1 or any(p.trailing or p.count != 1 or p.dtype != parts[0].dtype for p in parts):
+        raise UntraceableError("stacks lanes")
+    return Symbol(parts[0].dtype, ("stack", *parts), len(parts), trailing=True)
+
+
+def _clip(value: Any, low: Any, high: Any) -> Any:
+    if np.dtype(value.dtype).kind == "f":
+        raise UntraceableError("clips floats")
+    return np.minimum(np.maximum(value, low), high)
+
+
+def _repeat(value: Symbol, repeats: int, axis: int | None = None) -> Symbol:
+    if axis != -1 or value.trailing or value.count != 1:
+        raise UntraceableError("repeats lanes")
+    return Symbol(value.dtype, ("pick", value, (0,) * repeats), repeats)
+
+
+def _same(value: Symbol, *args: Any, **named: Any) -> Symbol:
+    return value
+
+
+def _full_like(value: Symbol, fill: Any) -> Symbol:
+    return Symbol(value.dtype, ("constant", value.dtype.type(fill)))
+
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.where: _where,
+    np.stack: _stack,
+    np.clip: _clip,
+    np.repeat: _repeat,
+    np.copy: _same,
+    np.full_like: _full_like,
+}
+
+
+def register(slot: int, bits: int) -> Symbol:
+    """A register."""
+    return Symbol(STORAGE[bits], ("input", slot))
+
+
+def predicate_and(a: "Symbol | None", b: Symbol) -> Symbol:
+    """Both of two conditions; None is true."""
+    return b if a is None else Symbol(np.bool_, ("bitwise_and", a, b))

@@ -1,0 +1,72 @@
+"""When a program is compiled: once the interpreter has run it for about as long as that takes."""
+
+import os
+from collections import defaultdict
+from weakref import WeakKeyDictionary
+
+from weft import late_imports, locks
+from weft.emulator.decoding.program import Program
+from weft.emulator.running.code import Code
+from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checker import Sanitizer
+from weft.emulator.sanitizer.dataflow import chosen_addresses
+
+_WORTH = 20_000
+"""The steps that the interpreter runs before it compiles a program, and before it compiles more of it."""
+_HOT = 20
+"""The number of times that the interpreter has run a block that is compiled."""
+_lock = locks.lock()
+
+
+class Tier:
+    """Counts the steps of a program, and compiles its blocks. `at_once`: all, before the first step."""
+
+    def __init__(self, program: Program, *, at_once: bool = False) -> None:
+        self._program, self._at_once = program, at_once
+        self._lock = locks.lock()
+        self._plan: object = None
+        self._steps, self._worth = 0, _WORTH
+        self._runs: defaultdict[int, int] = defaultdict(int)
+        self.ready = at_once
+
+    def fits(self, wave: Wave) -> bool:
+        watch = wave.watch
+        plain = watch is None or (isinstance(watch, Sanitizer) and watch.plain)
+        return plain and wave.random is None
+
+    def interpreted(self, block: int, steps: int) -> bool:
+        self._runs[block] += 1
+        self._steps += steps
+        if self._at_once or self._steps < self._worth:
+            return False
+        with self._lock:
+            self._steps, self._worth = 0, 4 * self._worth
+            self._plan = None
+            self.ready = True
+        return True
+
+    def code(self, wave: Wave, limit: int) -> Code:
+        with late_imports.whole():
+            from weft.emulator.compiled import plan, runtime
+        with self._lock:
+            made = self._plan
+            if not isinstance(made, plan.Plan):
+                hot = None if self._at_once else {at for at, runs in self._runs.items() if runs >= _HOT}
+                made = self._plan = plan.make(self._program, chosen_addresses(self._program), hot)
+        return runtime.Runtime(made, wave, limit)
+
+
+_tiers: "WeakKeyDictionary[Program, Tier]" = WeakKeyDictionary()
+
+
+def tier_of(program: Program, compiled: bool | None) -> Tier | None:
+    """How a program is compiled: at once, never (None), or if it is worth it (`compiled` is None)."""
+    if compiled is None and (named := os.environ.get("WEFT_EMULATOR_COMPILED", "")):
+        compiled = named != "0"
+    if compiled is False or len(program.codes) > 1:
+        return None
+    with _lock:
+        known = _tiers.get(program)
+        if known is None or (compiled and not known.ready):
+            known = _tiers[program] = Tier(program, at_once=bool(compiled))
+        return known

@@ -1,0 +1,97 @@
+"""Compiled accesses leave the sanitizer's shadows as the interpreter does, for random addresses."""
+
+import numpy as np
+import pytest
+from emulator_ptx import module
+
+from weft.emulator.sanitizer import checker
+
+HEAD = """.visible .entry k(.param .u64 p_data) {
+  .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .pred %p<4>; .reg .b32 %v<4>;
+  .shared .align 16 .b8 s[8192];
+  ld.param.u64 %rd1, [p_data];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r2, %r2, %r3, %r1;
+  mov.u32 %r4, s; mov.u32 %v0, %r2; mov.u32 %v1, 1; mov.u32 %v2, %r1; mov.u32 %v3, 2; mov.u32 %r6, 0;
+"""
+BYTES = 8192
+ITEMS = {1: "u8 {0}", 4: "u32 {0}", 8: "v2.u32 {{{0}, {1}}}", 16: "v4.u32 {{{0}, {1}, {2}, {3}}}"}
+VALUES = [f"%v{i}" for i in range(4)]
+
+
+def access(rng, space):
+    """An access to shared or global memory, with an index of one pattern of many."""
+    width = int(rng.choice([1, 4, 4, 4, 8, 16]))
+    thread = "%r1" if space == "shared" or rng.random() < 0.5 else "%r2"
+    times, plus = int(rng.choice([0, 1, 1, 1, 2, 3])), int(rng.integers(0, 8))
+    flip, keep = int(rng.choice([0, 0, 0, 1, 5, 33])), int(rng.choice([0xFFFF, 0xFFFF, 0xFFF8, 0x1F, 3]))
+    lines = [
+        f"mad.lo.u32 %r7, {thread}, {times}, {plus}; xor.b32 %r7, %r7, {flip}; and.b32 %r7, %r7, {keep};"
+    ]
+    lines.append(f"rem.u32 %r7, %r7, {BYTES // width}; mul.lo.u32 %r7, %r7, {width};")
+    if space == "shared":
+        lines.append("add.u32 %r8, %r4, %r7;")
+        place = "[%r8]"
+    else:
+        lines.append("cvt.u64.u32 %rd2, %r7; add.u64 %rd3, %rd1, %rd2;")
+        place = "[%rd3]"
+    guard = ""
+    if rng.random() < 0.3:
+        lines.append(f"and.b32 %r9, %r1, {int(rng.choice([1, 3, 32]))}; setp.eq.u32 %p2, %r9, 0;")
+        guard = "@%p2 "
+    kind, _, items = ITEMS[width].partition(" ")
+    items = items.format(*VALUES)
+    if rng.random() < 0.5:
+        return [*lines, f"{guard}ld.{space}.{kind} {items}, {place};"]
+    return [*lines, f"{guard}st.{space}.{kind} {place}, {items};"]
+
+
+def kernel(seed):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(7):
+        lines += access(rng, str(rng.choice(["shared", "global"])))
+        if rng.random() < 0.5:
+            lines.append("bar.sync 0;")
+    loop = "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 3; @%p1 bra L;"
+    return "\n".join([HEAD, "L:", *lines, loop, "ret; }"])
+
+
+def shadows(text, compiled, monkeypatch):
+    """All that a launch leaves: its report, its data, and the shadows of its waves."""
+    waves = []
+    init = checker.Sanitizer.__init__
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            checker.Sanitizer, "__init__", lambda self, *args: (init(self, *args), waves.append(self))[0]
+        )
+        data = np.zeros(BYTES, np.uint8)
+        report = module(text).launch("k", grid=3, block=96, args=[data], compiled=compiled, threads=1)
+    found = [report, data]
+    for wave in waves:
+        shared = wave.races.shadow
+        found += [shared.writer, shared.written, shared.write_line, shared.read_line, shared.reads]
+        for _, buffer in sorted(wave.globals.memory.shadows().items()):
+            if buffer.is_written or buffer.time.any():
+                found += [buffer.owner, buffer.time, buffer.line, buffer.level]
+    return found
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("seed", range(96))
+def test_shadows(seed, monkeypatch):
+    text = kernel(seed)
+    plain, fast = (shadows(text, compiled, monkeypatch) for compiled in (False, True))
+    assert plain[0] == fast[0]
+    assert len(plain) == len(fast)
+    for one, other in zip(plain[1:], fast[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_patterns_have_findings_and_none():
+    """The random kernels break rules, and most of their accesses don't."""
+    reports = [
+        module(kernel(seed)).launch("k", grid=3, block=96, args=[np.zeros(BYTES, np.uint8)], compiled=False)
+        for seed in range(6)
+    ]
+    rules = {finding.rule for report in reports for finding in report.findings}
+    assert {"shared-race", "global-race", "uninitialised-shared"} <= rules
