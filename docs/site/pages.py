@@ -71,7 +71,8 @@ def _add_linked_files(page: str, files: Files, config: Any) -> None:
         elif (ROOT / path).is_dir():
             files.append(File.generated(config, f"{path}/index.md", content=listing(path)))
             for each in listed(path):
-                files.append(File.generated(config, each, abs_src_path=str(ROOT / each)))
+                if not site_path(each, files):
+                    files.append(File.generated(config, each, abs_src_path=str(ROOT / each)))
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
@@ -120,7 +121,7 @@ def listed(folder: str) -> list[str]:
     return [
         str(path.relative_to(ROOT))
         for path in found
-        if path.suffix in (".py", ".mlir", ".toml")
+        if path.suffix in (".py", ".mlir", ".toml", ".ipynb")
         and not any(part.endswith(".egg-info") for part in path.parts)
     ]
 

@@ -120,7 +120,7 @@ def test_programs_compile(text):
 # test_packaging.py checks the commands that install Weft.
 COMMANDS = [
     line
-    for page in (PAGES[0], DOCS / "tools.md", DOCS / "predict.md")
+    for page in (PAGES[0], DOCS / "index.md", DOCS / "tools.md", DOCS / "predict.md")
     for block in blocks(page, "sh")
     for line in block.replace("\\\n", "").splitlines()
     if not line.startswith(("scripts/", ". .venv/"))

@@ -42,6 +42,7 @@ from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64
 from weft.language.tiles import tiles
 
 inf = float("inf")
+"""Infinity, as a number of Python."""
 
 __all__ = [
     "Buffer",

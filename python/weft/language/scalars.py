@@ -68,9 +68,29 @@ _NAMES = {
 }
 DTYPES = {name: DType(name, short) for name, short in _NAMES.items()}
 BY_SHORT_NAME = {each.shown: each for each in DTYPES.values()}
-f64, f32, f16, bf16 = (DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
-e4m3, e5m2 = DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]
-i64, i32, i16, i8, i1 = (DTYPES[name] for name in ("i64", "i32", "i16", "i8", "i1"))
+
+f64 = DTYPES["f64"]
+"""Floats of 64 bits."""
+f32 = DTYPES["f32"]
+"""Floats of 32 bits."""
+f16 = DTYPES["f16"]
+"""Floats of 16 bits, as IEEE 754 has them."""
+bf16 = DTYPES["bf16"]
+"""Floats of 16 bits with the exponent of f32."""
+e4m3 = DTYPES["f8E4M3FN"]
+"""Floats of 8 bits, 3 of them fraction, without infinities."""
+e5m2 = DTYPES["f8E5M2"]
+"""Floats of 8 bits, 2 of them fraction."""
+i64 = DTYPES["i64"]
+"""Signed integers of 64 bits."""
+i32 = DTYPES["i32"]
+"""Signed integers of 32 bits."""
+i16 = DTYPES["i16"]
+"""Signed integers of 16 bits."""
+i8 = DTYPES["i8"]
+"""Signed integers of 8 bits."""
+i1 = DTYPES["i1"]
+"""Truth values."""
 
 
 def dtype_of(kind: Any) -> DType:
