@@ -2,6 +2,8 @@
 
     python benchmarks/torch/llama_block.py > benchmarks/torch/h200-llama-block.json
 
+`--patterns` compiles Weft's blocks with `weft.inductor.enable()`.
+
 Each line is one case: milliseconds of a step (medians of rounds in turns), the ratio of Weft's to PyTorch's,
 and the largest difference of a gradient, relative to the largest element.
 """
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+import weft.inductor
 import weft.nn
 
 WIDTH, INNER, HEADS, GROUPS = 4096, 14336, 32, 8
@@ -78,6 +81,14 @@ def by_weft(block: Any) -> Any:
     return weft.nn.convert(made)
 
 
+def compiled(block: Any, x: Any, gradient: Any, *, patterns: bool) -> Any:
+    """A compiled block, which has run once."""
+    (weft.inductor.enable if patterns else weft.inductor.disable)()
+    made = torch.compile(block)
+    step(block=made, x=x, gradient=gradient)
+    return made
+
+
 def step(block: Any, x: Any, gradient: Any) -> None:
     block.zero_grad()
     x.grad = None
@@ -121,7 +132,13 @@ def main() -> None:
         del wanted, found
         torch._dynamo.reset()  # the first case's sizes would make those of the second dynamic
         for mode in ("eager", "compiled"):
-            pair = (ours, theirs) if mode == "eager" else (torch.compile(ours), torch.compile(theirs))
+            pair = ours, theirs
+            if mode == "compiled":
+                patterns = "--patterns" in sys.argv, False
+                pair = tuple(
+                    compiled(block, x, gradient, patterns=each)
+                    for block, each in zip(pair, patterns, strict=True)
+                )
             of_weft, of_torch = time([partial(step, each, x, gradient) for each in pair])
             line = {
                 "gpu": torch.cuda.get_device_name(),

@@ -3,6 +3,8 @@ times of a step.
 
     python benchmarks/torch/train_gpt.py > benchmarks/torch/h200-gpt.json
 
+`--patterns` compiles Weft's runs with `weft.inductor.enable()`, and `--first` measures the first size only.
+
 The text is the source of Python's standard library, by bytes. Parameters are of f32; `torch.autocast` casts
 them.
 Each line is one case. The noise of a loss is that between two runs of PyTorch with other initial weights.
@@ -19,6 +21,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+import weft.inductor
 import weft.nn
 
 LAYERS, WIDTH, HEADS, STEPS = 4, 512, 8, 200
@@ -66,6 +69,7 @@ def train(
 ) -> tuple[list[float], float]:
     """The losses, and the median milliseconds of the later half of the steps."""
     torch._dynamo.reset()  # a second case's sizes would be dynamic
+    (weft.inductor.enable if weft_layers and "--patterns" in sys.argv else weft.inductor.disable)()
     torch.manual_seed(seed)
     model = GPT(tokens).cuda()
     if weft_layers:
@@ -93,7 +97,7 @@ def train(
 
 def main() -> None:
     text, mean = corpus(), statistics.mean
-    for batch, tokens in SIZES:
+    for batch, tokens in SIZES[:1] if "--first" in sys.argv else SIZES:
         other, _ = train(text, batch, tokens, weft_layers=False, compiled=False, seed=1)
         for compiled in (False, True):
             runs: dict[bool, list[Any]] = {False: [], True: []}

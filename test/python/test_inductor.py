@@ -22,7 +22,7 @@ def test_it_is_enabled_once():
     before = list(torch._inductor.config.external_matmul)
     weft.inductor.enable()
     weft.inductor.enable()
-    assert torch._inductor.config.external_matmul == [*before, weft.inductor.weft_mm]
+    assert torch._inductor.config.external_matmul == [*before, weft.inductor.choices.weft_mm]
     weft.inductor.disable()
     assert torch._inductor.config.external_matmul == before
 
@@ -31,13 +31,13 @@ def test_it_is_enabled_once():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_inductor_measures_it(enabled, dtype, monkeypatch):
     calls = []
-    real = weft.inductor.matmul
+    real = weft.inductor.choices.matmul
 
     def counted(a, b, *, out):
         calls.append(a.dtype)
         return real(a, b, out=out)
 
-    monkeypatch.setattr(weft.inductor, "matmul", counted)
+    monkeypatch.setattr(weft.inductor.choices, "matmul", counted)
     torch._dynamo.reset()
     a, b = (torch.randn(64, 64, device=DEVICE, dtype=dtype) for _ in range(2))
     found = torch.compile(lambda a, b: (a @ b.t()).relu(), mode="max-autotune-no-cudagraphs")(a, b)

@@ -1,0 +1,22 @@
+"""Weft as a choice of Inductor's autotuning of matrix products."""
+
+from typing import Any
+
+import torch
+
+from weft.multiply.matmul import matmul
+
+_TYPES = (torch.bfloat16, torch.float16)
+
+
+def weft_mm(a: Any, b: Any, *, out: Any) -> Any:
+    """`torch.mm`, by Weft where it multiplies such tensors as exactly as PyTorch may."""
+    if not is_exact(a.dtype) or 0 in (*a.shape, *out.shape):
+        return torch.mm(a, b, out=out)
+    return matmul(a, b, out=out)
+
+
+def is_exact(dtype: Any) -> bool:
+    """Whether Weft multiplies elements of a type as exactly as PyTorch may, which is as tf32 for f32."""
+    tf32 = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    return dtype in _TYPES or tf32

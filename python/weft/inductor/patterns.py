@@ -1,0 +1,315 @@
+"""Epilogues by pattern: what follows a product in a graph of Inductor becomes a part of the product.
+
+Activations are recognised by their values, since PyTorch decomposes them in ways that change.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._python_dispatch import _disable_current_modes
+
+from weft.dialects.operand_roles import ACTIVATIONS
+from weft.inductor.choices import is_exact
+from weft.torch.autograd import activated
+
+DEVICES = ("cuda",)
+"""Where `mm` and `addmm` become products of Weft. Elsewhere, the emulator would compute them."""
+_aten, _weft = torch.ops.aten, torch.ops.weft
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_CAST = torch.ops.prims.convert_element_type.default
+_VIEWS = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
+_POINTWISE = {
+    getattr(getattr(_aten, name), overload)
+    for overload, names in {
+        "default": "neg exp erf tanh sigmoid relu reciprocal silu gelu clamp_min square",
+        "Tensor": "mul add sub div",
+        "Scalar": "mul add sub div gt ge lt le",
+        "Tensor_Scalar": "pow",
+        "self": "where",
+    }.items()
+    for name in names.split()
+}
+_MOST_NODES = 24  # of an activation; gelu_tanh has 11
+_ALIGNED = 8  # elements: kernels read rows of 16 bytes without copies
+
+
+class Fusions(CustomGraphPass):  # type: ignore[misc]
+    """The pass, after another one that was there before. `count` is the number of products so far that have
+    become larger.
+    """
+
+    def __init__(self, before: Any = None) -> None:
+        self.before, self.count = before, 0
+
+    def __call__(self, graph: Any) -> None:
+        if self.before is not None:
+            self.before(graph)
+        with _disable_current_modes():
+            self._fuse(graph)
+
+    def _fuse(self, graph: Any) -> None:
+        for node in list(graph.nodes):
+            product = _Product.of(node)
+            larger = None if product is None else product.grown()
+            if larger is not None:
+                larger.put()
+                self.count += 1
+
+    def uuid(self) -> Any:
+        """Says to Inductor's cache which programs are alike: None if the other pass doesn't."""
+        before = None if self.before is None else self.before.uuid()
+        if self.before is not None and before is None:
+            return None
+        files = [str(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
+        return get_hash_for_files(tuple(files), repr(before))
+
+
+@dataclass
+class _Product:
+    """A product of a graph, and what it computes: all from `first` to `last`, whose value it replaces. `view`
+    is the last change of the shape between.
+    """
+
+    first: Any
+    last: Any
+    operands: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    target: Any = _weft.matmul.default
+    view: Any = None
+
+    @classmethod
+    def of(cls, node: Any) -> "_Product | None":
+        """The product of a node; None for other nodes, and for products that are left to others."""
+        if node.op != "call_function" or getattr(node.meta.get("val"), "dtype", None) not in _FLOATS:
+            return None
+        if node.target in (_weft.matmul.default, _weft.scaled_matmul.default):
+            schema = node.target._schema.arguments
+            given = dict(zip((each.name for each in schema), node.args, strict=False)) | dict(node.kwargs)
+            operands = {x.name: given.pop(x.name, None) for x in schema if not x.kwarg_only}
+            operands = {name: x for name, x in operands.items() if x is not None}
+            return cls(node, node, operands, given, node.target)
+        if node.target not in (_aten.mm.default, _aten.addmm.default) or not _is_taken(node):
+            return None
+        if node.target == _aten.mm.default:
+            return cls(node, node, dict(zip("ab", node.args, strict=True)))
+        added, a, b = node.args
+        alpha, beta = float(node.kwargs.get("alpha", 1)), float(node.kwargs.get("beta", 1))
+        if added.meta["val"].dim() == 1 and beta == 1:
+            return cls(node, node, {"a": a, "b": b, "bias": added}, {"alpha": alpha})
+        if _same(added.meta["val"].shape, node.meta["val"].shape):
+            return cls(node, node, {"a": a, "b": b, "c": added}, {"alpha": alpha, "beta": beta})
+        return None
+
+    def grown(self) -> "_Product | None":
+        """The largest product that replaces this one and some of what follows; None if there is none."""
+        states = [self]
+        while (larger := states[-1]._larger()) is not None:
+            states.append(larger)
+        return next((each for each in reversed(states) if each._is_gain(self)), None)
+
+    def _larger(self) -> "_Product | None":
+        """The product with one more node, or with an activation."""
+        return self._viewed() or self._cast() or self._biased() or self._activated() or self._summed()
+
+    def _is_gain(self, before: "_Product") -> bool:
+        """Whether a kernel that computes all this saves a pass over the result."""
+        if self.last is self.first or self.last.target in _VIEWS:
+            return False
+        gained = set(self.operands) - set(before.operands)
+        if self.options.get("activation") != before.options.get("activation"):
+            gained.add("activation")
+        plain = self.first.target in (_aten.mm.default, _aten.addmm.default)
+        own, dtype = (each.meta["val"].dtype for each in (self.first, self.last))
+        if dtype.itemsize > own.itemsize:
+            # What follows would read more bytes, unless the wider values are results of the program.
+            return all(user.op == "output" for user in self.last.users)
+        return bool(gained - {"bias"} if plain else gained) or dtype != own
+
+    @property
+    def _is_sum(self) -> bool:
+        """Whether nothing was computed from the sum yet."""
+        return self.options.get("activation") is None and "residual" not in self.operands
+
+    def _with(self, last: Any, operands: dict[str, Any] | None = None, **options: Any) -> "_Product":
+        view = last if last.target in _VIEWS else self.view
+        operands, options = self.operands | (operands or {}), self.options | options
+        return replace(self, last=last, operands=operands, options=options, view=view)
+
+    def _next(self, *targets: Any) -> Any:
+        """The only node that reads the last value, if it is of one of these; otherwise None."""
+        users = list(self.last.users)
+        if len(users) != 1 or users[0].target not in targets:
+            return None
+        return users[0] if getattr(users[0].meta.get("val"), "dtype", None) in _FLOATS else None
+
+    def _viewed(self) -> "_Product | None":
+        view = self._next(*_VIEWS)
+        if view is None or view.args[0] is not self.last:
+            return None
+        columns = view.meta["val"].shape[-1:], self.last.meta["val"].shape[-1:]
+        return self._with(view) if _same(*columns) else None
+
+    def _cast(self) -> "_Product | None":
+        cast = self._next(_CAST)
+        return None if cast is None else self._with(cast)
+
+    def _biased(self) -> "_Product | None":
+        node, other = self._sum()
+        if other is None or "bias" in self.operands or not self._is_sum:
+            return None
+        columns = self.last.meta["val"].shape[-1:]
+        return self._with(node, {"bias": other}) if _same(other.meta["val"].shape, columns) else None
+
+    def _summed(self) -> "_Product | None":
+        node, other = self._sum()
+        if other is None or "residual" in self.operands:
+            return None
+        if not _same(other.meta["val"].shape, self.last.meta["val"].shape):
+            return None
+        matrix = self.first.meta["val"]
+        if self.view is not None and (matrix.dim() != 2 or not isinstance(matrix.shape[1], int)):
+            return None
+        return self._with(node, {"residual": other})
+
+    def _sum(self) -> tuple[Any, Any]:
+        """The sum of the last value with another one of the graph, and the other one; or None."""
+        node = self._next(_aten.add.Tensor)
+        if node is None or node.kwargs.get("alpha", 1) != 1:
+            return None, None
+        left, right = node.args
+        other = right if left is self.last else left
+        if not isinstance(other, torch.fx.Node) or other is self.last:
+            return None, None
+        of_other = other.meta.get("val")
+        if getattr(of_other, "dtype", None) not in _FLOATS or of_other.device != node.meta["val"].device:
+            return None, None
+        return node, other
+
+    def _activated(self) -> "_Product | None":
+        if self._is_sum:
+            for node, values in _functions(self.last):
+                if node.meta["val"].dtype in _FLOATS and (name := _activation(values)) is not None:
+                    return self._with(node, activation=name)
+        return None
+
+    def put(self) -> None:
+        """Puts one product in the place of all nodes up to the last."""
+        graph, last, columns = self.first.graph, self.last, self.first.meta["val"].shape[-1]
+        operands = dict(self.operands)
+        with graph.inserting_before(last):
+            if self.view is not None and "residual" in operands:
+                operands["residual"] = _new(graph, _aten.reshape.default, operands["residual"], [-1, columns])
+            names = [each.name for each in self.target._schema.arguments if not each.kwarg_only]
+            given = [operands.get(name) for name in names]
+            options = self.options | {"out_dtype": last.meta["val"].dtype}
+            result = product = _new(graph, self.target, *given, **options)
+            if self.view is not None:
+                result = _new(graph, _aten.reshape.default, product, self.view.args[1])
+        for name in ("stack_trace", "nn_module_stack"):
+            if name in last.meta:
+                product.meta[name] = last.meta[name]
+        last.replace_all_uses_with(result)
+        unused = [last]
+        while unused:
+            node = unused.pop()
+            if not node.users and node.op == "call_function" and not node._erased:
+                unused += node.all_input_nodes
+                graph.erase_node(node)
+
+
+def _is_taken(node: Any) -> bool:
+    """Whether Weft multiplies the matrices of an `mm` or `addmm`, without copies and as exactly."""
+    result = node.meta["val"]
+    a, b = (each.meta["val"] for each in node.args[-2:])
+    sizes = (*a.shape, *b.shape)
+    return (
+        result.device.type in DEVICES
+        and a.dtype == b.dtype == result.dtype
+        and is_exact(a.dtype)
+        and all(statically_known_true(size > 0) for size in sizes)
+        and all(statically_known_true(size % _ALIGNED == 0) for size in sizes[1:])
+    )
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two shapes are the same, whatever their symbols are."""
+    if len(left) != len(right):
+        return False
+    return all(statically_known_true(x == y) for x, y in zip(left, right, strict=True))
+
+
+def _new(graph: Any, target: Any, *arguments: Any, **options: Any) -> Any:
+    """A new node of a graph, with its value."""
+    node = graph.call_function(target, arguments, options)
+    values, named = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    mode = next(each.fake_mode for each in values if hasattr(each, "fake_mode"))
+    with mode:
+        node.meta["val"] = target(*values, **named)
+    return node
+
+
+def _functions(start: Any) -> Iterator[tuple[Any, Any]]:
+    """Nodes that replace a node for all that read it, as functions of its value alone: each with its values
+    on the grid, in the order of the graph.
+    """
+    position = {node: number for number, node in enumerate(start.graph.nodes)}
+    values: dict[Any, Any] = {start: _GRID}
+    waiting = [(position[user], user) for user in start.users]
+    heapq.heapify(waiting)
+    while waiting and len(values) <= _MOST_NODES:
+        _, node = heapq.heappop(waiting)
+        if node in values:
+            continue
+        value = _value(node, values)
+        if value is None:
+            return
+        values[node] = value
+        for user in node.users:
+            heapq.heappush(waiting, (position[user], user))
+        inside = [each for each in values if each is not node]
+        if all(user in values for each in inside for user in each.users):
+            yield node, value
+
+
+def _value(node: Any, values: dict[Any, Any]) -> Any:
+    """The values of a node on the grid, without roundings; None for what isn't pointwise."""
+    arguments = []
+    if node.kwargs:
+        return None
+    for each in node.args:
+        if isinstance(each, torch.fx.Node):
+            if each not in values and each.target != _aten.full.default:
+                return None
+            arguments.append(values[each] if each in values else _constant(each))
+        else:
+            arguments.append(each)
+    if any(each is None for each in arguments):
+        return None
+    if node.target == _CAST or node.target in _VIEWS:
+        kept = node.target in _VIEWS or node.args[1] in _FLOATS
+        return arguments[0] if kept else None
+    return node.target(*arguments) if node.target in _POINTWISE else None
+
+
+def _constant(node: Any) -> Any:
+    """The value of a constant of a graph."""
+    shape, value = node.args[:2]
+    return torch.tensor(float(value), dtype=torch.float64) if not list(shape) else None
+
+
+_GRID = torch.linspace(-9, 9, 145, dtype=torch.float64)
+_NEAR = 1e-6  # gelu and gelu_tanh differ by 5e-4
+
+
+def _activation(values: Any) -> str | None:
+    """The activation with these values on the grid."""
+    for name in ACTIVATIONS:
+        if values.shape == _GRID.shape and bool((values - activated(name, _GRID)).abs().max() <= _NEAR):
+            return name
+    return None
