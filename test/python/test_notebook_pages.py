@@ -161,6 +161,17 @@ def test_a_report_shows_findings_and_counters():
     assert "The sanitizer found nothing." in text(clean._repr_html_())
 
 
+def test_an_exploration_shows_the_seeds():
+    module = emulator.Module(RACE)
+    explored = emulator.explore(lambda seed, _: module.launch("race", block=64, seed=seed), [], 2)
+    page = explored._repr_html_()
+    assert "and with 2 seeds" in text(page) and "shared-race" in text(page)
+    seeded = emulator.explore(
+        lambda seed, _: module.launch("race", block=1 if seed is None else 64, seed=seed), [], 1
+    )
+    assert [each.text for each in parsed(seeded._repr_html_()).iter("th")][-1] == "seed"
+
+
 def test_text_is_escaped_whatever_it_contains():
     nasty = "<script>alert('x')</script> & \x00 \x1b \ud800 \"quoted\""
     finding = Finding("fault", nasty, 3, source=nasty)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.emulator.arguments import seconds, whole_number
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.launch import Report
-from weft.emulator.sanitizer import Finding
+from weft.emulator.sanitizer import Finding, FoundList, page
 from weft.errors import WeftError, shown
 
 Arrays = Sequence[npt.NDArray[Any]]
@@ -31,6 +31,9 @@ class Exploration:
     error: Fault | Deadlock | None
     findings: tuple[Finding, ...]
     seeds: int
+
+    def _repr_html_(self) -> str:
+        return page.of_exploration(self)
 
 
 def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = None) -> Exploration:
@@ -61,7 +64,7 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
     for array, value in zip(arrays, results, strict=True):
         array[...] = value
     ordered = sorted(distinct.values(), key=lambda f: (f.line, f.rule))
-    return Exploration(report, error, tuple(ordered), tried)
+    return Exploration(report, error, FoundList(ordered), tried)
 
 
 def _launch(

@@ -1,7 +1,7 @@
 """Finds mistakes that a GPU doesn't report: races, missing waits and fences, reads of uninitialised state."""
 
 from weft.emulator.sanitizer.checker import Kernel, Sanitizer
-from weft.emulator.sanitizer.findings import RULES, Finding, Findings, ignored_rules
+from weft.emulator.sanitizer.findings import RULES, Finding, Findings, FoundList, ignored_rules
 from weft.emulator.sanitizer.global_races import GlobalMemory
 from weft.emulator.sanitizer.registers import instrumented
 
@@ -9,6 +9,7 @@ __all__ = [
     "RULES",
     "Finding",
     "Findings",
+    "FoundList",
     "GlobalMemory",
     "Kernel",
     "Sanitizer",

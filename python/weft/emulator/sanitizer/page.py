@@ -22,6 +22,16 @@ def of_report(report: Any) -> str:
     return made.text()
 
 
+def of_exploration(exploration: Any) -> str:
+    """HTML of a `weft.emulator.explore.Exploration`."""
+    seeds = exploration.seeds
+    made = Html("explored launches", f"without a seed, and with {seeds} seed{'' if seeds == 1 else 's'}")
+    if exploration.error is not None:
+        made.note(f"{type(exploration.error).__name__}: {exploration.error}")
+    _list(made, exploration.findings)
+    return made.text()
+
+
 def of_findings(findings: Sequence[Any]) -> str:
     """HTML of findings of the sanitizer."""
     made = Html("findings of the sanitizer")
@@ -37,5 +47,8 @@ def _list(made: Html, findings: Sequence[Any]) -> None:
     for each in findings:
         where = f"{each.line} ({each.source})" if each.source else each.line
         who = "" if each.thread is None else each.thread
-        rows.append((each.rule, each.message, where, who, each.count))
-    made.table(["rule", "what is wrong", "line of the PTX", "first thread", "times"], rows)
+        seed = "" if each.seed is None else each.seed
+        rows.append((each.rule, each.message, where, who, each.count, seed))
+    columns = ["rule", "what is wrong", "line of the PTX", "first thread", "times", "seed"]
+    kept = columns if any(each.seed is not None for each in findings) else columns[:-1]
+    made.table(kept, [row[: len(kept)] for row in rows])
