@@ -180,5 +180,6 @@ def test_text_is_escaped_whatever_it_contains():
     made = Html(nasty, nasty)
     made.facts([(nasty, nasty)])
     made.table([nasty], [[nasty]] * 50)
+    made.note(nasty)
     made.code(nasty * 2, nasty)
-    assert text(made.text()).count("alert('x')") == 48 and "and 10 more" in text(made.text())
+    assert text(made.text()).count("alert('x')") == 49 and "and 10 more" in text(made.text())
