@@ -66,6 +66,8 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     results, ok = [], True
     context = new_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
+    if options.mlir_disable_threading:
+        context.enable_multithreading(False)
     remarks: list[Diagnostic] = []
     with instrumented(_instrumentation(options, remarks)):
         pipeline = _pipeline(options, flags, context)
@@ -144,10 +146,26 @@ def _transform(
     if options.emit_bytecode:
         module.operation.write_bytecode(stream := io.BytesIO())
         return stream.getvalue()
+    return _printed(module, options, name)
+
+
+def _printed(module: Any, options: Namespace, name: str) -> str:
+    """The result as text. Raises WeftError where --verify-roundtrip finds another module in it."""
+    if options.verify_roundtrip:
+        text, other = str(module), new_context()
+        other.allow_unregistered_dialects = options.allow_unregistered_dialect
+        if str(mlir.parse(text, other, name)) != text:
+            raise WeftError(f"{name}: the result isn't the same after it was printed and parsed")
     return str(
         module.operation.get_asm(
-            enable_debug_info=options.mlir_print_debuginfo,
+            enable_debug_info=options.mlir_print_debuginfo or options.mlir_pretty_debuginfo,
+            pretty_debug_info=options.mlir_pretty_debuginfo,
             print_generic_op_form=options.mlir_print_op_generic,
+            use_local_scope=options.mlir_print_local_scope,
+            use_name_loc_as_prefix=options.mlir_use_nameloc_as_prefix,
+            skip_regions=options.mlir_print_skip_regions,
+            large_elements_limit=options.mlir_elide_elementsattrs_if_larger,
+            large_resource_limit=options.mlir_elide_resource_strings_if_larger,
             assume_verified=options.verify_each and not options.no_verify,
         )
     )
@@ -164,6 +182,12 @@ def _instrumentation(options: Namespace, remarks: list[Diagnostic]) -> Instrumen
     """What the command line wants to see of passes; `remarks` takes those about candidates
     and about what isn't raised."""
     wanted = printing(options)
+    pattern = re.compile(options.remarks_filter or "")
+
+    def remark(said: Diagnostic) -> None:
+        if pattern.search(said.message):
+            remarks.append(said)
+
     return replace(
         wanted,
         after_change=bool(options.mlir_print_ir_after_change),
@@ -172,8 +196,11 @@ def _instrumentation(options: Namespace, remarks: list[Diagnostic]) -> Instrumen
         debug_info=bool(options.mlir_print_debuginfo),
         generic=bool(options.mlir_print_op_generic),
         timing=bool(options.mlir_timing),
-        explain=remarks.append if options.tile_explain_dispatch else None,
-        remark=remarks.append,
+        statistics=(options.mlir_pass_statistics_display or "pipeline")
+        if options.mlir_pass_statistics
+        else None,
+        explain=remark if options.tile_explain_dispatch else None,
+        remark=remark,
     )
 
 

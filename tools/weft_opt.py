@@ -6,7 +6,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from weft.errors import WeftError
-from weft.opt_flags import OPTIONS, SWITCHES
+from weft.opt_flags import OPTIONS, OUTPUT, SWITCHES
 from weft.tools import cli, supervisor
 from weft.tools.versions import PrintVersions
 
@@ -23,6 +23,12 @@ def _boolean(text: str) -> bool:
     if text.lower() not in values:
         raise WeftError(f"'{text}' must be true or false")
     return values[text.lower()]
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise WeftError(f"'{text}' must be a number of at least 0")
+    return int(text)
 
 
 class _Parser(cli.Parser):
@@ -64,6 +70,9 @@ def parser() -> cli.Parser:
     )
     for names, (metavar, summary) in OPTIONS.items():
         created.add_argument(*names, metavar=metavar, help=summary)
+    for flag, (metavar, summary) in OUTPUT.items():
+        kind = _count if metavar == "N" else str
+        created.add_argument(flag, metavar=metavar, help=summary, type=kind)
     for flag, summary in SWITCHES.items():
         default = flag == "--verify-each"
         created.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
@@ -85,9 +94,24 @@ def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
         raise WeftError("--emit-bytecode writes one module: leave out --split-input-file")
     if options.run_reproducer and (flags or options.pass_pipeline is not None):
         raise WeftError("--run-reproducer runs the file's own pipeline: leave out passes and --pass-pipeline")
+    _check_output(options)
     return options, flags
 
 
+def _check_output(options: Namespace) -> None:
+    """Raises WeftError for values of options that don't fit."""
+    display = options.mlir_pass_statistics_display
+    if display not in (None, *DISPLAYS):
+        raise WeftError(f"--mlir-pass-statistics-display must be list or pipeline; got '{display}'")
+    if options.remarks_filter is not None:
+        try:
+            re.compile(options.remarks_filter)
+        except re.error as failure:
+            what = f"--remarks-filter must be a regular expression; got '{options.remarks_filter}': {failure}"
+            raise WeftError(what) from None
+
+
+DISPLAYS = ("list", "pipeline")
 _BRACED = re.compile(r"([^={]*)=?\{(.*?)\}?")
 
 

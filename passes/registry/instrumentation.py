@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from weft import mlir
 from weft.errors import Diagnostic
 
 
@@ -38,6 +39,7 @@ class Instrumentation:
     debug_info: bool = False
     generic: bool = False
     timing: bool = False
+    statistics: str | None = None  # "list" or "pipeline"
     dump: bool = False
     reproducer: Reproducer | None = None
     explain: Callable[[Diagnostic], None] | None = None
@@ -45,9 +47,9 @@ class Instrumentation:
 
     @property
     def prints(self) -> bool:
-        """Whether IR or times of passes are printed."""
+        """Whether IR, times or statistics of passes are printed."""
         everywhere = self.before_all or self.after_all or self.after_change or self.after_failure
-        return everywhere or self.timing or self.selects
+        return everywhere or self.timing or self.statistics is not None or self.selects
 
     @property
     def selects(self) -> bool:
@@ -96,6 +98,8 @@ def prepare(manager: Any, names: frozenset[str]) -> None:
     wanted = current()
     if wanted.timing:
         manager.enable_timing()
+    if wanted.statistics is not None:
+        manager.enable_statistics(mlir.display_mode(wanted.statistics))
     before = wanted.before_all or bool(names & wanted.before)
     after = wanted.after_all or bool(names & wanted.after)
     if before or after or wanted.after_change or wanted.after_failure:

@@ -298,6 +298,11 @@ def indexing_maps(op: Any) -> list[Any] | None:
     return None if maps is None else [each.value for each in maps]
 
 
+def display_mode(name: str) -> Any:
+    """The mode in which statistics of passes are printed: "list" or "pipeline"."""
+    return getattr(_module("passmanager").PassDisplayMode, name.upper())
+
+
 def torch_exporter() -> Any:
     """The exporter of PyTorch's modules to MLIR. Raises ImportError where it is missing."""
     return importlib.import_module("torch_mlir.fx")

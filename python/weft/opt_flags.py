@@ -11,8 +11,14 @@ SWITCHES = {
     "--mlir-print-ir-after-failure": "print the IR after a pass that failed, to stderr",
     "--mlir-print-ir-module-scope": "print the whole module around what a pass ran on",
     "--mlir-timing": "print how long each pass took, to stderr",
+    "--mlir-pass-statistics": "print what passes count, to stderr",
+    "--mlir-disable-threading": "run passes on one thread",
     "--mlir-print-op-generic": "print operations in their generic form",
     "--mlir-print-debuginfo": "print locations",
+    "--mlir-pretty-debuginfo": "print locations in a form that is easier to read, and can't be parsed",
+    "--mlir-print-local-scope": "print types, attributes and locations where they are used, without aliases",
+    "--mlir-print-skip-regions": "print operations without their regions",
+    "--mlir-use-nameloc-as-prefix": "name values after their locations",
     "--emit-bytecode": "write MLIR bytecode instead of text",
     "--allow-unregistered-dialect": "accept operations of unknown dialects",
     "--no-verify": "run passes without verifying after each",
@@ -21,6 +27,7 @@ SWITCHES = {
     "--dump-pass-pipeline": "print the pipeline that runs, to stderr",
     "--run-reproducer": "run the pipeline that a reproducer holds",
     "--verify-each": "verify the IR after each pass (the default)",
+    "--verify-roundtrip": "check that the result, printed and parsed again, is the same",
 }
 
 # Flags with a value, by the names of their values. An alias follows its flag.
@@ -37,4 +44,15 @@ OPTIONS = {
     ),
 }
 
-NAMES = {*SWITCHES, *(name for names in OPTIONS for name in names), "--help", "--version"}
+# Those of `weft-opt` alone.
+OUTPUT = {
+    "--mlir-elide-elementsattrs-if-larger": ("N", "leave out the numbers of constants of more than N"),
+    "--mlir-elide-resource-strings-if-larger": (
+        "N",
+        "leave out resources of more than N characters",
+    ),
+    "--mlir-pass-statistics-display": ("list|pipeline", "the form of --mlir-pass-statistics"),
+    "--remarks-filter": ("REGEX", "print those remarks of passes only that match"),
+}
+
+NAMES = {*SWITCHES, *(name for names in OPTIONS for name in names), *OUTPUT, "--help", "--version"}

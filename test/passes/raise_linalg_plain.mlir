@@ -1,5 +1,10 @@
 // What no product takes becomes plain functions, each with the reason.
 // RUN: weft-opt %s --raise-linalg --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: weft-opt %s --raise-linalg --split-input-file --remarks-filter='kernel (before|sizes)' 2>&1 >%t | FileCheck %s --check-prefix=FILTER
+// FILTER-NOT: kernel elementwise
+// FILTER: remark: {{.*}}plain kernel before_0
+// FILTER: remark: {{.*}}plain kernel sizes
+// FILTER-NOT: kernel memrefs
 
 // The exponential function is none of the activations. Its operand is a product with a bias.
 // CHECK-LABEL: func.func @elementwise_0(

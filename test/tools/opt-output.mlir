@@ -29,6 +29,8 @@ func.func @double(%a: i32) -> i32 {
 // RUN: weft-opt --list-passes | FileCheck %s --check-prefix=LIST
 // LIST:      Passes:
 // LIST-NEXT:   --raise-linalg             turn functions of linalg on memrefs or tensors into functions of one tile.matmul
+// LIST-NEXT:       plain=true
+// LIST-NEXT:   --outline-linalg
 // LIST-NEXT:   --select-schedule {{ +}}choose
 // LIST-NEXT:       chip=sm_80
 // LIST:        --lower-mma {{ +}}lower
