@@ -259,3 +259,34 @@ def test_later_calls_with_tensors_only_fill_in_addresses(monkeypatch):
     assert queued == [(7, *addresses)]
     assert counted[0] is b
     assert not plans.queue(key, [a, b, 0.0], addresses, None)  # PyTorch records the call
+
+
+def test_a_kernel_as_an_operator_of_pytorch():
+    torch = pytest.importorskip("torch")
+    operator = w.torch_op("weft_language_test::add", add)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def twice(x, y):
+        z = torch.empty_like(x)
+        operator(x, y, z)
+        operator(z, y, z2 := torch.empty_like(x))
+        return z2 * 2
+
+    x, y = torch.randn(2, 300)
+    assert torch.allclose(twice(x, y), 2 * (x + 2 * y), atol=1e-6)
+    with pytest.raises(weft.WeftError, match="namespace::name"):
+        w.torch_op("add", add)
+
+
+def test_atomic_sums():
+    @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), threads=64)
+    def total(x: w.In["n", w.f32], y: w.Out["m", w.f32], counts: w.Out["m", w.i32]):
+        i = w.cta() * 64 + w.thread()
+        if i < x.rows:
+            w.atomic_add(y[i % 2], x[i])
+            w.atomic_add(counts[0], 1)
+
+    x, y, counts = np.arange(200, dtype=np.float32), np.zeros(2, np.float32), np.zeros(2, np.int32)
+    clean(total.emulate(x, y, counts))
+    assert list(y) == [9900, 10000]
+    assert list(counts) == [200, 0]

@@ -33,13 +33,14 @@ from weft.language.maths import maximum_of as max
 from weft.language.maths import minimum_of as min
 from weft.language.maths import sum_of as sum
 from weft.language.matrices import Matrix, Place
-from weft.language.memory import fence, load, load_column, load_row, store, store_column
+from weft.language.memory import atomic_add, fence, load, load_column, load_row, store, store_column
 from weft.language.products import Pending, gemm, wait
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
 from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thread, turns, warpgroup_barrier
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
 from weft.language.tiles import tiles
+from weft.language.torch_operator import torch_op
 
 inf = float("inf")
 """Infinity, as a number of Python."""
@@ -58,6 +59,7 @@ __all__ = [
     "Scalar",
     "Slot",
     "abs",
+    "atomic_add",
     "barrier",
     "bf16",
     "ceil_div",
@@ -112,6 +114,7 @@ __all__ = [
     "tanh",
     "thread",
     "tiles",
+    "torch_op",
     "turns",
     "wait",
     "warp_any",

@@ -70,12 +70,14 @@ class Plans:
             return False
         return plan is not None and plan.queue(args, addresses, stream)
 
-    def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any]) -> None:
-        """Prepares the launch of a kernel for arguments like these, if they are in the memory of a GPU."""
+    def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any]) -> bool:
+        """Prepares the launch of a kernel for arguments like these, and returns whether it did: not for those
+        in the memory of the CPU.
+        """
         views, aligned = checked(kernel.launch, args)
         of_arrays = [view for view in views if isinstance(view, ArrayView)]
         if not aligned or any(view.device != "cuda" for view in of_arrays):
-            return
+            return False
         stream = libraries.stream_finder(
             [args[n] for n in self._tensors], args[self._tensors[0]].device.index, of_arrays
         )
@@ -84,6 +86,13 @@ class Plans:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[key] = plan
+        return True
+
+
+def current_stream(args: Sequence[Any]) -> int:
+    """The handle of PyTorch's current stream on the GPU of the first tensor."""
+    tensor = next(arg for arg in args if hasattr(arg, "data_ptr"))
+    return libraries.TORCH.current_stream(tensor.device.index)()
 
 
 def _describer() -> Callable[..., tuple[Any, ...] | None] | None:

@@ -35,15 +35,17 @@ class KernelFunction:
         """Runs the kernel: on the GPU if there is one, otherwise in the emulator.
 
         `args` are its arguments, by position or by name; the rest are meta-parameters. `stream`, `on` and
-        `findings` are as for `weft.Kernel`.
+        `findings` are as for `weft.Kernel`; with PyTorch's tensors, the stream is by default its current one.
         """
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
             return
         values, kernel = self._for_call(args, named)
+        if known is not None and self._plans.add(known[0], kernel, values):
+            stream = calls.current_stream(values) if stream is None else stream
+            if self._plans.queue(known[0], args, known[1], stream):
+                return
         kernel(*values, stream=stream, on=on, findings=findings)
-        if known is not None:
-            self._plans.add(known[0], kernel, values)
 
     def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.

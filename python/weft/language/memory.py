@@ -15,7 +15,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import Scalar
+from weft.language.scalars import Scalar, as_scalar
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, nvvm, scf
 from weft.passes.builders import emit
@@ -236,6 +236,18 @@ def _through(fragment: Fragment, to: Place, via: Buffer) -> None:
             nvvm.cp_async_bulk_wait_group(0, read=True)
         scf.yield_([])
     warpgroup_barrier()
+
+
+def atomic_add(to: Any, value: Any) -> None:
+    """Adds a number to an element of an array, `w.atomic_add(d[i], value)`, in one step for all threads."""
+    if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
+        raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
+    if not to.matrix.writes:
+        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
+    number = as_scalar(value, to.dtype)
+    kind = arith.AtomicRMWKind.addf if to.dtype.is_float else arith.AtomicRMWKind.addi
+    indices = [emit.as_index(each.value) for each in to.indices]
+    memref.AtomicRMWOp(kind, number.value, to.matrix.value, indices)
 
 
 def fence() -> None:

@@ -1,0 +1,36 @@
+"""Kernels as operators of PyTorch."""
+
+from typing import Any
+
+from weft.errors import WeftError, shown
+from weft.language.arguments import ArrayArgument
+from weft.language.kernels import KernelFunction
+
+
+def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
+    """Makes a kernel with these meta-parameters an operator of PyTorch: `w.torch_op("mine::add", add)`.
+
+    The operator takes the kernel's arguments and returns nothing: it writes its `w.Out` tensors.
+    `torch.compile` and `torch.export` keep calls of it as they are.
+    """
+    import torch
+
+    if not isinstance(kernel, KernelFunction):
+        raise WeftError(f"w.torch_op must get a kernel of w.kernel, got {shown(kernel)}")
+    if not isinstance(name, str) or name.count("::") != 1:
+        raise WeftError(f"name of an operator must be 'namespace::name', got {shown(name)}")
+    parameters, written = list[str](), list[str]()
+    for argument, kind in kernel.signature.arguments.items():
+        if isinstance(kind, ArrayArgument):
+            alias = f"(a{len(written)}!)" if kind.writes else ""
+            parameters.append(f"Tensor{alias} {argument}")
+            written += [argument] if kind.writes else []
+        else:
+            number = "bool" if kind.bits == 1 else "float" if kind.is_float else "int"
+            parameters.append(f"{number} {argument}")
+
+    def run(*args: Any, **named: Any) -> None:
+        kernel(*args, **named, **meta)
+
+    schema = f"({', '.join(parameters)}) -> ()"
+    return torch.library.custom_op(name, run, mutates_args=written, schema=schema)
