@@ -14,14 +14,17 @@ from weft.isa import tables
 from weft.isa.family import operand_text
 from weft.tools import opt
 from weft.tools.language_server import (
+    catalogue,
     checking,
     judging,
     mlir_checks,
+    mlir_features,
     mlir_names,
     mlir_tokens,
     ptx_checks,
     ptx_features,
 )
+from weft.tools.language_server.catalogue import OpFacts
 from weft.tools.language_server.checking import Check, Checks
 from weft.tools.language_server.problem import preferring_one, problem, replacement
 from weft.tools.language_server.text import Text
@@ -283,6 +286,61 @@ def test_locations_in_the_text_do_not_move_problems():
     (found,) = mlir_checks.problems(text)
     assert text[found["start"] : found["end"]] == '"mma.nothing"'
     assert len(mlir_tokens.without_locations(text)) == len(text)
+
+
+def test_a_name_without_quotes_gets_them():
+    text = "func.func @f() {\n  wgmma.fence() : () -> ()\n  return\n}\n"
+    (found,) = mlir_checks.problems(text)
+    assert mlir_checks.problems(applied(text, found["fixes"][0])) == []
+
+
+VALID = [*sorted(DIALECTS.glob("*/ops.mlir")), *sorted((DIALECTS.parents[1] / "examples").glob("*.mlir"))]
+
+
+@pytest.mark.parametrize("path", VALID, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.sampled(3)
+def test_valid_files_have_no_problem(path):
+    assert mlir_checks.problems(path.read_text("utf-8")) == []
+
+
+# Completions
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return {str(each["name"]): OpFacts.of_plain(each) for each in catalogue.collect()}
+
+
+MATMUL = '"tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, '
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ('func.func @f(%a: i32) {\n  "t.x"() : () -> ()\n  %0 = mma.syn|\n}', '"mma.sync"'),
+        ("func.func @f(%a: i32) {\n  arith.addi|\n}", "arith.addi"),
+        ('"mma.sync"(%a) ({ ^bb0: "x"() : () -> () }) {a_type = "f16", sh|}', "shape"),
+        ('"mma.sync"(%a) <{|}>', "shape"),
+        (
+            '"mma.sync"(%a) {a_type = "tf32", b_type = "tf32", c_type = "f32", d_type = "f32", shape = |',
+            '"m16n8k4"',
+        ),
+        ('"mma.sync"() {satfinite = |}', "false"),
+        ('"tile.matmul"() {transpose_b = |}', "true"),
+        ('"tile.matmul"() {activation = "|"}', '"relu"'),
+        (MATMUL + "|}}", "warp_grid"),
+        (MATMUL + "warpgroups = 2, |}}", "stages"),
+        (MATMUL + "stages = |}}", None),
+        ("%1 = arith.addi %a, ari|", None),
+        ("// mma.|", None),
+        ("gpu.func @k() kernel attributes {kn|} {", None),
+        ('gpu.module @m [#nvvm.target<chip = "|', '"sm_70"'),
+    ],
+)
+def test_completions_of_mlir(facts, text, first):
+    at = text.index("|")
+    found = mlir_features.completions(text.replace("|", ""), at, None, facts)
+    assert (found[0].label if found else None) == first
 
 
 # Names

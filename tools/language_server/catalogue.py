@@ -1,7 +1,7 @@
 """What hovers and completions know about operations, as plain values: the server itself doesn't load MLIR."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from inspect import cleandoc
 from typing import Any, Self
 
@@ -13,7 +13,8 @@ class OpFacts:
     """An operation: its documentation, the names of its parts, and the table of its forms if it has one.
 
     `optional` are the defaults of attributes that may be missing, as MLIR writes them. `derived` are the axes
-    of the table that follow from operands.
+    of the table that follow from operands. `values` are the values of attributes without a table, and
+    `schedules` the fields of each family of schedules, if the operation takes one.
     """
 
     name: str
@@ -24,6 +25,8 @@ class OpFacts:
     optional: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
     derived: tuple[str, ...] = ()
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    schedules: Sequence[Sequence[str]] = ()
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -45,6 +48,7 @@ def collect() -> list[dict[str, Any]]:
 
 def _of_weft(op: Any) -> OpFacts:
     from weft.dialects.instruction import InstructionOp
+    from weft.dialects.tile import MatmulOp
     from weft.mlir import ext
 
     def names(kind: Any) -> tuple[str, ...]:
@@ -60,7 +64,16 @@ def _of_weft(op: Any) -> OpFacts:
         {name: _written(value) for name, value in getattr(op, "optional", {}).items()},
         op.family.name if is_instruction and op.family is not None else "",
         tuple(op.derived) if is_instruction else (),
+        *(_of_products() if op.OPERATION_NAME == MatmulOp.OPERATION_NAME else ()),
     )
+
+
+def _of_products() -> tuple[dict[str, tuple[str, ...]], tuple[tuple[str, ...], ...]]:
+    """The values of the attributes of `tile.matmul`, and the fields of its schedules."""
+    from weft.dialects.operand_roles import ACTIVATIONS
+    from weft.dialects.schedule import FAMILIES
+
+    return {"activation": ACTIVATIONS}, tuple(tuple(f.name for f in fields(each)) for each in FAMILIES)
 
 
 def _written(value: object) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from weft.isa.chips import CHIPS
@@ -10,73 +9,13 @@ from weft.isa.family import Family
 from weft.tools.language_server import forms, mlir_names, mlir_tokens
 from weft.tools.language_server.answers import Completion, Hover, Span
 from weft.tools.language_server.catalogue import OpFacts
+from weft.tools.language_server.mlir_places import Place, place
 from weft.tools.language_server.mlir_tokens import Operation, Token
-from weft.tools.language_server.text import Text
 
-_BACK = 20_000  # characters before an offset in which its operation is searched
 _TARGET = re.compile(r'#nvvm\.target<[^<>\n]*?chip\s*=\s*"(sm_\w+)"')
 _MOST_COMPLETIONS = 300
 _BEFORE_OPERATIONS = frozenset({"=", "{", "}", ""})
 Facts = Mapping[str, OpFacts]
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What is around an offset: the operation that it is in, as far as it is written, the attribute whose
-    value it is in, whether it is within the attributes or within `#nvvm.target<…>`, and the token that ends
-    there.
-    """
-
-    operation: Operation | None
-    key: str | None
-    in_attributes: bool
-    in_target: bool
-    token: Token | None
-    before: Token | None
-    first: bool
-
-
-def _place(text: str, offset: int) -> _Place:
-    whole = Text(text)
-    start = whole.line_around(max(0, offset - _BACK))[0]
-    seen: list[Token] = []
-    stack: list[int] = []
-    ops: dict[int, int] = {}
-    for token in mlir_tokens.tokens(text, start, whole.line_around(offset)[1]):
-        if token.start >= offset:
-            break
-        if token.kind == "mark" and token.text in "([{<":
-            if token.text == "(" and seen and seen[-1].kind == "string":
-                ops[len(stack)] = seen[-1].start
-            stack.append(len(seen))
-        elif token.kind == "mark" and token.text in ")]}>" and stack:
-            stack.pop()
-        seen.append(token)
-    ended = seen[-1] if seen and seen[-1].end >= offset and seen[-1].kind != "mark" else None
-    rest = seen[:-1] if ended else seen
-    before = rest[-1] if rest else None
-    first = before is None or "\n" in text[before.end : ended.start if ended else offset]
-    depth = len(stack)
-    inner = stack[-1] if stack else None
-    in_attributes = in_target = False
-    key = None
-    op = ops.get(depth - 1, ops.get(depth - 2)) if depth else None
-    if inner is not None:
-        opening, previous = seen[inner].text, seen[inner - 1].text if inner else ""
-        in_target = opening == "<" and previous == "#nvvm.target"
-        in_attributes = opening == "{" and previous in (")", "<", "attributes", ">")
-        key = _key(rest[inner + 1 :]) if in_attributes or in_target else None
-    found = mlir_tokens.operation(text, op) if op is not None and in_attributes else None
-    return _Place(found, key, in_attributes, in_target, ended, before, first)
-
-
-def _key(tokens: list[Token]) -> str | None:
-    """The name of the attribute whose value the last of some tokens of a dictionary belong to."""
-    depth, entry = list[str](), list[Token]()
-    for token in tokens:
-        mlir_tokens.nest(depth, token)
-        entry = [] if token.text == "," and not depth else [*entry, token]
-    return entry[0].text.strip('"') if len(entry) > 1 and entry[1].text == "=" else None
 
 
 def chip_at(text: str, offset: int) -> str | None:
@@ -102,7 +41,8 @@ def hover(text: str, offset: int, chip: str | None, facts: Facts) -> Hover | Non
     if token.kind in ("value", "symbol", "block", "alias"):
         where = mlir_names.names(text).definition(offset)
         return Hover(f"```mlir\n{mlir_names.first_line(text, where)}\n```", token.span) if where else None
-    written = _place(text, offset).operation
+    around = place(text, offset)
+    written = around.operation if around.kind == "attributes" else None
     if written is None or (known := facts.get(written.name)) is None:
         return None
     for entry in written.entries.values():
@@ -146,13 +86,13 @@ def _attribute_text(known: OpFacts, written: Operation, name: str, text: str, ch
     return ""
 
 
-def _form(family: Family[Any], known: OpFacts, written: Operation, text: str) -> Any:
+def _form(family: Family[Any], known: OpFacts, written: Operation, text: str, asked: str = "") -> Any:
     """The form that the attributes of an operation spell, where the axes that follow from operands have any
-    value that fits; None where an attribute is missing.
+    value that fits, and the axis `asked` any value; None where an attribute is missing.
     """
     values: dict[str, Any] = {}
     for axis in family.axes:
-        if axis in known.derived:
+        if axis in known.derived or axis == asked:
             values[axis] = next(iter(family.values(axis)))
         elif entry := written.entries.get(axis):
             values[axis] = _value(text[slice(*entry.value)])
@@ -179,17 +119,23 @@ def _value(written: str) -> object:
 
 def completions(text: str, offset: int, chip: str | None, facts: Facts) -> list[Completion]:
     """What may be written at an offset: operations, attributes, their values, and chips."""
-    place = _place(text, offset)
-    span = _replaced(place.token, offset)
+    around = place(text, offset)
+    span = _replaced(around.token, offset)
     chip = chip or chip_at(text, offset)
-    if place.in_target:
-        is_chip = place.key == "chip"
+    if around.kind == "target":
+        is_chip = around.key == "chip"
         return [Completion(f'"{name}"', span, "value") for name in CHIPS] if is_chip else []
-    if place.in_attributes:
-        return list(_of_attributes(place, span, text, chip, facts)) if place.operation else []
-    previous = place.before.text if place.before else ""
+    if around.kind == "field":
+        return list(_of_schedules(around, span, facts))
+    if around.kind == "attributes":
+        return list(_of_attributes(around, span, text, chip, facts))
+    previous = around.before.text if around.before else ""
     typed = text[span[0] : offset]
-    if not (place.first or previous in _BEFORE_OPERATIONS) or (not typed and previous != "="):
+    if (
+        around.kind != "code"
+        or not (around.first or previous in _BEFORE_OPERATIONS)
+        or (not typed and previous != "=")
+    ):
         return []
     return list(_of_operations(typed, span, facts))
 
@@ -216,27 +162,38 @@ def _of_operations(typed: str, span: Span, facts: Facts) -> Iterator[Completion]
             return
 
 
+def _of_schedules(around: Place, span: Span, facts: Facts) -> Iterator[Completion]:
+    """The fields that a schedule may have beside those before them."""
+    known = facts.get(around.operation.name) if around.operation and around.key is None else None
+    written = set(around.names)
+    fitting = [names for names in (known.schedules if known else ()) if written <= set(names)]
+    for name in dict.fromkeys(name for names in fitting for name in names):
+        if name not in written:
+            yield Completion(name, span, "attribute", "a field of the schedule", insert=f"{name} = ")
+
+
 def _of_attributes(
-    place: _Place, span: Span, text: str, chip: str | None, facts: Facts
+    around: Place, span: Span, text: str, chip: str | None, facts: Facts
 ) -> Iterator[Completion]:
-    written = place.operation
+    written = around.operation
     known = facts.get(written.name) if written else None
     if written is None or known is None:
         return
     family = forms.family_named(known.family)
-    if place.key is None:
+    if around.key is None:
         for name in (*known.attributes, *known.optional):
             if name not in written.entries or written.entries[name].key == span:
                 default = known.optional.get(name, "")
                 yield Completion(name, span, "attribute", default, insert=f"{name} = {default}")
         return
-    if family is None or place.key not in family.axes:
-        if known.optional.get(place.key) in ("true", "false"):
+    if family is None or around.key not in family.axes:
+        yield from (Completion(f'"{value}"', span, "value") for value in known.values.get(around.key, ()))
+        if known.optional.get(around.key) in ("true", "false"):
             yield from (Completion(word, span, "value") for word in ("true", "false"))
         return
-    form = _form(family, known, written, text)
-    fitting = family.alternatives(form, place.key, chip) if form else ()
-    for value in dict.fromkeys((*fitting, *family.values(place.key, chip))):
+    form = _form(family, known, written, text, around.key)
+    fitting = family.alternatives(form, around.key, chip) if form else ()
+    for value in dict.fromkeys((*fitting, *family.values(around.key, chip))):
         label = f'"{value}"' if isinstance(value, str) else str(value).lower()
         detail = "" if not form or value in fitting else "with other attributes"
         yield Completion(label, span, "value", detail)
