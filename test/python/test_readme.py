@@ -29,7 +29,7 @@ def blocks(page, kind):
 
 
 # Pages whose examples need a framework, and go on where the ones above them ended.
-FRAMEWORKS = {"jax": "jax", "pytorch": "torch"}
+FRAMEWORKS = {"jax": ("jax", "flatbuffers"), "pytorch": ("torch",)}
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
 CONTINUED = ("language",)
 
@@ -95,7 +95,8 @@ def test_python_examples_run(code, reader):
     "page", [page for page in PAGES if page.stem in FRAMEWORKS], ids=lambda page: page.stem
 )
 def test_examples_of_a_framework_run_from_the_top(page, reader):
-    pytest.importorskip(FRAMEWORKS[page.stem])
+    for package in FRAMEWORKS[page.stem]:
+        pytest.importorskip(package)
     run([sys.executable, "-c", "\n".join(blocks(page, "python"))], reader)
 
 
