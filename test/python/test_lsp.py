@@ -223,6 +223,22 @@ def test_no_text_ends_the_server(opened, suffix):
     assert opened("" if suffix == "ptx" else "module {}", suffix).diagnostics() == []
 
 
+def test_a_crash_of_mlir_does_not_end_the_server(opened):
+    """MLIR 20261001 crashes on a word of linalg.reduce without brackets."""
+    text = """func.func @f(%a: tensor<2x2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {
+  %r = linalg.reduce ins(%a : tensor<2x2xf32>) outs(%b : tensor<2xf32>) dimensions = -1
+    (%x: f32, %y: f32) { %1 = arith.addf %x, %y : f32 linalg.yield %1 : f32 }
+  return %r : tensor<2xf32>
+}
+"""
+    document = opened(text, "mlir")
+    (found,) = document.diagnostics()
+    assert found["message"].startswith("the check crashed (SIGSEGV) while parsing")
+    at = text.index("= -1")
+    document.edit(at, at + 4, "= [1]")
+    assert document.diagnostics() == []
+
+
 def test_incomplete_texts_have_diagnostics_or_none(opened):
     """A text is typed from the beginning: every hover and completion on the way is answered."""
     text = function(MMA.format(shape="m16n8k8", b="f16"))
