@@ -137,23 +137,32 @@ def _raise(function: Any, taken: set[str], *, plain: bool) -> Raised:
     if len(function.body.blocks) != 1:
         raise Unraisable(f"must have one block; it has {len(function.body.blocks)}")
     try:
-        return _products(function, taken)
-    except Unraisable as reason:
+        return _products(function, taken, once=plain)
+    except Unraisable as failure:
         if not plain:
             raise
+        reason = failure
+    try:
         if not has_memrefs(function):
             return _mixed(function, function, [], taken)
         tensors, numbers = on_tensors(function)
         try:
             return _mixed(function, tensors, numbers, taken)
-        except Unraisable:
-            raise reason from None
         finally:
             tensors.operation.erase()
+    except Unraisable as failure:
+        if reason.message == _TWICE:
+            return _products(function, taken, once=False)
+        raise failure if not has_memrefs(function) else reason from None
 
 
-def _products(function: Any, taken: set[str]) -> Raised:
-    """Replaces a function of products. Raises Unraisable for others."""
+_TWICE = "would be computed by two kernels"
+
+
+def _products(function: Any, taken: set[str], *, once: bool) -> Raised:
+    """Replaces a function of products. Raises Unraisable for others, and where `once`, for those that compute
+    a product for several results.
+    """
     steps = Steps()
     outputs = Reader(function, steps.materialize).outputs()
     arguments = list(function.arguments)
@@ -164,6 +173,9 @@ def _products(function: Any, taken: set[str]) -> Raised:
         raise Unraisable("must compute a matrix, in a memref or as its result")
     results = [each for each in map(steps.output, outputs) if each not in arguments]
     steps.check_order()
+    computed = [kernel.op for kernel in steps.kernels]
+    if once and (several := [op for op in computed if computed.count(op) > 1]):
+        raise Unraisable(_TWICE, several[0])
     labels: dict[Any, str] = {source: f"argument {i}" for i, source in enumerate(arguments)}
     labels |= steps.memory
     labels |= {source: f"result {i}" for i, source in enumerate(results)}

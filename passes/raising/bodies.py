@@ -104,6 +104,8 @@ def _applied(op: Any, operands: tuple[Expression, ...], kind: str) -> Expression
         (inner,) = first.operands
         if inner.kind == kind:
             return inner
+    if name in ("add", "sub") and isinstance(operands[1], Constant) and not operands[1].value:
+        return first  # such as a zero point of 0
     numbers = [each.value for each in operands if isinstance(each, Constant)]
     if len(numbers) == len(operands) and name in FUNCTIONS:
         try:

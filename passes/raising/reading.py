@@ -181,12 +181,8 @@ class Reader:
             if is_shaped(operand):
                 at = [d if d == ZERO else position[d] for d in place]
                 values[argument] = moved(self._contents(operand), at)
-            elif isinstance(operand.owner, ir.Block) or operand.owner.name != "arith.constant":
-                kind = str(operand.type)
-                values[argument] = Opaque(kind, "uses a number that isn't a constant", op)
             else:
-                constant = constant_of(operand.owner)
-                values[argument] = constant or Opaque(str(operand.type), "uses no number", op)
+                values[argument] = _number(operand, op)
         return result_of(op.regions[0].blocks[0], values)
 
     def _contraction(
@@ -200,11 +196,16 @@ class Reader:
             raise Unraisable("is a reduction, but no product of two matrices", op)
         if len(inner) != 1:
             what = f"adds up over {len(inner)} dimensions; collapse them to one dimension K"
+            if "mmt4d" in op.name:
+                what = "multiplies tiles that are packed; write linalg.matmul on matrices that aren't"
             raise Unraisable(what, op)
         position = {loop: i for i, loop in enumerate((*out, *inner))}
         sums = Opaque("", "adds to its sums in another way", op)
         values: dict[Any, Expression] = {block.arguments[len(operands) - 1]: sums}
         for argument, operand, place in zip(block.arguments, operands[:-1], places, strict=False):
+            if not is_shaped(operand):
+                values[argument] = _number(operand, op)
+                continue
             at = [d if d == ZERO else position[d] for d in place]
             values[argument] = moved(self._in_memory(operand, op), at)
         body = result_of(block, values)
@@ -224,6 +225,14 @@ class Reader:
         if any(isinstance(leaf, Sum | Reshaped) for leaf in leaves(contents)):
             return whole(self._materialize(contents, shape_of(operand.type), op))
         return contents
+
+
+def _number(operand: Any, op: Any) -> Expression:
+    """An operand that is no tensor."""
+    kind = str(operand.type)
+    if isinstance(operand.owner, ir.Block) or operand.owner.name != "arith.constant":
+        return Opaque(kind, "uses a number that isn't a constant", op)
+    return constant_of(operand.owner) or Opaque(kind, "uses no number", op)
 
 
 def _factor(expression: Expression, rank: int, op: Any) -> Element:
@@ -273,6 +282,7 @@ _READERS: dict[str, Callable[[Reader, Any], None]] = {
     "tensor.cast": Reader._alias,
     "memref.cast": Reader._alias,
     "bufferization.to_tensor": Reader._alias,
+    "bufferization.to_buffer": Reader._alias,
     "memref.copy": Reader._copy,
     "bufferization.materialize_in_destination": Reader._copy,
     "tensor.collapse_shape": Reader._reshape,

@@ -170,6 +170,9 @@ class _Rewriter:
     def _to_tensor(self, op: Any) -> None:
         self._values[op.results[0]] = self._value(op.operands[0], op)
 
+    def _to_buffer(self, op: Any) -> None:
+        self._contents[op.results[0]] = self._values[op.operands[0]]
+
     def _materialize(self, op: Any) -> None:
         if _is_memref(op.operands[1]):
             self._write(op.operands[1], self._value(op.operands[0], op), op)
@@ -207,5 +210,6 @@ _RULES: dict[str, Callable[[_Rewriter, Any], None]] = {
     "memref.dim": _Rewriter._dim,
     "memref.load": _Rewriter._load,
     "bufferization.to_tensor": _Rewriter._to_tensor,
+    "bufferization.to_buffer": _Rewriter._to_buffer,
     "bufferization.materialize_in_destination": _Rewriter._materialize,
 }

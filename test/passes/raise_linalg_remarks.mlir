@@ -170,3 +170,37 @@ func.func @infinite(%a: memref<8x8xf16>, %b: memref<8x8xf16>, %d: memref<8x8xf32
   }
   return
 }
+
+// -----
+
+func.func @packed(%a: memref<3x4x8x16xf16>, %b: memref<5x4x8x16xf16>, %d: memref<3x5x8x8xf32>) {
+  // expected-remark @+1 {{it multiplies tiles that are packed; write linalg.matmul on matrices that aren't}}
+  linalg.mmt4d ins(%a, %b : memref<3x4x8x16xf16>, memref<5x4x8x16xf16>) outs(%d : memref<3x5x8x8xf32>)
+  return
+}
+
+// -----
+
+func.func @zero_points(%a: memref<8x32xi8>, %b: memref<32x8xi8>, %d: memref<8x8xi32>) {
+  %z = arith.constant 3 : i32
+  // expected-remark @+1 {{'linalg.quantized_matmul' op isn't raised to tile.matmul: it multiplies elements that are computed}}
+  linalg.quantized_matmul ins(%a, %b, %z, %z : memref<8x32xi8>, memref<32x8xi8>, i32, i32) outs(%d : memref<8x8xi32>)
+  return
+}
+
+// -----
+
+func.func @dot(%a: memref<32xf16>, %b: memref<32xf16>, %d: memref<f32>) {
+  // expected-remark @+1 {{'linalg.dot' op isn't raised to tile.matmul: it is a product without columns: the last dimension of the result must be that of one operand, N}}
+  linalg.dot ins(%a, %b : memref<32xf16>, memref<32xf16>) outs(%d : memref<f32>)
+  return
+}
+
+// -----
+
+func.func @part(%a: memref<8x32xf16>, %b: memref<16x8xf16>, %d: memref<8x8xf32>) {
+  // expected-remark @+1 {{'memref.subview' op isn't raised to tile.matmul: it isn't part of a product or of what follows it}}
+  %x = memref.subview %a[0, 0] [8, 16] [1, 1] : memref<8x32xf16> to memref<8x16xf16, strided<[32, 1]>>
+  linalg.matmul ins(%x, %b : memref<8x16xf16, strided<[32, 1]>>, memref<16x8xf16>) outs(%d : memref<8x8xf32>)
+  return
+}
