@@ -3,6 +3,7 @@
 from xml.etree import ElementTree
 
 import pytest
+from language_kernels import control
 
 import weft
 from weft import emulator
@@ -11,6 +12,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import DirectSchedule, Schedule, TensorMemorySchedule, WarpgroupSchedule
 from weft.emulator.sanitizer import Finding
 from weft.html import Html
+from weft.language.kernels import KernelFunction
 from weft.layout import Layout, LayoutError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,6 +72,29 @@ def test_a_kernel_that_ptxas_refuses_is_shown_with_its_complaint(module, monkeyp
 
     monkeypatch.setattr(type(kernel), "resources", property(refuse))
     assert facts(kernel._repr_html_())["resources"] == "ptxas is missing <here>"
+
+
+def test_a_program_shows_its_kernels_in_their_order():
+    kind = "tensor<16x16xf16>"
+    product = f"linalg.matmul ins(%a, %b : {kind}, {kind}) outs(%a : {kind}) -> {kind}"
+    twice = product.replace("%a,", "%c,", 1)
+    program = weft.from_linalg(
+        f"func.func @chain(%a: {kind}, %b: {kind}) -> {kind} {{\n %c = {product}\n %d = {twice}\n"
+        f" return %d : {kind}\n}}",
+        arch="sm_80",
+    )
+    found = [row[0].text for row in parsed(program._repr_html_()).iter("tr")]
+    assert found == ["kernel", *(step.kernel.name for step in program.steps)] and len(found) == 3
+    assert "2 kernels, one after the other" in text(program._repr_html_())
+
+
+def test_a_kernel_of_the_language_shows_what_is_compiled():
+    kernel = KernelFunction(control.__wrapped__, control._options, None)
+    assert "Not compiled yet" in text(kernel._repr_html_())
+    compiled = kernel.compile(arch="sm_80")
+    assert facts(kernel._repr_html_())["meta-parameters"] == "unroll"
+    rows = [[cell.text for cell in row] for row in parsed(kernel._repr_html_()).iter("tr")]
+    assert rows[-1] == [compiled.name, "sm_80", "32 x 1 x 1"]
 
 
 def test_spills_are_shown():

@@ -11,7 +11,7 @@ from weft.language import calls
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
-from weft.launch import runtime
+from weft.launch import kernel_page, runtime
 from weft.launch.kernel import Kernel, compile
 
 _WITHOUT_GPU = "sm_90a"
@@ -46,6 +46,9 @@ class KernelFunction:
             if self._plans.queue(known[0], args, known[1], stream):
                 return
         kernel(*values, stream=stream, on=on, findings=findings)
+
+    def _repr_html_(self) -> str:
+        return kernel_page.of_function(self, [*self._compiled.values()])
 
     def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.

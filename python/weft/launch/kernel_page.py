@@ -34,6 +34,34 @@ def page(kernel: Any) -> str:
     return made.text()
 
 
+def of_program(program: Any) -> str:
+    """HTML of a `weft.launch.program.Program`: its kernels, in their order."""
+    count = len(program.steps)
+    made = Html(f"program {program.name}", f"{count} kernel{'' if count == 1 else 's'}, one after the other")
+    rows = [
+        (step.kernel.name, step.kernel.chip, ", ".join(step.sources), f"{step.written}: {step.element}")
+        for step in program.steps
+    ]
+    made.table(["kernel", "chip", "reads and writes", "result"], rows)
+    for remark in program.remarks:
+        made.note(str(remark))
+    return made.text()
+
+
+def of_function(function: Any, compiled: Any) -> str:
+    """HTML of a kernel of `weft.language`: its parameters, and the kernels compiled so far."""
+    made = Html(f"kernel {function.__name__}", "of weft.language")
+    signature = function.signature
+    made.facts(
+        [("arguments", ", ".join(signature.arguments)), ("meta-parameters", ", ".join(signature.meta))]
+    )
+    if not compiled:
+        made.note("Not compiled yet: it is at the first call, or by compile().")
+        return made.text()
+    made.table(["kernel", "chip", "block"], [(k.name, k.chip, _extents(k.launch.block)) for k in compiled])
+    return made.text()
+
+
 def _more(launch: Any) -> list[tuple[str, object]]:
     return [
         ("stages", launch.stages),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import Diagnostic, WeftError, shown
-from weft.launch import arrays, graph, runtime
+from weft.launch import arrays, graph, kernel_page, runtime
 from weft.launch.kernel import Kernel
 from weft.passes.raising.numbers import Number, evaluated
 from weft.passes.raising.plain import Source
@@ -85,6 +85,9 @@ class Program:
         self._arguments, self._results = arguments, tuple(results)
         self._constants = tuple(constants)
         self._on_device: dict[Any, tuple[Any, ...]] = {}
+
+    def _repr_html_(self) -> str:
+        return kernel_page.of_program(self)
 
     def __call__(self, *args: Any, stream: Any = None, on: str | None = None) -> Any:
         """Returns the function's results: one array, a tuple of several, or None where it only writes to its
