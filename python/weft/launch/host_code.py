@@ -1,6 +1,7 @@
 """Compiles functions from LLVM IR for this host, without a C compiler."""
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
@@ -62,6 +63,8 @@ def _compiled(file: str, uses: Sequence[str]) -> Any:
             llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
         else:
             llvm.add_symbol(name, next(a for other in uses if (a := address(other, name))))
+    if sys.platform == "win32":  # where functions call this before they use stack of variable size
+        llvm.add_symbol("__chkstk", ctypes.cast(ctypes.windll.ntdll["__chkstk"], ctypes.c_void_p).value)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return engine
