@@ -17,6 +17,7 @@ PLATFORMS = {
     "darwin arm64": [f"macosx_{version}_0_arm64" for version in (11, 12, 13, 14)],
     "win32 amd64": ["win_amd64"],
 }
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 NOT_ON_MACOS = "; sys_platform != 'darwin'"
 
 
@@ -31,9 +32,16 @@ def needed(system):
     ]
 
 
-def resolved(packages, tags, folder):
+def resolved(packages, tags, folder, python="3.12"):
     """What pip says about these packages for a platform with these tags. Installs nothing."""
-    options = ["--dry-run", "--no-deps", "--only-binary=:all:", "--python-version=3.12", "--target", folder]
+    options = [
+        "--dry-run",
+        "--no-deps",
+        "--only-binary=:all:",
+        f"--python-version={python}",
+        "--target",
+        folder,
+    ]
     platforms = [f"--platform={tag}" for tag in tags]
     return subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, *platforms, *packages],
@@ -55,9 +63,10 @@ def test_without_the_bindings_of_the_driver_there_is_a_word_about_them(monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_each_package_has_a_wheel(platform, tmp_path):
-    done = resolved(needed(platform.split()[0]), PLATFORMS[platform], tmp_path)
+def test_each_package_has_a_wheel(platform, python, tmp_path):
+    done = resolved(needed(platform.split()[0]), PLATFORMS[platform], tmp_path, python)
     assert done.returncode == 0, done.stderr
 
 

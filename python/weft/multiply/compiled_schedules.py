@@ -11,6 +11,7 @@ from weft import locks
 from weft.compiler import cache_keys
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.families import FAMILIES
+from weft.errors import WeftError
 
 VARIABLE = "WEFT_REUSE"
 """With the value 0, each product gets the kernel of the schedule that is chosen for it."""
@@ -38,9 +39,17 @@ def _known(kind: Kind, kept: cache.Cache) -> _Known:
     if kept.directory is None:
         return _Known(None, {})
     # The entry is for the same code, or a listed kernel would have to be compiled again.
-    keys = cache_keys.lowering(), cache_keys.generating(), cache_keys.assembling()
+    keys = cache_keys.lowering(), cache_keys.generating(), _assembling()
     key = [repr(kind), *(part for key in keys for part in key or ())] if all(keys) else None
     return _Known(key, dict.fromkeys(_read(kept.find(_ENTRY, key) if key else None)))
+
+
+def _assembling() -> cache.Key | None:
+    """What cubins depend on. Without ptxas there are none: the emulator needs only PTX."""
+    try:
+        return cache_keys.assembling()
+    except WeftError:
+        return ["no ptxas"]
 
 
 def of(kind: Kind) -> Collection[AnySchedule]:
