@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-from attention import attention
+from attention import attention, best
 
 TOKENS, WIDTH = 16384, 2048
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
@@ -105,6 +105,7 @@ def ours(q: Any, k: Any, v: Any, causal: bool, meta: dict[str, Any]) -> tuple[An
     o = torch.zeros_like(q)
     lse = torch.zeros(q.shape[:3], device="cuda")
     flat = [each.view(-1, *each.shape[2:]) for each in (q, k, v, o)]
+    meta = best(q.shape[-1], q.shape[-2], causal) | meta
     launch = attention.prepare(*flat, lse.view(-1, lse.shape[-1]), q.shape[-1] ** -0.5, causal=causal, **meta)
 
     def call(kept: Any = (o, lse)) -> None:  # arrays must outlive their launches

@@ -102,8 +102,9 @@ def test_operands_may_be_transposed_or_in_registers():
 @pytest.mark.parametrize(
     "d, causal, dtype, heads, m, n",
     [
-        (64, True, F16, 1, 130, 200),
+        (64, True, F16, 1, 300, 370),  # three tiles: a pair, and one without a partner
         pytest.param(64, True, F16, 1, 129, 600, marks=pytest.mark.slow),
+        pytest.param(64, True, F16, 5, 400, 300, marks=pytest.mark.slow),
         pytest.param(64, False, BF16, 2, 128, 384, marks=pytest.mark.slow),
         pytest.param(64, False, F16, 2, 40, 100, marks=pytest.mark.slow),
         (128, False, BF16, 5, 100, 140),  # five tiles: the emulator has four multiprocessors
@@ -117,6 +118,7 @@ def test_attention_forward(d, causal, dtype, heads, m, n):
     q *= dtype(4)  # so that the largest scores differ by more than `SLACK` from block to block
     o, lse = np.zeros_like(q), np.zeros((heads, m), np.float32)
     options = {"lazy": True, "polynomial_every": 4} if d == 128 or n > 400 else {}
+    options |= attention_example.best(d, m, causal)
     clean(attention_example.attention.emulate(q, k, v, o, lse, d**-0.5, causal=causal, **options))
     expected, sums = attention_example.reference(q, k, v, d**-0.5, causal)
     # As the same in the precision of the kernel: P is rounded before it is multiplied, and the output.
@@ -132,9 +134,10 @@ def test_attention_forward(d, causal, dtype, heads, m, n):
         pytest.param(64, {"causal": True}, marks=pytest.mark.slow),
         pytest.param(64, {"causal": False, "groups": 3}, marks=pytest.mark.slow),
         pytest.param(64, {"groups": 3, "lazy": True, "polynomial_every": 4}, marks=pytest.mark.slow),
-        pytest.param(128, {"N": 160, "lazy": True}, marks=pytest.mark.slow),
+        pytest.param(128, {"N": 160, "ahead": False, "lazy": True}, marks=pytest.mark.slow),
+        pytest.param(256, {"N": 80, "ahead": False}, marks=pytest.mark.slow),
+        pytest.param(256, {"N": 80, "ahead": False, "causal": True}, marks=pytest.mark.slow),
         pytest.param(128, {"causal": True}, marks=pytest.mark.slow),
-        pytest.param(128, {"causal": False, "N": 160}, marks=pytest.mark.slow),
     ],
 )
 def test_attention_doesnt_spill(d, options):

@@ -172,7 +172,9 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None) -> None:
     not written.
 
     With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
-    and TMA stores it: rows are then written whole. Without it, the lanes store their own elements.
+    and TMA stores it: rows are then written whole. TMA may still read a buffer of `w.shared` afterwards; the
+    next store through it waits for that, and so does the end of the role. Through a stage of a ring, the
+    store itself waits. Without `via`, the lanes store their own elements.
     """
     if isinstance(fragment, Pending):
         fragment._refuse()
@@ -212,8 +214,13 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
 
 
 def _through(fragment: Fragment, to: Place, via: Buffer) -> None:
-    """Stores through a buffer by TMA, and waits until it has read the buffer."""
+    """Stores through a buffer by TMA."""
     to.check_aligned()
+    later = via.ring is None
+    if later:
+        _await_stores()
+        warpgroup_barrier()
+        _await_at_the_end()
     _to_buffer(fragment, via)
     nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
     warpgroup_barrier()
@@ -233,9 +240,23 @@ def _through(fragment: Fragment, to: Place, via: Buffer) -> None:
         with one_thread():
             tile.store_async(via.value, map_, first_row, first_column)
             nvvm.cp_async_bulk_commit_group()
-            nvvm.cp_async_bulk_wait_group(0, read=True)
         scf.yield_([])
-    warpgroup_barrier()
+    if not later:
+        _await_stores()
+        warpgroup_barrier()
+
+
+def _await_stores() -> None:
+    """Waits until TMA has read what the warpgroup stores; in its thread that started the stores."""
+    with one_thread():
+        nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def _await_at_the_end() -> None:
+    """Lets the role's end wait for its stores: shared memory must outlive them."""
+    role = trace.current().role
+    if role is not None and _await_stores not in role.finish:
+        role.finish.append(_await_stores)
 
 
 def atomic_add(to: Any, value: Any) -> None:
