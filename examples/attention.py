@@ -54,18 +54,21 @@ def attention(
     values = w.ring(stages, v=(N, D, v.dtype), takers=groups)
     output = w.shared(M, D, o.dtype) if ahead else None
     turns = w.turns(groups)
-    shift, all_blocks, tiles = k.rows - q.rows, w.ceil_div(k.rows, N), w.ceil_div(q.rows, M)
 
+    # These run in each role: what is computed before the roles needs registers in all of them.
     def halves(x):
         """The numbers of the tiles of a pair; without `causal`, each tile is alone."""
-        return w.range(w.where(tiles - 1 - x == x, 1, 2)) if causal else (0,)
+        last = w.ceil_div(q.rows, M) - 1
+        return w.range(w.where(last - x == x, 1, 2)) if causal else (0,)
 
     def rows_and_blocks(x, half):
         """The first query of a tile, and the blocks of keys that it sees."""
+        blocks = w.ceil_div(k.rows, N)
         if not causal:  # of Python, like all branches on meta-parameters: two variants of the kernel
-            return x * M, all_blocks
-        first = w.where(half == 0, tiles - 1 - x, x) * M
-        return first, w.maximum(w.minimum(all_blocks, w.ceil_div(w.maximum(first + M + shift, 0), N)), 1)
+            return x * M, blocks
+        first = w.where(half == 0, w.ceil_div(q.rows, M) - 1 - x, x) * M
+        seen = w.maximum(first + M + k.rows - q.rows, 0)
+        return first, w.maximum(w.minimum(blocks, w.ceil_div(seen, N)), 1)
 
     with w.role(warpgroups=groups, registers=240 if groups == 2 else 160) as me:
         c = scale * LOG2E
@@ -74,7 +77,7 @@ def attention(
             column = w.column(s) + j * N
             seen = column < k.rows
             if causal:
-                seen = seen & (column <= w.row(s) + (row + shift))
+                seen = seen & (column <= w.row(s) + (row + k.rows - q.rows))
             return w.where(seen, s, -w.inf)
 
         def finite(peak):
@@ -95,10 +98,8 @@ def attention(
                 p, out = e.to(v.dtype), w.zeros((ROWS, D))
                 spans = ((False, 1, blocks),)
                 if causal:
-                    whole = (
-                        w.minimum(k.rows, w.maximum(first + shift + 1, 0)) // N
-                    )  # blocks that all rows see
-                    masked = w.maximum(blocks - whole, 1)
+                    seen = w.maximum(first + 1 + k.rows - q.rows, 0)  # the keys that all rows see
+                    masked = w.maximum(blocks - w.minimum(k.rows, seen) // N, 1)
                     spans = ((True, 1, masked), (False, masked, blocks))
                 for masks, begin, end in spans:  # of Python: two loops
                     for i in w.range(begin, end):
