@@ -200,6 +200,25 @@ def test_products_with_scales_of_rows_and_tensors():
     assert (f64(members(jnp.stack([a, -a]))[1]) == -f64(a) @ f64(b).T * f64(rows) * f64(columns)).all()
 
 
+@pytest.mark.parametrize("axes", [(0, None, 0, None), (0, None, 0, 0), (None, 0, None, 0), (0, 0, 0, 0)])
+def test_mapped_scales_of_rows_and_columns(axes):
+    a, b = (jnp.asarray(RNG.integers(-3, 4, (2, rows, 32)), jnp.float8_e4m3fn) for rows in (16, 8))
+    rows, columns = (jnp.asarray(RNG.integers(1, 4, shape), jnp.float32) for shape in ((2, 16, 1), (2, 1, 8)))
+
+    def one(a, b, rows, columns):
+        return wjax.matmul(a, b, transpose_b=True, scales=(rows, columns), out_dtype="f32")
+
+    every = a, b, rows, columns
+    given = [each if axis == 0 else each[0] for each, axis in zip(every, axes, strict=True)]
+    found = jax.jit(jax.vmap(one, axes))(*given)
+    x, y, s, t = (f64(jnp.broadcast_to(each, (2, *each.shape[-2:]))) for each in given)
+    assert (f64(found) == x @ y.swapaxes(1, 2) * s * t).all()
+    whole = jax.vmap(lambda a, s: one(a, b[0], s, s))(a, jnp.asarray([2.0, 3.0], jnp.float32))
+    assert (f64(whole) == f64(a) @ f64(b[0]).T * np.array([4.0, 9.0])[:, None, None]).all()
+    single = jax.vmap(lambda a, s: one(a, b[0], s, s))(a[:, :1], jnp.asarray([2.0, 3.0], jnp.float32))
+    assert (f64(single) == f64(whole[:, :1])).all()
+
+
 def test_scaled_products_of_a_block_format():
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(32, 128)), rng.normal(size=(16, 128))

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import batching
 
-from weft.dialects.operand_roles import GROUPINGS
+from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS
 from weft.jax.primitive import bind, product_p
-from weft.multiply.xla_product import Product
+from weft.launch import arrays
+from weft.multiply.xla_product import Product, planned
 
 
 def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Product) -> tuple[Any, int]:
@@ -30,6 +31,13 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
     if "bias" in mapped:
         product = _bias_to_c(moved, mapped, product)
     ranks = {name: each.ndim - (name in mapped) for name, each in moved.items()}
+    if not mapped.isdisjoint(BLOCK_SCALES) and _has_factors(moved, mapped, product):
+        alone = mapped <= {"a", "c", "residual", "scale_a"} and "scale_a" in product.by_columns
+        alone = alone and ranks["a"] == ranks["b"] == 2
+        if not alone or product.options.transpose_a or moved["scale_a"].size != _rows_of(moved["a"]):
+            return _one_by_one(moved, mapped, product), 0
+        moved["scale_a"] = moved["scale_a"].reshape(1, -1)  # a column, transposed
+        return _more_rows(moved, mapped - {"scale_a"}, product, count), 0
     of_rows = ranks["a"] == ranks["b"] == 2 and "b" not in mapped and not product.options.transpose_a
     if of_rows and moved.keys() <= {"a", "b", "c", "bias", "residual"}:
         return _more_rows(moved, mapped, product, count), 0
@@ -38,6 +46,16 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
         moved[name] = _of_batch(name, moved[name], name in mapped, ranks[name], count, members)
     result = bind(tuple(moved.values()), product)
     return (result if members is None else result.reshape(count, members, *result.shape[1:])), 0
+
+
+def _has_factors(moved: dict[str, Any], mapped: set[str], product: Product) -> bool:
+    """Whether the scales are those of rows, columns or tensors, which all products of a batch share."""
+    described = [(each.shape[name in mapped :], arrays.mlir_type(each.dtype)) for name, each in moved.items()]
+    return not set(FACTORS).isdisjoint(product.operands(planned(described, 0)).names)
+
+
+def _rows_of(batch: Any) -> int:
+    return int(batch.shape[0] * batch.shape[-2])
 
 
 def _one_by_one(moved: dict[str, Any], mapped: set[str], product: Product) -> Any:
