@@ -6,6 +6,7 @@ None and nothing is called. CTAs are numbers in the wave, `line` is that of the 
 warps, 32]`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,6 +82,17 @@ class Watch:
         issued the operation. `mbarrier` (CTA and offset) will signal its completion; None: threads wait for
         groups. `use`: how an operation of tcgen05 that one thread issues uses tensor memory.
         """
+
+    def shared_loads(
+        self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
+    ) -> None:
+        """As `async_access` of several CTAs, whose warps are the rows of a slice: in each, the unit loads the
+        same chunks of its shared memory for its threads among these.
+        """
+        for cta, rows in ctas.items():
+            mine = np.zeros_like(threads)
+            mine[rows] = threads[rows]
+            self.async_access("load", proxy, cta, "shared", chunks, mine, line)
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
         """The bulk unit reads the tensor map at this address of global memory for threads."""

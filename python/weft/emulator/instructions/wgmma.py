@@ -150,6 +150,10 @@ class _InShared:
         """The matrix of every warp (`step` 1) or warpgroup (`step` 4), `[warps / step, rows, k]`."""
         words = lanes.read(self._slot)[:, 0]
         ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
+        if len(words) > step and (words == words[0]).all():
+            found = self._same(lanes, int(words[0]), ctas[::step].tolist())
+            if found is not None:
+                return found
         keys = list(zip(ctas.tolist(), words.tolist(), strict=True))
         matrices: dict[tuple[int, int], Array] = {}
         for key in keys[::step]:
@@ -158,6 +162,23 @@ class _InShared:
                 reading = lanes if same.all() else lanes.narrowed(lanes.enabled() & same[:, None])
                 matrices[key] = self._matrix(reading, *key)
         return np.stack([matrices[key] for key in keys[::step]])
+
+    def _same(self, lanes: Lanes, word: int, ctas: list[int]) -> Array | None:
+        """The matrices of warps with the same descriptor, `[warps, rows, k]`, of which these are the CTAs;
+        None if `_matrix` finds what is wrong.
+        """
+        rows, k, bits, transposed = self._shape
+        outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
+        offsets = _offsets(word, outer, row_bytes, transposed, self._line)
+        each = list(dict.fromkeys(ctas))
+        data = shared_operand.read_in_each(lanes, "wgmma", each, offsets, self._line)
+        if data is None:
+            return None
+        octets = np.ascontiguousarray(data[:, :, :row_bytes]).reshape(len(each) * outer, -1)
+        matrix = elements(octets, bits).reshape(len(each), outer, -1)
+        if each != ctas:
+            matrix = matrix[[each.index(cta) for cta in ctas]]
+        return matrix.transpose(0, 2, 1) if transposed else matrix
 
     def _matrix(self, lanes: Lanes, cta: int, word: int) -> Array:
         """The elements of one matrix, `[rows, k]`."""

@@ -1,6 +1,6 @@
 """The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -240,17 +240,44 @@ class Sanitizer(Watch):
                 self.tensor.access(kind, proxy, cta, offsets, row, line, use)
         if space != "shared" or not len(offsets):
             return
-        inside = self._inside(offsets)
-        if not len(inside):
-            return
+        self._units_access(kind, proxy, cta, offsets, rows_of(threads).tolist(), line, mbarrier)
+
+    def shared_loads(
+        self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
+    ) -> None:
+        rows = rows_of(threads).tolist()
+        for cta, part in ctas.items():
+            mine = [row for row in rows if part.start <= row < part.stop]
+            self._units_access("load", proxy, cta, chunks, mine, line, None)
+
+    def _units_access(
+        self,
+        kind: str,
+        proxy: str,
+        cta: int,
+        offsets: Offsets | Chunks,
+        rows: Sequence[int],
+        line: int,
+        mbarrier: tuple[int, int] | None,
+    ) -> None:
+        """The units of some warps access the shared memory of a CTA."""
         begin = cta * self.wave.memory.shared_stride
-        inside = inside.moved(begin) if isinstance(inside, Chunks) else inside + begin
         own = proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
-        for row in rows_of(threads).tolist():
+        for row in rows:
             units.setdefault(self._unit_name(proxy, row, mbarrier), row)
+        inside: Offsets | Chunks | None = None
         for unit, row in units.items():
             column = self.clocks.column(unit, own)
+            if isinstance(offsets, Chunks) and self.races.unit(
+                kind, column, row, offsets, begin, line, proxy
+            ):
+                continue
+            if inside is None:
+                inside = self._inside(offsets)
+                inside = inside.moved(begin) if isinstance(inside, Chunks) else inside + begin
+            if not len(inside):
+                return
             if kind == "load":
                 self.races.unit_reads(column, row, inside, line)
             else:
@@ -278,7 +305,7 @@ class Sanitizer(Watch):
 
     def _unit(self, proxy: str, row: int) -> tuple[str, int]:
         """The owner of the groups of an asynchronous operation: a warp, or for wgmma a warpgroup."""
-        return proxy, row - int(self.wave.warp_of_row[row]) % 4 if proxy == "wgmma" else row
+        return proxy, row - row % self.wave.launch.warps % 4 if proxy == "wgmma" else row
 
     def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
         rows = rows_of(threads).tolist()

@@ -11,6 +11,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.shadow import NEVER, Index, Shadow
+from weft.emulator.sanitizer.unit_code import UnitCode
 from weft.emulator.watch import Chunks
 
 Rows = npt.NDArray[np.intp]
@@ -27,6 +28,7 @@ class Races:
         self.wave, self.clocks, self.findings = wave, clocks, findings
         self._per_cluster = wave.launch.warps * wave.launch.cluster_size
         self.shadow = Shadow(len(wave.memory.shared.data), self._per_cluster)
+        self._code = UnitCode(self.shadow, clocks, wave.memory.shared_size, self._per_cluster)
         rows = np.arange(wave.warps)
         self._rank: Rows = rows % self._per_cluster
         self._all: Rows = np.repeat(rows, _LANE_ROWS)
@@ -186,6 +188,17 @@ class Races:
             shadow.written[mine] = now
 
     # Accesses of asynchronous units
+
+    def unit(
+        self, kind: str, column: int, row: int, chunks: Chunks, begin: int, line: int, proxy: str
+    ) -> bool:
+        """Records an access of a unit for a warp to the shared memory that begins at byte `begin`, if that
+        breaks no rule. Otherwise returns False: `unit_reads` and `unit_writes` find out.
+        """
+        if kind != "load":
+            return self._code.writes(column, row, chunks, begin, line, through_proxy=proxy == "bulk")
+        slot = self.shadow.slot(self._in_cluster(self.clocks.names[column]))
+        return self._code.reads(column, row, chunks, begin, line, slot)
 
     def unit_reads(self, column: int, row: int, offsets: Index | Chunks, line: int) -> None:
         """An asynchronous unit begins to read for a warp, which must know of the writes."""

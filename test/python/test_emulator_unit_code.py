@@ -1,0 +1,89 @@
+"""The compiled checks of asynchronous units accept what the interpreter's accept, and record the same."""
+
+import copy
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weft.emulator.sanitizer import unit_code
+from weft.emulator.sanitizer.clocks import VectorClocks
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.races import Races
+from weft.emulator.sanitizer.shadow import NEVER
+from weft.emulator.watch import Chunks
+
+SIZE, STRIDE, WARPS, CTAS = 1000, 1024, 3, 4
+ARRAYS = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken")
+
+
+def races(seed, granule, cluster):
+    """The checks of a wave with a random past, most of which its warps know of."""
+    rng = np.random.default_rng(seed)
+    rows = WARPS * CTAS
+    launch = SimpleNamespace(warps=WARPS, cluster_size=cluster)
+    memory = SimpleNamespace(
+        shared=SimpleNamespace(data=np.zeros(CTAS * STRIDE, np.uint8)),
+        shared_size=SIZE,
+        shared_stride=STRIDE,
+    )
+    wave = SimpleNamespace(warps=rows, launch=launch, memory=memory, thread=lambda row, lane: None)
+    clocks = VectorClocks(rows)
+    for row in range(rows):
+        clocks.column(("wgmma", row), bool(row % 2))
+        clocks.column(("mbarrier", row % CTAS, 16 * row), True)
+    for column in clocks.times:
+        clocks.times[column] = int(rng.integers(0, 6))
+    clocks.all[:] = rng.integers(2, 6, clocks.all.shape)
+    found = Races(wave, clocks, Findings("", frozenset()))
+    shadow = found.shadow
+    shadow.refine(granule)
+    shadow.slot(("wgmma", 0))
+    shadow.slot(("wgmma", 1))
+    rare = rng.random(shadow.granules) < 0.02
+    shadow.written[:] = np.where(
+        rare, rng.integers(0, 7, shadow.granules), rng.integers(0, 2, shadow.granules)
+    )
+    shadow.written[rng.random(shadow.granules) < 0.02] = NEVER
+    shadow.writer[:] = rng.integers(0, clocks.width, shadow.granules)
+    shadow.reads[:] = np.where(rng.random(shadow.reads.shape) < 0.01, 6, 1)
+    shadow.unit[:] = rng.integers(0, clocks.width, shadow.unit.shape)
+    shadow.taken[:] = np.where(rng.random(shadow.taken.shape) < 0.01, 6, 1)
+    return found, rng
+
+
+def columns(clocks):
+    return [column for column, name in clocks.names.items() if name[0] in ("wgmma", "mbarrier")]
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("granule", [16, 4, 1])
+def test_both_record_the_same(granule, cluster, monkeypatch):
+    monkeypatch.setattr(unit_code, "_WORTH", 0)
+    fine = 0
+    for seed in range(150):
+        plain, rng = races(seed, granule, cluster)
+        fast = copy.deepcopy(plain)
+        fast._code = unit_code.UnitCode(fast.shadow, fast.clocks, SIZE, WARPS * cluster)
+        cta, row = (int(rng.integers(n)) for n in (CTAS, WARPS * CTAS))
+        column = int(rng.choice(columns(plain.clocks)))
+        chunks = Chunks(16 * rng.permutation(SIZE // 16)[: int(rng.integers(1, 8))])
+        kind, proxy = str(rng.choice(["load", "store"])), str(rng.choice(["bulk", "wgmma"]))
+        before = len(plain.findings.all())
+        if kind == "load":
+            plain.unit_reads(column, row, chunks.moved(cta * STRIDE), 9)
+        else:
+            plain.unit_writes(column, row, chunks.moved(cta * STRIDE), 9, proxy == "bulk")
+        accepted = fast.unit(kind, column, row, chunks, cta * STRIDE, 9, proxy)
+        assert accepted == (len(plain.findings.all()) == before)
+        fine += accepted
+        for name in ARRAYS if accepted else ():
+            np.testing.assert_array_equal(getattr(plain.shadow, name), getattr(fast.shadow, name))
+    assert 10 < fine < 140
+
+
+def test_chunks_beyond_the_memory_are_left(monkeypatch):
+    monkeypatch.setattr(unit_code, "_WORTH", 0)
+    found, _ = races(0, 16, 1)
+    assert not found.unit("load", columns(found.clocks)[0], 0, Chunks(np.array([-16])), 0, 9, "wgmma")
+    assert not found.unit("load", columns(found.clocks)[0], 0, Chunks(np.array([992])), 0, 9, "wgmma")
