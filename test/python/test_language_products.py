@@ -102,12 +102,13 @@ def test_operands_may_be_transposed_or_in_registers():
 @pytest.mark.parametrize(
     "d, causal, dtype, heads, m, n",
     [
-        (64, True, F16, 1, 300, 370),  # three tiles: a pair, and one without a partner
+        (64, True, F16, 1, 260, 270),  # three tiles: a pair, and one without a partner
         pytest.param(64, True, F16, 1, 129, 600, marks=pytest.mark.slow),
         pytest.param(64, True, F16, 5, 400, 300, marks=pytest.mark.slow),
         pytest.param(64, False, BF16, 2, 128, 384, marks=pytest.mark.slow),
         pytest.param(64, False, F16, 2, 40, 100, marks=pytest.mark.slow),
-        (128, False, BF16, 5, 100, 140),  # five tiles: the emulator has four multiprocessors
+        (64, False, BF16, 5, 60, 140),  # five tiles: the emulator has four multiprocessors
+        pytest.param(128, False, BF16, 5, 100, 140, marks=pytest.mark.slow),
         pytest.param(128, True, F16, 2, 256, 256, marks=pytest.mark.slow),
         pytest.param(128, True, BF16, 2, 200, 70, marks=pytest.mark.slow),
     ],
@@ -117,7 +118,7 @@ def test_attention_forward(d, causal, dtype, heads, m, n):
     q, k, v = (rng.standard_normal((heads, rows, d)).astype(dtype) for rows in (m, n, n))
     q *= dtype(4)  # so that the largest scores differ by more than `SLACK` from block to block
     o, lse = np.zeros_like(q), np.zeros((heads, m), np.float32)
-    options = {"lazy": True, "polynomial_every": 4} if d == 128 or n > 400 else {}
+    options = {"lazy": True, "polynomial_every": 4} if not causal or n > 400 else {}
     options |= attention_example.best(d, m, causal)
     clean(attention_example.attention.emulate(q, k, v, o, lse, d**-0.5, causal=causal, **options))
     expected, sums = attention_example.reference(q, k, v, d**-0.5, causal)
