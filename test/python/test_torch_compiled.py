@@ -67,6 +67,21 @@ def test_both_products_of_a_gradient_are_calls():
     assert text.count(", out=buf") == 3 and "torch.ops.weft" not in text
 
 
+def test_transposed_operands_are_not_copied():
+    """What a pointwise program makes is stored once; a product of its transpose reads it there."""
+    weight, x = numbers(24, 32, dtype=F32), numbers(16, 32)
+
+    def step(x, weight):
+        w = weight.to(BF16)  # as an activation's gradient, which has two products
+        y = weft.matmul(x, w.t())
+        return y, weft.matmul(y, w)
+
+    found, text = program(step, x, weight)
+    assert all(map(torch.equal, found, step(x, weight)))
+    stored = [line for line in text.splitlines() if "= empty_strided" in line and "bfloat16" in line]
+    assert len(stored) == 3 and "(1, 32)" in text  # w and both products, the second one's w.t() is a view
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -43,7 +43,9 @@ def add(overload: Any, describe: Describe) -> None:
     """Lowers an operator whose result is one new tensor to calls of objects."""
 
     def lower_by(lowering: Any) -> None:
-        lowered = _calls(overload, describe, lowering.fallback_handler(overload))
+        fallback = lowering.fallback_handler(overload)
+        lowered = _calls(overload, describe, fallback, lowering.constrain_to_fx_strides)
+        lowering.add_needs_realized_inputs([overload])
         lowering.register_lowering(overload, type_promotion_kind=None)(lowered)
 
     _waiting.append(lower_by)
@@ -91,8 +93,12 @@ def product(given: dict[str, Any]) -> Made | None:
     return Made("weft.torch.compiled", "Product", inputs, roles, options, matrices=2)
 
 
-def _calls(overload: Any, describe: Describe, fallback: Callable[..., Any]) -> Callable[..., Any]:
-    """The lowering of an operator to calls of objects."""
+def _calls(
+    overload: Any, describe: Describe, fallback: Callable[..., Any], constrain: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The lowering of an operator to calls of objects. `constrain` gives operands the order of strides that
+    they have without Inductor.
+    """
     schema = overload._schema.arguments
     defaults = {each.name: each.default_value for each in schema if each.has_default_value()}
 
@@ -103,6 +109,7 @@ def _calls(overload: Any, describe: Describe, fallback: Callable[..., Any]) -> C
         given = {name: x for name, x in given.items() if not _is_default(x, name, defaults)}
         made = describe(given) if _is_python(V.graph) else None
         if made is None or not all(map(_is_constant, (*made.arguments, *made.options.values()))):
+            operands, options = constrain(V.graph.current_node, *operands, **options)
             return fallback(*operands, **options)
         return _call(overload, made, V.graph.current_node.meta["val"])
 
@@ -127,7 +134,7 @@ def _call(overload: Any, made: Made, result: Any) -> Any:
     """A node of Inductor's program that calls an object, and allocates a result like `result`."""
     from torch._inductor import ir
 
-    inputs = [_fixed(ir.ExternKernel.realize_input(each)) for each in made.inputs]
+    inputs = [_fixed(_realized(each)) for each in made.inputs]
     for number in range(made.matrices):
         if 1 not in inputs[number].get_stride()[-2:]:
             inputs[number] = _fixed(ir.ExternKernel.copy_input(made.inputs[number]))
@@ -138,6 +145,18 @@ def _call(overload: Any, made: Made, result: Any) -> Any:
         ir.convert_shape_to_inductor(result.stride()),
     )
     return ir.TensorBox.create(_node()(layout, inputs, overload, made))
+
+
+def _realized(x: Any) -> Any:
+    """An input in memory. What a view shows is stored in its own order: before PyTorch 2.13, Inductor stores
+    it in that of the view, once for each view.
+    """
+    from torch._inductor import ir
+
+    view = x.data if isinstance(x, ir.TensorBox) else x
+    if isinstance(view, ir.BaseView):
+        view.unwrap_view().realize()
+    return ir.ExternKernel.realize_input(x)
 
 
 def _fixed(x: Any) -> Any:

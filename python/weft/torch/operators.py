@@ -39,9 +39,10 @@ LIBRARY = torch.library.Library("weft", "DEF")
 def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
     """Defines an operator and its form with `out`."""
     arguments = f"{OPERANDS[name]}, {ADDED}, *, {OPTIONS}"
-    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-    LIBRARY.define(f"{name}({arguments}) -> Tensor", tags=tags)
-    LIBRARY.define(f"{name}_out({arguments}, Tensor(d!) out) -> ()", tags=tags)
+    compliant, exact = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
+    # The lowering asks for strides: with a tag, Inductor would copy transposed operands.
+    LIBRARY.define(f"{name}({arguments}) -> Tensor", tags=(compliant, torch.Tag.flexible_layout))
+    LIBRARY.define(f"{name}_out({arguments}, Tensor(d!) out) -> ()", tags=(compliant, exact))
 
     def into(*operands: Any, out: Any, **options: Any) -> None:
         kernel(*operands, out=out, **options)
