@@ -15,6 +15,7 @@ from weft.passes.plain import indices, mathematics
 from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
 from weft.passes.plain.functions import is_plain
 from weft.passes.plain.indices import Number
+from weft.passes.plain.sizes import UnknownSizeError
 from weft.passes.registry.pass_ import Pass
 
 THREADS = 256
@@ -42,8 +43,11 @@ def _outline(function: Any) -> None:
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry), function.location:
         elements = Elements(dict(zip(function.arguments, entry.arguments, strict=True)))
-        elements.prepare(function)
-        _every_element(elements, last.operands[0], entry.arguments[last_number(last)])
+        try:
+            elements.prepare(function)
+            _every_element(elements, last.operands[0], entry.arguments[last_number(last)])
+        except UnknownSizeError as unknown:
+            raise refuse(function, f"needs {unknown}") from None
         gpu.return_([])
     _set_launch(kernel, function, last)
     function.operation.erase()

@@ -234,8 +234,8 @@ def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: De
             raise Unraisable("must return matrices only, as tensors of known rank", output.op)
         buffer = reader.needed(output.value, output.op, set())
         if i < first:
-            source = Result(i) if steps.leave(buffer, Result(i)) else buffer.source
-            results.append(reader.sized(output.value, replace(buffer, source=source)))
+            steps.leave(buffer, Result(i))
+            results.append(reader.sized(output.value, buffer))
             continue
         target = tensors.arguments[numbers[i - first]]
         if buffer.source == target:
@@ -246,7 +246,7 @@ def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: De
     for target, value, buffer in written:
         if not steps.leave(buffer, target):
             steps.leave(reader.copied(value), target)
-    return results
+    return [steps.place(each) for each in results]
 
 
 def _source(label: str, buffer: Buffer | None) -> Source:

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import mlir
 from weft.mlir import arith, ir
+from weft.passes.plain.sizes import UnknownSizeError
 
 Number = Any
 """An index value or a Python int, not negative unless noted."""
@@ -103,7 +104,7 @@ def applied(expression: Any, loops: Sequence[Number]) -> Number:
     for kind, function in _BINARY.items():
         if (binary := mlir.cast(kind, expression)) is not None:
             return function(applied(binary.lhs, loops), applied(binary.rhs, loops))
-    raise ValueError(f"no affine expression without symbols: {expression}")
+    raise UnknownSizeError(f"the value of {expression}, which has symbols")
 
 
 def _ceil_div(a: Number, b: Number) -> Number:

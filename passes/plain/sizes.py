@@ -18,6 +18,10 @@ class Arithmetic(Protocol):
         """The product of all."""
 
 
+class UnknownSizeError(Exception):
+    """What has no known size, in words."""
+
+
 class Sizes:
     """`leaf` is the size of a tensor in memory along a dimension, None for other tensors; `scalar` the number
     of an index value.
@@ -36,8 +40,10 @@ class Sizes:
         return [self.of(value, dimension) for dimension in range(value.type.rank)]
 
     def of(self, value: Any, dimension: int) -> Number:
-        """One size. Raises ValueError where no operation defines it."""
+        """One size. Raises UnknownSizeError where no operation defines it."""
         kind = value.type
+        if not 0 <= dimension < kind.rank:
+            raise UnknownSizeError(f"dimension {dimension} of a {kind}")
         if not kind.is_dynamic_dim(dimension):
             return int(kind.shape[dimension])
         if (found := self._leaf(value, dimension)) is not None:
@@ -45,7 +51,7 @@ class Sizes:
         if isinstance(value.owner, ir.Block) or value.owner.name not in _RULES:
             tied = self._destination(value)
             if tied is None:
-                raise ValueError(f"nothing defines the size of {value}")
+                raise UnknownSizeError(f"the size of a {kind} that no operation defines")
             return self.of(tied, dimension)
         return _RULES[value.owner.name](self, value.owner, dimension)
 
@@ -81,7 +87,9 @@ class Sizes:
     def _reshape(self, op: Any, dimension: int) -> Number:
         sizes = op.operands[1].owner
         if isinstance(sizes, ir.Block) or sizes.name != "tensor.from_elements":
-            raise ValueError(f"nothing defines the size of {op.results[0]}")
+            raise UnknownSizeError(
+                f"the size of a {op.results[0].type} whose shape is no tensor.from_elements"
+            )
         return self._scalar(sizes.operands[dimension])
 
     def _slice(self, op: Any, dimension: int) -> Number:

@@ -5,7 +5,7 @@ from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
-from weft.passes.plain.sizes import Sizes
+from weft.passes.plain.sizes import Sizes, UnknownSizeError
 from weft.passes.raising.expressions import Unraisable
 
 Number = Any
@@ -102,6 +102,10 @@ class _Arithmetic:
         return total
 
 
+def _op(value: Any) -> Any:
+    return value.owner.owner if isinstance(value.owner, ir.Block) else value.owner
+
+
 class Numbers:
     """The numbers of one function. Its arguments have these numbers."""
 
@@ -113,8 +117,8 @@ class Numbers:
         """The sizes of a tensor. Raises Unraisable where they depend on more than the arguments' sizes."""
         try:
             return tuple(self._sizes.shape(tensor))
-        except ValueError:
-            raise Unraisable("has a size that isn't computed from sizes of arguments", tensor.owner) from None
+        except UnknownSizeError as unknown:
+            raise Unraisable(f"needs {unknown}", _op(tensor)) from None
 
     def known_shape(self, tensor: Any) -> tuple[Number, ...] | None:
         """The sizes of a tensor; None where they depend on more than the arguments' sizes."""
@@ -127,8 +131,8 @@ class Numbers:
         """One size of a tensor."""
         try:
             return self._sizes.of(tensor, dimension)
-        except ValueError:
-            raise Unraisable("has a size that isn't computed from sizes of arguments", tensor.owner) from None
+        except UnknownSizeError as unknown:
+            raise Unraisable(f"needs {unknown}", _op(tensor)) from None
 
     def of(self, value: Any) -> Number:
         """An integer of the function. Raises Unraisable where the host can't compute it."""

@@ -83,6 +83,10 @@ class Steps:
         self._outputs[source] = target
         return True
 
+    def place(self, buffer: Buffer) -> Buffer:
+        """Where what was in memory between kernels is left."""
+        return _placed(buffer, self._outputs)
+
     def output(self, output: Output) -> Any:
         """Writes what the function leaves in memory. Returns its memory."""
         if not is_shaped(output.value):
@@ -121,11 +125,15 @@ def _key(expression: Expression) -> Any:
     return id(expression)
 
 
+def _placed(buffer: Buffer, targets: Mapping[Memory, Any]) -> Buffer:
+    return replace(buffer, source=targets.get(buffer.source, buffer.source))
+
+
 def _moved(kernel: Matmul | Plain, targets: Mapping[Memory, Any]) -> Matmul | Plain:
     """The kernel with other memory for some."""
 
     def moved(buffer: Buffer) -> Buffer:
-        return replace(buffer, source=targets.get(buffer.source, buffer.source))
+        return _placed(buffer, targets)
 
     if isinstance(kernel, Plain):
         inputs = {value: moved(buffer) for value, buffer in kernel.inputs.items()}

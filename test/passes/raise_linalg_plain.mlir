@@ -99,3 +99,15 @@ func.func @loop(%a: tensor<4x8xbf16>, %b: tensor<8x5xbf16>, %d: tensor<4x5xf32>,
   }
   return %r : tensor<4x5xf32>
 }
+
+// -----
+
+// expected-remark @+1 {{'func.func' op isn't raised to tile.matmul: it needs dimension 7 of a tensor<?x?xf32>}}
+func.func @dimension(%a: tensor<?x?xf32>, %first: f32) -> tensor<?xf32> {
+  %0 = arith.constant 7 : index
+  %m = tensor.dim %a, %0 : tensor<?x?xf32>
+  %e = tensor.empty(%m) : tensor<?xf32>
+  %f = linalg.fill ins(%first : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  %r = linalg.reduce { arith.maximumf } ins(%a : tensor<?x?xf32>) outs(%f : tensor<?xf32>) dimensions = [1]
+  return %r : tensor<?xf32>
+}

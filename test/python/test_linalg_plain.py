@@ -202,3 +202,22 @@ def test_contractions_that_are_no_tile_matmul_become_plain_kernels(name: str) ->
     result = program(*arrays, on="emulator")
     expected = np.einsum(spelled, _wide(arrays[0]), _wide(arrays[1])) + _wide(arrays[2])
     assert np.allclose(_wide(result), expected, atol=2e-3)
+
+
+def test_a_result_may_be_an_argument_or_returned_twice() -> None:
+    program = weft.from_linalg(
+        """
+func.func @f(%a: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<64xf32>) {
+  %0 = linalg.exp ins(%a : tensor<8x8xf32>) outs(%a : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<8x8xf32> into tensor<64xf32>
+  return %0, %a, %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<64xf32>
+}""",
+        CHIP,
+    )
+    a = _random(8, 8)
+    first, same, second, flat = program(a, on="emulator")
+    assert same is a
+    assert len(program.steps) == 1
+    assert np.allclose(first, np.exp(a), rtol=1e-6)
+    assert (first == second).all()
+    assert (first.reshape(64) == flat).all()
