@@ -1,7 +1,9 @@
 """Kernels of `weft.language` compute what their Python says, in the emulator."""
 
+import dataclasses
 import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,3 +292,43 @@ def test_atomic_sums():
     clean(total.emulate(x, y, counts))
     assert list(y) == [9900, 10000]
     assert list(counts) == [200, 0]
+
+
+@dataclasses.dataclass
+class Sums:
+    count: Any
+    total: Any
+
+
+def test_lists_and_dataclasses_are_carried():
+    @w.kernel(threads=32)
+    def collected(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        sums, last = Sums(w.i32(0), w.f32(0)), [w.f32(0), w.f32(0)]
+        for i in w.range(x.rows):
+            sums.count += 1
+            if x[i] > 0:
+                sums.total = sums.total + x[i]
+                last[0], last[1] = x[i], last[0]
+            else:
+                last[1] = last[1] + 0.0
+            y[i] = sums.total
+        y[0], y[1], y[2], y[3] = sums.count.to(w.f32), sums.total, last[0], last[1]
+
+    x = np.array([3, -1, 4, 1, -5, 9, 2, -6], np.float32)
+    y = np.zeros_like(x)
+    collected.emulate(x, y, sanitize=False)
+    assert list(y) == [8, 19, 2, 9, 8, 17, 19, 19]
+
+
+def test_operators_of_python_and_numbers_of_numpy():
+    @w.kernel(threads=32)
+    def operators(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        i = w.thread()
+        y[i] = abs(x[i]) + x[i] ** 3 * np.float32(2) + np.float64(0.5) * x[i]
+        y[i] += 1
+        y[i] -= -x[i] / 2
+
+    x = np.linspace(-2, 2, 32, dtype=np.float32)
+    y = np.zeros_like(x)
+    clean(operators.emulate(x, y))
+    assert np.allclose(y, np.abs(x) + 2 * x**3 + x + 1, atol=1e-5)

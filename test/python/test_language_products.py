@@ -201,3 +201,22 @@ def test_products_of_what_a_warpgroup_stored():
     d = np.zeros((64, 64), np.float32)
     clean(square.emulate(a, d))
     assert np.allclose(d, 4 * a.astype(float) @ a.astype(float).T, atol=1e-2)
+
+
+def test_a_warpgroup_may_multiply_more_rows():
+    @w.kernel()
+    def tall(a: w.In["m k", w.f16], d: w.Out["m n", w.f32], sums: w.Out["m", w.f32]):
+        ring = w.ring(1, a=(128, 64, w.f16))
+        with w.role():
+            with ring.take() as stage:
+                x = w.wait(w.gemm(stage.a, stage.a.T))
+            w.store(x, d[0, 0])
+            w.store_column(w.sum(x, axis=1), sums[0])
+        with w.role():
+            ring.fill(a=a[0, 0])
+
+    a = np.random.default_rng(0).standard_normal((128, 64)).astype(F16)
+    d, sums = np.zeros((128, 128), np.float32), np.zeros(128, np.float32)
+    clean(tall.emulate(a, d, sums))
+    assert np.allclose(d, a.astype(float) @ a.astype(float).T, atol=1e-3)
+    assert np.allclose(sums, d.sum(1), atol=1e-3)

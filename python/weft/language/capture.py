@@ -191,7 +191,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         name, targets = self._fresh("loop"), assigned([node.target])
-        names = tuple(each for each in assigned(node.body) if each not in targets)
+        names = tuple(each for each in assigned(node.body, parts=True) if each not in targets)
         names = self.liveness.carried(node, names)
         source = self.visit(node.iter)
         with_else = ast.Constant(bool(node.orelse))
@@ -205,7 +205,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> Any:
         name = self._fresh("while")
-        names = self.liveness.carried(node, assigned([*node.body, node.test]))
+        names = self.liveness.carried(node, assigned([*node.body, node.test], parts=True))
         again = self.visit(copy.deepcopy(node.test))
         begun = self._assign(node, name, _runtime("While", _names(names), ast.Constant(bool(node.orelse))))
         body = self._inside(name, True, node.body)
@@ -222,7 +222,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         name = self._fresh("branch")
-        names = self.liveness.carried(node, assigned([*node.body, *node.orelse]))
+        names = self.liveness.carried(node, assigned([*node.body, *node.orelse], parts=True))
         begun = self._assign(node, name, _runtime("Branch", self.visit(node.test), _names(names)))
         then = self._inside(name, False, node.body)
         otherwise = self._inside(name, False, node.orelse)

@@ -22,6 +22,10 @@ class Carried:
         """Why another value can't replace this one in a loop or branch."""
         raise NotImplementedError
 
+    def settled(self) -> "Carried":
+        """The value as loops and branches carry it."""
+        return self
+
     def hand_over(self) -> None:
         """Called where the next iteration of a loop gets the value."""
 
@@ -55,6 +59,12 @@ def rebuilt(value: Any, new: Iterator[Any]) -> Any:
     return value if members is None else _with_members(value, [rebuilt(each, new) for each in members])
 
 
+def copied(value: Any) -> Any:
+    """The value, or a copy of a list, dictionary or dataclass with copies of its members."""
+    members = None if isinstance(value, Carried) else _members(value)
+    return value if members is None else _with_members(value, [copied(each) for each in members])
+
+
 def hand_over(value: Any) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
     if isinstance(value, Carried):
@@ -71,9 +81,11 @@ def complaint(before: Any, after: Any) -> str | None:
     if before is after:
         return None
     if isinstance(before, Carried):
-        if type(after) is not type(before):
-            return f"was {described(before)} and becomes {described(after)}"
-        return before.complaint(after)
+        one = before.settled()
+        other = after.settled() if isinstance(after, Carried) else after
+        if type(other) is not type(one):
+            return f"was {described(one)} and becomes {described(other)}"
+        return one.complaint(other)
     members = _members(before)
     if members is None:
         return _object_complaint(before, after)

@@ -232,6 +232,8 @@ class Branch(_Construct):
     def begin(self, scope: dict[str, Any]) -> None:
         """Enters the side where the condition is true."""
         self._before = _Carrier(self.names, scope)
+        # The first side may change lists and objects in place.
+        self._before.values = [carried.copied(each) for each in self._before.values]
         self._op = scf.IfOp(self._condition.value, has_else=True)
         self._point = trace.current().enter(self._op.then_block)
 

@@ -7,13 +7,21 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 Names = frozenset[str]
 
 
-def assigned(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
-    """The names that nodes assign, in their own scope, in order."""
+def assigned(nodes: Iterable[ast.AST], *, parts: bool = False) -> tuple[str, ...]:
+    """The names that nodes assign, in their own scope, in order. With `parts`, also the names of lists,
+    dictionaries and objects of which they assign an element or attribute.
+    """
     names: dict[str, None] = {}
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
             names[node.id] = None
+        if parts and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            base: ast.AST = node
+            while isinstance(base, (ast.Subscript, ast.Attribute)):
+                base = base.value
+            if isinstance(base, ast.Name):
+                names[base.id] = None
         if isinstance(node, _SCOPES):
             return
         for child in ast.iter_child_nodes(node):

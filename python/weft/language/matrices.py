@@ -140,14 +140,14 @@ class Place(operators.Operators, Carried):
     def __bool__(self) -> bool:
         return bool(self.loaded())
 
+    def settled(self) -> Carried:
+        return self.loaded()
+
     def parts(self) -> list[Any]:
         return self.loaded().parts()
 
     def like(self, parts: Iterator[Any]) -> Scalar:
         return self.loaded().like(parts)
-
-    def complaint(self, other: Any) -> str | None:
-        return self.loaded().complaint(other.loaded())
 
     def __str__(self) -> str:
         return f"a place in {self.matrix}"

@@ -104,7 +104,19 @@ class Operators:
     def __neg__(self) -> Any:
         return self.binary("sub", -0.0 if self.dtype.is_float else 0, True)
 
+    def __abs__(self) -> Any:
+        return self.binary("maximum", -self, False)
+
+    def __pow__(self, exponent: Any) -> Any:
+        if isinstance(exponent, bool) or exponent not in (1, 2, 3, 4):
+            raise mistake(
+                f"an exponent must be 1, 2, 3 or 4, got {exponent}: use w.exp2(w.log2(x) * exponent)"
+            )
+        square = self * self
+        return {1: self, 2: square, 3: square * self, 4: square * square}[exponent]
+
     __hash__ = object.__hash__
+    __array_ufunc__ = None  # numbers of NumPy then leave operators to this class
 
 
 def apply(name: str, a: Any, b: Any) -> Any:

@@ -162,7 +162,12 @@ class Scalar(operators.Operators, Carried):
     def __index__(self) -> int:
         raise mistake("only the GPU knows this number: Python needs one that it knows; loop with w.range")
 
-    __int__ = __float__ = __index__
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        raise mistake(
+            "only the GPU knows this number: use the functions of w, such as w.exp in place of math.exp"
+        )
 
     def __iter__(self) -> Any:
         raise mistake(f"can't loop over {self}: use w.range")
