@@ -5,6 +5,7 @@ site, files from outside docs/ have the same paths as in the repository.
 """
 
 import ast
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -67,19 +68,27 @@ def _add_linked_files(page: str, files: Files, config: Any) -> None:
         if path is None or path.startswith(DOCS) or site_path(path, files):
             continue
         if (ROOT / path).is_file():
-            files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+            _add_file(path, files, config)
         elif (ROOT / path).is_dir():
             files.append(File.generated(config, f"{path}/index.md", content=listing(path)))
             for each in listed(path):
-                if not site_path(each, files):
-                    files.append(File.generated(config, each, abs_src_path=str(ROOT / each)))
+                _add_file(each, files, config)
+
+
+def _add_file(path: str, files: Files, config: Any) -> None:
+    """Adds a file of the repository, and a page that shows it if it is a notebook."""
+    if site_path(path, files):
+        return
+    files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    if path.endswith(".ipynb"):
+        files.append(File.generated(config, notebook_page(path), content=notebook(path)))
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """Changes links of the repository to those of the site. MkDocs warns of links that lead nowhere."""
     source = page.file.src_uri
-    if source.startswith("reference/"):
-        return markdown
+    if not (ROOT / repository_path(source)).exists():
+        return markdown  # pages that are made here have the links of the site
 
     def moved(link: re.Match[str]) -> str:
         path = target(repository_path(source), link[2])
@@ -103,9 +112,10 @@ def repository_path(source: str) -> str:
 
 
 def site_path(path: str, files: Files) -> str | None:
-    """The path on the site of a file or folder in the repository; None if the site lacks it."""
+    """The path on the site of a file, notebook or folder in the repository; None if the site lacks it."""
     source = path.removeprefix(DOCS)
-    return next((each for each in (source, f"{source}/index.md") if files.get_file_from_path(each)), None)
+    shown = (notebook_page(source), source, f"{source}/index.md")
+    return next((each for each in shown if files.get_file_from_path(each)), None)
 
 
 def target(page: str, link: str) -> str | None:
@@ -128,8 +138,24 @@ def listed(folder: str) -> list[str]:
 
 def listing(folder: str) -> str:
     """A page with links to the files of a folder."""
-    lines = [f"- [`{path}`]({posixpath.relpath(path, folder)})" for path in listed(folder)]
+    lines = [f"- [`{path}`]({posixpath.relpath(notebook_page(path), folder)})" for path in listed(folder)]
     return "\n".join([f"# {folder}", "", *lines, ""])
+
+
+def notebook_page(path: str) -> str:
+    """The path of the page that shows a notebook; other paths stay as they are."""
+    return f"{path.removesuffix('.ipynb')}.md" if path.endswith(".ipynb") else path
+
+
+def notebook(path: str) -> str:
+    """A page with the cells of a notebook, without what they print."""
+    cells = json.loads((ROOT / path).read_text("utf-8"))["cells"]
+    texts = [
+        source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
+        for cell in cells
+        if (source := "".join(cell["source"]))
+    ]
+    return "\n\n".join([texts[0], f"[Download this notebook]({posixpath.basename(path)})", *texts[1:], ""])
 
 
 def reference(module: str, lead: str) -> str:

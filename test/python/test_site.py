@@ -168,6 +168,17 @@ def test_mlir_and_output_have_colours(built):
     assert not re.search('<span class="gp">%', page), "a value of MLIR is no prompt"
 
 
+def test_notebooks_are_pages_and_files(built, pages):
+    folder = built[0] / "examples" / "notebooks"
+    for path in (ROOT / "examples" / "notebooks").glob("*.ipynb"):
+        page = pages[f"examples/notebooks/{path.stem}/index.html"]
+        assert f"../{path.name}" in page.links
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+        code = [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+        assert page.tags["pre"] == len(code)
+    assert "examples/notebooks/layouts/" in pages["index.html"].links
+
+
 def test_search_finds_what_pages_and_docstrings_say(built):
     index = json.loads((built[0] / "search" / "search_index.json").read_text("utf-8"))["docs"]
     found = {each["location"] for each in index if "wgmma" in each["text"] or "wgmma" in each["title"]}
