@@ -194,6 +194,20 @@ def test_links_between_pages_lead_somewhere():
             assert not anchor or anchor in anchors(target), f"{page.name}: {path}#{anchor}"
 
 
+def unlisted(index):
+    """The pages that a text doesn't link to. Those in a folder are linked from the folder's own index."""
+    pages = [path.name for path in DOCS.glob("*.md")] + [
+        path.relative_to(DOCS).as_posix() for path in DOCS.glob("*/index.md")
+    ]
+    return [page for page in sorted(pages) if page != "index.md" and f"]({page})" not in index]
+
+
+def test_the_index_lists_all_pages():
+    index = (DOCS / "index.md").read_text("utf-8")
+    assert unlisted(index) == []
+    assert unlisted(index.replace("](isa/index.md)", "]()")) == ["isa/index.md"]
+
+
 def test_the_glossary_has_each_term_once_in_order():
     text = (DOCS / "glossary.md").read_text("utf-8")
     tables = [re.findall(r"^\| (?!term )([^|]+) \| ", part, re.MULTILINE) for part in text.split("\n## ")[1:]]
