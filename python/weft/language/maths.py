@@ -11,7 +11,6 @@ from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit
-from weft.passes.builders.instructions import assembly
 from weft.passes.kernels import activations
 
 
@@ -42,12 +41,16 @@ def _unary(
     return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
 
 
-def _intrinsic(name: str) -> Callable[[Any], Any]:
-    return lambda x: llvm.call_intrinsic(x.type, f"llvm.{name}", [x], [], [])
+def _instruction(name: str) -> Callable[[Any], Any]:
+    """An instruction on f32, as inline PTX: Weft translates modules with calls of intrinsics in a process of
+    its own, since MLIR crashes on unknown ones.
+    """
 
+    def build(x: Any) -> Any:
+        text = f"{name} $0, $1;"
+        return llvm.inline_asm(x.type, [x], text, "=f,f", has_side_effects=False, is_align_stack=False)
 
-def _approximate(instruction: str) -> Callable[[Any], Any]:
-    return lambda x: assembly(f"{instruction} $0, $1;", ["=f", "f"], [x], ["f32"])[0]
+    return build
 
 
 def special_exp2(x: Any) -> Any:
@@ -62,7 +65,7 @@ def exp(x: Any) -> Any:
 
 def log2(x: Any) -> Any:
     """The logarithm to base 2 (`lg2.approx.ftz`)."""
-    return _unary(x, "log2", _python_log2, _intrinsic("nvvm.lg2.approx.ftz.f"))
+    return _unary(x, "log2", _python_log2, _instruction("lg2.approx.ftz.f32"))
 
 
 def _python_log2(x: float) -> float:
@@ -81,17 +84,17 @@ def rcp(x: Any) -> Any:
 
 def sqrt(x: Any) -> Any:
     """The square root, correctly rounded."""
-    return _unary(x, "sqrt", math.sqrt, _intrinsic("nvvm.sqrt.rn.f"))
+    return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
 
 
 def rsqrt(x: Any) -> Any:
     """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
-    return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _intrinsic("nvvm.rsqrt.approx.ftz.f"))
+    return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
 
 
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent (`tanh.approx`)."""
-    return _unary(x, "tanh", math.tanh, _approximate("tanh.approx.f32"))
+    return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
 
 
 def gelu(x: Any) -> Any:
