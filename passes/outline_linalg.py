@@ -10,11 +10,14 @@ from typing import Any
 from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
-from weft.mlir import PassManager, func, gpu, ir, memref, operations, scf
+from weft.isa.chips import LANES
+from weft.mlir import PassManager, arith, func, gpu, ir, memref, operations, scf
+from weft.passes.builders import emit
 from weft.passes.plain import indices, mathematics
 from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
 from weft.passes.plain.functions import is_plain
 from weft.passes.plain.indices import Number
+from weft.passes.plain.reductions import ByLanes, by_lanes
 from weft.passes.plain.sizes import UnknownSizeError
 from weft.passes.registry.pass_ import Pass
 
@@ -43,13 +46,18 @@ def _outline(function: Any) -> None:
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry), function.location:
         elements = Elements(dict(zip(function.arguments, entry.arguments, strict=True)))
+        target = entry.arguments[last_number(last)]
         try:
             elements.prepare(function)
-            _every_element(elements, last.operands[0], entry.arguments[last_number(last)])
+            shared = _shared(elements, last.operands[0])
+            if shared is None:
+                _every_element(elements, last.operands[0], target)
+            else:
+                _every_row(elements, last.operands[0], target, shared)
         except UnknownSizeError as unknown:
             raise refuse(function, f"needs {unknown}") from None
         gpu.return_([])
-    _set_launch(kernel, function, last)
+    _set_launch(kernel, function, last, 1 if shared is None else LANES)
     function.operation.erase()
     PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
     _without_library(kernel)
@@ -92,6 +100,32 @@ def _every_element(elements: Elements, tensor: Any, target: Any) -> None:
         scf.yield_([])
 
 
+def _shared(elements: Elements, tensor: Any) -> ByLanes | None:
+    """How the lanes of a warp compute an element together; None where each thread computes elements."""
+    op = tensor.owner
+    return None if isinstance(op, ir.Block) else by_lanes(op, list(op.results).index(tensor), elements.sizes)
+
+
+def _every_row(elements: Elements, tensor: Any, target: Any, shared: ByLanes) -> None:
+    """A loop over the elements that each warp computes."""
+    op, sizes = tensor.owner, elements.sizes.shape(tensor)
+    thread = gpu.thread_id(gpu.Dimension.x)
+    lane = indices.rem(thread, LANES)
+    first = indices.mul(gpu.block_id(gpu.Dimension.x), THREADS // LANES)
+    first = indices.add(first, indices.div(thread, LANES))
+    step = indices.mul(gpu.grid_dim(gpu.Dimension.x), THREADS // LANES)
+    loop = scf.ForOp(first, indices.value(indices.product(sizes)), step)
+    with ir.InsertionPoint(loop.body):
+        at = indices.coordinates(loop.induction_variable, sizes)
+        number = list(op.results).index(tensor)
+        with op.location:
+            element = to_memory(elements.over_lanes(op, number, at, lane, shared))
+        is_first = arith.cmpi(arith.CmpIPredicate.eq, lane, indices.value(0))
+        with emit.when(is_first):
+            memref.store(element, target, [indices.value(each) for each in at])
+        scf.yield_([])
+
+
 def _without_library(kernel: Any) -> None:
     """Replaces the functions of the math dialect."""
     found: list[Any] = []
@@ -108,23 +142,23 @@ def _without_library(kernel: Any) -> None:
         op.erase()
 
 
-def _set_launch(kernel: Any, function: Any, last: Any) -> None:
-    """Writes what a launch needs."""
+def _set_launch(kernel: Any, function: Any, last: Any, lanes: int) -> None:
+    """Writes what a launch needs, where so many lanes compute an element."""
     number = last_number(last)
     sizes = _ArgumentSizes(function)
     target = function.arguments[number]
     kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([THREADS, 1, 1])
     contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _CTAS))
-    contract.GRID.set(kernel, sizes.map(_ctas([sizes.of(target, i) for i in range(target.type.rank)])))
+    contract.GRID.set(kernel, sizes.map(_ctas([sizes.of(target, i) for i in range(target.type.rank)], lanes)))
     contract.WRITES.set(kernel, ir.DenseI32ArrayAttr.get([number]))
     contract.REQUIRES.set(kernel, sizes.map(sizes.differences(function, last)))
 
 
-def _ctas(sizes: list[Number]) -> list[Any]:
-    """Three numbers whose product is about the number of CTAs of which each computes an element a thread.
-    Fewer do as well.
+def _ctas(sizes: list[Number], lanes: int) -> list[Any]:
+    """Three numbers whose product is about the number of CTAs with `lanes` threads for each element. Fewer
+    do as well.
     """
-    static, dynamic = 1, []
+    static, dynamic = lanes, []
     for size in sizes:
         number = mlir.cast(ir.AffineConstantExpr, size)
         static = static * number.value if number is not None else static

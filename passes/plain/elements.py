@@ -6,9 +6,11 @@ from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
+from weft.isa.chips import LANES
 from weft.mlir import arith, ir, memref, scf
 from weft.passes.plain import indices
 from weft.passes.plain.indices import Number
+from weft.passes.plain.reductions import ByLanes, Needed, needed
 from weft.passes.plain.sizes import Sizes, kept_dimensions, segment
 
 Coordinates = Sequence[Number]
@@ -92,49 +94,65 @@ class Elements:
 
     def _structured(self, op: Any, number: int, at: Coordinates) -> Any:
         """The element of a result of a linalg operation."""
-        maps, operands = maps_of(op), list(op.operands)
-        inputs = len(operands) - len(op.results)
-        loops: list[Number] = [None] * maps[-1].n_dims
-        for expression, coordinate in zip(maps[inputs + number].results, at, strict=True):
-            if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
-                loops[loop.position] = coordinate
+        loops = _loops_at(op, number, at)
+        if any(each is None for each in loops):
+            wanted = self._needed(op, number).results
+            firsts = [self._first(op, each, loops) for each in wanted]
+            sums = self._looped(op, loops, firsts, self._sums(op, number, loops))
+            return sums[wanted.index(number)]
         block = op.regions[0].blocks[0]
+        values = self._body_values(list(block.arguments), list(op.operands), maps_of(op), loops)
+        return self._body(block, values, loops)[number]
+
+    def over_lanes(self, op: Any, number: int, at: Coordinates, lane: Any, by: ByLanes) -> Any:
+        """The element of a reduction's result, which the lanes of a warp compute together."""
+        loops = _loops_at(op, number, at)
+        body = self._sums(op, number, loops)
+        (total,) = self._looped(op, loops, [by.neutral()], body, (lane, LANES))
+        return by.combined(self._first(op, number, loops), by.over_lanes(total))
+
+    def _first(self, op: Any, number: int, loops: Coordinates) -> Any:
+        """What a reduction begins with."""
+        each = len(op.operands) - len(op.results) + number
+        return self.of(op.operands[each], [indices.applied(x, loops) for x in maps_of(op)[each].results])
+
+    def _needed(self, op: Any, number: int) -> Needed:
+        return needed(op.regions[0].blocks[0], len(op.operands) - len(op.results), number)
+
+    def _sums(self, op: Any, number: int, loops: Coordinates) -> Callable[[Sequence[Any]], list[Any]]:
+        """A function from the sums so far, of those that a result needs, to the next ones."""
+        maps, operands, wanted = maps_of(op), list(op.operands), self._needed(op, number)
+        inputs, block = len(operands) - len(op.results), op.regions[0].blocks[0]
         arguments = list(block.arguments)
-        inner = [loop for loop, coordinate in enumerate(loops) if coordinate is None]
-        if not inner:
-            values = dict(self._body_values(arguments, operands, maps, loops))
-            return self._body(block, values, loops)[number]
-        carried = []
-        for each in range(inputs, len(operands)):
-            first = [indices.applied(x, loops) for x in maps[each].results]
-            carried.append(self.of(operands[each], first))
 
         def body(sums: Sequence[Any]) -> list[Any]:
-            given = zip(arguments[:inputs], operands[:inputs], maps[:inputs], strict=True)
-            values: dict[Any, Any] = {}
-            for argument, operand, each in given:
-                values |= self._body_values([argument], [operand], [each], loops)
-            values |= zip(arguments[inputs:], sums, strict=True)
-            return self._body(block, values, loops)
+            values = self._body_values(arguments[:inputs], operands[:inputs], maps[:inputs], loops)
+            values |= zip((arguments[inputs + each] for each in wanted.results), sums, strict=True)
+            found = self._body(block, values, loops, wanted)
+            return [found[each] for each in wanted.results]
 
-        return self._looped(op, inner, loops, carried, body)[number]
+        return body
 
     def _looped(
         self,
         op: Any,
-        inner: Sequence[int],
         loops: list[Number],
         carried: list[Any],
         body: Callable[[Sequence[Any]], list[Any]],
+        last: tuple[Number, Number] = (0, 1),
     ) -> list[Any]:
-        """The values after loops over the dimensions `inner`, of which the first is the outermost."""
+        """The values after loops over the dimensions that have no coordinate. `last` is where the innermost
+        one begins, and its step.
+        """
+        inner = [loop for loop, coordinate in enumerate(loops) if coordinate is None]
         if not inner:
             return body(carried)
+        first, step = last if len(inner) == 1 else (0, 1)
         end = indices.value(self.loop_size(op, inner[0]))
-        loop = scf.ForOp(indices.value(0), end, indices.value(1), carried)
+        loop = scf.ForOp(indices.value(first), end, indices.value(step), carried)
         with ir.InsertionPoint(loop.body), self._scope():
             loops[inner[0]] = loop.induction_variable
-            scf.yield_(self._looped(op, inner[1:], loops, list(loop.inner_iter_args), body))
+            scf.yield_(self._looped(op, loops, list(loop.inner_iter_args), body, last))
         loops[inner[0]] = None
         return list(loop.results)
 
@@ -154,12 +172,20 @@ class Elements:
                 values[argument] = self.of(operand, place) if shaped else self.scalar(operand)
         return values
 
-    def _body(self, block: Any, values: dict[Any, Any], loops: Coordinates) -> list[Any]:
-        """What a body yields."""
+    def _body(
+        self, block: Any, values: dict[Any, Any], loops: Coordinates, wanted: Needed | None = None
+    ) -> list[Any]:
+        """What a body yields; None for what isn't wanted."""
         for view in block.operations:
             op = view.operation
             if op.name in ("linalg.yield", "tensor.yield"):
-                return [self._in_body(each, values) for each in op.operands]
+                results = range(len(op.operands)) if wanted is None else wanted.results
+                return [
+                    self._in_body(each, values) if i in results else None
+                    for i, each in enumerate(op.operands)
+                ]
+            if wanted is not None and op not in wanted.ops:
+                continue
             with op.location if mlir.location(op.location) else ir.Location.current:
                 self._body_operation(op, values, loops)
         raise refuse(block.owner.opview, "has a body without a result")
@@ -328,6 +354,17 @@ class Elements:
             with ir.InsertionPoint(block), self._scope():
                 scf.yield_([value()])
         return branch.results[0]
+
+
+def _loops_at(op: Any, number: int, at: Coordinates) -> list[Number]:
+    """The coordinates of an operation's loops for an element of its result; None for those that reduce."""
+    maps = maps_of(op)
+    loops: list[Number] = [None] * maps[-1].n_dims
+    results = maps[len(maps) - len(op.results) + number].results
+    for expression, coordinate in zip(results, at, strict=True):
+        if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
+            loops[loop.position] = coordinate
+    return loops
 
 
 def _user(value: Any) -> Any:
