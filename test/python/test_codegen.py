@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.compiler import channels, codegen
+from weft.compiler import channels, codegen, worker
 from weft.errors import Location, WeftError
 
 MMA = """
@@ -173,6 +173,13 @@ def test_a_crash_of_the_worker_is_reported():
     threading.Timer(0.4, os.kill, (worker_pid(), signal.SIGCONT)).start()
     assert "LLVM crashed (Segmentation fault) (for sm_80 with PTX 7.0)" in str(refused(MMA))
     assert works()
+
+
+@pytest.mark.parametrize(("system", "status"), [("linux", -9), ("darwin", -9), ("win32", 1)])
+def test_a_worker_that_is_killed_is_told_from_a_crash(system, status, monkeypatch):
+    monkeypatch.setattr(sys, "platform", system)
+    assert worker.DeathError(status, "", "").killed
+    assert not any(worker.DeathError(other, "", "").killed for other in (-11, -6, 3, 0xC0000005))
 
 
 def test_an_interrupted_call_leaves_no_answer_for_the_next(monkeypatch):

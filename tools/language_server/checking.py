@@ -141,7 +141,7 @@ class _Lane:
         try:
             return self._worker.ask(request, TIMEOUT_SECONDS)[0]
         except DeathError as death:
-            if death.cause != "SIGKILL" or self._newest.get(check.uri) is not check:
+            if not death.killed or self._newest.get(check.uri) is not check:
                 raise
             return self._worker.ask(request, TIMEOUT_SECONDS)[0]
 

@@ -44,6 +44,11 @@ class DeathError(Exception):
             return signal.Signals(-self.status).name
         return f"status {system.status_text(self.status)}"
 
+    @property
+    def killed(self) -> bool:
+        """Whether another process ended it. On Windows, it then has the status 1."""
+        return self.cause == ("status 1" if sys.platform == "win32" else "SIGKILL")
+
 
 class Worker:
     """A process that calls `module.serve`: started by the first request, one request at a time.
