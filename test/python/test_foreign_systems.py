@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import weft
+from weft import emulator
+
 ROOT = Path(__file__).resolve().parents[2]
 VARIES = re.compile("weft 0|emulated|ok +cache|(ok|none) +(ptxas|nvdisasm)")
 SYSTEMS = ("darwin", "win32")
@@ -195,6 +198,13 @@ def test_the_work_of_a_tool_ends_with_it(system: str, tmp_path: Path) -> None:
     ended = not Path(f"/proc/{child}").exists() or b"Z" in Path(f"/proc/{child}/stat").read_bytes()
     process.communicate()  # closes its stdin, which would end the work
     assert ended
+
+
+def test_line_endings_of_windows() -> None:
+    text = (ROOT / "examples/matmul.mlir").read_text("utf-8")
+    mine, theirs = (weft.compile(each, "sm_80").ptx for each in (text, text.replace("\n", "\r\n")))
+    assert mine == theirs
+    assert len(emulator.Module(mine.replace("\n", "\r\n")).kernels) == 1
 
 
 COMMANDS = (

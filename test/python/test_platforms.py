@@ -21,10 +21,12 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 NOT_ON_MACOS = "; sys_platform != 'darwin'"
 
 
-def needed(system):
-    """The requirements on a system, with its name as in `sys.platform`."""
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-    assert {text.partition(";")[2] for text in listed} == {"", NOT_ON_MACOS[1:]}
+def needed(system, extra=None):
+    """The requirements of Weft or of an extra on a system, with its name as in `sys.platform`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    listed = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    listed = [text for text in listed if not text.startswith("weft[")]
+    assert {text.partition(";")[2] for text in listed} <= {"", NOT_ON_MACOS[1:]}
     return [
         text.removesuffix(NOT_ON_MACOS)
         for text in listed
@@ -54,6 +56,8 @@ def resolved(packages, tags, folder, python="3.12"):
 def test_macos_does_without_the_packages_of_nvidia():
     left_out = {text.partition(">")[0] for text in set(needed("linux")) - set(needed("darwin"))}
     assert left_out == {"cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"}
+    left_out = {text.partition("=")[0] for text in {*needed("linux", "test")} - {*needed("darwin", "test")}}
+    assert left_out == {"nvidia-cuda-nvcc-cu12"}
 
 
 def test_without_the_bindings_of_the_driver_there_is_a_word_about_them(monkeypatch):
@@ -67,6 +71,14 @@ def test_without_the_bindings_of_the_driver_there_is_a_word_about_them(monkeypat
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_each_package_has_a_wheel(platform, python, tmp_path):
     done = resolved(needed(platform.split()[0]), PLATFORMS[platform], tmp_path, python)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["lsp", "test"])
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_each_package_of_an_extra_has_a_wheel(platform, extra, tmp_path):
+    done = resolved(needed(platform.split()[0], extra), PLATFORMS[platform], tmp_path)
     assert done.returncode == 0, done.stderr
 
 
