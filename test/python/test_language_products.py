@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import weft
 import weft.language as w
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -220,3 +221,21 @@ def test_a_warpgroup_may_multiply_more_rows():
     clean(tall.emulate(a, d, sums))
     assert np.allclose(d, a.astype(float) @ a.astype(float).T, atol=1e-3)
     assert np.allclose(sums, d.sum(1), atol=1e-3)
+
+
+def test_a_call_raises_what_the_sanitizer_finds():
+    @w.kernel()
+    def hasty(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
+        ring, buffer = w.ring(1, a=(64, 64, w.f16)), w.shared(64, 64, w.f16)
+        with w.role():
+            with ring.take() as stage:
+                w.store(w.load(stage.a), buffer)
+            w.store(w.wait(w.gemm(buffer, buffer.T)), d[0, 0])  # without w.fence() and w.barrier()
+        with w.role():
+            ring.fill(a=a[0, 0])
+
+    a, d = np.ones((64, 64), F16), np.zeros((64, 64), np.float32)
+    with pytest.raises(weft.WeftError, match=r"the emulator found .* mistake"):
+        hasty(a, d, on="emulator")
+    with pytest.warns(UserWarning, match="the emulator found"):
+        hasty(a, d, on="emulator", findings="warn")

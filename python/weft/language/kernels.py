@@ -30,12 +30,13 @@ class KernelFunction:
         self._plans = calls.Plans(list(self.signature.arguments.values()))
 
     def __call__(
-        self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "warn", **named: Any
+        self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "error", **named: Any
     ) -> None:
         """Runs the kernel: on the GPU if there is one, otherwise in the emulator.
 
-        `args` are its arguments, by position or by name; the rest are meta-parameters. `stream`, `on` and
-        `findings` are as for `weft.Kernel`; with PyTorch's tensors, the stream is by default its current one.
+        `args` are its arguments, by position or by name; the rest are meta-parameters. What the emulator's
+        sanitizer finds is an error. `stream`, `on` and `findings` are as for `weft.Kernel`; with PyTorch's
+        tensors, the stream is by default its current one.
         """
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
