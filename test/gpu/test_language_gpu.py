@@ -121,3 +121,40 @@ def test_tensors_of_pytorch():
     kernels.add(x, y, z)
     torch.cuda.synchronize()
     assert torch.equal(z, x + y)
+
+
+@with_marks(SM_90A)
+def test_calls_follow_the_current_stream_of_pytorch():
+    torch = pytest.importorskip("torch")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # the first call prepares the launch
+            x, y = torch.randn(2, 5000, device="cuda")
+            z = torch.zeros(5000, device="cuda")
+            kernels.add(x, y, z)
+            assert torch.equal(z, x + y)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernels.add(x, y, z)
+        kernels.add(z, y, z)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.allclose(z, x + 2 * y, atol=1e-6)
+
+
+@with_marks(SM_90A)
+def test_a_kernel_as_an_operator_of_pytorch():
+    torch = pytest.importorskip("torch")
+    import weft.language as w
+
+    operator = w.torch_op("weft_language_gpu::add", kernels.add)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def twice(x, y):
+        z = torch.empty_like(x)
+        operator(x, y, z)
+        return z * 2
+
+    x, y = torch.randn(2, 5000, device="cuda")
+    assert torch.equal(twice(x, y), 2 * (x + y))
