@@ -28,6 +28,8 @@ COUNT = 256
 KERNELS = {
     "loads and stores": "ld.global.u32 %r7, [%rd4]; add.u32 %r7, %r7, %r6; st.global.u32 [%rd5], %r7;",
     "floats": "ld.global.f32 %f1, [%rd4]; fma.rn.f32 %f2, %f1, %f1, %f1; st.global.f32 [%rd5], %f2;",
+    "generic addresses": """ld.u32 %r7, [%rd4]; st.shared.u32 [%r5], %r7; cvt.u64.u32 %rd6, %r5;
+      cvta.shared.u64 %rd6, %rd6; ld.u32 %r8, [%rd6]; st.u32 [%rd5], %r8;""",
     "guards": "and.b32 %r7, %r2, 3; setp.eq.u32 %p2, %r7, %r6; @%p2 st.global.u32 [%rd5], %r6;",
     "divergence": """and.b32 %r7, %r2, 1; setp.eq.u32 %p2, %r7, 0; @%p2 bra A;
       st.global.u32 [%rd5], %r6; bra B; A: st.global.u32 [%rd5], %r2; B:""",
@@ -78,6 +80,14 @@ def test_kernels(name):
 def test_kernels_without_the_sanitizer(name):
     plain = outcome(KERNELS[name], False, sanitize=False)
     assert outcome(KERNELS[name], True, sanitize=False) == plain
+
+
+@pytest.mark.parametrize("name", ["loads and stores", "a read-only table", "shared"])
+def test_dependent_launches(name):
+    """The interpreter makes the accesses that may race with the launch before."""
+    plain = outcome(KERNELS[name], False, dependent=True)
+    assert outcome(KERNELS[name], True, dependent=True) == plain
+    assert plain[0].findings or name == "shared" or isinstance(plain[0], str)
 
 
 @pytest.mark.parametrize("block", [1, 33, 96])

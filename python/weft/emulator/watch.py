@@ -16,6 +16,7 @@ import numpy.typing as npt
 from weft.emulator.memory.access import Access, Threads
 from weft.emulator.reading.types import Bools
 from weft.isa.tcgen05.pipelining import Use
+from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 
 Offsets = npt.NDArray[np.intp]
 CHUNK = 16
@@ -40,6 +41,33 @@ class Chunks:
     def octets(self) -> Offsets:
         """Every byte."""
         return (self.first[:, None] + np.arange(CHUNK)).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A rectangle of tensor memory: lanes from `lane` on, and columns from `column` on."""
+
+    lane: int
+    lanes: int
+    column: int
+    columns: int
+
+    def __len__(self) -> int:
+        """The number of cells."""
+        return self.lanes * self.columns
+
+    @property
+    def index(self) -> tuple[slice, slice]:
+        """The rectangle in an array `[lanes, columns]`."""
+        return (
+            slice(self.lane, self.lane + self.lanes),
+            slice(self.column, self.column + self.columns),
+        )
+
+    def each(self) -> Offsets:
+        """Every cell, as lane << 16 | column."""
+        lanes, columns = np.arange(self.lanes) + self.lane, np.arange(self.columns) + self.column
+        return (lanes[:, None] << LANE_SHIFT | columns).reshape(-1)
 
 
 class Traffic(NamedTuple):
@@ -69,7 +97,7 @@ class Watch:
         proxy: str,
         cta: int,
         space: str,
-        offsets: Offsets | Chunks,
+        offsets: Offsets | Chunks | Cells,
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,

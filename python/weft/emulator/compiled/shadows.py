@@ -38,11 +38,16 @@ class Shadows:
     def _add(self, segment: Segment, part: npt.NDArray[np.int64]) -> None:
         part[Part.BASE], part[Part.SIZE] = segment.base, segment.size
         part[Part.DATA], part[Part.WRITABLE] = segment.data.ctypes.data, segment.writable
-        part[Part.BLOCKED] = segment.filled is not None
+        part[Part.BLOCKED] = segment.filled is not None or self._of_others(segment)
         if self._sanitizer is not None:
             self._buffers.append((self._sanitizer.globals.memory.shadow(segment), part))
             self._owners.append(np.zeros(0))
             self._stamps.append(np.zeros(0))
+
+    def _of_others(self, segment: Segment) -> bool:
+        """Whether the sanitizer also compares accesses with the launch before."""
+        watch = self._sanitizer
+        return watch is not None and watch.launch_before is not None and segment.of_others
 
     def refresh(self) -> None:
         """Before code runs."""

@@ -12,7 +12,10 @@ from weft.emulator.running.slots import Slots
 
 _REFUSALS = (UntraceableError, TypeError, ValueError, AttributeError, IndexError)
 """What a step raises for a symbol, because it does what only arrays can do."""
-SPACES = ("global", "shared", "param", "const")
+SPACES = {"global": "global", "generic": "global", "shared": "shared", "param": "param", "const": "const"}
+"""The functions that access each space. Generic addresses that aren't in global memory are left to the
+interpreter.
+"""
 WIDTHS = (1, 2, 4, 8, 16)
 
 
@@ -149,7 +152,7 @@ class _Memory:
             self.refuse("accesses memory twice")
         if value is not None and space in ("param", "const"):
             self.refuse(f"writes {space} memory")
-        self._found.access = Access(space, address, width, line, lanes.mask, value)
+        self._found.access = Access(SPACES[space], address, width, line, lanes.mask, value)
 
     def refuse(self, why: str) -> NoReturn:
         raise UntraceableError(why)

@@ -1,6 +1,7 @@
 """The operands of one `tcgen05.mma`: A and B from their descriptors and addresses, D read and written."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,11 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import CHUNK
+from weft.emulator.watch import CHUNK, Cells
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
-from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
+from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 from weft.isa.types import ELEMENT_TYPES
 
 _HALF_LANES = 16
@@ -64,6 +65,37 @@ class Matrices:
         notify_tensor(self.one, "store", cta, lane[used], column[used], self.line, self._use(D))
         self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
 
+    def block(self, rank: int) -> Cells | None:
+        """The cells of D of a CTA of the pair, if they are a rectangle inside tensor memory that is written
+        as a whole.
+        """
+        lane, column = self._address("d")
+        disabled = self.values.get("disable_output_lane")
+        if disabled is not None and disabled[4 * rank : 4 * rank + 4].any():
+            return None
+        lanes, columns = self.path.banks * self.path.rows, self.idesc.n // self.path.banks
+        if self.path.half or lane + lanes > LANES or column + columns > COLUMNS:
+            return None
+        return Cells(lane, lanes, column, columns)
+
+    def d_of(self, cta: int, block: Cells) -> Array:
+        """The bits of D, if its cells are a rectangle."""
+        self._notify(cta, "load", block)
+        words = self.one.wave.tensor_memory.cells(cta)[block.index]
+        kind = np.uint16 if self._half_sized() else np.uint32
+        return words.astype(kind).reshape(self.path.banks, self.path.rows, block.columns)
+
+    def write_block(self, cta: int, block: Cells, bits: Array) -> None:
+        """Writes D, if its cells are a rectangle."""
+        self._notify(cta, "store", block)
+        self.one.wave.tensor_memory.cells(cta)[block.index] = bits.reshape(block.lanes, block.columns)
+
+    def _notify(self, cta: int, kind: str, block: Cells) -> None:
+        watch = self.one.wave.watch
+        if watch is not None:
+            threads, use = self.one.threads(), self._use(D)
+            watch.async_access(kind, PROXY, cta, "tensor", block, threads, self.line, use=use)
+
     def _half_sized(self) -> bool:
         return isinstance(self.idesc, InstructionDescriptor) and self.idesc.d_type == "f16"
 
@@ -102,8 +134,7 @@ class Matrices:
         container = self._container(name)
         outer, inner = (k, rows) if transposed else (rows, k)
         row_bytes = inner * container // 8
-        shared_operand.check_rows(descriptor, row_bytes, transposed, self.line)
-        offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
+        offsets = _offsets(int(self.values[operand]), outer, row_bytes, transposed, self.line)
         bits = ELEMENT_TYPES[name].bits
         packed = bits < container == 8
         used = 2 * bits if packed else CHUNK
@@ -197,3 +228,11 @@ class Matrices:
         notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line, self._use(operand))
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words
+
+
+@lru_cache(1024)
+def _offsets(word: int, outer: int, row_bytes: int, transposed: bool, line: int) -> "shared_operand.Offsets":
+    """The offset of each 16 bytes of each row that a descriptor names."""
+    descriptor = descriptor_of(word, line)
+    shared_operand.check_rows(descriptor, row_bytes, transposed, line)
+    return shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)

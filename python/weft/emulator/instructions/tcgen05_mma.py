@@ -115,9 +115,15 @@ class Product:
         right = self._right(source, descriptor, path)
         kept = bool(self.values["enable_input_d"])
         for rank, cta in enumerate(self.pair):
+            if (block := source.block(rank)) is not None:
+                shape = path.banks, path.rows, block.columns
+                total = source.d_of(cta, block) if kept else _zeros(shape, descriptor)
+                result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))
+                source.write_block(cta, block, result)
+                continue
             d_lanes, d_columns = source.d_cells(cta)
             written = self._enabled(d_lanes, rank)
-            total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes, descriptor)
+            total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes.shape, descriptor)
             result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))
             source.write_d(cta, d_lanes, d_columns, written, result)
 
@@ -202,8 +208,8 @@ def _d_type(descriptor: Descriptor) -> str:
     return descriptor.d_type if isinstance(descriptor, InstructionDescriptor) else "f32"
 
 
-def _zeros(lanes: Numbers, descriptor: Descriptor) -> Array:
-    return np.zeros(lanes.shape, np.uint16 if _d_type(descriptor) == "f16" else np.uint32)
+def _zeros(shape: tuple[int, ...], descriptor: Descriptor) -> Array:
+    return np.zeros(shape, np.uint16 if _d_type(descriptor) == "f16" else np.uint32)
 
 
 def _negated(matrix: Array, name: str, negate: bool) -> Array:

@@ -1,5 +1,7 @@
 """Shared by the asynchronous `tcgen05` instructions: the CTAs that they use, descriptors, notifications."""
 
+from functools import lru_cache
+
 from weft.emulator.errors import Fault
 from weft.emulator.memory.tensor_memory import Numbers
 from weft.emulator.running.lanes import Lanes
@@ -24,6 +26,7 @@ def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
     return ctas[rank & ~1], ctas[rank | 1]
 
 
+@lru_cache(1024)
 def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
     """The fields of a shared-memory descriptor; Fault if they are illegal."""
     try:

@@ -24,7 +24,7 @@ from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
 from weft.emulator.sanitizer.warp_lanes import WarpLanes
-from weft.emulator.watch import CHUNK, Chunks, Offsets, Traffic, Watch
+from weft.emulator.watch import CHUNK, Cells, Chunks, Offsets, Traffic, Watch
 from weft.isa.tcgen05.pipelining import Use
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
@@ -129,8 +129,10 @@ class Sanitizer(Watch):
 
     @property
     def plain(self) -> bool:
-        """Whether weak accesses are compared with earlier ones, and nothing else."""
-        return self.launch_before is None and not self.lanes.strict
+        """Whether weak accesses are compared with earlier ones, and nothing else; except for buffers of other
+        launches, if the launch before may still run.
+        """
+        return not self.lanes.strict
 
     # Accesses
 
@@ -214,12 +216,16 @@ class Sanitizer(Watch):
         proxy: str,
         cta: int,
         space: str,
-        offsets: Offsets | Chunks,
+        offsets: Offsets | Chunks | Cells,
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,
         use: Use | None = None,
     ) -> None:
+        if isinstance(offsets, Cells):
+            for row in rows_of(threads).tolist():
+                self.tensor.access(kind, proxy, cta, offsets, row, line, use)
+            return
         if self.launch_before is not None and space == "global":
             self.launch_before.unit_access(kind, offsets, threads, line)
         if self.launch_before is not None and mbarrier is not None:

@@ -8,6 +8,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.watch import Cells
 from weft.isa.tcgen05.pipelining import Use, in_order
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 
@@ -115,16 +116,20 @@ class TensorMemory:
         kind: str,
         proxy: str,
         cta: int,
-        offsets: npt.NDArray[np.intp],
+        offsets: npt.NDArray[np.intp] | Cells,
         row: int,
         line: int,
         use: Use | None = None,
     ) -> None:
         """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
+        here = self._of.setdefault(cta, Shadow())
+        if isinstance(offsets, Cells):
+            if self._plain(here, kind, proxy, offsets, row, line, use):
+                return
+            offsets = offsets.each()
         flat = np.asarray(offsets).reshape(-1)
         if not len(flat):
             return
-        here = self._of.setdefault(cta, Shadow())
         cells = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
         bad = here.allocated[cells[1]] == 0
         if bad.any():
@@ -141,6 +146,30 @@ class TensorMemory:
         empty: Bools = ~bad & ~here.filled[cells]
         if empty.any():
             self._report("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
+
+    def _plain(
+        self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None
+    ) -> bool:
+        """Records an access to a rectangle, if no earlier access to the cells, or to others between the first
+        and the last of those, can break a rule. Otherwise returns False, and changes nothing.
+        """
+        index, column = cells.index, self.clocks.column((proxy, row), proxy == _UNIT)
+        if not here.allocated[index[1]].all() or here.ending[index[1]].any():
+            return False
+        if kind == "load" and not here.filled[index].all():
+            return False
+        for before in (here.writes, here.reads)[: 1 if kind == "load" else 2]:
+            _, (owner, time, _, rows, uses) = here.between(before[index])
+            late: Bools = time > self.clocks.known[row, owner]
+            if use is not None and late.any():
+                late &= (owner != column) | ~self._in_order(use)[uses]
+            if late.any() or (self._fences and self._bare(row, owner, time, rows).any()):
+                return False
+        number = here.number(column, self.clocks.times[column] + 1, line, row, self._number(use))
+        (here.writes if kind == "store" else here.reads)[index] = number
+        if kind == "store":
+            here.filled[index] = True
+        return True
 
     def _order(
         self,

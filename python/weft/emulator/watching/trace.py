@@ -15,7 +15,7 @@ from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.ctas import Launch
 from weft.emulator.running.wave import Wave
-from weft.emulator.watch import Chunks, Offsets, Watch
+from weft.emulator.watch import Cells, Chunks, Offsets, Watch
 from weft.isa.chips import CHIPS
 from weft.isa.tcgen05.pipelining import Use
 
@@ -200,14 +200,14 @@ class _Trace(Watch):
         proxy: str,
         cta: int,
         space: str,
-        offsets: Offsets | Chunks,
+        offsets: Offsets | Chunks | Cells,
         threads: Bools,
         line: int,
         mbarrier: tuple[int, int] | None = None,
         use: Use | None = None,
     ) -> None:
         row = int(threads.argmax()) // 32
-        size = len(offsets) if isinstance(offsets, Chunks) else int(np.size(offsets))
+        size = len(offsets) if isinstance(offsets, Chunks | Cells) else int(np.size(offsets))
         self.recorder.count(f"async.{proxy}.{space}.{kind}", size)
         self._instant(row, f"{proxy} {kind}", "async", {"line": line, "space": space, "elements": size})
 
