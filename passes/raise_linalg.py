@@ -103,6 +103,9 @@ def programs(module: Any, *, plain: bool) -> tuple[dict[str, Raised], list[Diagn
     return raised, remarks
 
 
+_HINT = "compile the function with weft.from_linalg: plain kernels compute what no product contains"
+
+
 def raise_or_refuse(module: Any, kernel: str | None = None) -> None:
     """Raises the functions of linalg in a module that is to be compiled, of which `kernel` may be the only
     one that matters. A module with kernels stays as it is. Raises WeftError with the reasons where a function
@@ -116,8 +119,10 @@ def raise_or_refuse(module: Any, kernel: str | None = None) -> None:
             function.operation.erase()
     with ir.Location.unknown(module.context):
         raised, reasons = programs(module, plain=False)
-    if reasons:
-        raise refusal(reasons)
+        if reasons:
+            _, left = programs(module.operation.clone(), plain=True)
+            notes = () if left else (Diagnostic(_HINT, severity="note"),)
+            raise refusal([replace(each, notes=notes) for each in reasons])
     for name, one in raised.items():
         steps = one.steps
         if len(steps) > 1 and kernel not in (several := [step.name for step in steps]):

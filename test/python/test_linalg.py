@@ -147,7 +147,9 @@ OTHERS = {
 def test_other_functions_are_refused_with_locations(name: str) -> None:
     with pytest.raises(WeftError, match=r"isn't raised to tile\.matmul: it ") as caught:
         weft.compile(GENERIC.format(body=OTHERS[name]), CHIP)
-    assert caught.value.diagnostics[0].location is not None
+    (refused,) = caught.value.diagnostics
+    assert refused.location is not None
+    assert ["weft.from_linalg" in note.message for note in refused.notes] == [True]
 
 
 MATRICES = """
@@ -314,3 +316,18 @@ def test_an_attention_without_softmax_is_two_batches() -> None:
     program = weft.from_torch(Attention(), q, k, v, arch=CHIP)
     assert len(program.program.steps) == 2
     assert torch.allclose(program(q, k, v, on="emulator"), Attention()(q, k, v), rtol=0.01, atol=0.01)
+
+
+def test_no_way_is_named_for_what_no_kernel_computes() -> None:
+    loop = """
+func.func @f(%a: memref<16x16xf16>, %d: memref<16x16xf32>, %n: index) {
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  scf.for %i = %0 to %n step %1 {
+    linalg.matmul ins(%a, %a : memref<16x16xf16>, memref<16x16xf16>) outs(%d : memref<16x16xf32>)
+  }
+  return
+}"""
+    with pytest.raises(WeftError, match="isn't part of a product") as caught:
+        weft.compile(loop, CHIP)
+    assert not caught.value.diagnostics[0].notes
