@@ -258,6 +258,78 @@ def test_fp8_accumulates_and_is_converted():
     assert "fp8=tensorwise" in repr(model[0])
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
+def test_fp8_accumulates_in_programs_too(fp8, compiled):
+    torch._dynamo.reset()
+    layer = weft.nn.Linear(64, 32, False, DEVICE, BF16, fp8=fp8, fuse_wgrad_accumulation=True)
+    function = torch.compile(layer, backend="aot_eager", fullgraph=True) if compiled else layer
+    x = numbers(32, 64)
+    function(x).sum().backward()
+    once = layer.weight.grad.clone()
+    function(x).sum().backward()
+    close(layer.weight.grad, 2 * once)
+
+
+@pytest.mark.parametrize("transformed", [False, True])
+@pytest.mark.parametrize("promote", [None, False, True])
+def test_fp8_products_are_promoted_as_asked(monkeypatch, promote, transformed):
+    asked, module = [], weft.nn.fp8_transformed if transformed else weft.nn.fp8
+    real = module.matmul
+
+    def noted(*arrays, promote=False, **options):
+        asked.append(promote)
+        return real(*arrays, promote=promote, **options)
+
+    monkeypatch.setattr(module, "matmul", noted)
+    layer = weft.nn.Linear(64, 32, False, DEVICE, BF16, fp8="tensorwise", fp8_promote=promote)
+    x = numbers(32, 64)
+    if transformed:
+
+        def loss(x, weight):
+            return weft.nn.linear(x, weight, fp8="tensorwise", fp8_promote=promote).sum()
+
+        torch.func.grad(loss, (0, 1))(x, layer.weight.detach())
+    else:
+        layer(x.requires_grad_()).sum().backward()
+    assert asked == {None: [False, True, True], False: [False] * 3, True: [True] * 3}[promote]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fp8", [None, "tensorwise", "rowwise"])
+def test_layers_are_exported_and_saved(fp8, tmp_path):
+    layer = weft.nn.Linear(64, 32, True, DEVICE, BF16, fp8=fp8)
+    x = numbers(16, 64)
+    sizes = {0: torch.export.Dim("rows", min=2)}
+    program = torch.export.export(layer, (x,), dynamic_shapes=(sizes,))
+    torch.export.save(program, tmp_path / "layer.pt2")
+    assert torch.equal(torch.export.load(tmp_path / "layer.pt2").module()(x), layer(x))
+    torch.save(layer.state_dict(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt")
+    for other in (
+        weft.nn.Linear(64, 32, True, DEVICE, BF16, fp8=fp8),
+        weft.nn.convert(torch.nn.Sequential(torch.nn.Linear(64, 32, True, DEVICE, BF16)), fp8=fp8)[0],
+    ):
+        assert other.load_state_dict(state) and torch.equal(other(x), layer(x))
+    plain = torch.nn.Linear(64, 32, True, DEVICE, BF16)
+    assert plain.load_state_dict(state) and torch.equal(plain.weight, layer.weight)
+    assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+
+
+def test_fp8_without_gradients_casts_no_transposes(monkeypatch):
+    layer, x = weft.nn.Linear(64, 32, True, DEVICE, BF16, fp8="tensorwise"), numbers(32, 64)
+    asked, real = [], weft.nn.fp8.quantize
+
+    def noted(x, element, **options):
+        asked.append(options["transposed"])
+        return real(x, element, **options)
+
+    monkeypatch.setattr(weft.nn.fp8, "quantize", noted)
+    with torch.no_grad():
+        found = layer(x)
+    assert asked == [False, False] and torch.equal(found, layer(x)) and asked[2:] == [True, False]
+
+
 def test_convert_keeps_parameters_hooks_and_ties():
     model = torch.nn.Sequential(
         torch.nn.Linear(24, 40, device=DEVICE, dtype=BF16),
@@ -335,6 +407,7 @@ def test_the_gated_mlp():
             lambda: weft.nn.convert(torch.nn.Linear(8, 8), fp8="tensorwse"),
             "fp8 must be None or tensorwise or rowwise.*did",
         ),
+        (lambda: weft.nn.Linear(16, 16, fp8_promote="all"), "fp8_promote must be None, True or False"),
         (lambda: weft.nn.GatedMLP(8, 8, activation=None), "activation must be a name"),
         (lambda: weft.nn.gated(torch.ones(3)), "even last dimension"),
         (lambda: weft.nn.convert(3), r"model must be a torch\.nn\.Module"),

@@ -93,7 +93,6 @@ CASES = {
     "class": lambda a, b: weft.matmul(torch.Tensor, b),
     "vmap": lambda a, b: torch.func.vmap(lambda x: read(x, b))(torch.stack([a, a])),
     "grad": lambda a, b: torch.func.grad(lambda x: read(x, b).sum())(a),
-    "jvp": lambda a, b: torch.func.jvp(lambda x: weft.matmul(x, b), (a,), (a,)),
     "functionalize": lambda a, b: torch.func.functionalize(weft.matmul)(a, b),
     "make_fx": proxied,
     "symbolic": lambda a, b: torch.fx.symbolic_trace(Reader()),

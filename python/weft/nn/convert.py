@@ -6,22 +6,27 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError, shown
-from weft.nn.fp8 import MULTIPLE, checked_recipe
+from weft.nn.fp8 import MULTIPLE, checked_promotion, checked_recipe
 from weft.nn.linear import Linear
 
 Filter = Callable[[str, Any], bool]
 
 
 def convert(
-    model: Any, filter: Filter | None = None, *, fuse_wgrad_accumulation: bool = False, fp8: str | None = None
+    model: Any,
+    filter: Filter | None = None,
+    *,
+    fuse_wgrad_accumulation: bool = False,
+    fp8: str | None = None,
+    fp8_promote: bool | None = None,
 ) -> Any:
     """Makes every `torch.nn.Linear` of a model a `weft.nn.Linear`, in place, and returns the model.
 
     A layer remains the same object, with its parameters, hooks and names: optimizers, state dicts and tied
     weights aren't affected. `filter(name, layer)` says which layers to convert; `name` is as
     `model.named_modules()` has it. Subclasses of `torch.nn.Linear`, which have a `forward` of their own, stay
-    as they are. `fuse_wgrad_accumulation` and `fp8` are as in `weft.nn.Linear`; layers whose sizes aren't
-    multiples of 16 don't get fp8. Raises WeftError if `model` isn't a
+    as they are. `fuse_wgrad_accumulation`, `fp8` and `fp8_promote` are as in `weft.nn.Linear`; layers whose
+    sizes aren't multiples of 16 don't get fp8. Raises WeftError if `model` isn't a
     `torch.nn.Module`.
     """
     if not isinstance(model, torch.nn.Module):
@@ -31,10 +36,11 @@ def convert(
             f"weft.nn.convert: filter must be a function of a name and a layer, got {shown(filter)}"
         )
     checked_recipe("weft.nn.convert", fp8)
+    checked_promotion("weft.nn.convert", fp8_promote)
     for name, layer in model.named_modules():
         if type(layer) is torch.nn.Linear and (filter is None or filter(name, layer)):
             layer.activation, layer.fuse_wgrad_accumulation = None, fuse_wgrad_accumulation
             fits = layer.in_features % MULTIPLE == layer.out_features % MULTIPLE == 0
-            layer.fp8 = fp8 if fits else None
+            layer.fp8, layer.fp8_promote = fp8 if fits else None, fp8_promote
             layer.__class__ = Linear
     return model

@@ -5,6 +5,7 @@ Formats for Deep Learning"). "rowwise" has e4m3 only, and for each product a sca
 and for each column of the right matrix, a power of two.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,18 @@ def checked_recipe(caller: str, recipe: str | None, sizes: tuple[int, ...] = ())
     return recipe
 
 
+def checked_promotion(caller: str, promote: bool | None) -> bool | None:
+    """Which products are promoted. Raises WeftError for what says nothing of that."""
+    if promote is not None and not isinstance(promote, bool):
+        raise WeftError(f"{caller}: fp8_promote must be None, True or False, got {shown(promote)}")
+    return promote
+
+
+def promoted(promote: bool | None) -> tuple[bool, bool]:
+    """Whether the product of a layer, and whether those of its gradient are promoted."""
+    return bool(promote), promote is not False
+
+
 class Product(torch.autograd.Function):  # type: ignore[misc]
     """A linear layer of a recipe: `x`, the weight and the gradient are cast, each with its transpose."""
 
@@ -73,26 +86,15 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
         accumulates: bool,
         dtype: Any,
         name: str,
+        promoted: tuple[bool, bool],
     ) -> Any:
-        recipe = RECIPES[name]
         to_x, to_weight, *_ = ctx.needs_input_grad
-        epilogue = None if bias is None and activation is None else Epilogue(bias, activation)
-        with without_autocast(x.device.type):
-            near = recipe.cast(x, FORWARD, transposed=to_weight)
-            far = recipe.cast(weight, FORWARD, transposed=to_x)
-            d = matmul(
-                near.values,
-                far.values,
-                transpose_b=True,
-                scales=(near.scales, far.scales.t()),
-                epilogue=epilogue,
-                out_dtype=TYPE_NAMES[dtype or x.dtype],
-            )
+        d, near, far = _forward(x, weight, bias, activation, dtype, name, promoted[0], (to_weight, to_x))
         parameter = weight if accumulates else None
         turned = near.transposed, near.transposed_scales, far.transposed, far.transposed_scales
         ctx.save_for_backward(*turned, d if activation else None, parameter)
         ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
-        ctx.recipe = name
+        ctx.recipe, ctx.promote = name, promoted[1]
         return d
 
     @staticmethod
@@ -105,26 +107,63 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
         to_x, to_weight, to_bias, *_ = ctx.needs_input_grad
         type_x, type_weight, type_bias = ctx.types
         of_x = of_weight = of_bias = None
+        product = functools.partial(_product, ctx.promote)
         with without_autocast(gradient.device.type):
             recipe = RECIPES[ctx.recipe]
             cast = recipe.cast(gradient, recipe.gradient, values=to_x, transposed=to_weight)
             if to_x:
-                of_x = _product(cast.values, cast.scales, weight, scale_weight, type_x)
+                of_x = product(cast.values, cast.scales, weight, scale_weight, type_x)
             if to_weight and parameter is not None and accumulates_now(parameter):
-                _product(cast.transposed, cast.transposed_scales, x, scale_x, None, into=parameter.grad)
+                product(cast.transposed, cast.transposed_scales, x, scale_x, None, into=parameter.grad)
             elif to_weight:
-                of_weight = _product(cast.transposed, cast.transposed_scales, x, scale_x, type_weight)
+                of_weight = product(cast.transposed, cast.transposed_scales, x, scale_x, type_weight)
             if to_bias:
                 of_bias = gradient.sum(0, dtype=type_bias)
-        return of_x, of_weight, of_bias, None, None, None, None
+        return of_x, of_weight, of_bias, *[None] * 5
 
 
-def _product(a: Any, scale_a: Any, b: Any, scale_b: Any, dtype: Any, into: Any = None) -> Any:
+def without_gradients(
+    x: Any, weight: Any, bias: Any, activation: str | None, dtype: Any, name: str, promote: bool
+) -> Any:
+    """The result of `Product` alone, which casts no transposes."""
+    given = x.detach(), weight.detach(), None if bias is None else bias.detach()
+    return _forward(*given, activation, dtype, name, promote, (False, False))[0]
+
+
+def _forward(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    activation: str | None,
+    dtype: Any,
+    name: str,
+    promote: bool,
+    transposed: tuple[bool, bool],
+) -> tuple[Any, Quantized, Quantized]:
+    """The product, and both matrices in fp8, with their transposes if asked for."""
+    recipe = RECIPES[name]
+    epilogue = None if bias is None and activation is None else Epilogue(bias, activation)
+    with without_autocast(x.device.type):
+        near = recipe.cast(x, FORWARD, transposed=transposed[0])
+        far = recipe.cast(weight, FORWARD, transposed=transposed[1])
+        d = matmul(
+            near.values,
+            far.values,
+            transpose_b=True,
+            scales=(near.scales, far.scales.t()),
+            epilogue=epilogue,
+            promote=promote,
+            out_dtype=TYPE_NAMES[dtype or x.dtype],
+        )
+    return d, near, far
+
+
+def _product(promote: bool, a: Any, scale_a: Any, b: Any, scale_b: Any, dtype: Any, into: Any = None) -> Any:
     """A product of two K-major matrices, or its sum with `into`. `promote` makes up for the few bits in which
     tensor cores of Hopper add products of fp8.
     """
     more = {"out_dtype": TYPE_NAMES[dtype]} if into is None else {"out": into, "beta": 1.0}
-    return matmul(a, b, transpose_b=True, scales=(scale_a, scale_b.t()), promote=True, **more)
+    return matmul(a, b, transpose_b=True, scales=(scale_a, scale_b.t()), promote=promote, **more)
 
 
 def accumulates_now(weight: Any) -> bool:

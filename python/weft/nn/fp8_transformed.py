@@ -9,6 +9,7 @@ from weft.multiply.matmul import Epilogue, matmul
 from weft.nn.fp8 import RECIPES
 from weft.torch.autograd import FORWARD_MODE
 from weft.torch.operators import TYPE_NAMES, without_autocast
+from weft.torch.vectorizing import one_by_one
 
 
 class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
@@ -23,7 +24,7 @@ class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
         bias: Any,
         activation: str | None,
         elements: tuple[str, str],
-        promote: bool,
+        promoted: tuple[bool, bool],
         dtype: Any,
         recipe: str,
     ) -> Any:
@@ -38,14 +39,14 @@ class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
                 far.values,
                 transpose_b=True,
                 scales=(near.scales, far.scales.t()),
-                promote=promote,
+                promote=promoted[0],
                 epilogue=epilogue,
                 out_dtype=TYPE_NAMES[dtype],
             )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        a, b, bias, activation, ctx.elements, _, _, ctx.recipe = inputs
+        a, b, bias, activation, ctx.elements, (_, ctx.promote), _, ctx.recipe = inputs
         ctx.save_for_backward(a, b, output if activation else None)
         ctx.of_bias = None if bias is None else bias.dtype
 
@@ -58,7 +59,8 @@ class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
         element, (of_a, of_b) = RECIPES[ctx.recipe].gradient, ctx.elements
 
         def product(left: Any, right: Any, other: str, dtype: Any) -> Any:
-            options = (None, None, (element, other), True, dtype, ctx.recipe)
+            promoted = ctx.promote, ctx.promote
+            options = (None, None, (element, other), promoted, dtype, ctx.recipe)
             return TransformedProduct.apply(left, right, *options)
 
         return (
@@ -71,16 +73,7 @@ class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, int]:
         """Each member has scales of its own, as without `torch.vmap`."""
-        members = [
-            TransformedProduct.apply(
-                *(
-                    each.select(dim, number) if isinstance(dim, int) else each
-                    for each, dim in zip(inputs, in_dims, strict=True)
-                )
-            )
-            for number in range(info.batch_size)
-        ]
-        return torch.stack(members), 0
+        return one_by_one(TransformedProduct.apply, info.batch_size, in_dims, inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:

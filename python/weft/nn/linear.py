@@ -37,7 +37,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     With `fp8="tensorwise"`, all three products are of fp8 with one scale for each tensor: `x` and the weight
     are cast to e4m3, the gradient to e5m2 (`weft.quantize`). With `fp8="rowwise"`, all are cast to e4m3, and
     each row of a product's left and each column of its right matrix has a scale, a power of two. Both sizes
-    must be multiples of 16. Gradients have no gradients then, except under `torch.func`.
+    must be multiples of 16. Gradients have no gradients then, except under `torch.func`. `fp8_promote`
+    selects the products that are promoted, as without torchao's `use_fast_accum`: both of the gradient
+    (None), all (True) or none (False).
 
     Raises WeftError for an unknown activation, and in a call for tensors that no kernel multiplies.
     """
@@ -53,16 +55,25 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         activation: str | None = None,
         fuse_wgrad_accumulation: bool = False,
         fp8: str | None = None,
+        fp8_promote: bool | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
         self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, (in_features, out_features))
+        self.fp8_promote = fp8_products.checked_promotion("weft.nn.Linear", fp8_promote)
         self.activation = checked_activation("weft.nn.Linear", activation)
         self.fuse_wgrad_accumulation = fuse_wgrad_accumulation
 
     def forward(self, input: Any) -> Any:
         """The layer of a tensor of ... x in_features: ... x out_features."""
-        accumulates = self.fuse_wgrad_accumulation
-        return linear(input, self.weight, self.bias, self.activation, accumulates=accumulates, fp8=self.fp8)
+        return linear(
+            input,
+            self.weight,
+            self.bias,
+            self.activation,
+            accumulates=self.fuse_wgrad_accumulation,
+            fp8=self.fp8,
+            fp8_promote=self.fp8_promote,
+        )
 
     def extra_repr(self) -> str:
         more = {"activation": self.activation, "fp8": self.fp8}
@@ -88,6 +99,7 @@ def linear(
     *,
     accumulates: bool = False,
     fp8: str | None = None,
+    fp8_promote: bool | None = None,
 ) -> Any:
     """`activation(x @ weight.mT + bias)` for `x` of ... x K and `weight` of N x K, with gradients: the
     function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its `fuse_wgrad_accumulation`.
@@ -98,15 +110,22 @@ def linear(
     tensors = (x, weight) if bias is None else (x, weight, bias)
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     if wanted and activation not in (None, "relu"):
-        return activated(activation, linear(x, weight, bias, accumulates=accumulates, fp8=fp8))
+        options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
+        return activated(activation, linear(x, weight, bias, **options))
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     if 1 not in rows.stride():
         rows = rows.contiguous()
     if fp8 is not None and is_transformed():
         elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
-        d = TransformedProduct.apply(rows, weight, bias, activation, elements, False, dtype, fp8)
+        promoted = fp8_products.promoted(fp8_promote)
+        d = TransformedProduct.apply(rows, weight, bias, activation, elements, promoted, dtype, fp8)
     elif fp8 is not None:
-        d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast, fp8)
+        promoted = fp8_products.promoted(fp8_promote)
+        if not wanted or torch.compiler.is_exporting():
+            d = fp8_products.without_gradients(rows, weight, bias, activation, cast, fp8, promoted[0])
+        else:
+            accumulates = accumulates and not torch.compiler.is_compiling()  # graphs don't change parameters
+            d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast, fp8, promoted)
     elif (wanted or cast is not None) and is_plain(*tensors):
         d = _Product.apply(rows, weight, bias, activation, accumulates, cast)
     else:

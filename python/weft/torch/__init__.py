@@ -4,12 +4,13 @@ Importing this package registers them; `weft.matmul` does so where PyTorch has t
 differentiate, trace, batch or cast it.
 """
 
-from weft.torch import autograd, casting, operators, quantizing, vectorizing
+from weft.torch import autograd, casting, operators, quantizing, scaled_gradients, vectorizing
 from weft.torch.products import product
 
 __all__ = ["product", "quantized"]
 
 quantized = quantizing.quantized
 autograd.register(operators.LIBRARY)
+scaled_gradients.register(operators.LIBRARY)
 casting.register(operators.LIBRARY)
 vectorizing.register(operators.LIBRARY)

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from weft.errors import WeftError
+from weft.launch import torch_tensors
 from weft.torch import operators  # noqa: F401  defines the operators
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -22,15 +23,15 @@ _OPERANDS = ("a", "b", "bias", "residual", "c", "alphas")
 
 
 FORWARD_MODE = (
-    "weft.matmul: derivatives in forward mode (torch.func.jvp, jacfwd, hessian) aren't computed: use "
-    "those in backward mode (torch.func.vjp, jacrev)"
+    "weft.matmul: derivatives in forward mode (torch.func.jvp, jacfwd, hessian) are computed without scales, "
+    "fp8, groups, out and tangents of an array alpha: use those in backward mode (torch.func.vjp, jacrev)"
 )
 
 
 def register(library: Any) -> None:
     """Registers the gradients of `matmul`, and errors for operators that have none."""
     torch.library.register_autograd("weft::matmul", _backward, setup_context=_save, lib=library)
-    for name in ("matmul_out", "scaled_matmul", "scaled_matmul_out", "grouped_matmul", "grouped_matmul_out"):
+    for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul", "grouped_matmul_out"):
         library.impl(name, _without_gradients(getattr(torch.ops.weft, name).default), "Autograd")
 
 
@@ -41,21 +42,40 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(*inputs: Any) -> Any:
-        *operands, options = inputs
+        operands, options = _apart(inputs)
         return torch.ops.weft.matmul(*operands, **options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *operands, options = inputs
-        _save(ctx, tuple(operands), options, output)
+        operands, options = _apart(inputs)
+        _save(ctx, operands, options, output)
+        a, b, bias, _, c, alphas = operands
+        ctx.save_for_forward(a, b, bias, c, alphas, output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        return *_backward(ctx, *gradients), None
+        return *_backward(ctx, *gradients), *[None] * len(_DEFAULTS)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise WeftError(FORWARD_MODE)
+        of_a, of_b, of_bias, of_residual, of_c, of_alphas, *_ = tangents
+        if of_alphas is not None:
+            raise WeftError(FORWARD_MODE)
+        a, b, bias, c, alphas, result = ctx.saved_tensors
+        options, given = ctx.options, (a, b, bias, c, alphas)
+        product = _options_of(options) | {"out_dtype": result.dtype}
+        terms = [
+            multiply(x, y, None, None, None, alphas, **product)
+            for x, y in ((of_a, b), (a, of_b))
+            if x is not None and y is not None
+        ]
+        terms += [] if of_bias is None else [of_bias.expand(result.shape)]
+        terms += [] if of_c is None else [(options["beta"] * of_c).expand(result.shape)]
+        tangent = sum(terms[1:], terms[0]) if terms else torch.zeros_like(result)
+        if options["activation"] is not None:
+            z = result if ctx.by_result else _before_activation(options, *given)
+            tangent = through(options["activation"], tangent.to(z.dtype), z)
+        return (tangent if of_residual is None else tangent + of_residual).to(result.dtype)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -66,11 +86,17 @@ def is_transformed() -> bool:
 
 
 def multiply(*operands: Any, **options: Any) -> Any:
-    """`torch.ops.weft.matmul`, under transforms of `torch.func`, too."""
-    if not is_transformed():
+    """`torch.ops.weft.matmul`, under transforms of `torch.func` and of dual tensors, too."""
+    if not is_transformed() and not any(x is not None and torch_tensors.has_tangent(x) for x in operands):
         return torch.ops.weft.matmul(*operands, **options)
     missing = [None] * (len(_OPERANDS) - len(operands))
-    return Transformed.apply(*operands, *missing, _DEFAULTS | options)
+    return Transformed.apply(*operands, *missing, *(_DEFAULTS | options).values())
+
+
+def _apart(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands and the options of `Transformed`. `torch.vmap` of its `jvp` takes no dictionary."""
+    count = len(_OPERANDS)
+    return inputs[:count], dict(zip(_DEFAULTS, inputs[count:], strict=True))
 
 
 def activated(activation: str | None, z: Any) -> Any:
@@ -115,10 +141,8 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     if ctx.by_result:
         of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
     elif activation is not None:
-        kept = {name: options[name] for name in ("alpha", "beta", "promote", "accumulate", "arch")}
-        sums = torch.float64 if a.dtype == torch.float64 else torch.float32
-        z = multiply(a, b, bias, None, c, alphas, out_dtype=sums, **kept)
-        of_z = _through(activation, gradient.to(sums), z)
+        z = _before_activation(options, a, b, bias, c, alphas)
+        of_z = through(activation, gradient.to(z.dtype), z)
     of_product = of_z
     if alphas is not None:
         of_product = of_z * for_each(alphas, of_z)
@@ -135,6 +159,18 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         (options["beta"] * of_z).sum_to_size(ctx.shapes[4]).to(ctx.types[4]) if wanted[4] else None,
         None,
     )
+
+
+def _before_activation(options: dict[str, Any], a: Any, b: Any, bias: Any, c: Any, alphas: Any) -> Any:
+    """Z, computed again."""
+    sums = torch.float64 if a.dtype == torch.float64 else torch.float32
+    options = _options_of(options) | {"beta": options["beta"], "out_dtype": sums}
+    return multiply(a, b, bias, None, c, alphas, **options)
+
+
+def _options_of(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the product alone."""
+    return {name: options[name] for name in ("alpha", "promote", "accumulate", "arch")}
 
 
 def for_each(alphas: Any, products: Any) -> Any:
@@ -158,7 +194,7 @@ def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
     return multiply(b.mT, a.mT, **options).mT.sum_to_size(like.shape)
 
 
-def _through(activation: str, gradient: Any, z: Any) -> Any:
+def through(activation: str, gradient: Any, z: Any) -> Any:
     """The gradient of Z from that of an activation of it."""
     aten = torch.ops.aten
     if activation == "relu":
@@ -171,6 +207,8 @@ def _through(activation: str, gradient: Any, z: Any) -> Any:
 def _without_gradients(overload: Any) -> Any:
     def refuse(*operands: Any, out: Any = None, **options: Any) -> Any:
         tensors = (*operands, out)
+        if any(isinstance(x, torch.Tensor) and torch_tensors.has_tangent(x) for x in tensors):
+            raise WeftError(FORWARD_MODE)
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
             name = overload._schema.name.replace("::", ".")
             raise WeftError(

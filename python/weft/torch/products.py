@@ -13,6 +13,7 @@ from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
 from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply
 from weft.torch.operators import TYPES
+from weft.torch.scaled_gradients import multiply_scaled
 
 
 def product(
@@ -48,8 +49,9 @@ def product(
             "weft.matmul: stream must be None where PyTorch differentiates, traces or transforms the call, "
             "which then runs on PyTorch's current stream: use torch.cuda.stream"
         )
+    limited = out is not None or scales is not None or not all(x is None for x in (groups, row_ends, k_ends))
     for tensor in (a, b, c, *((epilogue.bias, epilogue.residual) if epilogue is not None else ())):
-        if tensor is not None and torch_tensors.has_tangent(tensor):
+        if limited and tensor is not None and torch_tensors.has_tangent(tensor):
             raise WeftError(FORWARD_MODE)
     if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
         # Its rules take a second to import, for which a call without DTensors needn't wait.
@@ -126,8 +128,9 @@ def product(
             d = activated(activation, z)
             return d if residual is None else (d + residual).to(d.dtype)
     operands += [bias, residual, c, alphas]
-    if name == "matmul" and out is None:
-        return multiply(*operands, activation=activation, **options)
+    if name != "grouped_matmul" and out is None:
+        of_name = multiply if name == "matmul" else multiply_scaled
+        return of_name(*operands, activation=activation, **options)
     operator = getattr(torch.ops.weft, name if out is None else f"{name}_out")
     if out is None:
         return operator(*operands, activation=activation, **options)

@@ -1,14 +1,52 @@
-"""`torch.vmap` of products: the mapped dimension becomes the first of the leading dimensions."""
+"""`torch.vmap` of products: the mapped dimension becomes the first of the leading dimensions. Products with
+scales and groups, which a batch would share, are computed one by one.
+"""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from weft.errors import WeftError
+
 
 def register(library: Any) -> None:
-    """Registers the rule for `matmul`."""
+    """Registers the rules of the operators."""
     torch.library.register_vmap("weft::matmul", _mapped, lib=library)
+    for name in ("scaled_matmul", "grouped_matmul"):
+        torch.library.register_vmap(f"weft::{name}", _each(getattr(torch.ops.weft, name)), lib=library)
+    for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):  # have no rules with `out`
+        library.impl(name, _refuse, "FuncTorchBatched")
+
+
+def one_by_one(
+    function: Callable[..., Any], members: int, dims: tuple[Any, ...], operands: tuple[Any, ...]
+) -> tuple[Any, int]:
+    """The results of a function of each member, and the dimension along which there are members, 0."""
+    results = [
+        function(
+            *(
+                each.select(dim, number) if isinstance(dim, int) else each
+                for each, dim in zip(operands, dims, strict=True)
+            )
+        )
+        for number in range(members)
+    ]
+    return torch.stack(results), 0
+
+
+def _each(operator: Any) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: tuple[Any, ...], *operands: Any, **options: Any) -> tuple[Any, int]:
+        return one_by_one(lambda *x: operator(*x, **options), info.batch_size, in_dims, operands)
+
+    return rule
+
+
+def _refuse(*operands: Any, **options: Any) -> Any:
+    raise WeftError(
+        "weft.matmul: torch.vmap maps products that return their result, and none with out: copy the result"
+    )
 
 
 def _mapped(

@@ -1,0 +1,99 @@
+"""Gradients of products with scales: of the bias, the residual and C. Its other operands are quantised."""
+
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError
+from weft.launch.arrays import type_name
+from weft.torch.autograd import FORWARD_MODE, is_transformed, through
+from weft.torch.vectorizing import one_by_one
+
+_ARGUMENTS = torch.ops.weft.scaled_matmul.default._schema.arguments
+_OPERANDS = tuple(each.name for each in _ARGUMENTS if not each.kwarg_only)
+_DEFAULTS: dict[str, Any] = {each.name: each.default_value for each in _ARGUMENTS if each.kwarg_only}
+_WITH_GRADIENTS = ("bias", "residual", "c")
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def register(library: Any) -> None:
+    """Registers the gradients of `scaled_matmul`."""
+    torch.library.register_autograd("weft::scaled_matmul", _backward, setup_context=_save, lib=library)
+
+
+def multiply_scaled(*operands: Any, **options: Any) -> Any:
+    """`torch.ops.weft.scaled_matmul`, under transforms of `torch.func`, too."""
+    if not is_transformed():
+        return torch.ops.weft.scaled_matmul(*operands, **options)
+    return Transformed.apply(*operands, _DEFAULTS | options)
+
+
+class Transformed(torch.autograd.Function):  # type: ignore[misc]
+    """`scaled_matmul` under `torch.func.grad` and its relatives."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> Any:
+        *operands, options = inputs
+        return torch.ops.weft.scaled_matmul(*operands, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *operands, options = inputs
+        _save(ctx, tuple(operands), options, output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        return *_backward(ctx, *gradients), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, int]:
+        return one_by_one(Transformed.apply, info.batch_size, in_dims, inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise WeftError(FORWARD_MODE)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    given = dict(zip(_OPERANDS, (*inputs, *[None] * len(_OPERANDS)), strict=False))
+    for name, each in given.items():
+        if each is None or not each.requires_grad:
+            continue
+        if name not in _WITH_GRADIENTS or each.dtype not in _FLOATS:
+            raise WeftError(
+                f"weft.matmul: with scales, gradients are computed of bias, residual and c in f16, bf16 and "
+                f"f32, not of {name} in {type_name(each.dtype)}: pass {name}.detach(), or put the "
+                "quantisation and the products into a torch.autograd.Function"
+            )
+    ctx.options = keyword_only_inputs
+    activation, residual = ctx.options["activation"], given["residual"]
+    ctx.by_result = activation == "relu" and residual is None
+    again = activation is not None and not ctx.by_result
+    names = [name for name in _OPERANDS if name != "residual"] if again else []
+    ctx.save_for_backward(output if ctx.by_result else None, *(given[name] for name in names))
+    ctx.like = [
+        None if given[name] is None else (given[name].shape, given[name].dtype) for name in _WITH_GRADIENTS
+    ]
+    ctx.count = len(inputs)
+
+
+def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    """The gradients of all operands, None but those of the bias, the residual and C."""
+    result, *given = ctx.saved_tensors
+    options, of_z = ctx.options, gradient
+    if ctx.by_result:
+        of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
+    elif given:
+        a, b, scale_a, scale_b, bias, c, alphas = given
+        plain = options | {"activation": None, "out_dtype": torch.float32}
+        z = multiply_scaled(a, b, scale_a, scale_b, bias, None, c, alphas, **plain)
+        of_z = through(options["activation"], gradient.to(z.dtype), z)
+    sources = {"bias": of_z, "residual": gradient, "c": of_z}
+    found: dict[str, Any] = {}
+    for name, like in zip(_WITH_GRADIENTS, ctx.like, strict=True):
+        number = _OPERANDS.index(name)
+        if like is not None and number < len(ctx.needs_input_grad) and ctx.needs_input_grad[number]:
+            shape, dtype = like
+            source = sources[name] if name != "c" else options["beta"] * sources[name]
+            found[name] = source.sum_to_size(shape).to(dtype)
+    return tuple(found.get(name) for name in _OPERANDS[: ctx.count])
