@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from weft.errors import Diagnostic, WeftError, warn
 from weft.tools import cli, sarif, values
+from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def _launched(
 ) -> "Report":
     """Launches once, or with `--seeds` in many interleavings, whose findings are the report's."""
     if options.seeds is None:
-        return launch(**limits)
+        with Bar("emulating") as bar:
+            return launch(**limits, progress=bar)
     import numpy as np
 
     from weft.emulator import explore

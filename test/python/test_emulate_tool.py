@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from weft import emulator
+from weft.tools import bar, sarif
 from weft.tools import emulate as tool_emulate
-from weft.tools import sarif
 
 HEAD = ".version 8.4\n.target sm_80\n.address_size 64\n"
 SCALE = (
@@ -322,3 +322,14 @@ def test_new_arrays_have_types_as_ptx_spells_them(emulate, ptx, name):
     text = HEAD + ".visible .entry k(.param .u64 p) { ret; }"
     status, out, _ = emulate(text, "--arg", f"zeros:4x{ptx}", "--json")
     assert (status, json.loads(out)["arguments"][0]["type"]) == (0, name)
+
+
+def test_long_runs_show_a_bar_with_the_time_left(emulate, monkeypatch):
+    shown = []
+    monkeypatch.setattr(bar.Bar, "__call__", lambda self, done, total: shown.append((done, total)))
+    np.save("x.npy", np.ones(640, np.float32))
+    arguments = ("--grid", "640", "--block", "1", "--arg", "x.npy", "--arg", "2", "--arg", "640")
+    status, _, _ = emulate(SCALE, *arguments)
+    assert status == 0
+    assert shown[-1] == (640, 640)
+    assert len(shown) > 1
