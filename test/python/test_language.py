@@ -1,7 +1,9 @@
 """Kernels of `weft.language` compute what their Python says, in the emulator."""
 
+import copy
 import dataclasses
 import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -332,3 +334,31 @@ def test_operators_of_python_and_numbers_of_numpy():
     y = np.zeros_like(x)
     clean(operators.emulate(x, y))
     assert np.allclose(y, np.abs(x) + 2 * x**3 + x + 1, atol=1e-5)
+
+
+@w.inline
+def power(x, times):
+    return power(x, times - 1) * x if times > 1 else x
+
+
+@w.kernel(threads=32)
+def fifth(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    y[w.thread()] = power(x[w.thread()], 5)
+
+
+def test_functions_may_call_themselves():
+    y = np.zeros(32, np.float32)
+    assert not fifth.emulate(np.full(32, 2, np.float32), y).findings
+    assert (y == 32).all()
+
+
+def test_copies_of_a_kernel_are_the_kernel():
+    assert copy.deepcopy([fifth])[0] is fifth and copy.copy(fifth) is fifth
+    assert pickle.loads(pickle.dumps(fifth)) is fifth
+
+    @w.kernel(threads=32)
+    def inner(x: w.Out["n", w.f32]):
+        x[0] = 1.0
+
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(inner)

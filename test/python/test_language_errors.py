@@ -2,6 +2,7 @@
 
 import inspect
 import linecache
+import math
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +31,40 @@ def positive(x):
 @mistake("only the GPU knows this condition.*w.inline")
 def a_branch_of_python(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
     y[0] = [1.0, 2.0][bool(x[0] > 0)]  # here
+
+
+@mistake("only the GPU knows this number.*w.exp in place of math.exp")
+def a_function_of_python(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    y[0] = math.exp(x[0])  # here
+
+
+@mistake("only the GPU knows this number")
+def an_index_of_python(x: w.In["n", w.i32], y: w.Out["n", w.f32]):
+    y[0] = (1.0, 2.0)[x[0]]  # here
+
+
+@mistake("'z' is assigned in one side only")
+def a_name_of_one_side_as_a_value(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    if x[0] > 0:
+        z = x[0]
+    y[0] = z  # here
+
+
+@mistake("'z' is assigned in one side only")
+def a_name_of_one_side_as_an_argument(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    if x[0] > 0:
+        z = x[0]
+    y[0] = w.exp(z)  # here
+
+
+@w.kernel(threads=32)
+def another(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    y[0] = x[0]
+
+
+@mistake("a kernel can't call kernel another: .*@w.inline")
+def a_kernel_in_a_kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    another(x, y)  # here
 
 
 @mistake("only the GPU knows this number.*w.range")

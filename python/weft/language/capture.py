@@ -18,6 +18,7 @@ from weft.language import control
 from weft.language.liveness import Liveness, assigned
 
 _RUNTIME = "__weft__"
+_FUNCTION = "__weft_function__"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -70,6 +71,8 @@ def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
 
 def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType) -> types.CodeType:
     """The code of a definition whose free variables are among these names."""
+    # Under another name: its own may be that of a global variable that it reads.
+    definition.name = _FUNCTION
     parameters = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
     factory = ast.FunctionDef("factory", parameters, [definition], [])
     if "type_params" in ast.FunctionDef._fields:
@@ -77,11 +80,10 @@ def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType
     module = ast.Module([ast.copy_location(factory, definition)], [])
     whole = compile(ast.fix_missing_locations(module), code.co_filename, "exec")
     outer = next(each for each in whole.co_consts if isinstance(each, types.CodeType))
-    return next(
-        each
-        for each in outer.co_consts
-        if isinstance(each, types.CodeType) and each.co_name == definition.name
+    inner = next(
+        each for each in outer.co_consts if isinstance(each, types.CodeType) and each.co_name == _FUNCTION
     )
+    return inner.replace(co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 _T = TypeVar("_T", bound=ast.AST)

@@ -42,6 +42,9 @@ class Unbound:
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __floordiv__ = __mod__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __enter__ = __exit__ = _refuse
+    __eq__ = __ne__ = __pow__ = __and__ = __or__ = __xor__ = __float__ = __str__ = __format__ = _refuse
+    __hash__ = object.__hash__
+    __array_ufunc__ = None
 
 
 def parts(value: Any) -> list[Any]:

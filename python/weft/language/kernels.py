@@ -7,7 +7,7 @@ from typing import Any
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.language import calls
+from weft.language import calls, trace
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
@@ -48,6 +48,10 @@ class KernelFunction:
                 return
         kernel(*values, stream=stream, on=on, findings=findings)
 
+    def __reduce__(self) -> str:
+        """Copies are the kernel itself. Pickles have its module and name, as those of functions."""
+        return str(self._function.__qualname__)
+
     def _repr_html_(self) -> str:
         return kernel_page.of_function(self, [*self._compiled.values()])
 
@@ -87,6 +91,7 @@ class KernelFunction:
         return {*self.signature.arguments, *self.signature.meta}
 
     def _for_call(self, args: Any, named: Any, arch: str | None = None) -> tuple[list[Any], Kernel]:
+        trace.refuse_within(f"a kernel can't call kernel {self.signature.name}")
         values, meta = self.signature.positional(args, named)
         special = self.signature.specialization(values, meta)
         chip = arch or self._arch or _default_chip()

@@ -140,6 +140,14 @@ class Place(operators.Operators, Carried):
     def __bool__(self) -> bool:
         return bool(self.loaded())
 
+    def __index__(self) -> int:
+        return int(self.loaded())
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.loaded())
+
     def settled(self) -> Carried:
         return self.loaded()
 

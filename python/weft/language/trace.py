@@ -177,6 +177,12 @@ def current() -> Trace:
     return trace
 
 
+def refuse_within(message: str) -> None:
+    """Raises WeftError in a kernel, for what can't be done there."""
+    if _current.get() is not None:
+        raise mistake(f"{message}: put what both compute into a function with @w.inline")
+
+
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """In the block, `current` returns this trace."""
