@@ -75,6 +75,20 @@ def test_a_captured_call_replays_with_new_contents(torch, program):
         assert torch.allclose(result.float(), wanted(torch, a, b), atol=1e-2)
 
 
+def test_a_module_is_captured_with_its_parameters(torch):
+    pytest.importorskip("torch_mlir.fx")
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(64, 128), torch.nn.LayerNorm(128), torch.nn.Linear(128, 32)
+    model = torch.nn.Sequential(*layers).cuda().to(torch.bfloat16)
+    x = torch.randn(256, 64, device="cuda", dtype=torch.bfloat16)
+    graph = weft.from_torch(model, x).capture(x)
+    for _ in range(2):
+        with torch.no_grad():
+            x.normal_()
+            model[2].bias.add_(1)
+            assert torch.allclose(graph.replay(), model(x), rtol=0.03, atol=0.03)
+
+
 def test_pytorchs_graphs_capture_calls(torch, program):
     a, b = inputs(torch, 0)
     side = torch.cuda.Stream()

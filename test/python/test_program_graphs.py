@@ -11,6 +11,7 @@ from fake_driver import FakeDriver
 
 import weft
 from weft.errors import WeftError
+from weft.launch.program import Program, TorchProgram
 from weft.launch.runtime import DeviceArray
 
 CHAIN = """
@@ -45,6 +46,18 @@ def test_a_replay_launches_all_kernels_of_a_captured_call(driver: FakeDriver) ->
     graph.replay(stream=5)
     assert driver.replayed == [(501, 0), (501, 5)]
     assert len(driver.launched) == 2
+
+
+def test_a_module_is_captured_with_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(4, 3)
+    program = weft.from_linalg(CHAIN, "sm_80")
+    given: list[Any] = []
+    monkeypatch.setattr(Program, "capture", lambda _, *args: given.extend(args))
+    x = torch.ones(2, 4)
+    TorchProgram(program, model, ["weight", "bias"]).capture(x)
+    assert [each.data_ptr() for each in given] == [e.data_ptr() for e in (model.weight, model.bias, x)]
+    assert not any(each.requires_grad for each in given)
 
 
 def test_a_graph_keeps_the_memory_of_its_kernels(driver: FakeDriver) -> None:

@@ -293,6 +293,14 @@ class TorchProgram:
 
     def __call__(self, *inputs: Any, stream: Any = None, on: str | None = None) -> Any:
         """Returns what the module returns for these tensors, without gradients."""
+        return self.program(*self._weights(), *inputs, stream=stream, on=on)
+
+    def capture(self, *inputs: Any) -> graph.Graph:
+        """Captures a call with these tensors as a CUDA graph, as `Program.capture` does. A replay reads the
+        parameters that the module has now, also after they have changed in place.
+        """
+        return self.program.capture(*self._weights(), *inputs)
+
+    def _weights(self) -> list[Any]:
         state = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
-        weights = [state[name].detach() for name in self._names]
-        return self.program(*weights, *inputs, stream=stream, on=on)
+        return [state[name].detach() for name in self._names]
