@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -362,3 +363,50 @@ def test_copies_of_a_kernel_are_the_kernel():
 
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(inner)
+
+
+FACTOR, STEPS = 2.0, [1]
+
+
+def scaled(x):
+    return x * FACTOR
+
+
+@w.kernel(threads=32)
+def scale(x: w.Out["n", w.f32]):
+    x[w.thread()] = scaled(w.f32(1)) + STEPS[0]
+
+
+def test_a_kernel_is_traced_again_if_what_it_reads_changes(monkeypatch):
+    x, number = np.zeros(32, np.float32), 1.0
+
+    @w.kernel(threads=32)
+    def closure(x: w.Out["n", w.f32]):
+        x[w.thread()] = w.f32(number)
+
+    closure.emulate(x)
+    number = 7.0
+    closure.emulate(x)
+    assert x[0] == 7
+    scale.emulate(x)
+    assert x[0] == 3 and scale.compile() is scale.compile()
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 4.0)
+    scale(x, on="emulator")
+    assert x[0] == 5
+    monkeypatch.setattr(sys.modules[__name__], "scaled", lambda x: x)
+    scale.emulate(x)
+    assert x[0] == 2
+
+
+def test_a_grid_is_traced_again_if_what_it_reads_changes():
+    x, count = np.zeros(4, np.float32), 1
+
+    @w.kernel(grid=lambda x: count, threads=32)
+    def ones(x: w.Out["n", w.f32]):
+        if w.thread() == 0:
+            x[w.cta()] = 1.0
+
+    ones.emulate(x)
+    count = 3
+    ones.emulate(x)
+    assert x.sum() == 3

@@ -27,7 +27,7 @@ def captured(function: _F) -> _F:
     that can't be traced.
     """
     code = function.__code__
-    if _RUNTIME in code.co_freevars:
+    if is_captured(function):
         return function
     definition = _definition(function)
     rewritten = _Rewriter(code.co_filename).function(definition)
@@ -42,6 +42,11 @@ def captured(function: _F) -> _F:
     result.__doc__, result.__module__ = function.__doc__, function.__module__
     result.__qualname__ = function.__qualname__
     return result  # type: ignore[return-value]
+
+
+def is_captured(function: Callable[..., Any]) -> bool:
+    """Whether the control flow of a function is rewritten."""
+    return _RUNTIME in function.__code__.co_freevars
 
 
 def _definition(function: Callable[..., Any]) -> ast.FunctionDef:

@@ -7,7 +7,7 @@ from typing import Any
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.language import calls, trace
+from weft.language import calls, surroundings, trace
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
@@ -28,6 +28,7 @@ class KernelFunction:
         self._compiled: dict[tuple[Specialization, str], Kernel] = {}
         self._lock = locks.reentrant()
         self._plans = calls.Plans(list(self.signature.arguments.values()))
+        self._reads: tuple[surroundings.Read, ...] = ()  # of what is compiled
 
     def __call__(
         self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "error", **named: Any
@@ -38,6 +39,8 @@ class KernelFunction:
         sanitizer finds is an error. `stream`, `on` and `findings` are as for `weft.Kernel`; with PyTorch's
         tensors, the stream is by default its current one.
         """
+        if self._reads and surroundings.have_changed(self._reads):
+            self._forget()
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
             return
@@ -94,6 +97,8 @@ class KernelFunction:
         trace.refuse_within(f"a kernel can't call kernel {self.signature.name}")
         values, meta = self.signature.positional(args, named)
         special = self.signature.specialization(values, meta)
+        if surroundings.have_changed(self._reads):
+            self._forget()
         chip = arch or self._arch or _default_chip()
         return values, self._kernel(special, chip)
 
@@ -103,8 +108,15 @@ class KernelFunction:
             return kernel
         with self._lock:
             if key not in self._compiled:
+                self._reads = surroundings.reads(self._function, self._options.grid, self._options.persistent)
                 self._compiled[key] = compile(self._build(special), arch=chip)
             return self._compiled[key]
+
+    def _forget(self) -> None:
+        """Forgets what was compiled with other values of global variables and closures."""
+        with self._lock:
+            self._compiled, self._reads = {}, ()
+            self._plans = calls.Plans(list(self.signature.arguments.values()))
 
     def _build(self, special: Specialization) -> Module:
         return build(self._function, self.signature, special, self._options)
