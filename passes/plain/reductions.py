@@ -42,7 +42,7 @@ class Needed:
 
 
 def needed(block: Any, inputs: int, number: int) -> Needed:
-    """What the result of this number needs of a body with so many arguments that are no sums."""
+    """What result `number` needs of a body whose first `inputs` arguments aren't sums."""
     arguments = list(block.arguments)
     terminator = list(block.operations)[-1].operation
     wanted, ops = {number}, set[Any]()

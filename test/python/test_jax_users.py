@@ -66,7 +66,7 @@ def test_products_and_gradients_of_64_bits():
 
 
 def test_a_beta_must_be_known():
-    with pytest.raises(weft.WeftError, match=r"beta must be a number of Python, .* multiply c by it"):
+    with pytest.raises(weft.WeftError, match=r"beta must be a Python number, .* multiply c by it"):
         jax.jit(lambda beta: wjax.matmul(A, B, c=jnp.ones((16, 8)), beta=beta))(1.0)
 
 

@@ -16,14 +16,13 @@ __all__ = ["disable", "enable"]
 def enable(*, patterns: bool = True) -> None:
     """Lets Inductor choose Weft for matrix products, and fuses what follows products with them.
 
-    With `mode="max-autotune"`, Inductor measures Weft's kernel beside its others for each `mm` of bf16 and
-    f16, and of f32 where `torch.set_float32_matmul_precision` allows tf32.
+    With `mode="max-autotune"`, Inductor measures Weft's kernel and its own for each `mm` of bf16 and f16, and
+    of f32 if `torch.set_float32_matmul_precision` allows tf32.
 
-    With `patterns`, in all modes, what follows a product of two matrices becomes a part of Weft's kernel: the
-    sum with a bias, relu, gelu (both kinds) and silu, the sum with a residual, and casts to f32, f16 and
-    bf16, if nothing else reads the values between. So it is with products of `weft.matmul`, and with `mm` and
-    `addmm` on a GPU, which Weft then computes without being measured beside others. The values between aren't
-    rounded.
+    With `patterns`, in all modes, operations that follow a product of two matrices become a part of Weft's
+    kernel: the sum with a bias, relu, gelu (both kinds), silu, the sum with a residual, and casts to f32, f16
+    and bf16. The values between them aren't rounded, and no other operation may read them. This applies to
+    products of `weft.matmul`, and to `mm` and `addmm` on a GPU, which Weft then computes without measuring.
 
     Programs that are already compiled stay as they are.
     """
@@ -33,7 +32,7 @@ def enable(*, patterns: bool = True) -> None:
 
 
 def disable() -> None:
-    """Takes back `enable`."""
+    """Undoes `enable`. Programs that are already compiled stay as they are."""
     config.external_matmul = [each for each in config.external_matmul if each is not weft_mm]
     _set_patterns(False)
 

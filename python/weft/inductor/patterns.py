@@ -62,7 +62,7 @@ class Fusions(CustomGraphPass):  # type: ignore[misc]
                 self.count += 1
 
     def uuid(self) -> Any:
-        """Says to Inductor's cache which programs are alike: None if the other pass doesn't."""
+        """The pass's part in the keys of Inductor's cache; None if the other pass has none."""
         before = None if self.before is None else self.before.uuid()
         if self.before is not None and before is None:
             return None

@@ -87,8 +87,7 @@ def matmul(
         given |= {"scale_a": scales[0], "scale_b": scales[1]}
     if isinstance(beta, jax.Array):
         raise WeftError(
-            "weft.jax.matmul: beta must be a number of Python, got an array of JAX: multiply c by it, with "
-            "beta=1.0"
+            "weft.jax.matmul: beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0"
         )
     number = alpha
     if not isinstance(alpha, Real):

@@ -43,7 +43,7 @@ from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
 
 inf = float("inf")
-"""Infinity, as a number of Python."""
+"""Infinity, a Python number."""
 
 __all__ = [
     "Buffer",

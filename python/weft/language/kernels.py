@@ -123,7 +123,7 @@ class KernelFunction:
 
 
 def _default_chip() -> str:
-    """The GPU's chip; without a GPU the one that has all that kernels can use, for the emulator."""
+    """The GPU's chip. Without a GPU, the chip that the emulator runs kernels for."""
     found = runtime.default_chip() if runtime.available() is None else None
     return str(found or _WITHOUT_GPU)
 
@@ -145,10 +145,10 @@ def kernel(
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
 
     `grid` is one to three numbers, or a function of arrays and meta-parameters by their names that returns
-    them. `threads` are those of a CTA without roles, by default 128. With `persistent` (a number, or a
-    function of meta-parameters that returns one or None), the grid counts tiles, and a launch has at most so
-    many CTAs for each multiprocessor; `w.tiles` is what each of them computes. `arch` is the chip to compile
-    for, by default the GPU's, or sm_90a without one.
+    them. `threads` is the number of threads of a CTA without roles, by default 128. `persistent` is the
+    largest number of CTAs for each multiprocessor, or a function of meta-parameters that returns it or None;
+    the grid then counts tiles, and each CTA computes the tiles of `w.tiles`. `arch` is the chip to compile
+    for: by default that of the GPU, or sm_90a without a GPU.
     """
     if function is None:
         return functools.partial(kernel, grid=grid, threads=threads, persistent=persistent, arch=arch)

@@ -105,7 +105,7 @@ class Matrix:
 
 
 class Place(operators.Operators, Carried):
-    """A place in an array: an element, or the first element of a tile. In arithmetic it is its element."""
+    """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
 
     __hash__ = object.__hash__
 

@@ -25,7 +25,7 @@ _VECTOR_BYTES = 16
 
 
 def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outside: Any = 0) -> Fragment:
-    """Loads a tile by the lanes of a warpgroup, from a buffer or from a place in an array.
+    """Loads a tile by the lanes of a warpgroup, from a buffer, or from an array at the tile's first element.
 
     The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
     `shape`, and elements outside of the array are `outside`.
@@ -33,7 +33,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     if isinstance(source, Buffer):
         return _from_buffer(source, like)
     if not isinstance(source, Place):
-        raise mistake(f"w.load expects a buffer, or a place in an array as a[row, column], got {source}")
+        raise mistake(f"w.load expects a buffer, or an element of an array as a[row, column], got {source}")
     shape = like.shape if shape is None and like is not None else shape
     if not isinstance(shape, tuple) or len(shape) != 2:
         raise mistake(f"shape must be (rows, columns), got {shape}")
@@ -79,7 +79,7 @@ def _run(layout: Layout, shape: tuple[int, ...]) -> int:
 
 
 def load_row(source: Any, *, like: Fragment) -> Fragment:
-    """Loads a vector for the columns of a tile, from a place in an array of one dimension: `bias[column]`.
+    """Loads a vector for the columns of a tile, from an element of a vector on: `bias[column]`.
 
     Elements outside of the array are 0.
     """
@@ -96,12 +96,12 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
 
 
 def load_column(source: Any, *, like: Fragment) -> Fragment:
-    """Loads a vector for the rows of a tile, from a place in an array whose last dimension is these rows.
+    """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows.
 
     Elements outside of the array are 0.
     """
     if not isinstance(source, Place):
-        raise mistake(f"w.load_column expects a place in an array, got {source}")
+        raise mistake(f"w.load_column expects an element of an array, got {source}")
     if not isinstance(like, Fragment):
         raise mistake(f"like must be a tile, got {like}")
     layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
@@ -135,17 +135,17 @@ def _at(place: Place, number: Any) -> list[Any]:
 
 def _check_vector(place: Any, name: str) -> None:
     if not isinstance(place, Place) or place.matrix.rank != 1:
-        raise mistake(f"{name} expects a place in an array of one dimension, as bias[column], got {place}")
+        raise mistake(f"{name} expects an element of an array of one dimension, as bias[column], got {place}")
 
 
 def store_column(vector: Any, to: Any) -> None:
-    """Stores a vector of rows to a place in an array whose last dimension is these rows. One of the lanes
+    """Stores a vector of rows to an array whose last dimension is these rows. One of the lanes
     that hold an element stores it; elements outside of the array are not written.
     """
     if not isinstance(vector, Fragment) or len(vector.shape) != 1:
         raise mistake(f"w.store_column expects a vector of rows, as w.sum(x, axis=1), got {vector}")
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
-        raise mistake(f"w.store_column expects a place in an array, with all its indices, got {to}")
+        raise mistake(f"w.store_column expects an element of an array, with all its indices, got {to}")
     _check_written(to, vector.dtype)
     numbers, limit = _indices(vector, to)
     first = _first_of_copies(vector.layout)
@@ -168,7 +168,7 @@ def _first_of_copies(layout: Layout) -> Any:
 
 
 def store(fragment: Any, to: Any, *, via: Buffer | None = None) -> None:
-    """Stores a tile to a place in an array, or to a buffer, by a warpgroup. Elements outside of the array are
+    """Stores a tile to an array or to a buffer, by a warpgroup. Elements outside of the array are
     not written.
 
     With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
@@ -186,7 +186,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None) -> None:
         _to_buffer(fragment, to)
         return
     if not isinstance(to, Place):
-        raise mistake(f"w.store expects a place in an array, as d[row, column], or a buffer, got {to}")
+        raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
     _check_written(to, fragment.dtype)
     if via is not None:
         _through(fragment, to, via)

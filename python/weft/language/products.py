@@ -132,8 +132,8 @@ def _start(sums: Any, shape: tuple[int, int], dtype: DType) -> tuple[Any, bool]:
 def wait(*products: Any, pending: int = 0) -> Any:
     """Waits until at most `pending` products of the warpgroup are unfinished, and returns these products.
 
-    Those that are finished by then become fragments: all of them with `pending=0`, otherwise those after
-    which so many others were started. The others stay pending.
+    The products that are finished by then become fragments: all of them with `pending=0`, otherwise all but
+    the `pending` that were started last. These stay pending.
     """
     current = trace.current()
     if not isinstance(pending, int) or pending < 0:

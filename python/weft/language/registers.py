@@ -14,7 +14,7 @@ WGMMA_ROWS = 64
 
 @lru_cache(maxsize=256)
 def sums(shape: Shape) -> Layout:
-    """The layout of the sums of `wgmma`, of rows x columns, or of a vector of so many rows."""
+    """The layout of the sums of `wgmma`: of rows x columns, or of a vector with an element for each row."""
     rows = shape[0]
     columns = shape[1] if len(shape) > 1 else 8
     block = Layout.parse(f"S[(4,2,8,{columns // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]")

@@ -47,7 +47,7 @@ class Ring:
         self.taken: Position = (zero, zero)
 
     def fill(self, **places: Place) -> None:
-        """Fills the next stage by TMA, when it is empty: each buffer from a place in an array.
+        """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile.
 
         Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
         """
@@ -62,7 +62,7 @@ class Ring:
                 )
             if not isinstance(place, Place):
                 raise mistake(
-                    f"'{name}' must be filled from a place in an array, as a[row, k], got {shown(place)}"
+                    f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
                 )
         stage, phase = (each.value for each in self.filled)
         with nullcontext() if current.one_thread else thread_ids.one_thread():
@@ -182,7 +182,7 @@ class Slot(Carried):
 
 
 def ring(stages: int, *, takers: int = 1, **buffers: Any) -> Ring:
-    """A ring of so many stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
+    """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
 
     `takers` warpgroups take, and release, each stage. Make it before the first role.
     """

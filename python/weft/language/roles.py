@@ -22,8 +22,8 @@ from weft.passes.builders import emit, thread_ids
 def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     """What the next `warpgroups` warpgroups of the CTA do. `as me` is the number of each of them, from 0 on.
 
-    With `registers`, each of their threads gets so many: a role that copies needs few, and leaves more to
-    those that multiply.
+    `registers` is the number of registers of each thread. A role that copies needs few, and leaves more to
+    roles that multiply.
     """
     current = trace.current()
     if current.role is not None:
@@ -96,7 +96,7 @@ def warpgroup_barrier() -> None:
 
 
 def meet(identity: Any, threads: int) -> None:
-    """Waits at a named barrier for so many threads."""
+    """Waits at a named barrier until this number of threads has arrived."""
     nvvm.BarrierOp(barrierId=emit.value(identity), numberOfThreads=emit.value(threads))
 
 
@@ -146,7 +146,7 @@ class Turns:
 
 
 def turns(count: int) -> Turns:
-    """Turns of so many warpgroups. Make it before the first role; every warpgroup must give as often as it
+    """Turns of `count` warpgroups. Make them before the first role. Every warpgroup must give as often as it
     waits, and as often as the others.
     """
     trace.current().check_before_roles("turns")

@@ -174,7 +174,7 @@ class Scalar(operators.Operators, Carried):
 
 
 def operand(value: Any, dtype: DType) -> Scalar | None:
-    """A number, of Python or of the GPU, as an operand beside one of this type; None for anything else."""
+    """A number, from Python or the GPU, as an operand of an operation on this type; otherwise None."""
     if isinstance(value, Scalar):
         return value
     if isinstance(value, NUMBERS) or (hasattr(value, "__array__") and getattr(value, "ndim", 1) == 0):
@@ -190,7 +190,7 @@ def same(one: DType, other: DType) -> None:
 
 
 def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
-    """A number of Python or of the GPU as one of the GPU, of this type if it is one of Python."""
+    """A number as a value of the GPU. A Python number gets this type."""
     if isinstance(value, Scalar):
         if dtype is not None and value.dtype != dtype:
             raise mistake(f"expects a value of {dtype}, got {value}: convert it with .to({dtype})")

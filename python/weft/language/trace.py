@@ -127,7 +127,7 @@ class Trace:
             raise mistake(f"{what} must be made before the first role, outside of loops and branches")
 
     def named_barriers(self, count: int) -> int:
-        """The first of so many named barriers that nothing else uses."""
+        """The first of `count` named barriers that nothing else uses."""
         first, self.barriers = self.barriers, self.barriers + count
         if self.barriers > BARRIERS:
             raise mistake(f"a CTA has {BARRIERS} barriers, got {self.barriers} with these")

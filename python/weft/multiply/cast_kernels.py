@@ -292,7 +292,7 @@ class _Casting:
 
 
 PITCH = 4
-"""Rows of scales of groups begin at multiples of so many elements: 16 bytes, as TMA needs them."""
+"""Rows of scales of groups begin at multiples of this number of elements: of 16 bytes, as TMA requires."""
 
 
 def _pitch(size: Any) -> Any:

@@ -189,5 +189,5 @@ def planned(
 
 
 def _strides(shape: tuple[int, ...], pitch: int | None) -> tuple[int, ...]:
-    """The strides of an array in C order, with so many elements from row to row if a pitch is given."""
+    """The strides of an array in C order; `pitch` is the number of elements from row to row, if padded."""
     return arrays.contiguous_strides(shape if pitch is None else (*shape[:-1], pitch))

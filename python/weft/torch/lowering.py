@@ -122,7 +122,7 @@ def _is_default(given: Any, name: str, defaults: dict[str, Any]) -> bool:
 
 
 def _is_python(graph: Any) -> bool:
-    """Whether a program will be of Python, and not of C++ or FX."""
+    """Whether the program will be Python, not C++ or FX."""
     return not (graph.cpp_wrapper or getattr(graph, "fx_wrapper", False))
 
 
