@@ -79,6 +79,27 @@ def test_linear(activation, bias):
     compare(layer, reference, numbers(24, 32).t()[::2])  # neither rows nor columns are contiguous
 
 
+@pytest.mark.parametrize("leading", [(8,), (2, 4)], ids=str)
+def test_gradients_of_gradients(leading):
+    layer = weft.nn.Linear(16, 24, True, DEVICE, F64, activation="relu")
+    x = numbers(*leading, 16, dtype=F64).requires_grad_()
+
+    def second(product):
+        operands = x, layer.weight, layer.bias
+        first = torch.autograd.grad(product().pow(3).sum(), operands, create_graph=True)
+        return torch.autograd.grad(sum(each.pow(2).sum() for each in first), operands)
+
+    found = second(lambda: layer(x))
+    wanted = second(lambda: torch.nn.functional.linear(x, layer.weight, layer.bias).relu())
+    for each, exact in zip(found, wanted, strict=True):
+        assert torch.allclose(each, exact, rtol=1e-9)
+    single = weft.nn.Linear(16, 24, True, DEVICE, F32)
+    with torch.autocast(DEVICE, BF16):
+        d = single(x.float())
+    with pytest.raises(weft.WeftError, match="gradients of gradients"):
+        torch.autograd.grad(d.float().pow(2).sum(), single.weight, create_graph=True)
+
+
 def test_layers_of_f32_follow_pytorchs_precision():
     torch.manual_seed(0)
     layer = weft.nn.Linear(24, 40, True, DEVICE, F32)

@@ -108,13 +108,14 @@ def linear(
     if not _is_ours(x, weight, cast, fp8):
         return activated(activation, functional.linear(x, weight, bias))
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+    wanted = weight.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
+    wanted = wanted and torch.is_grad_enabled()
     if wanted and activation not in (None, "relu"):
         options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
         return activated(activation, linear(x, weight, bias, **options))
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    if 1 not in rows.stride():
-        rows = rows.contiguous()
+    if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
+        return _apply(x, weight, bias, activation, accumulates, cast)
+    rows = _rows(x)
     if fp8 is not None and is_transformed():
         elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
         promoted = fp8_products.promoted(fp8_promote)
@@ -126,8 +127,6 @@ def linear(
         else:
             accumulates = accumulates and not torch.compiler.is_compiling()  # graphs don't change parameters
             d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast, fp8, promoted)
-    elif (wanted or cast is not None) and is_plain(*tensors):
-        d = _Product.apply(rows, weight, bias, activation, accumulates, cast)
     else:
         epilogue = _epilogue(bias, activation)
         d = matmul(rows, weight, transpose_b=True, epilogue=epilogue, out_dtype=cast and TYPE_NAMES[cast])
@@ -167,7 +166,10 @@ def is_plain(*tensors: Any) -> bool:
     """
     if torch.compiler.is_compiling() or torch_tensors.are_transformed():
         return False
-    return all(type(each) in _PLAIN and each.layout is torch.strided and not each.is_meta for each in tensors)
+    for each in tensors:
+        if type(each) not in _PLAIN or each.layout is not torch.strided or each.is_meta:
+            return False
+    return True
 
 
 class _Product(torch.autograd.Function):  # type: ignore[misc]
@@ -181,16 +183,26 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool, cast: Any
     ) -> Any:
-        near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
+        near, far = (x, weight) if cast is None else (_rows(x).to(cast), weight.to(cast))
         with without_autocast(x.device.type):
-            d = matmul(near, far, transpose_b=True, epilogue=_epilogue(bias, activation))
+            d = matmul(_rows(near), far, transpose_b=True, epilogue=_epilogue(bias, activation))
+        # Only gradients of what is saved as it was given have gradients.
         ctx.save_for_backward(near, far, d if activation else None, weight if accumulates else None)
-        ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
-        return d
+        ctx.types, ctx.shape = (x.dtype, weight.dtype, None if bias is None else bias.dtype), x.shape
+        ctx.is_cast = cast is not None
+        return d if x.dim() == 2 else d.view(*x.shape[:-1], d.shape[-1])
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         x, weight, result, accumulated = ctx.saved_tensors
+        if ctx.is_cast and torch.is_grad_enabled():
+            raise WeftError(
+                "weft.nn.Linear: gradients of gradients aren't computed under torch.autocast: cast x and the "
+                "layer to one type instead"
+            )
+        x, shape = _rows(x), ctx.shape
+        if len(shape) != 2:
+            gradient = gradient.reshape(-1, gradient.shape[-1])
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
         if gradient.stride(-1) != 1 or gradient.stride(0) < gradient.shape[1]:
@@ -201,6 +213,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
         with without_autocast(x.device.type):
             if to_x:
                 of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[type_x])
+                of_x = of_x if len(shape) == 2 else of_x.view(shape)
             if to_weight and accumulated is not None and fp8_products.accumulates_now(accumulated):
                 matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
             elif to_weight:
@@ -208,3 +221,13 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
             if to_bias:
                 of_bias = gradient.sum(0, dtype=type_bias)
         return of_x, of_weight, of_bias, None, None, None
+
+
+# Without PyTorch's search for tensors that transforms have left behind, which `matmul` refuses.
+_apply = super(torch.autograd.Function, _Product).apply
+
+
+def _rows(x: Any) -> Any:
+    """A matrix of contiguous rows or columns, from a tensor of any leading dimensions."""
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    return rows if 1 in rows.stride() else rows.contiguous()
