@@ -30,6 +30,13 @@ KERNELS = {
     "floats": "ld.global.f32 %f1, [%rd4]; fma.rn.f32 %f2, %f1, %f1, %f1; st.global.f32 [%rd5], %f2;",
     "generic addresses": """ld.u32 %r7, [%rd4]; st.shared.u32 [%r5], %r7; cvt.u64.u32 %rd6, %r5;
       cvta.shared.u64 %rd6, %rd6; ld.u32 %r8, [%rd6]; st.u32 [%rd5], %r8;""",
+    "local": """.local .align 16 .b8 mine[64]; and.b32 %r7, %r6, 7; shl.b32 %r7, %r7, 3; mov.u32 %r8, mine;
+      add.u32 %r8, %r8, %r7; st.local.v2.u32 [%r8], {%r2, %r6}; ld.local.u32 %r10, [%r8+4];
+      ld.local.u32 %r11, [mine]; add.u32 %r10, %r10, %r11; st.global.u32 [%rd5], %r10;""",
+    "unwritten local memory": """.local .align 16 .b8 mine[64]; setp.gt.u32 %p2, %r1, 7;
+      @%p2 st.local.u8 [mine+3], %r2; ld.local.u32 %r10, [mine]; st.global.u32 [%rd5], %r10;""",
+    "out of local bounds": """.local .align 16 .b8 mine[64]; shl.b32 %r7, %r6, 4; mov.u32 %r8, mine;
+      add.u32 %r8, %r8, %r7; st.local.u32 [%r8], %r2;""",
     "guards": "and.b32 %r7, %r2, 3; setp.eq.u32 %p2, %r7, %r6; @%p2 st.global.u32 [%rd5], %r6;",
     "divergence": """and.b32 %r7, %r2, 1; setp.eq.u32 %p2, %r7, 0; @%p2 bra A;
       st.global.u32 [%rd5], %r6; bra B; A: st.global.u32 [%rd5], %r2; B:""",

@@ -486,3 +486,18 @@ def test_pairs_may_be_compared_into_one_predicate():
     held = [(pair & 0xFFFF) == high for pair in pairs]
     assert out[:, 0].tolist() == held
     assert out[:, 1].tolist() == [each and number != 3 for number, each in enumerate(held)]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "why"),
+    [
+        ("set.lt.f32.f16x2 %r1, %r2, %r3;", "isn't defined for .f32 of .f16x2"),
+        ("set.lt.u16.f16x2 %h1, %r2, %r3;", "isn't defined for .u16 of .f16x2"),
+        ("cvt.f16x2.u16x2 %r1, %r2;", "doesn't convert .u16x2 to .f16x2"),
+        ("cvt.sat.s32.b128 %r1, %r2;", "doesn't convert 128 bits"),
+    ],
+)
+def test_forms_that_ptx_lacks(instruction, why):
+    text = ".visible .entry k() { .reg .b32 %r<4>; .reg .b16 %h<2>; " + instruction + " ret; }"
+    with pytest.raises(emulator.PtxError, match=why):
+        module(text, "sm_90").launch("k")

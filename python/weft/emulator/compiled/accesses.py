@@ -166,7 +166,7 @@ class AccessCode(Code):
         self.add(self.at(self.state, which), self.b.mul(self.b.load(total, typ=I64), self.bytes))
 
 
-def _limited(c: AccessCode, size: Value, offset: Value, count: int = 1) -> None:
+def limited(c: AccessCode, size: Value, offset: Value, count: int = 1) -> None:
     """Leaves accesses that aren't inside `size` bytes, or are misaligned, to the interpreter."""
     end = c.b.add(offset, c.b.mul(c.bytes, c.number(count)))
     outside = c.b.or_(c.is_(">", end, size), c.is_("<", end, offset))
@@ -194,7 +194,7 @@ def global_access(module: ir.Module, *, loads: bool, check: Any) -> None:
         segment = c.b.load(found, typ=POINTER)
         c.give_when(c.is_("==", c.b.ptrtoint(segment, I64), 0), 0)
         c.give_when(c.is_("!=", c.b.and_(address, low), 0), 0)
-        _limited(c, c.load(segment, Part.SIZE), c.b.sub(address, c.load(segment, Part.BASE)), count)
+        limited(c, c.load(segment, Part.SIZE), c.b.sub(address, c.load(segment, Part.BASE)), count)
         c.add(total, count)
 
     with c.loop(c.count) as index:
@@ -374,7 +374,7 @@ def shared_access(module: ir.Module, *, loads: bool) -> None:
             rank = c.b.lshr(address, c.number(RANK_SHIFT))
             offset = c.b.and_(address, c.number((1 << RANK_SHIFT) - 1))
             c.give_when(c.is_(">=", rank, c.field(Field.CLUSTER)), 0)
-            _limited(c, size, offset, count)
+            limited(c, size, offset, count)
             begin = c.b.add(base, c.b.mul(rank, c.field(Field.STRIDE)))
             c.store(c.b.add(begin, offset), place)
             c.add(total, count)
@@ -454,32 +454,9 @@ def _check_shared_store(c: AccessCode) -> None:
     c.granules(granule, write)
 
 
-# Parameters and constants
-
-
-def fixed_access(module: ir.Module, space: str) -> None:
-    """Adds `load_param` or `load_const`."""
-    c = AccessCode(module, f"load_{space}")
-    data, size, counter = {
-        "param": (Field.PARAMS, Field.PARAMS_SIZE, Field.PARAM_BYTES),
-        "const": (Field.CONST, Field.CONST_SIZE, Field.CONST_BYTES),
-    }[space]
-    total = c.variable(0)
-    with c.loop(c.count) as index:
-        c.set_run(c.warp(index), 0)
-    with c.lanes() as (_, warp, lane):
-        _limited(c, c.field(size), c.load(warp, lane))
-        c.add(total, 1)
-    c.move(c.field(data, POINTER), loads=True)
-    c.counted(total, counter)
-    c.give(1)
-
-
 def add_accesses(module: ir.Module) -> None:
-    """Adds the functions of all accesses."""
+    """Adds the functions of accesses to global and shared memory."""
     checks: dict[bool, Callable[[ir.Module], Any]] = {True: check_global_load, False: check_global_store}
     for loads, check in checks.items():
         global_access(module, loads=loads, check=check(module))
         shared_access(module, loads=loads)
-    for space in ("param", "const"):
-        fixed_access(module, space)

@@ -9,12 +9,14 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from weft.emulator import native
 from weft.emulator.compiled.accesses import add_accesses
 from weft.emulator.compiled.builder import I8, I32, I64, POINTER, Code, Value
+from weft.emulator.compiled.own_accesses import add_own_accesses
 from weft.emulator.compiled.pieces import SCRATCH
 from weft.emulator.compiled.state import BlockPart, Field, Kind, Operand
 
 FUNCTIONS = (
     "run",
-    *("load_global", "store_global", "load_shared", "store_shared", "load_param", "load_const"),
+    *("load_global", "store_global", "load_shared", "store_shared", "load_local", "store_local"),
+    *("load_param", "load_const"),
 )
 
 
@@ -28,6 +30,7 @@ def text() -> str:
     """The LLVM IR of `run` and of the accesses."""
     module = ir.Module("driver")
     add_accesses(module)
+    add_own_accesses(module)
     _Driver(module).write()
     return str(module)
 

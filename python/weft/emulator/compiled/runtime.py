@@ -27,6 +27,7 @@ _BYTES = {
     "shared": Field.SHARED_BYTES,
     "param": Field.PARAM_BYTES,
     "const": Field.CONST_BYTES,
+    "local": Field.LOCAL_BYTES,
 }
 _Entry = tuple[Callable[[list[Array]], Any], tuple[int, ...], tuple[Array, ...]]
 """How to get the registers that code needs, their slots, and where they are in the file."""
@@ -79,12 +80,13 @@ class Runtime:
             Field.SHARED_BASE: np.ascontiguousarray(memory.shared_base),
             Field.PARAMS: memory.device.params.data,
             Field.CONST: memory.device.const.data,
+            Field.LOCAL: memory.local.data,
         }
         for which, array in arrays.items():
             state[which] = self._address(array)
         state[Field.LIMIT], state[Field.ROW_BYTES] = limit, plan.layout.size
         state[Field.SHARED_SIZE], state[Field.STRIDE] = memory.shared_size, memory.shared_stride
-        state[Field.CLUSTER] = memory.cluster
+        state[Field.CLUSTER], state[Field.LOCAL_SIZE] = memory.cluster, memory.local_size
         state[Field.PARAMS_SIZE] = memory.device.params.size
         state[Field.CONST_SIZE] = memory.device.const.size
 

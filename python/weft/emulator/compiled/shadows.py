@@ -34,6 +34,7 @@ class Shadows:
         state[Field.CHECKED] = self._sanitizer is not None
         if self._sanitizer is not None:
             state[Field.WAVE] = self._sanitizer.globals.number
+            state[Field.FILLED] = self._sanitizer.local.written.ctypes.data
 
     def _add(self, segment: Segment, part: npt.NDArray[np.int64]) -> None:
         part[Part.BASE], part[Part.SIZE] = segment.base, segment.size

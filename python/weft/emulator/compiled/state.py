@@ -46,6 +46,11 @@ class Field(IntEnum):
     SHARED_BYTES = auto()
     PARAM_BYTES = auto()
     CONST_BYTES = auto()
+    LOCAL_BYTES = auto()
+    LOCAL = auto()
+    LOCAL_SIZE = auto()
+    """The bytes of a thread."""
+    FILLED = auto()
     CHECKED = auto()
     """Whether the sanitizer watches."""
     BLOCKED = auto()

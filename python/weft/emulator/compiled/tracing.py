@@ -10,9 +10,9 @@ from weft.emulator.decoding.table import Step
 from weft.emulator.reading.types import STORAGE
 from weft.emulator.running.slots import Slots
 
-_REFUSALS = (UntraceableError, TypeError, ValueError, AttributeError, IndexError)
+_REFUSALS = (UntraceableError, TypeError, ValueError, AttributeError, LookupError)
 """What a step raises for a symbol, because it does what only arrays can do."""
-SPACES = {"global": "global", "generic": "global", "shared": "shared", "param": "param", "const": "const"}
+SPACES = {name: name for name in ("global", "shared", "local", "param", "const")} | {"generic": "global"}
 """The functions that access each space. Generic addresses that aren't in global memory are left to the
 interpreter.
 """

@@ -113,6 +113,8 @@ def set_(op: Op) -> Step:
     compare = comparison(op, name, kind, ftz)
     ones = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
     packed = kind.name.endswith("x2")
+    if packed and (out.bits != 32 or out.name == "f32"):
+        op.fail(f"isn't defined for .{out} of .{kind}")
     storage = TYPES["u16"].storage if packed else out.storage
     true = storage.type(ones.get(out.name, (1 << 8 * storage.itemsize) - 1))
     sources = [op.source(1, kind), op.source(2, kind)]

@@ -22,6 +22,8 @@ F32 = TYPES["f32"]
 
 def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -> Step:
     """Any conversion between packed formats, or of float32 to one."""
+    if not (out.is_float and kind.is_float):
+        op.fail(f"doesn't convert .{kind} to .{out}")
     if out.name in _HALVES and kind.name == "f32":
         return _to_halves(op, out, mode, relu, finite)
     if out.name in _HALVES and kind.name not in (*_HALVES, "f32", "f32x2") and kind.name[-2:] == "x2":

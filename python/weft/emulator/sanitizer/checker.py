@@ -17,6 +17,7 @@ from weft.emulator.sanitizer.dataflow import NOTHING, Watched, chosen_addresses,
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.launch_before import LaunchBefore
+from weft.emulator.sanitizer.local_memory import LocalMemory
 from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
 from weft.emulator.sanitizer.orders import Orders
 from weft.emulator.sanitizer.races import Races
@@ -120,9 +121,8 @@ class Sanitizer(Watch):
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self.some_ended = False
         """Whether a CTA of the wave has ended."""
-        self._local: Bools = np.zeros((0, 0), np.bool_)
+        self.local = LocalMemory(wave, findings, calls=kernel.calls)
         self._failed_cancels: dict[int, list[tuple[int, int, int]]] = {}
-        self._calls = kernel.calls
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
         wave.failed_waits = {(line, advanced) for line in kernel.ignored_waits for advanced in (False, True)}
@@ -160,7 +160,7 @@ class Sanitizer(Watch):
         if access.segment is self.wave.memory.shared:
             self._access_shared(access, level)
         elif access.segment is self.wave.memory.local:
-            self._access_local(access)
+            self.local.access(access)
         elif access.space == "global":
             self.globals.access(access, level)
 
@@ -173,37 +173,6 @@ class Sanitizer(Watch):
             self.races.load(access)
         elif access.kind != "st.async":
             self.races.store(access, level)
-
-    def _access_local(self, access: Access) -> None:
-        """Local memory: only whether it was written, and only in kernels without calls, which may pass it on.
-
-        Memory from `alloca` is in a segment of its own, which isn't checked.
-        """
-        if self._calls:
-            return
-        size = self.wave.memory.local_size
-        if size != self._local.shape[1]:
-            grown = np.zeros((32 * self.wave.warps, size), np.bool_)
-            grown[: len(self._local), : self._local.shape[1]] = self._local
-            self._local = grown
-        lanes = access.lanes
-        offsets = access.offsets.view(np.intp)
-        chosen = offsets if lanes.mask is None else offsets[lanes.mask]
-        every = chosen.reshape(-1, 1) + np.arange(access.width)
-        flat = self._local.reshape(-1)
-        if access.kind != "load":
-            flat[every] = True
-            return
-        bad = ~flat[every].all(axis=1)
-        if bad.any():
-            at = np.flatnonzero(lanes.enabled())[int(bad.argmax())]
-            row, lane = int(lanes.row_numbers()[at // 32]), int(at % 32)
-            address = int(access.address.flat[at])
-            message = f"local memory at 0x{address:x} is read but was never written"
-            count = int(np.count_nonzero(bad))
-            self.findings.add(
-                "uninitialised-local", message, access.line, self.wave.thread(row, lane), address, count
-            )
 
     def instruction(self, registers: Traffic, threads: Threads) -> None:
         self.registers.instruction(registers, threads)

@@ -1,0 +1,52 @@
+"""Accesses to local memory: a thread must write before it reads."""
+
+import numpy as np
+
+from weft.emulator.memory.access import Access
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.findings import Findings
+
+
+class LocalMemory:
+    """The checks of a wave's local memory, in kernels without `calls`, which may pass it on.
+
+    Memory from `alloca` is in a segment of its own, which isn't checked.
+    """
+
+    def __init__(self, wave: Wave, findings: Findings, *, calls: bool) -> None:
+        self.wave, self.findings, self._calls = wave, findings, calls
+        self._written: Bools = np.zeros((0, 0), np.bool_)
+
+    @property
+    def written(self) -> Bools:
+        """The bytes that were written, `[threads, bytes of each]`."""
+        size = self.wave.memory.local_size
+        if size != self._written.shape[1]:
+            grown = np.zeros((32 * self.wave.warps, size), np.bool_)
+            grown[: len(self._written), : self._written.shape[1]] = self._written
+            self._written = grown
+        return self._written
+
+    def access(self, access: Access) -> None:
+        """Threads access their local memory."""
+        if self._calls:
+            return
+        lanes = access.lanes
+        offsets = access.offsets.view(np.intp)
+        chosen = offsets if lanes.mask is None else offsets[lanes.mask]
+        every = chosen.reshape(-1, 1) + np.arange(access.width)
+        flat = self.written.reshape(-1)
+        if access.kind != "load":
+            flat[every] = True
+            return
+        bad = ~flat[every].all(axis=1)
+        if bad.any():
+            at = np.flatnonzero(lanes.enabled())[int(bad.argmax())]
+            row, lane = int(lanes.row_numbers()[at // 32]), int(at % 32)
+            address = int(access.address.flat[at])
+            message = f"local memory at 0x{address:x} is read but was never written"
+            count = int(np.count_nonzero(bad))
+            self.findings.add(
+                "uninitialised-local", message, access.line, self.wave.thread(row, lane), address, count
+            )
