@@ -1,5 +1,6 @@
 """Programs of several kernels on a GPU: the emulator's results, streams of PyTorch and CUDA graphs."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -50,9 +51,7 @@ def torch():
 @pytest.fixture
 def program():
     text = (EXPORTED / "softmax.mlir").read_text("utf-8")
-    return weft.from_linalg(
-        text.replace("48x", "256x").replace("<48>", "<256>").replace("tensor<48", "tensor<256")
-    )
+    return weft.from_linalg(re.sub(r"(?<!\d)48(?!\d)", "256", text))
 
 
 def inputs(torch, seed):
