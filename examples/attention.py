@@ -36,7 +36,7 @@ def attention(
     groups=2,
     causal=False,
     alternate=True,
-    lazy=False,
+    lazy=True,
     polynomial_every=0,
     stages=2,
     ahead=True,

@@ -119,7 +119,7 @@ def test_attention_forward(d, causal, dtype, heads, m, n):
     q, k, v = (rng.standard_normal((heads, rows, d)).astype(dtype) for rows in (m, n, n))
     q *= dtype(4)  # so that the largest scores differ by more than `SLACK` from block to block
     o, lse = np.zeros_like(q), np.zeros((heads, m), np.float32)
-    options = {"lazy": True, "polynomial_every": 4} if not causal or n > 400 else {}
+    options = {"polynomial_every": 4} if not causal or n > 400 else {"lazy": False}
     options |= attention_example.best(d, m, causal)
     clean(attention_example.attention.emulate(q, k, v, o, lse, d**-0.5, causal=causal, **options))
     expected, sums = attention_example.reference(q, k, v, d**-0.5, causal)
@@ -135,8 +135,8 @@ def test_attention_forward(d, causal, dtype, heads, m, n):
         (128, {"causal": False}),
         pytest.param(64, {"causal": True}, marks=pytest.mark.slow),
         pytest.param(64, {"causal": False, "groups": 3}, marks=pytest.mark.slow),
-        pytest.param(64, {"groups": 3, "lazy": True, "polynomial_every": 4}, marks=pytest.mark.slow),
-        pytest.param(128, {"N": 160, "ahead": False, "lazy": True}, marks=pytest.mark.slow),
+        pytest.param(64, {"groups": 3, "polynomial_every": 4}, marks=pytest.mark.slow),
+        pytest.param(128, {"N": 160, "ahead": False}, marks=pytest.mark.slow),
         pytest.param(256, {"N": 80, "ahead": False}, marks=pytest.mark.slow),
         pytest.param(256, {"N": 80, "ahead": False, "causal": True}, marks=pytest.mark.slow),
         pytest.param(128, {"causal": True}, marks=pytest.mark.slow),
