@@ -122,7 +122,7 @@ def linear(
         d = TransformedProduct.apply(rows, weight, bias, activation, elements, promoted, dtype, fp8)
     elif fp8 is not None:
         promoted = fp8_products.promoted(fp8_promote)
-        if not wanted or torch.compiler.is_exporting():
+        if not wanted or _is_exporting():
             d = fp8_products.without_gradients(rows, weight, bias, activation, cast, fp8, promoted[0])
         else:
             accumulates = accumulates and not torch.compiler.is_compiling()  # graphs don't change parameters
@@ -131,6 +131,12 @@ def linear(
         epilogue = _epilogue(bias, activation)
         d = matmul(rows, weight, transpose_b=True, epilogue=epilogue, out_dtype=cast and TYPE_NAMES[cast])
     return d if x.dim() == 2 else d.reshape(*x.shape[:-1], d.shape[-1])
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_exporting() -> bool:
+    """Whether `torch.export` runs. Asked in a compiled program, PyTorch 2.11 always answers true."""
+    return bool(torch.compiler.is_exporting())
 
 
 def _autocast_type(x: Any) -> Any:
