@@ -9,8 +9,6 @@ from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.options import Options
 
-_BY_ROLE = ("a", "b", "c", "bias", "residual", "groups", "row_ends", "k_ends")
-
 
 def is_traced(operands: Sequence[Any]) -> bool:
     """Whether JAX traces a function, of which one of these is a value."""
