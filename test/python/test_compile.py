@@ -121,7 +121,8 @@ def test_arguments_of_other_kinds_are_refused(module, names, said):
 
 def test_what_is_no_array_is_told_with_its_number():
     kernel = weft.compile(text(), arch="sm_80")
-    with pytest.raises(weft.WeftError, match=r"^kernel product, argument 1: expected an array .*, got list: numpy"):
+    message = r"^kernel product, argument 1: expected an array .*, got list: numpy"
+    with pytest.raises(weft.WeftError, match=message):
         kernel(np.zeros((4, 4), np.float16), [1.0], None)
 
 
