@@ -414,3 +414,26 @@ def test_a_kernel_without_source():
 def test_annotations_that_dont_fit(sizes):
     with pytest.raises(weft.WeftError, match=r"w\.In"):
         w.In[sizes, w.f32]
+
+
+@w.inline
+def endless(x):
+    return endless(x) * x if x > 0 else x
+
+
+def test_calls_without_end():
+    @w.kernel(threads=32)
+    def kernel(x: w.Out["n", w.f32]):
+        x[0] = endless(x[0])
+
+    with pytest.raises(weft.WeftError, match="kernel kernel: functions call each other without end"):
+        kernel.compile()
+
+
+def test_a_grid_divided_by_a_slash():
+    @w.kernel(grid=lambda x: x.rows / 2, threads=32)
+    def kernel(x: w.Out["n", w.f32]):
+        x[0] = 1.0
+
+    with pytest.raises(weft.WeftError, match="divide sizes by // or"):
+        kernel.compile()

@@ -419,6 +419,13 @@ def test_the_gated_mlp():
     close(layer.down.weight.grad, layers[2].weight.grad)
 
 
+@pytest.mark.parametrize("options", [{}, {"fp8": "tensorwise"}])
+def test_layers_take_meta_tensors(options):
+    layer = weft.nn.Linear(32, 16, dtype=torch.bfloat16, device="meta", **options)
+    y = layer(torch.empty(2, 16, 32, dtype=torch.bfloat16, device="meta"))
+    assert y.shape == (2, 16, 16) and y.dtype == torch.bfloat16 and y.device.type == "meta"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

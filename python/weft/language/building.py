@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
-from weft.errors import Diagnostic, WeftError
+from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPGROUP
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
@@ -39,6 +39,13 @@ def build(
     """The module of a kernel, for these types and meta-parameters."""
     try:
         return _traced(function, signature, special, options)
+    except RecursionError:
+        message = (
+            f"kernel {signature.name}: functions call each other without end: tracing takes both sides of a "
+            "condition of the GPU, so use a loop, or end the calls by a number of Python"
+        )
+        code = function.__code__
+        raise WeftError(Diagnostic(message, Location(code.co_filename, code.co_firstlineno, 1))) from None
     except WeftError as error:
         first = error.diagnostics[0]
         if not first.message.endswith(_NOT_DOMINATED):

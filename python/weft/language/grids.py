@@ -40,6 +40,9 @@ class Size:
     def __floordiv__(self, other: Any) -> "Size":
         return Size(ir.AffineExpr.get_floor_div(self.expression, _number("divided", other)))
 
+    def __truediv__(self, _: Any) -> Any:
+        raise WeftError("a grid has integers only: divide sizes by // or w.ceil_div")
+
     def __mod__(self, other: Any) -> "Size":
         return Size(ir.AffineExpr.get_mod(self.expression, _number("divided", other)))
 

@@ -142,7 +142,7 @@ def _is_exporting() -> bool:
 def _autocast_type(x: Any) -> Any:
     """The type that `torch.autocast` asks for; None without it."""
     device = x.device.type
-    if torch.is_autocast_enabled(device) and x.dtype in _CAST:
+    if x.dtype in _CAST and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return None
 

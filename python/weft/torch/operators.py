@@ -127,7 +127,8 @@ class without_autocast:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.before = not torch.compiler.is_compiling() and torch.is_autocast_enabled(device)
+        known = not torch.compiler.is_compiling() and torch.amp.is_autocast_available(device)
+        self.before = known and torch.is_autocast_enabled(device)
 
     def __enter__(self) -> None:
         if self.before:
