@@ -33,15 +33,12 @@ func.func @selected(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
 // -----
 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @of_a_while(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
+func.func @of_a_region(%v: vector<4xf32>) -> vector<4xf32> {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
-  %1 = scf.while (%x = %0) : (!D) -> !D {
-    scf.condition(%c) %x : !D
-  } do {
-  ^bb0(%y: !D):
-    scf.yield %y : !D
+  %1 = scf.execute_region -> !D {
+    scf.yield %0 : !D
   }
-  // expected-error @below {{got one from 'scf.while'}}
+  // expected-error @below {{got one from 'scf.execute_region'}}
   %2 = "tile.to_lane"(%1) : (!D) -> vector<4xf32>
   return %2 : vector<4xf32>
 }

@@ -1,9 +1,7 @@
 """The parser of PTX text: accepted text, errors with locations, and arbitrary text."""
 
-import ast
 import random
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -311,23 +309,6 @@ def test_the_fuzzed_text_runs_unmutated():
 def test_mutated_text_gives_an_error_or_a_result():
     seen = fuzz(range(160))
     assert {"PtxError", "ran"} <= seen.keys()
-
-
-_PARTS = "errors", "isa", "layout", "system", "emulator"
-
-
-def test_the_emulator_reads_ptx_and_isa_alone():
-    allowed = ("numpy", "ml_dtypes", "llvmlite", *(f"weft.{part}" for part in _PARTS))
-    package = Path(emulator.__file__).parent
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                assert node.level == 0
-                names = [node.module]
-            for name in names:
-                own = name.partition(".")[0] in sys.stdlib_module_names
-                assert own or name.startswith(allowed), f"{path.name} imports {name}"
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_arrays_are_refused(arguments: tuple[Any, Any], how: dict[str, Any], mes
     ("given", "message"),
     [
         ({"b": "i8"}, "expects A and B of one element type"),
-        ({"d": "f32"}, "D and what is added to it elements of i32 where a and b are integersegers"),
+        ({"d": "f32"}, "D and what is added to it to be i32 if and only if A and B are integers"),
         ({"schedule": Schedule((64, 64, 64), (2, 2), 2)}, "block K must be 128 or 256"),
         (
             {"transposed": (True, True), "schedule": Schedule((48, 64, 128), (1, 2), 2)},

@@ -27,7 +27,7 @@
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: weft: error: --after needs --emit mlir; got --emit ptx
-// CHECK-NEXT: weft: error: no stage 'lower-nothing': the stages are source, select-schedule{chip=sm_80 rows=aligned},
+// CHECK-NEXT: weft: error: no stage 'lower-nothing': the stages are source, outline-linalg, select-schedule{chip=sm_80 rows=aligned},
 // CHECK-NEXT: weft: error: cannot write '{{.*}}out': No such file or directory
 // CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 18]]:1: error: the file has several kernels: select one with --kernel: first, second
 // CHECK-NEXT: func.func @second
