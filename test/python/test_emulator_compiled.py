@@ -8,7 +8,7 @@ from weft.emulator.instructions import TABLE
 PREFIXES = sorted({*TABLE.steps, *TABLE.floats})
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_forms_of_an_opcode(prefix):
     code = fresh()

@@ -76,7 +76,7 @@ def shadows(text, compiled, monkeypatch):
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(96))
 def test_shadows(seed, monkeypatch):
     text = kernel(seed)

@@ -46,7 +46,7 @@ def scheduled(chip: str, made: Product) -> Product:
     return replace(made, schedule=schedule)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("chip", "made"), CASES, ids=str)
 def test_products(chip: str, made: Product) -> None:
     made = scheduled(chip, made)

@@ -87,7 +87,7 @@ def test_batches_and_groups_with_an_epilogue(chip: str, many: str) -> None:
         right(Product(d="i32", many=many, members=2, **types, **added), chip, (140, 66, 64), (130, 35, 48))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("layout", "chip"), [("tn", "sm_80"), ("nt", "sm_80"), ("nt", "sm_75"), ("nn", "sm_75")]
 )
@@ -112,7 +112,7 @@ def test_any_legal_schedule_multiplies(block: tuple[int, int, int]) -> None:
     right(Product("i4", "i4", "i32", Schedule(block, (2, 2), 2)), "sm_80", (70, 140, 288), (33, 34, 70))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_75"])
 def test_arrays_of_nibbles(arch: str) -> None:
     rng = np.random.default_rng(1)
@@ -130,7 +130,7 @@ def test_arrays_of_nibbles(arch: str) -> None:
     assert (weft.matmul(packed[0], b.T, kind=kinds, arch=arch) == wanted).all()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bit_op", mma.BIT_OPS)
 def test_arrays_of_bits(bit_op: str) -> None:
     rng = np.random.default_rng(2)
