@@ -114,7 +114,6 @@ class Operand(IntEnum):
     AFTER = auto()
     PREDICATE = auto()
     NEGATED = auto()
-    SPACE = auto()
     WIDTH = auto()
     """The binary logarithm of the bytes."""
     LINE = auto()
