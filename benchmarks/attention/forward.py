@@ -23,6 +23,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from weft.errors import WeftError
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from attention import attention, best
 
@@ -75,7 +77,7 @@ def measured(
         name = f"weft {text}".strip()
         try:
             calls[name], outputs[name] = ours(q, k, v, causal, meta_of(text))
-        except Exception as error:
+        except WeftError as error:
             found[name] = str(error).splitlines()[0][:200]
     for name, backend in BACKENDS.items():
         try:
