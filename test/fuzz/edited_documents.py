@@ -106,7 +106,7 @@ def attempt(text: str) -> str:
 
 
 def after_death(text: str) -> str:
-    """MLIR crashes on some mistakes in upstream's operations. The server tells of it, and goes on."""
+    """MLIR crashes on some mistakes in upstream's operations. The server reports the crash and continues."""
     return "MLIR crashed"
 
 
