@@ -419,6 +419,25 @@ def test_the_gated_mlp():
     close(layer.down.weight.grad, layers[2].weight.grad)
 
 
+@pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
+def test_the_gated_mlp_of_fp8(fp8):
+    torch.manual_seed(0)
+    exact = weft.nn.GatedMLP(32, 48, device=DEVICE, dtype=BF16)
+    layer = weft.nn.GatedMLP(
+        32, 48, device=DEVICE, dtype=BF16, fp8=fp8, fp8_promote=True, fuse_wgrad_accumulation=True
+    )
+    layer.load_state_dict(exact.state_dict())
+    for each in (layer.gate_up, layer.down):
+        assert (each.fp8, each.fp8_promote, each.fuse_wgrad_accumulation) == (fp8, True, True)
+    x, weights = numbers(16, 32), numbers(16, 32, seed=1)
+    assert not torch.equal(layer(x), exact(x))
+    for each in (layer, exact):
+        (each(x) * weights).sum().backward()
+    for ours, theirs in zip(layer.parameters(), exact.parameters(), strict=True):
+        # Three products of fp8 follow one another.
+        assert (ours.grad - theirs.grad).norm() <= 2 * FP8[None] * theirs.grad.norm()
+
+
 @pytest.mark.parametrize("options", [{}, {"fp8": "tensorwise"}])
 def test_layers_take_meta_tensors(options):
     layer = weft.nn.Linear(32, 16, dtype=torch.bfloat16, device="meta", **options)
@@ -437,6 +456,7 @@ def test_layers_take_meta_tensors(options):
         ),
         (lambda: weft.nn.Linear(16, 16, fp8_promote="all"), "fp8_promote must be None, True or False"),
         (lambda: weft.nn.GatedMLP(8, 8, activation=None), "activation must be a name"),
+        (lambda: weft.nn.GatedMLP(16, 24, fp8="rowwise"), "needs features and intermediate_features that"),
         (lambda: weft.nn.gated(torch.ones(3)), "even last dimension"),
         (lambda: weft.nn.convert(3), r"model must be a torch\.nn\.Module"),
         (lambda: weft.nn.convert(torch.nn.Linear(8, 8), 3), "filter must be a function"),

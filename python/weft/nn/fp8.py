@@ -46,17 +46,17 @@ FORWARD = "f8E4M3FN"
 """The elements of `x` and of the weight."""
 
 
-def checked_recipe(caller: str, recipe: str | None, sizes: tuple[int, ...] = ()) -> str | None:
+def checked_recipe(caller: str, recipe: str | None, **sizes: int) -> str | None:
     """A recipe. Raises WeftError if there is none of this name, or if layers of these sizes have none."""
     if recipe is None:
         return None
     if recipe not in RECIPES:
         near = did_you_mean(recipe, RECIPES) if isinstance(recipe, str) else ""
         raise WeftError(f"{caller}: fp8 must be None or {' or '.join(RECIPES)}, got {shown(recipe)}{near}")
-    if any(size % MULTIPLE for size in sizes):
+    if any(size % MULTIPLE for size in sizes.values()):
         raise WeftError(
-            f"{caller}: fp8 needs in_features and out_features that are multiples of {MULTIPLE}, got "
-            f"{' and '.join(map(str, sizes))}"
+            f"{caller}: fp8 needs {' and '.join(sizes)} that are multiples of {MULTIPLE}, got "
+            f"{' and '.join(map(str, sizes.values()))}"
         )
     return recipe
 

@@ -10,6 +10,7 @@ from weft.errors import WeftError
 from weft.launch import arrays, libraries, runtime
 from weft.multiply import plans, torch_keys
 from weft.nn import gating
+from weft.nn.fp8 import checked_recipe
 from weft.nn.linear import Linear, checked_activation, is_plain
 from weft.torch import lowering
 from weft.torch.autograd import activated
@@ -24,9 +25,10 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
     weights of `gate` and `up`, and one more kernel applies the activation and multiplies both halves.
 
     The weight of `gate_up` is 2 * intermediate_features x features, that of `gate` first; that of `down` is
-    features x intermediate_features. `device` and `dtype` are as in `torch.nn.Linear`.
+    features x intermediate_features. `device` and `dtype` are as in `torch.nn.Linear`. Both are layers of
+    `weft.nn.Linear`, with its `fp8`, `fp8_promote` and `fuse_wgrad_accumulation`.
     `GatedMLP.of(gate, up, down)` copies the weights of three layers. Raises WeftError for an unknown
-    activation.
+    activation, and for sizes that are no multiples of 16 with `fp8`.
     """
 
     def __init__(
@@ -38,19 +40,25 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         dtype: Any = None,
         *,
         activation: str = "silu",
+        fuse_wgrad_accumulation: bool = False,
+        fp8: str | None = None,
+        fp8_promote: bool | None = None,
     ) -> None:
         super().__init__()
+        sizes = {"features": features, "intermediate_features": intermediate_features}
+        checked_recipe("weft.nn.GatedMLP", fp8, **sizes)
         if activation is None:
             raise WeftError("weft.nn.GatedMLP: activation must be a name, such as 'silu', got None")
         self.activation = checked_activation("weft.nn.GatedMLP", activation)
-        made = {"bias": bias, "device": device, "dtype": dtype}
+        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        made |= {"fuse_wgrad_accumulation": fuse_wgrad_accumulation, "fp8": fp8, "fp8_promote": fp8_promote}
         self.gate_up = Linear(features, 2 * intermediate_features, **made)
         self.down = Linear(intermediate_features, features, **made)
 
     @classmethod
-    def of(cls, gate: Any, up: Any, down: Any, activation: str = "silu") -> "GatedMLP":
-        """The module with copies of the weights of three linear layers. Raises WeftError if they don't fit
-        each other.
+    def of(cls, gate: Any, up: Any, down: Any, activation: str = "silu", **options: Any) -> "GatedMLP":
+        """The module with copies of the weights of three linear layers. The options are those of `GatedMLP`.
+        Raises WeftError if the layers don't fit each other.
         """
         shapes = [tuple(each.weight.shape) for each in (gate, up, down)]
         biases = {each.bias is not None for each in (gate, up, down)}
@@ -60,9 +68,8 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
                 f"none a bias, got {', '.join(map(str, shapes))}"
             )
         weight = gate.weight
-        made = cls(
-            shapes[0][1], shapes[0][0], biases.pop(), weight.device, weight.dtype, activation=activation
-        )
+        sizes = shapes[0][::-1]
+        made = cls(*sizes, biases.pop(), weight.device, weight.dtype, activation=activation, **options)
         with torch.no_grad():
             for ours, theirs in ((made.gate_up, (gate, up)), (made.down, (down,))):
                 for name, parameter in ours.named_parameters():

@@ -58,7 +58,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         fp8_promote: bool | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, (in_features, out_features))
+        sizes = {"in_features": in_features, "out_features": out_features}
+        self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, **sizes)
         self.fp8_promote = fp8_products.checked_promotion("weft.nn.Linear", fp8_promote)
         self.activation = checked_activation("weft.nn.Linear", activation)
         self.fuse_wgrad_accumulation = fuse_wgrad_accumulation
