@@ -68,8 +68,9 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
                 f"none a bias, got {', '.join(map(str, shapes))}"
             )
         weight = gate.weight
-        sizes = shapes[0][::-1]
-        made = cls(*sizes, biases.pop(), weight.device, weight.dtype, activation=activation, **options)
+        hidden, features = shapes[0]
+        options = {"device": weight.device, "dtype": weight.dtype, "activation": activation, **options}
+        made = cls(features, hidden, biases.pop(), **options)
         with torch.no_grad():
             for ours, theirs in ((made.gate_up, (gate, up)), (made.down, (down,))):
                 for name, parameter in ours.named_parameters():
