@@ -11,7 +11,8 @@ from compiled_steps import differences, forms, fresh
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.compiled import driver, emit, plan, tiers
+from weft.emulator.compiled import driver, emit, plan, runtime, tiers
+from weft.emulator.sanitizer.warp_lanes import WarpLanes
 from weft.errors import WeftError
 
 HERE = Path(__file__).resolve().parent
@@ -81,6 +82,32 @@ def outcome(body, compiled, grid=2, block=128, n=9, **more):
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name):
     assert outcome(KERNELS[name], True) == outcome(KERNELS[name], False)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_strict_kernels(name, monkeypatch):
+    entered, enter = [], runtime.Runtime.enter
+    monkeypatch.setattr(runtime.Runtime, "enter", lambda *args: entered.append(1) or enter(*args))
+    compiled = outcome(KERNELS[name], True, strict=True)
+    assert entered
+    assert compiled == outcome(KERNELS[name], False, strict=True)
+
+
+@pytest.mark.parametrize("name", ["loads and stores", "shared"])
+def test_strict_accesses_are_recorded_by_lane(name, monkeypatch):
+    recorded, accessed = [], WarpLanes.accessed
+
+    def record(lanes, access):
+        if access.space in ("global", "shared"):
+            recorded.append((access.kind, access.line))
+        accessed(lanes, access)
+
+    monkeypatch.setattr(WarpLanes, "accessed", record)
+    outcome(KERNELS[name], True, strict=True)
+    compiled = sorted(recorded)
+    recorded.clear()
+    outcome(KERNELS[name], False, strict=True)
+    assert compiled == sorted(recorded)
 
 
 @pytest.mark.parametrize("name", ["loads and stores", "shared", "a race in shared memory"])

@@ -19,6 +19,7 @@ class Shadows:
     def __init__(self, wave: Wave, state: npt.NDArray[np.int64]) -> None:
         self._state = state
         self._sanitizer = wave.watch if isinstance(wave.watch, Sanitizer) else None
+        self._by_lane = self._sanitizer is not None and self._sanitizer.by_lane
         segments = [segment for segment in wave.device.segments if segment.size]
         self._parts: npt.NDArray[np.int64] = np.zeros((max(1, len(segments)), len(Part)), np.int64)
         self._stamps: list[Array] = []
@@ -39,7 +40,7 @@ class Shadows:
     def _add(self, segment: Segment, part: npt.NDArray[np.int64]) -> None:
         part[Part.BASE], part[Part.SIZE] = segment.base, segment.size
         part[Part.DATA], part[Part.WRITABLE] = segment.data.ctypes.data, segment.writable
-        part[Part.BLOCKED] = segment.filled is not None or self._of_others(segment)
+        part[Part.BLOCKED] = self._by_lane or segment.filled is not None or self._of_others(segment)
         if self._sanitizer is not None:
             self._buffers.append((self._sanitizer.globals.memory.shadow(segment), part))
             self._owners.append(np.zeros(0))
@@ -61,7 +62,7 @@ class Shadows:
         shadow = sanitizer.races.shadow
         if shadow.written is not self._written or shadow.unit is not self._unit:
             self._shared()
-        state[Field.BLOCKED] = sanitizer.some_ended
+        state[Field.BLOCKED] = sanitizer.some_ended or self._by_lane
         if state[Field.EPOCH] > _MOST_STAMPS:
             state[Field.EPOCH] = 0
             for stamps in (self._shared_stamps, *self._stamps):

@@ -31,8 +31,7 @@ class Tier:
 
     def fits(self, wave: Wave) -> bool:
         watch = wave.watch
-        plain = watch is None or (isinstance(watch, Sanitizer) and watch.plain)
-        return plain and wave.random is None
+        return (watch is None or isinstance(watch, Sanitizer)) and wave.random is None
 
     def interpreted(self, block: int, steps: int) -> bool:
         self._runs[block] += 1

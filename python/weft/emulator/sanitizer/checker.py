@@ -128,11 +128,11 @@ class Sanitizer(Watch):
         wave.failed_waits = {(line, advanced) for line in kernel.ignored_waits for advanced in (False, True)}
 
     @property
-    def plain(self) -> bool:
-        """Whether weak accesses are compared with earlier ones, and nothing else; except for buffers of other
-        launches, if the launch before may still run.
+    def by_lane(self) -> bool:
+        """Whether an access is compared lane by lane, too. Otherwise a weak access is only compared with
+        earlier ones; except for buffers of other launches, if the launch before may still run.
         """
-        return not self.lanes.strict
+        return self.lanes.strict
 
     # Accesses
 
