@@ -350,7 +350,6 @@ def test_what_is_left_out_is_listed():
         "istypep.texref": "textures and surfaces aren't emulated",
         "multimem.ld_reduce.global.add.f32": "multicast objects",
         "fma.rn.oob.f16": "operands out of bounds",
-        "st.bulk.weak.shared::cta": "filling shared memory",
         "shfl.up.b32": r"must have \.sync",
     }.items():
         text = f".version 8.6\n.target sm_100a\n.visible .entry k() {{ .reg .b32 %r; {opcode} %r; ret; }}"

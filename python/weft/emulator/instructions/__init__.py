@@ -4,6 +4,7 @@ from weft.emulator.decoding.table import Table
 from weft.emulator.instructions import (
     atomics,
     bits,
+    bulk_stores,
     call,
     cluster,
     compare,
@@ -48,6 +49,7 @@ _PARTS = (
     mbarrier,
     cluster,
     memory_ops,
+    bulk_stores,
     stack,
     atomics,
     cp_async,

@@ -6,7 +6,6 @@ _MULTICAST = "multicast objects of several GPUs aren't emulated"
 UNSUPPORTED = {
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
     "multimem": _MULTICAST,
-    "st.bulk": "filling shared memory in bulk isn't emulated",
     "ld.async": "asynchronous loads aren't emulated",
     "fma.oob": "results for operands out of bounds aren't emulated",
     "shfl": "must have .sync from sm_70 on",
