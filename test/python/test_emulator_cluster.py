@@ -405,6 +405,25 @@ def test_ctas_take_over_those_that_have_not_begun(seed):
     assert report.counters["mbarrier.init"] < report.counters["atom"] == 300
 
 
+# As in kernels of CUTLASS, which compute with the coordinates before they use the predicate.
+COMPUTED = CANCEL.replace(
+    """  @!%p3 bra DONE;
+  clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r20, %r21, _, _}, %q1;
+""",
+    """  @%p3 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r30, %r31, _, _}, %q1;
+  add.u32 %r20, %r30, 0; add.u32 %r21, %r31, 0;
+  @!%p3 bra DONE;
+""",
+)
+
+
+def test_coordinates_of_no_cluster_are_no_unwritten_registers():
+    # Two blocks begin together: neither takes over another one, so no thread has any coordinates.
+    assert COMPUTED != CANCEL
+    out, _ = launch(COMPUTED, (2, 1, 1), (1, 1, 1), count=2)
+    assert out.tolist() == [1, 1]
+
+
 CANCEL_ALL = (
     "clusterlaunchcontrol.try_cancel.async.shared::cta"
     ".mbarrier::complete_tx::bytes.multicast::cluster::all.b128"

@@ -15,6 +15,7 @@ _WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 LOAD = "tcgen05.ld"
 _LOADED = "tcgen05.wait::ld"
 _FENCE = "tcgen05.fence"
+_QUERY = "clusterlaunchcontrol.query_cancel"
 _CHOICES = ("selp", "slct", "min", "max")
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
@@ -94,7 +95,9 @@ def _flow(defined: int, traffic: Traffic) -> int:
     writes = sum({1 << slot for slot in traffic.writes})
     if is_copy(traffic) and reads and not reads & defined:
         return defined & ~writes
-    return defined if traffic.guard else defined | writes
+    # A response without a cluster has no coordinates; compilers compute with them all the same, and use the
+    # results only under the predicate of the query.
+    return defined | writes if not traffic.guard or traffic.prefix == _QUERY else defined
 
 
 def _unwritten(program: Program) -> set[int]:
