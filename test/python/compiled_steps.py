@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from weft.emulator import native
-from weft.emulator.compiled.pieces import SCRATCH, Layout, Piece, module
+from weft.emulator.compiled.pieces import CHUNKS, SCRATCH, Layout, Piece, module
 from weft.emulator.compiled.tracing import Registers, trace
 from weft.emulator.decoding.decode import Op
 from weft.emulator.errors import PtxError
@@ -171,15 +171,19 @@ def _difference(step, written, piece, address, mask, where):
     masks = np.full(ROWS, 0xFFFFFFFF, np.uint32)
     if mask is not None:
         masks = np.packbits(mask, axis=1, bitorder="little").view(np.uint32).reshape(-1)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)(address)
-    for row in range(ROWS):
-        run(file[row].ctypes.data, scratch[row].ctypes.data, int(masks[row]))
+    rows = np.arange(ROWS) * layout.size + file.ctypes.data
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(address)
+    run(rows.ctypes.data, scratch.ctypes.data, masks.ctypes.data, CHUNKS * ROWS)
     for slot in written:
         storage, begin = STORAGE[slots.bits[slot]], layout.offsets[slot]
         got = file[:, begin : begin + 32 * storage.itemsize].copy().view(f"u{min(8, storage.itemsize)}")
         want = np.ascontiguousarray(np.broadcast_to(regs[slot], (ROWS, 32))).view(got.dtype)
-        if (got != want).any():
-            at = np.unravel_index(int((got != want).argmax()), got.shape)
+        differ = got != want
+        if mask is not None:
+            # The driver restores inactive lanes.
+            differ &= np.repeat(mask, want.shape[1] // 32, axis=1)
+        if differ.any():
+            at = np.unravel_index(int(differ.argmax()), got.shape)
             inputs = {s: hex(int(start[s][at])) for s in start if slots.bits[s] <= 64 and s not in written}
             return f"{hex(int(got[at]))} for {hex(int(want[at]))}, inputs {inputs}"
     return ""

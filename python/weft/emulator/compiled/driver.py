@@ -1,6 +1,7 @@
 """The code that runs operations of blocks for one group, until the interpreter must go on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -8,9 +9,9 @@ from llvmlite import ir  # type: ignore[import-untyped]
 
 from weft.emulator import native
 from weft.emulator.compiled.accesses import add_accesses
-from weft.emulator.compiled.builder import I8, I32, I64, POINTER, Code, Value
+from weft.emulator.compiled.builder import I1, I8, I32, I64, POINTER, Code, Value
 from weft.emulator.compiled.own_accesses import add_own_accesses
-from weft.emulator.compiled.pieces import SCRATCH
+from weft.emulator.compiled.pieces import CHUNKS, SCRATCH
 from weft.emulator.compiled.state import BlockPart, Field, Kind, Operand
 
 FUNCTIONS = (
@@ -94,19 +95,53 @@ class _Driver(Code):
         self.b.ret_void()
 
     def _piece(self, operation: Value) -> None:
-        b = self.b
-        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32])
+        b, masks = self.b, self.field(Field.MASKS, POINTER)
+        warps, scratch = self.field(Field.REGISTERS, POINTER), self.field(Field.SCRATCH, POINTER)
+        with b.if_else(self.is_("!=", self.field(Field.WHOLE), 0)) as (whole, parts):
+            with whole:
+                self._call(operation, warps, scratch, masks, self.count)
+            with parts, self.loop(self.count) as index:
+                warp, lanes = self.at(warps, index, POINTER), self.at(masks, index, I32)
+                mine = self.at(scratch, b.mul(index, self.number(SCRATCH)), I8)
+                registers, saved = self.load(warp, 0, POINTER), self.field(Field.SAVED, POINTER)
+                with self._written(operation) as (offset, size):
+                    self._copy(self.at(saved, offset, I8), self.at(registers, offset, I8), size)
+                self._call(operation, warp, mine, lanes, self.number(1))
+                with self._written(operation) as (offset, size):
+                    places = self.at(registers, offset, I8), self.at(saved, offset, I8)
+                    self._restore(*places, size, self.load(lanes, 0, I32))
+
+    def _call(self, operation: Value, warps: Value, scratch: Value, masks: Value, count: Value) -> None:
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
         function = self.load(operation, Operand.FUNCTION, kind.as_pointer())
-        file, scratch = self.field(Field.FILE, POINTER), self.field(Field.SCRATCH, POINTER)
-        rows, masks, size = (
-            self.field(Field.ROWS, POINTER),
-            self.field(Field.MASKS, POINTER),
-            self.field(Field.ROW_BYTES),
-        )
-        with self.loop(self.count) as index:
-            registers = self.at(file, b.mul(self.wide(self.load(rows, index, I32)), size), I8)
-            mine = self.at(scratch, b.mul(index, self.number(SCRATCH)), I8)
-            b.call(function, [registers, mine, self.load(masks, index, I32)])
+        self.b.call(function, [warps, scratch, masks, self.b.mul(count, self.number(CHUNKS))])
+
+    @contextmanager
+    def _written(self, operation: Value) -> Iterator[tuple[Value, Value]]:
+        """Runs for each register that a piece writes: its offset, and its bytes."""
+        pairs = self.load(operation, Operand.SAVED, POINTER)
+        with self.loop(self.load(operation, Operand.SAVED_COUNT)) as index:
+            pair = self.at(pairs, self.b.mul(index, self.number(2)))
+            yield self.load(pair), self.load(pair, 1)
+
+    def _copy(self, to: Value, source: Value, size: Value) -> None:
+        octets = ir.VectorType(I8, 32)
+        with self.loop(self.b.lshr(size, self.number(5))) as at:
+            self.b.store(
+                self.b.load(self.at(source, at, octets), typ=octets, align=1), self.at(to, at, octets), 1
+            )
+
+    def _restore(self, registers: Value, saved: Value, size: Value, mask: Value) -> None:
+        """Gives inactive lanes of a register their old values."""
+        b = self.b
+        active = b.bitcast(mask, ir.VectorType(I1, 32))
+        for width in (8, 16, 32, 64, 128):
+            kind = ir.VectorType(ir.IntType(width), 32)
+            with self.when(self.is_("==", size, 4 * width)):
+                old, new = (b.load(at, typ=kind, align=1) for at in (saved, registers))
+                # Not a selection: LLVM would make a masked store of it, which is slow.
+                changed = b.and_(b.xor(old, new), b.sext(active, kind))
+                b.store(b.xor(old, changed), registers, 1)
 
     def _access(self, operation: Value, leave: Any, step: Any) -> None:
         kind = ir.FunctionType(I64, [POINTER] * 3)
@@ -136,15 +171,15 @@ class _Driver(Code):
         some, differ = self.variable(0, I32), self.variable(0, I32)
         b.store(self.number(0, I32), some)
         b.store(self.number(0, I32), differ)
-        rows, size = self.field(Field.ROWS, POINTER), self.field(Field.ROW_BYTES)
+        warps, masks = self.field(Field.REGISTERS, POINTER), self.field(Field.MASKS, POINTER)
         octets = ir.VectorType(I8, 32)
         negated = b.sub(self.number(0, I32), b.trunc(self.load(operation, Operand.NEGATED), I32))
         with self.loop(self.count) as index:
-            begin = b.mul(self.wide(self.load(rows, index, I32)), size)
-            at = b.add(begin, self.load(operation, Operand.PREDICATE))
-            held = b.load(self.at(self.field(Field.FILE, POINTER), at, I8), typ=octets, align=1)
+            registers = self.load(warps, index, POINTER)
+            place = self.at(registers, self.load(operation, Operand.PREDICATE), I8)
+            held = b.load(place, typ=octets, align=1)
             bits = b.bitcast(b.icmp_unsigned("!=", held, ir.Constant(octets, None)), I32)
-            mask = self.load(self.field(Field.MASKS, POINTER), index, I32)
+            mask = self.load(masks, index, I32)
             taken = b.and_(b.xor(bits, negated), mask)
             b.store(b.or_(b.load(some, typ=I32), taken), some)
             b.store(b.or_(b.load(differ, typ=I32), b.xor(taken, mask)), differ)

@@ -1,7 +1,8 @@
-"""Pieces: what traced steps compute between two accesses to memory, as functions on one warp.
+"""Pieces: what traced steps compute between two accesses to memory, as functions on the warps of a group.
 
-A function takes the warp's registers, its scratch memory and its active lanes. It runs four times eight
-lanes. Scratch memory has the addresses of an access, its values, and its lanes.
+A function takes the addresses of the warps' registers, their scratch memory, their active lanes, and four
+times their number. It runs eight lanes at a time, and writes inactive lanes, too: the driver restores those.
+Scratch memory has the addresses of an access, its values, and its lanes.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,10 @@ stored. A piece may use both kinds of values, for two accesses.
 """
 SCRATCH = 1536
 """The bytes of a warp's scratch memory."""
+
+
+CHUNKS = 4
+"""The iterations of a piece for one warp."""
 
 
 @dataclass
@@ -66,7 +71,7 @@ class Piece:
             for slot, value, mask in trace.writes:
                 new = emitter.value(value, 1)
                 if mask is not None:
-                    old = changed.get(slot) or self._read(slot)
+                    old = changed.get(slot) or self._read(slot, merged=True)
                     new = emitter.select(emitter.value(mask, 1), new, old, self._kind(slot))
                 changed[slot] = new
         except UntraceableError:
@@ -83,9 +88,7 @@ class Piece:
         emitter.forget()
         try:
             address = emitter.value(access.address, 1)
-            mask = "%active"
-            if access.mask is not None:
-                mask = emitter.do(f"and <8 x i1> {emitter.value(access.mask, 1)}, %active")
+            guard = None if access.mask is None else emitter.value(access.mask, 1)
             value = "" if access.value is None else emitter.value(access.value)
         except UntraceableError:
             del emitter.lines[kept:]
@@ -93,7 +96,10 @@ class Piece:
             return False
         self._put(f"<8 x i64> {address}", emitter.do("getelementptr i64, ptr %scratch, i64 %lane"))
         begin = emitter.do(f"getelementptr i8, ptr %scratch, i64 {MASK}")
-        bits = emitter.do(f"bitcast <8 x i1> {mask} to i8")
+        bits = emitter.do(f"load i8, ptr {emitter.do('getelementptr i8, ptr %masks, i64 %each')}")
+        if guard is not None:
+            held = emitter.do(f"bitcast <8 x i1> {guard} to i8")
+            bits = emitter.do(f"and i8 {held}, {bits}")
         self._put(f"i8 {bits}", emitter.do(f"getelementptr i8, ptr {begin}, i64 %chunk"))
         if access.value is not None:
             symbol = access.value
@@ -126,16 +132,19 @@ class Piece:
         size = max(1, self.layout.bits[slot] // 8)
         return self._emitter.do(f"getelementptr i8, ptr %registers.{size}, i64 {self.layout.of(slot)}")
 
-    def _read(self, slot: int) -> str:
+    def _read(self, slot: int, *, merged: bool = False) -> str:
+        """The value of a register. `merged`: some lanes are about to change."""
         if slot not in self._now:
-            self._now[slot] = self._before[slot] = self._from_file(slot)
+            self._now[slot] = self._before[slot] = self._from_file(slot, merged=merged)
         return self._now[slot]
 
-    def _from_file(self, slot: int) -> str:
+    def _from_file(self, slot: int, *, merged: bool) -> str:
         if self.layout.bits[slot] == 1:
             octets = self._emitter.do(f"load <8 x i8>, ptr {self._at(slot)}, align 8")
             return self._emitter.do(f"icmp ne <8 x i8> {octets}, zeroinitializer")
-        return self._emitter.do(f"load {self._kind(slot)}, ptr {self._at(slot)}, align 8")
+        # Otherwise, LLVM merges the load, the selection and the store into a masked store, which is slow.
+        load = "load volatile" if merged else "load"
+        return self._emitter.do(f"{load} {self._kind(slot)}, ptr {self._at(slot)}, align 8")
 
     def _written(self) -> dict[int, str]:
         """The registers that the piece changes, and their values."""
@@ -150,17 +159,26 @@ class Piece:
         """The registers that the piece reads or writes in the file."""
         return frozenset((*self._before, *self._written()))
 
+    @property
+    def saved(self) -> list[tuple[int, int]]:
+        """Where the registers that the piece writes are in a row: the offset of each, and its bytes."""
+        layout = self.layout
+        return [(layout.of(slot), 32 * max(1, layout.bits[slot] // 8)) for slot in self._written()]
+
     def text(self) -> str:
-        """The function. Only active lanes of the registers change."""
+        """The function."""
         for slot, value in self._written().items():
-            old = self._before[slot] if slot in self._before else self._from_file(slot)
-            new = self._emitter.select("%active", value, old, self._kind(slot))
             if self.layout.bits[slot] == 1:
-                new = self._emitter.do(f"zext <8 x i1> {new} to <8 x i8>")
-                self._put(f"<8 x i8> {new}", self._at(slot))
+                octets = self._emitter.do(f"zext <8 x i1> {value} to <8 x i8>")
+                self._put(f"<8 x i8> {octets}", self._at(slot))
             else:
-                self._put(f"{self._kind(slot)} {new}", self._at(slot))
-        return "\n".join([_HEAD.format(name=self.name), *self._emitter.lines, _TAIL])
+                self._put(f"{self._kind(slot)} {value}", self._at(slot))
+        lines = self._emitter.lines
+        used = [_SCRATCH] if any("%scratch," in line for line in lines) else []
+        for size in (1, 2, 4, 8, 16):
+            if any(f"%registers.{size}," in line for line in lines):
+                used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
+        return "\n".join([_HEAD.format(name=self.name), *used, *lines, _TAIL])
 
 
 def module(pieces: Sequence[Piece]) -> str:
@@ -172,28 +190,21 @@ def module(pieces: Sequence[Piece]) -> str:
     return "\n".join([*sorted(declared), *texts])
 
 
-_HEAD = """define void @{name}(ptr noalias %file, ptr noalias %scratch, i32 %mask) {{
+_HEAD = """define void @{name}(ptr %rows, ptr noalias %all, ptr %masks, i64 %end) {{
 entry:
   br label %loop
 loop:
-  %chunk = phi i64 [0, %entry], [%next, %loop]
+  %each = phi i64 [0, %entry], [%next, %loop]
+  %warp = lshr i64 %each, 2
+  %chunk = and i64 %each, 3
   %lane = shl i64 %chunk, 3
-  %from = trunc i64 %lane to i32
-  %moved = lshr i32 %mask, %from
-  %octet = trunc i32 %moved to i8
-  %word = zext i8 %octet to i32
-  %one = insertelement <8 x i32> poison, i32 %word, i32 0
-  %all = shufflevector <8 x i32> %one, <8 x i32> poison, <8 x i32> zeroinitializer
-  %each = and <8 x i32> %all, <i32 1, i32 2, i32 4, i32 8, i32 16, i32 32, i32 64, i32 128>
-  %active = icmp ne <8 x i32> %each, zeroinitializer
-  %registers.1 = getelementptr i8, ptr %file, i64 %lane
-  %registers.2 = getelementptr i16, ptr %file, i64 %lane
-  %registers.4 = getelementptr i32, ptr %file, i64 %lane
-  %registers.8 = getelementptr i64, ptr %file, i64 %lane
-  %registers.16 = getelementptr i128, ptr %file, i64 %lane"""
-_TAIL = """  %next = add i64 %chunk, 1
-  %more = icmp ult i64 %next, 4
-  br i1 %more, label %loop, label %end
-end:
+  %place = getelementptr ptr, ptr %rows, i64 %warp
+  %registers = load ptr, ptr %place"""
+_SCRATCH = f"""  %mine = mul i64 %warp, {SCRATCH}
+  %scratch = getelementptr i8, ptr %all, i64 %mine"""
+_TAIL = """  %next = add i64 %each, 1
+  %more = icmp ult i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
   ret void
 }"""

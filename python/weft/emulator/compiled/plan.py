@@ -54,6 +54,8 @@ class Plan:
     steps: list[int] = field(default_factory=list)
     run: int = 0
     """The address of the function that runs operations."""
+    saved: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """The offsets and bytes of the registers that pieces write."""
     table: Numbers = field(default_factory=lambda: np.zeros((0, len(Operand)), np.int64))
     blocks: Numbers = field(default_factory=lambda: np.zeros((0, len(BlockPart)), np.int64))
 
@@ -188,6 +190,9 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
     generic = driver.addresses()
     code = native.addresses(module(pieces), [piece.name for piece in pieces], code=_LEVEL) if pieces else {}
     plan.run = generic["run"]
+    saved = [each for piece in pieces for each in piece.saved]
+    plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
+    next_saved = plan.saved.ctypes.data
     plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
     for row, operation in zip(plan.table, plan.operations, strict=True):
         row[Operand.KIND] = operation.kind
@@ -197,6 +202,9 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
             row[Operand.PREDICATE] = plan.layout.of(operation.predicate)
         if operation.piece is not None:
             row[Operand.FUNCTION] = code[operation.piece.name]
+            count = len(operation.piece.saved)
+            row[Operand.SAVED], row[Operand.SAVED_COUNT] = next_saved, count
+            next_saved += 16 * count
         if operation.access is not None:
             access = operation.access
             verb = "load" if access.value is None else "store"

@@ -29,6 +29,7 @@ _BYTES = {
     "const": Field.CONST_BYTES,
     "local": Field.LOCAL_BYTES,
 }
+_ALL = np.uint32(0xFFFFFFFF)
 _Entry = tuple[Callable[[list[Array]], Any], tuple[int, ...], tuple[Array, ...]]
 """How to get the registers that code needs, their slots, and where they are in the file."""
 
@@ -45,6 +46,7 @@ class Runtime:
         self._state: npt.NDArray[np.int64] = np.zeros(len(Field), np.int64)
         self._file = np.zeros(max(1, wave.warps * plan.layout.size), np.uint8)
         self._scratch = np.zeros(wave.warps * SCRATCH, np.uint8)
+        self._saved = np.zeros(max(1, plan.layout.size), np.uint8)
         self._runs = np.zeros(len(plan.blocks), np.int64)
         self._homes = {slot: self._home(slot) for slot in plan.layout.offsets}
         self._entries: dict[int, _Entry] = {}
@@ -52,7 +54,7 @@ class Runtime:
         self._pointer = self._state.ctypes.data
         self._kept: list[object] = []
         self._lanes: Lanes | None = None
-        self._group: tuple[Array, Array] | None = None
+        self._group: tuple[Array, ...] | None = None
         self._shadows = Shadows(wave, self._state)
         self._fill(limit)
 
@@ -70,8 +72,8 @@ class Runtime:
     def _fill(self, limit: int) -> None:
         state, plan, memory = self._state, self.plan, self.wave.memory
         arrays: dict[Field, Array] = {
-            Field.FILE: self._file,
             Field.SCRATCH: self._scratch,
+            Field.SAVED: self._saved,
             Field.OPS: plan.table,
             Field.BLOCKS: plan.blocks,
             Field.RUNS: self._runs,
@@ -84,7 +86,7 @@ class Runtime:
         }
         for which, array in arrays.items():
             state[which] = self._address(array)
-        state[Field.LIMIT], state[Field.ROW_BYTES] = limit, plan.layout.size
+        state[Field.LIMIT] = limit
         state[Field.SHARED_SIZE], state[Field.STRIDE] = memory.shared_size, memory.shared_stride
         state[Field.CLUSTER], state[Field.LOCAL_SIZE] = memory.cluster, memory.local_size
         state[Field.PARAMS_SIZE] = memory.device.params.size
@@ -132,9 +134,11 @@ class Runtime:
         rows = np.ascontiguousarray(lanes.row_numbers(), np.int32)
         masks = np.packbits(lanes.enabled(), axis=1, bitorder="little").view(np.uint32).reshape(-1)
         state = self._state
-        self._lanes, self._group = lanes, (rows, masks)
+        registers = rows * np.int64(self.plan.layout.size) + self._file.ctypes.data
+        self._lanes, self._group = lanes, (rows, masks, registers)
+        state[Field.REGISTERS] = registers.ctypes.data
         state[Field.ROWS], state[Field.MASKS] = rows.ctypes.data, masks.ctypes.data
-        state[Field.COUNT] = len(rows)
+        state[Field.COUNT], state[Field.WHOLE] = len(rows), bool((masks == _ALL).all())
 
     def take_counts(self, runs: list[int]) -> None:
         """Adds to `runs` how often code has run each block, and to the wave's bytes those that it moved."""

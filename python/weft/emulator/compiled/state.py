@@ -19,13 +19,17 @@ class Field(IntEnum):
     LOWEST = auto()
     ARRIVED = auto()
     """Whether the group has just reached its block."""
-    FILE = auto()
-    ROW_BYTES = auto()
     SCRATCH = auto()
     ROWS = auto()
     MASKS = auto()
     """The warps of the group, and the active lanes of each, 32 bits each."""
+    REGISTERS = auto()
+    """The address of the registers of each."""
     COUNT = auto()
+    WHOLE = auto()
+    """Whether all lanes of all of them are active."""
+    SAVED = auto()
+    """Memory for one row of the file."""
     OPS = auto()
     BLOCKS = auto()
     RUNS = auto()
@@ -109,7 +113,10 @@ class Operand(IntEnum):
 
     KIND = 0
     FUNCTION = auto()
-    """Of a piece."""
+    SAVED = auto()
+    """Of a piece: the address of the offsets and bytes of the registers that it writes, as pairs, and..."""
+    SAVED_COUNT = auto()
+    """... the number of these registers."""
     TARGET = auto()
     AFTER = auto()
     PREDICATE = auto()
