@@ -178,7 +178,8 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     Elements of 4 or 6 bits are packed there. In a buffer, 16 elements of 6 bits have 16 bytes, and its layout
     counts bytes; those of 4 bits have 16 bytes if the layout has a gap after each 16 elements, as
     `S[(M,8,16):(256,32,1)]`, and are packed otherwise. Rows of a box then have 128 elements, and the matrix
-    and its rows must be aligned to 32 bytes. For a batch (rank 3), `tile.member` selects one matrix.
+    and its rows must be aligned to 32 bytes. In a batch (rank 3, or 4 for a batch of batches),
+    `tile.member` selects one matrix, or one batch.
     `l2_promotion` is the number of bytes that L2 reads from memory at a time ("none", "64B", "128B" or
     "256B"). `l2_eviction` is the eviction priority in L2 of the data of copies from the map, and of stores to
     it ("evict_normal", "evict_first", "evict_last" or "evict_unchanged"). With `chunk`, columns come in
@@ -207,7 +208,9 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
                 return verdict.reason
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
-        wrong = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
+        wrong = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3, 4) or tile_complaint(
+            [self.map]
+        )
         if wrong:
             return wrong
         wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
@@ -240,7 +243,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
 
 
 class MemberOp(Op, dialect=Tile, name="member"):
-    """One matrix of a batch as TMA copies it, selected by its index in the batch."""
+    """One matrix of a batch as TMA copies it, or one batch of a batch of batches, selected by its index."""
 
     batch: ext.Operand[Any]
     index: ext.Operand[Any]

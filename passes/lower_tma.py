@@ -59,7 +59,7 @@ def run(module: Any) -> None:
                 continue
             if matrix not in maps:
                 raise refuse(op, "expects a map from tile.tensor_map")
-            if maps[matrix].of_batch and not maps[matrix].member:
+            if maps[matrix].of_batch:
                 raise refuse(op, "expects one matrix of a batch, got the whole batch: use tile.member")
             _check_indexed(op, maps[matrix].op)
             with ir.InsertionPoint(op), op.location:
@@ -95,7 +95,7 @@ def _check_column(op: Any, chunk: int, pieces: "Pieces") -> None:
 @dataclass(frozen=True)
 class Map:
     """A tensor map as copies use it: the kernel's argument, the op that declares it, the copies' cache policy
-    (None for L2's default), and the index of a matrix of a batch.
+    (None for L2's default), and the indices of a matrix of a batch, the innermost first.
     """
 
     argument: Any
@@ -110,8 +110,8 @@ class Map:
 
     @property
     def of_batch(self) -> bool:
-        """Whether it is a map of a batch of matrices."""
-        return bool(self.op.matrix.type.rank == 3)
+        """Whether it is the map of a batch, not of one matrix."""
+        return bool(self.op.matrix.type.rank > 2 + len(self.member))
 
     def coordinates(self, row: Any, column: Any) -> list[Any]:
         """The coordinates of an element, the contiguous dimension first."""
@@ -121,9 +121,9 @@ class Map:
 
 
 def _member(op: MemberOp, maps: dict[Any, Map]) -> Map:
-    if op.batch not in maps or not maps[op.batch].of_batch or maps[op.batch].member:
+    if op.batch not in maps or not maps[op.batch].of_batch:
         raise refuse(op, "expects the map of a batch from tile.tensor_map")
-    return replace(maps[op.batch], member=(op.index,))
+    return replace(maps[op.batch], member=(op.index, *maps[op.batch].member))
 
 
 @dataclass(frozen=True)

@@ -60,30 +60,57 @@ def size(matrix: Any, dimension: int) -> Any:
     return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), number)))
 
 
-def member(matrix: Any, index: Any) -> Any:
-    """One matrix of a batch, a memref of rank 3. All products share a memref of rank 2."""
+def member(matrix: Any, *indices: Any) -> Any:
+    """One matrix of a batch, a memref of rank 3, or of a batch of batches, by its indices. All products share
+    a memref of rank 2.
+    """
     if matrix.type.rank == 2:
         return matrix
+    return _part(matrix, indices, [_extent(matrix, number - 2) for number in range(2)])
+
+
+def with_rows(matrix: Any, rows: Any) -> Any:
+    """The first `rows` rows of a matrix, or all of them if it has fewer."""
+    return _part(matrix, (), [emit.as_index(emit.minimum(size(matrix, 0), rows)), _extent(matrix, 1)])
+
+
+def vector_of(matrix: Any, *indices: Any) -> Any:
+    """The last dimension of an array, at these indices of the others."""
+    return _part(matrix, indices, [_extent(matrix, -1)])
+
+
+def _part(matrix: Any, indices: Any, sizes: Any) -> Any:
+    """The part of an array at these indices of its first dimensions, of these sizes in the others."""
     dynamic = ir.ShapedType.get_dynamic_size()
     stride = ir.ShapedType.get_dynamic_stride_or_offset()
-    layout = ir.StridedLayoutAttr.get(stride, [stride, 1])
-    kind = ir.MemRefType.get([dynamic] * 2, matrix.type.element_type, layout, matrix.type.memory_space)
-    sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), number)) for number in (1, 2)]
+    _, offset = ir.MemRefType(matrix.type).get_strides_and_offset()
+    kept = [stride] * (len(sizes) - 1)
+    layout = ir.StridedLayoutAttr.get(stride if indices else offset, [*kept, 1])
+    kind = ir.MemRefType.get(
+        [dynamic] * len(sizes), matrix.type.element_type, layout, matrix.type.memory_space
+    )
     return memref.SubViewOp(
         kind,
         matrix,
-        offsets=[emit.as_index(index)],
+        offsets=[emit.as_index(index) for index in indices],
         sizes=sizes,
         strides=[],
-        static_offsets=[dynamic, 0, 0],
-        static_sizes=[1, dynamic, dynamic],
-        static_strides=[1, 1, 1],
+        static_offsets=[dynamic] * len(indices) + [0] * len(sizes),
+        static_sizes=[1] * len(indices) + [dynamic] * len(sizes),
+        static_strides=[1] * matrix.type.rank,
     ).result
 
 
-def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
+def _extent(matrix: Any, dimension: int) -> Any:
+    return memref.dim(matrix, arith.constant(ir.IndexType.get(), dimension % matrix.type.rank))
+
+
+def map_of_member(matrix: Any, map_: Any, *indices: Any) -> Any:
     """The map of one matrix of a batch, from the batch's map. All products share a memref of rank 2."""
-    return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
+    if matrix.type.rank > 2:
+        for index in indices:
+            map_ = tile.member(map_, emit.value(index))
+    return map_
 
 
 def misaligned(matrix: Any, bytes_: int) -> Any:

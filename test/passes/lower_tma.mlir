@@ -196,6 +196,18 @@ gpu.module @m {
     gpu.return
   }
 
+  // One matrix of a batch of batches: the index that was selected first is the last coordinate.
+  // CHECK-LABEL: gpu.func @member_of_member
+  // CHECK-SAME: %[[OUTER:[a-z0-9]+]]: i32, %[[INNER:[a-z0-9]+]]: i32, %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
+  gpu.func @member_of_member(%a: memref<?x?x?x?xf16>, %t: !Tile, %outer: i32, %inner: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?x?x?xf16>) -> !Map
+    %1 = "tile.member"(%0, %outer) : (!Map, i32) -> !Map
+    %2 = "tile.member"(%1, %inner) : (!Map, i32) -> !Map
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], box[%[[INNER]], %[[INNER]], %[[INNER]], %[[OUTER]]]
+    "tile.copy_async"(%2, %inner, %inner, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+
   // What threads copy is for --lower-copies.
   // CHECK-LABEL: gpu.func @untouched
   // CHECK-NOT: weft.tensor_maps

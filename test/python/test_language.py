@@ -283,6 +283,45 @@ def test_a_kernel_as_an_operator_of_pytorch():
         w.torch_op("add", add)
 
 
+def test_batches_of_batches_and_limited_stores():
+    @w.kernel(grid=lambda x: (w.ceil_div(x.rows, 64), x.size("h"), x.size("b")), persistent=1)
+    def scaled(
+        x: w.In["b h m D", w.f16],
+        factors: w.In["b h D", w.f32],
+        y: w.Out["b h m D", w.f16],
+        z: w.Out["b h m D", w.f16],
+        sums: w.Out["b h m", w.f32],
+        count: w.i32,
+        *,
+        D,
+    ):
+        ring, staging = w.ring(2, x=(64, D, x.dtype)), w.shared(64, D, w.f16)
+        with w.role():
+            for i, h, b in w.tiles():
+                with ring.take() as stage:
+                    t = w.load(stage.x).to(w.f32)
+                t = t * w.load_row(factors[b, h, 0], like=t)
+                left = count - i * 64
+                w.store(t.to(w.f16), y[b, h, i * 64], via=staging, rows=left)
+                w.store(t.to(w.f16), z[b, h, i * 64], rows=left)
+                w.store_column(w.sum(t, axis=1), sums[b, h, i * 64], rows=left)
+        with w.role(), w.one_thread():
+            for i, h, b in w.tiles():
+                ring.fill(x=x[b, h, i * 64])
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 100, 3, 32)).astype(np.float16).transpose(0, 2, 1, 3)
+    factors = rng.standard_normal((2, 3, 32)).astype(np.float32)
+    y, z = np.zeros_like(x), np.zeros((2, 3, 100, 32), np.float16)
+    sums = np.zeros((2, 3, 100), np.float32)
+    assert not scaled.emulate(x, factors, y, z, sums, 97).findings
+    exact = x.astype(np.float32) * factors[:, :, None]
+    assert np.array_equal(y[:, :, :97], exact[:, :, :97].astype(np.float16))
+    assert np.allclose(sums[:, :, :97], exact[:, :, :97].sum(3), atol=1e-5)
+    assert np.array_equal(y, z)
+    assert not y[:, :, 97:].any() and not sums[:, :, 97:].any()
+
+
 def test_atomic_sums():
     @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), threads=64)
     def total(x: w.In["n", w.f32], y: w.Out["m", w.f32], counts: w.Out["m", w.i32]):

@@ -256,6 +256,20 @@ def vectors_of_rows_and_of_columns(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
         w.store_column(v, d[0])
 
 
+@mistake("rows is for stores to an array: a tile is stored whole to a buffer")
+def some_rows_to_a_buffer(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
+    buffer = w.shared(64, 64, w.f32)
+    with w.role():
+        w.store(w.zeros((64, 64)), buffer, rows=3)  # here
+
+
+@mistake("w.load_row expects an element of an array, with all its indices")
+def a_row_without_its_first_element(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
+    with w.role():
+        t = w.load(a[0, 0], (64, 64))
+        t + w.load_row(a[0], like=t)  # here
+
+
 @mistake("a vector beside a tile of .64, 128. must have 64 or 128 elements, got .* 32")
 def a_vector_of_another_size(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
     with w.role():
@@ -410,7 +424,7 @@ def test_a_kernel_without_source():
         exec('@w.kernel()\ndef kernel(x: w.Out["n", w.f32]): pass', scope)
 
 
-@pytest.mark.parametrize("sizes", [3, "", "m-n", "a b c d"])
+@pytest.mark.parametrize("sizes", [3, "", "m-n", "a b c d e"])
 def test_annotations_that_dont_fit(sizes):
     with pytest.raises(weft.WeftError, match=r"w\.In"):
         w.In[sizes, w.f32]

@@ -59,7 +59,7 @@ MAPS_REFUSED = {
     "box = array<i64: 8, 8>, matrix = -1": "maps must be the number of a memref argument, got -1",
     "box = array<i64: 8, 8>, matrix = 0": "maps must be the number of a memref argument, got 0",
     "box = array<i64: 8, 8>, matrix = 3": "maps must be the number of a memref argument, got 3",
-    "box = array<i64: 8, 8>, matrix = 2": "maps must have rank 2 or 3, got argument 2, memref<8xf32>",
+    "box = array<i64: 8, 8>, matrix = 2": "maps must have rank 2, 3 or 4, got argument 2, memref<8xf32>",
     "box = array<i64: 512, 8>, matrix = 1": "maps must have rows and columns in 1..256, got [512, 8]",
     "box = array<i64: 1, 8, 8>, matrix = 1": "maps must have rows and columns in 1..256, got [1, 8, 8]",
 }

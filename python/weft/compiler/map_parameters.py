@@ -12,6 +12,7 @@ from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLE_NAMES, one_of
 from weft.mlir import ir
 
 _NAME = TENSOR_MAPS.name
+_RANKS = range(2, 5)  # of matrices, batches and batches of batches
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
 def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
     if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
         return f"matrix of {_NAME} must be the number of a memref argument, got {one.matrix}"
-    if kinds[one.matrix].rank not in (2, 3):
-        return f"matrix of {_NAME} must have rank 2 or 3, got argument {one.matrix}, {kinds[one.matrix]}"
+    if kinds[one.matrix].rank not in _RANKS:
+        return f"matrix of {_NAME} must have rank 2, 3 or 4, got argument {one.matrix}, {kinds[one.matrix]}"
     box = one.box[:1] if one.chunk else one.box
     if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in box):
         return f"box of {_NAME} must have rows and columns in 1..{MOST_BOX}, got {list(one.box)}"

@@ -25,7 +25,7 @@ class ArrayArgument:
 
 
 _SIZE = re.compile(r"[A-Za-z_]\w*|[1-9]\d*", re.ASCII)
-_RANKS = range(1, 4)
+_RANKS = range(1, 5)
 
 
 class _Kind:

@@ -1,6 +1,7 @@
 """Grids as functions of the sizes of a kernel's arrays."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -88,8 +89,8 @@ class ArraySizes:
 
     @property
     def matrices(self) -> Any:
-        """The number of matrices of a batch."""
-        return self.shape[0] if len(self.shape) == 3 else 1
+        """The number of matrices of a batch, or of a batch of batches."""
+        return math.prod(self.shape[:-2])
 
 
 def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:

@@ -1,5 +1,6 @@
 """The arrays in global memory that a kernel gets, and places in them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,9 @@ from weft.passes.kernels import matrices
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """An array argument: a vector, a matrix, or a batch of matrices. `a[row, column]` is a place in it."""
+    """An array argument: a vector, a matrix, a batch of matrices, or a batch of batches. `a[row, column]` is
+    a place in it.
+    """
 
     value: Any
     """The SSA value, a memref."""
@@ -63,8 +66,8 @@ class Matrix:
 
     @property
     def matrices(self) -> Any:
-        """The number of matrices of a batch."""
-        return self.size(0) if self.rank == 3 else 1
+        """The number of matrices of a batch, or of a batch of batches."""
+        return math.prod(self.shape[:-2])
 
     def __getitem__(self, indices: Any) -> "Place":
         return Place(self, self._indices(indices))
@@ -163,22 +166,24 @@ class Place(operators.Operators, Carried):
     # As the first element of a tile
 
     @property
-    def corner(self) -> tuple[Any, Any, Any]:
-        """The index in a batch (None without one), and the row and column of a tile's first element: SSA
-        values.
-        """
-        rank, indices = self.matrix.rank, [each.value for each in self.indices]
-        if rank == 1:
-            return None, emit.value(0), indices[0]
-        head, rest = (indices[0], indices[1:]) if rank == 3 else (None, indices)
+    def corner(self) -> tuple[Any, Any]:
+        """The row and column of a tile's first element: SSA values."""
+        if self.matrix.rank == 1:
+            return emit.value(0), self.indices[0].value
+        rest = [each.value for each in self.indices[self.matrix.rank - 2 :]]
         rest = [*rest, *[emit.value(0)] * (2 - len(rest))]
-        return head, rest[0], rest[1]
+        return rest[0], rest[1]
+
+    @property
+    def member(self) -> list[Any]:
+        """The indices of the matrix in a batch, or in a batch of batches: SSA values, those left out 0."""
+        count = max(self.matrix.rank - 2, 0)
+        given = [each.value for each in self.indices[:count]]
+        return [*given, *[emit.value(0)] * (count - len(given))]
 
     def memref(self) -> Any:
         """The matrix of two dimensions in which it is."""
-        return (
-            matrices.member(self.matrix.value, self.corner[0]) if self.matrix.rank == 3 else self.matrix.value
-        )
+        return matrices.member(self.matrix.value, *self.member) if self.member else self.matrix.value
 
     def map(self, buffer: Any) -> Any:
         """The matrix as TMA copies it to and from buffers of this type."""
@@ -188,7 +193,7 @@ class Place(operators.Operators, Carried):
         if key not in known:
             with trace.current().at_entry():
                 known[key] = tile.tensor_map(self.matrix.value, buffer)
-        return matrices.map_of_member(self.matrix.value, known[key], self.corner[0])
+        return matrices.map_of_member(self.matrix.value, known[key], *self.member)
 
     def check_aligned(self) -> None:
         """Raises WeftError where TMA can't copy from or to the array."""

@@ -15,11 +15,11 @@ from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import Scalar, as_scalar
+from weft.language.scalars import Scalar, as_scalar, i32
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, nvvm, scf
 from weft.passes.builders import emit
-from weft.passes.kernels.matrices import misaligned, size
+from weft.passes.kernels import matrices
 
 _VECTOR_BYTES = 16
 
@@ -39,15 +39,15 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
         raise mistake(f"shape must be (rows, columns), got {shape}")
     layout = layout_for(shape, like)
     kind = FragmentType.of(shape, source.dtype.type, layout)
-    _, first_row, first_column = source.corner
+    first_row, first_column = source.corner
     matrix = source.memref()
     loaded = Fragment.of(
         tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, layout, shape))
     )
     if isinstance(outside, (int, float)) and outside == 0:
         return loaded
-    inside = column(loaded) < Scalar(emit.sub(size(matrix, 1), first_column))
-    last_row = row(loaded) < Scalar(emit.sub(size(matrix, 0), first_row))
+    inside = column(loaded) < Scalar(emit.sub(matrices.size(matrix, 1), first_column))
+    last_row = row(loaded) < Scalar(emit.sub(matrices.size(matrix, 0), first_row))
     return where(inside & last_row, loaded, outside)  # type: ignore[no-any-return]
 
 
@@ -79,11 +79,12 @@ def _run(layout: Layout, shape: tuple[int, ...]) -> int:
 
 
 def load_row(source: Any, *, like: Fragment) -> Fragment:
-    """Loads a vector for the columns of a tile, from an element of a vector on: `bias[column]`.
+    """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
+    columns, such as `bias[column]`.
 
     Elements outside of the array are 0.
     """
-    _check_vector(source, "w.load_row")
+    _check_element(source, "w.load_row")
     if not isinstance(like, Fragment) or len(like.shape) != 2:
         raise mistake(f"like must be a tile with columns, got {like}")
     layout = registers.without_axis(like.layout, like.shape, 0)
@@ -91,7 +92,7 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
     kind = FragmentType.of(
         (1, columns), source.dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica)
     )
-    loaded = tile.load_row(source.matrix.value, source.indices[0].value, kind)
+    loaded = tile.load_row(_row_of(source), source.indices[-1].value, kind)
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
@@ -100,8 +101,7 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
 
     Elements outside of the array are 0.
     """
-    if not isinstance(source, Place):
-        raise mistake(f"w.load_column expects an element of an array, got {source}")
+    _check_element(source, "w.load_column")
     if not isinstance(like, Fragment):
         raise mistake(f"like must be a tile, got {like}")
     layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
@@ -126,21 +126,29 @@ def _indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:
     """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
     base = row(vector)
     start = emit.add(base.base.value, place.indices[-1].value)
-    return [emit.add(start, each) for each in base.offsets], size(place.matrix.value, -1)
+    return [emit.add(start, each) for each in base.offsets], matrices.size(place.matrix.value, -1)
 
 
 def _at(place: Place, number: Any) -> list[Any]:
     return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
 
 
-def _check_vector(place: Any, name: str) -> None:
-    if not isinstance(place, Place) or place.matrix.rank != 1:
-        raise mistake(f"{name} expects an element of an array of one dimension, as bias[column], got {place}")
+def _check_element(place: Any, name: str) -> None:
+    if not isinstance(place, Place) or len(place.indices) != place.matrix.rank:
+        raise mistake(f"{name} expects an element of an array, with all its indices, got {place}")
 
 
-def store_column(vector: Any, to: Any) -> None:
+def _row_of(place: Place) -> Any:
+    """The last dimension of an array, in which the place is, as a vector."""
+    if place.matrix.rank == 1:
+        return place.matrix.value
+    return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
+
+
+def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
     """Stores a vector of rows to an array whose last dimension is these rows. One of the lanes
-    that hold an element stores it; elements outside of the array are not written.
+    that hold an element stores it; elements outside of the array are not written. With `rows`, only the first
+    `rows` elements are.
     """
     if not isinstance(vector, Fragment) or len(vector.shape) != 1:
         raise mistake(f"w.store_column expects a vector of rows, as w.sum(x, axis=1), got {vector}")
@@ -148,6 +156,9 @@ def store_column(vector: Any, to: Any) -> None:
         raise mistake(f"w.store_column expects an element of an array, with all its indices, got {to}")
     _check_written(to, vector.dtype)
     numbers, limit = _indices(vector, to)
+    if rows is not None:
+        end = emit.add(to.indices[-1].value, as_scalar(rows, i32).value)
+        limit = emit.minimum(limit, end)
     first = _first_of_copies(vector.layout)
     with emit.when(first):
         for number, element in zip(numbers, vector.elements(), strict=True):
@@ -167,9 +178,9 @@ def _first_of_copies(layout: Layout) -> Any:
     return first
 
 
-def store(fragment: Any, to: Any, *, via: Buffer | None = None) -> None:
+def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None) -> None:
     """Stores a tile to an array or to a buffer, by a warpgroup. Elements outside of the array are
-    not written.
+    not written. With `rows`, only the first `rows` rows of the tile are stored, to an array.
 
     With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
     and TMA stores it: rows are then written whole. TMA may still read a buffer of `w.shared` afterwards; the
@@ -183,19 +194,28 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None) -> None:
     if len(fragment.shape) != 2:
         raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
     if isinstance(to, Buffer):
+        if rows is not None:
+            raise mistake("rows is for stores to an array: a tile is stored whole to a buffer")
         _to_buffer(fragment, to)
         return
     if not isinstance(to, Place):
         raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
     _check_written(to, fragment.dtype)
+    count = None if rows is None else as_scalar(rows, i32).value
     if via is not None:
-        _through(fragment, to, via)
+        _through(fragment, to, via, count)
         return
-    _, first_row, first_column = to.corner
+    first_row, first_column = to.corner
     run = gcd(_run(fragment.layout, fragment.shape), fragment.shape[1])
     bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
     vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
-    tile.store(fragment.value, to.memref(), first_row, first_column, vector_bytes=vector_bytes)
+    matrix = _limited(to.memref(), first_row, count)
+    tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
+
+
+def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:
+    """A matrix without what follows `rows` rows from one on; all of it if they are None."""
+    return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
 
 
 def _check_written(to: Place, dtype: Any) -> None:
@@ -213,7 +233,7 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     tile.store(fragment.value, buffer.value, emit.value(0), emit.value(0))
 
 
-def _through(fragment: Fragment, to: Place, via: Buffer) -> None:
+def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
     """Stores through a buffer by TMA."""
     to.check_aligned()
     later = via.ring is None
@@ -225,16 +245,19 @@ def _through(fragment: Fragment, to: Place, via: Buffer) -> None:
     nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
     warpgroup_barrier()
     map_ = to.map(via.value.type)
-    _, first_row, first_column = to.corner
+    first_row, first_column = to.corner
     matrix = to.memref()
     # TMA would write the rest of 16 bytes in which a row ends.
-    bytes_ = emit.mul(size(matrix, 1), to.dtype.bytes)
+    bytes_ = emit.mul(matrices.size(matrix, 1), to.dtype.bytes)
     ends_inside = emit.less(0, emit.rem(bytes_, ROW_BYTES))
     end = emit.add(first_column, via.shape[1])
-    ragged = arith.andi(ends_inside, emit.less(size(matrix, 1), end))
-    branch = scf.IfOp(arith.ori(misaligned(to.matrix.value, ROW_BYTES), ragged), has_else=True)
+    ragged = arith.andi(ends_inside, emit.less(matrices.size(matrix, 1), end))
+    by_lanes = arith.ori(matrices.misaligned(to.matrix.value, ROW_BYTES), ragged)
+    if rows is not None:
+        by_lanes = arith.ori(by_lanes, emit.less(rows, via.shape[0]))
+    branch = scf.IfOp(by_lanes, has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        tile.copy_out(via.value, matrix, first_row, first_column)
+        tile.copy_out(via.value, _limited(matrix, first_row, rows), first_row, first_column)
         scf.yield_([])
     with ir.InsertionPoint(branch.else_block):
         with one_thread():

@@ -74,7 +74,7 @@ class Ring:
                 dtype = self.kinds[name][2]
                 if place.dtype != dtype:
                     raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
-                _, row, column = place.corner
+                row, column = place.corner
                 tile.copy_async(place.map(part.type), row, column, part, barrier=barrier)
         self.filled = self._next(self.filled)
 
