@@ -10,6 +10,7 @@ from weft.errors import Diagnostic, Location, WeftError
 from weft.version import VERSION
 
 if TYPE_CHECKING:
+    from weft.attend.attention import attention
     from weft.builder import Module, memref
     from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
@@ -31,6 +32,7 @@ __all__ = [
     "Program",
     "Quantized",
     "WeftError",
+    "attention",
     "compile",
     "from_linalg",
     "from_torch",
@@ -51,6 +53,7 @@ _LAZY = {
     "Program": "launch.program",
     "from_linalg": "launch.linalg_source",
     "from_torch": "launch.linalg_source",
+    "attention": "attend.attention",
     "matmul": "multiply.matmul",
     "Epilogue": "multiply.matmul",
     "Module": "builder",

@@ -31,7 +31,7 @@ def blocks(page, kind):
 # Pages whose examples need a framework, and go on where the ones above them ended.
 FRAMEWORKS = {"jax": ("jax", "flatbuffers"), "pytorch": ("torch",)}
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
-CONTINUED = ("language",)
+CONTINUED = ("attention", "language")
 
 
 def cases(kind):

@@ -1,0 +1,71 @@
+"""`weft.attention`: softmax(scale * q @ k.T) @ v for each head, by the kernels of `weft.attend.kernels`."""
+
+from typing import Any
+
+from weft.attend import launches
+from weft.attend.problem import Options
+from weft.launch import libraries
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    window: tuple[int | None, int | None] | None = None,
+    softcap: float | None = None,
+    sinks: Any = None,
+    lengths: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    page_table: Any = None,
+    layout: str = "bhtd",
+    splits: int | None = None,
+    return_lse: bool = False,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`softmax(scale * q @ k.T) @ v`, for each head of a batch.
+
+    The arrays are those of NumPy, PyTorch, CuPy or JAX, of f16 or bf16. In `layout` "bhtd" they have the
+    dimensions batch, heads, tokens and size, as in PyTorch's `scaled_dot_product_attention`; in "bthd"
+    batch, tokens, heads and size, as in FlashAttention. They are read where they lie: all strides are legal
+    except that rows must be contiguous and begin at multiples of 16 bytes. q and k have heads of one size, v
+    may have another one: multiples of 8 up to 256. The heads of q must be a multiple of those of k and v,
+    which that many heads of q then share.
+
+    - `causal`: a query sees the keys up to its own position. The last query is at the position of the last
+      key, so with fewer queries than keys these are the last ones, as in FlashAttention. (PyTorch's
+      `is_causal` puts query 0 at key 0.) Queries that see no key get zeros.
+    - `scale` is 1/sqrt(size) by default.
+    - `window` = (left, right): a query sees that many keys before and after its position; None for all.
+    - `softcap`: scores become `softcap * tanh(score / softcap)`.
+    - `sinks` has one more score for each head of q, which takes a share and adds nothing.
+    - `lengths` (int32): the number of keys of each sequence that exist, the first ones; the positions of
+      queries follow from it. The keys and values behind must be finite.
+    - `cu_seqlens_q`, `cu_seqlens_k` (int32): sequences of different lengths, one after the other. The arrays
+      then have the dimensions tokens, heads and size, and sequence i has the tokens from `cu_seqlens[i]` on
+      and before `cu_seqlens[i + 1]`.
+    - `page_table` (int32): k and v are batches of pages, of a multiple of 16 tokens each. Row i has the
+      numbers of the pages of sequence i, of which `lengths[i]` keys exist.
+    - `splits`: the number of parts into which the keys are divided, for few queries. By default it follows
+      from the sizes; in the emulator it is 1.
+
+    Returns the output, of the shape of q with the size of v; with `return_lse` also the logarithms of the
+    sums of exponentials, in f32: batch, heads and tokens, or heads and tokens. `out` is an array for the
+    output.
+
+    Arrays on the CPU are multiplied in the emulator. docs/attention.md has examples and what is supported.
+    """
+    options = Options.of(
+        causal=causal, scale=scale, window=window, softcap=softcap, layout=layout, splits=splits
+    )
+    given = {"q": q, "k": k, "v": v, "sinks": sinks, "lengths": lengths, "page_table": page_table}
+    given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    call = launches.Call.of(given, options)
+    result, lse = launches.run(call, out, stream)
+    library = libraries.of(q)
+    result = result if out is not None else library.handed_over(result, q)
+    return (result, library.handed_over(lse, q)) if return_lse else result

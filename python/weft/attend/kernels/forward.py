@@ -1,0 +1,216 @@
+"""Attention, forward: softmax(scale * q @ k.T) @ v for each head. docs/attention.md describes it, and
+examples/attention.py is the same kernel without options.
+
+Warpgroups multiply 64 rows of queries each, and another one copies blocks of keys and values by TMA, the last
+block first. The products of one block overlap with the exponentials of the one before.
+"""
+
+import math
+
+import weft.language as w
+from weft.attend.kernels.masks import Window, blocks_of_keys, finite, visible
+from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
+
+LOG2E, LN2 = math.log2(math.e), math.log(2)
+ROWS = 64  # of queries, for each warpgroup
+SLACK = 8.0  # exponents, to base 2
+
+
+def _grid(q, starts_q, *, groups, packed, paired, splits):
+    """Tiles of queries, heads, and sequences with their splits. Paired are the longest with the shortest."""
+    if packed:
+        return slots(starts_q, q.rows, ROWS * groups), q.size("heads"), splits
+    tiles = w.ceil_div(q.rows, ROWS * groups)
+    return w.ceil_div(tiles, 2) if paired else tiles, q.size("heads"), q.size("batches") * splits
+
+
+@w.kernel(grid=_grid, persistent=1)
+def forward(
+    q: w.In["batches heads m D"],
+    k: w.In["key_batches key_heads n D"],
+    v: w.In["key_batches key_heads n E"],
+    o: w.Out["output_batches heads m E"],
+    lse: w.Out["output_batches heads m", w.f32],
+    starts_q: w.In["sequences", w.i32],
+    starts_k: w.In["key_sequences", w.i32],
+    lengths: w.In["limits", w.i32],
+    pages: w.In["tables table", w.i32],
+    sinks: w.In["sink_heads", w.f32],
+    scale: w.f32,
+    softcap: w.f32,
+    left: w.i32,
+    right: w.i32,
+    *,
+    D,
+    E,
+    width,
+    value_width,
+    N=128,
+    groups=2,
+    stages=2,
+    ahead=True,
+    packed=False,
+    limited=False,
+    paged=False,
+    capped=False,
+    sinking=False,
+    lefts=False,
+    rights=False,
+    paired=False,
+    grouped=False,
+    splits=1,
+    lazy=True,
+):
+    """o = softmax(scale * q @ k.T) @ v, and lse, the logarithm of the sum of exponentials of each row.
+
+    `starts_q`, `starts_k` and `lengths` are those of `sequence_of`, with `packed` and `limited`. `paged` keys
+    are in pages, k and v being batches of these, whose numbers `pages` has in a row for each sequence. With
+    `capped`, scores are softcap * tanh(score / softcap); with `sinking`, `sinks` have one more score for each
+    head. With `lefts` and `rights`, a query sees keys from `left` before its position to `right` after it.
+    With `grouped`, the rows of q are the heads that share keys, of one query. With `splits`, each of several
+    tiles has a part of the keys, and an output of its own.
+
+    A head has `width` and `value_width` columns in shared memory. The other meta-parameters are those of
+    examples/attention.py.
+    """
+    M = ROWS * groups
+    queries = w.ring(2 if ahead else 1, q=(M, width, q.dtype), takers=groups)
+    keys = w.ring(stages, k=(N, width, k.dtype), takers=groups)
+    values = w.ring(stages, v=(N, value_width, v.dtype), takers=groups)
+    output = w.shared(M, value_width, o.dtype) if ahead else None
+    turns = w.turns(groups) if groups > 1 else None
+    kept = {"packed": packed, "limited": limited, "paged": paged}
+    window = Window(left if lefts else None, right if rights else None)
+
+    # These run in each role: what is computed before the roles needs registers in all of them.
+    def halves(x):
+        """The numbers of the tiles of a pair."""
+        last = w.ceil_div(q.rows, M) - 1
+        return w.range(w.where(last - x == x, 1, 2)) if paired else (0,)
+
+    def tile_of(x, half, batch):
+        """A tile's sequence, its first query, and its blocks; and for splits, the index of its output."""
+        index = batch
+        if splits > 1:
+            split, batch = batch % splits, batch // splits
+        if packed:
+            batch, x = sequence_at(x, starts_q, M)
+        elif paired:
+            x = w.where(half == 0, w.ceil_div(q.rows, M) - 1 - x, x)
+        rows = sequence_of(batch, q, k, starts_q, starts_k, lengths, **kept)
+        first = x * M
+        position = rows.keys - 1 if grouped else first + rows.shift
+        blocks = blocks_of_keys(window, position, 1 if grouped else M, 0, rows.keys, N)
+        if splits > 1:
+            part = w.ceil_div(blocks.end - blocks.begin, splits)
+            begin = blocks.begin + split * part
+            end = w.minimum(blocks.end, begin + part)
+            rows.keys = w.where(begin < end, w.minimum(rows.keys, end * N), 0)  # 0: the part is empty
+            blocks.begin, blocks.end = w.where(begin < end, begin, 0), w.where(begin < end, end, 1)
+        return rows, first, position, blocks, index
+
+    with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
+        c = softcap * LOG2E if capped else scale * LOG2E
+
+        def scores(s):
+            return w.tanh(s * (scale / softcap)) if capped else s
+
+        def seen(s, position, j, limit):
+            """The scores of block j, -inf where a query doesn't see a key."""
+            place = position if grouped else w.row(s) + (position + ROWS * me)
+            return w.where(visible(window, w.column(s) + j * N, place, limit), s, -w.inf)
+
+        def sinks_of(head, like):
+            """One number, or one for each row."""
+            return w.load_column(sinks[head * q.rows + ROWS * me], like=like) if grouped else sinks[head]
+
+        for x, head, batch in w.tiles():
+            for half in halves(x):
+                rows, first, position, blocks, index = tile_of(x, half, batch)
+                last = blocks.end - 1
+                query = queries.take()
+                mine = query.q.rows(ROWS * me, ROWS)
+                with keys.take() as block:  # the last one: the first ones to come have masks
+                    s = w.wait(w.gemm(mine, block.k.T))
+                s = seen(scores(s), position, last, rows.keys)
+                peak = w.max(s, axis=1)
+                e = w.exp2(s * c - finite(peak) * c)
+                total = w.sum(e, axis=1, within="lane")
+                p, out = e.to(v.dtype), w.zeros((ROWS, value_width))
+                count = blocks.end - blocks.begin
+                ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count) if rights else 1
+                whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
+                spans = [(False, ragged if rights else 1, whole if lefts else count)]
+                spans = [(True, 1, ragged), *spans] if rights else spans
+                spans = [*spans, (True, whole, count)] if lefts else spans
+                for masks, begin, end in spans:  # of Python: up to three loops
+                    for i in w.range(begin, end):
+                        block = keys.take()
+                        if groups > 1:
+                            turns.wait(me)
+                        s = w.gemm(mine, block.k.T)
+                        before = values.take()
+                        out = w.gemm(p, before.v, out)
+                        if groups > 1:
+                            turns.give(me)
+                        s = w.wait(s, pending=1)
+                        block.release()
+                        s = scores(s)
+                        if masks:
+                            s = seen(s, position, last - i, rows.keys)
+                        old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                        if lazy:
+                            peak = w.where((peak - old) * c > SLACK, peak, old)
+                        base = (finite(peak) if masks else peak) * c
+                        alpha = w.exp2(old * c - base)
+                        e = w.exp2(s * c - base)
+                        total = total * alpha + w.sum(e, axis=1, within="lane")
+                        if i + 1 < count:
+                            keys.ready()  # or ptxas would wait for the product above before the exponentials
+                        out = w.wait(out)
+                        if not lazy or w.warp_any(old != peak):
+                            out = out * alpha
+                        before.release()
+                        p = e.to(v.dtype)
+                if ahead:
+                    query.release()
+                with values.take() as block:
+                    out = w.wait(w.gemm(p, block.v, out))
+                total, top, shrink = w.sum(total, axis=1), peak * c, None
+                if sinking:
+                    sink = sinks_of(head, peak)
+                    top = w.maximum(top, sink * LOG2E)
+                    shrink = w.exp2(peak * c - finite(top))
+                    total = total * shrink + w.exp2(sink * LOG2E - finite(top))
+                share = w.where(total == 0.0, 0.0, w.rcp(total))
+                share = share * shrink if sinking else share
+                mine_of = ROWS * me + first
+                left_over = rows.queries - mine_of
+                staging = output.rows(ROWS * me, ROWS) if ahead else None
+                to = rows.first_query + mine_of
+                limit = {"rows": left_over} if packed else {}
+                at = index if not packed or splits > 1 else 0
+                w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
+                if not ahead:
+                    query.release()
+                w.store_column((top + w.log2(total)) * LN2, lse[at, head, to], **limit)
+
+    with w.role(registers=24), w.one_thread():
+
+        def places(rows, shared, j):
+            """The first key of block j, as the indices of k and v."""
+            if paged:
+                return pages[rows.number, j * N // k.rows].loaded(), shared, j * N % k.rows
+            return 0 if packed else rows.batch, shared, rows.first_key + j * N
+
+        for x, head, batch in w.tiles():
+            for half in halves(x):
+                rows, first, _, blocks, _ = tile_of(x, half, batch)
+                shared = head // (q.size("heads") // k.size("key_heads"))
+                last = blocks.end - 1
+                keys.fill(k=k[places(rows, shared, last)])
+                queries.fill(q=q[rows.batch, head, rows.first_query + first])
+                for i in w.range(1, blocks.end - blocks.begin):
+                    keys.fill(k=k[places(rows, shared, last - i)])
+                    values.fill(v=v[places(rows, shared, last + 1 - i)])
+                values.fill(v=v[places(rows, shared, blocks.begin)])

@@ -1,0 +1,60 @@
+"""Masks of attention: which keys a query sees, and the blocks of keys that a tile of queries needs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import weft.language as w
+
+
+@dataclass(frozen=True)
+class Window:
+    """The keys that a query sees, relative to its own position: `left` before it and `right` after it, values
+    of the GPU; None for all.
+    """
+
+    left: Any
+    right: Any
+
+
+@dataclass
+class Blocks:
+    """Blocks of keys, from `begin` on and before `end`. All queries of the tile see all keys of those from
+    `whole` on and before `ragged`.
+    """
+
+    begin: Any
+    end: Any
+    whole: Any
+    ragged: Any
+
+
+def blocks_of_keys(window, first, rows, shift, keys, size):
+    """The blocks of `size` keys that `rows` queries from `first` on see: at least one block."""
+    see, see_all = keys, keys
+    if window.right is not None:
+        see = w.minimum(keys, w.maximum(first + rows + (shift + window.right), 0))
+        see_all = w.minimum(keys, w.maximum(first + 1 + (shift + window.right), 0))
+    end = w.maximum(w.ceil_div(see, size), 1)
+    begin = whole = 0
+    if window.left is not None:
+        begin = w.minimum(w.maximum(first + (shift - window.left), 0) // size, end - 1)
+        last = w.maximum(first + (rows - 1) + (shift - window.left), 0)
+        whole = w.minimum(w.ceil_div(last, size), end)
+    return Blocks(begin, end, whole, see_all // size)
+
+
+def visible(window, column, position, keys):
+    """Where a tile of products is seen: `column` are its keys' numbers, and `position` the keys at its
+    queries' positions.
+    """
+    seen = column < keys
+    if window.right is not None:
+        seen = seen & (column <= position + window.right)
+    if window.left is not None:
+        seen = seen & (column >= position - window.left)
+    return seen
+
+
+def finite(peak):
+    """The largest score of each row; 0 for rows that see nothing."""
+    return w.where(peak == -w.inf, 0.0, peak)

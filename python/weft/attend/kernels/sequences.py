@@ -1,0 +1,59 @@
+"""Which queries and keys a tile of attention has, and what they see of each other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import weft.language as w
+
+
+@dataclass
+class Sequence:
+    """A sequence: its number, its index in a batch, and its first row and its rows of queries and keys."""
+
+    number: Any
+    batch: Any
+    first_query: Any
+    queries: Any
+    first_key: Any
+    keys: Any
+
+    @property
+    def shift(self) -> Any:
+        """The key at the position of query 0: the last query is at the position of the last key."""
+        return self.keys - self.queries
+
+
+@w.inline
+def sequence_of(number, q, k, starts_q, starts_k, lengths, *, packed, limited, paged=False):
+    """The sequence with this number in a batch.
+
+    `packed` sequences follow each other in memory, from `starts_q` and `starts_k` on. With `limited`, only
+    the first `lengths` keys exist; `paged` keys aren't in one piece.
+    """
+    if packed:
+        first, first_key = starts_q[number].loaded(), 0 if paged else starts_k[number].loaded()
+        keys = 0 if paged else starts_k[number + 1] - first_key
+        found = Sequence(number, 0, first, starts_q[number + 1] - first, first_key, keys)
+    else:
+        found = Sequence(number, number, 0, q.rows, 0, k.rows)
+    if limited:
+        found.keys = lengths[number].loaded() if paged else w.minimum(lengths[number], found.keys)
+    return found
+
+
+@w.inline
+def sequence_at(slot, starts, rows):
+    """The packed sequence that has a slot, and the tile's number in it. A sequence has a slot for each tile
+    of `rows` rows, and may have one more, which is then empty.
+    """
+    low, high = w.i32(0), w.i32(0) + (starts.rows - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        before = starts[middle] // rows + middle <= slot
+        low, high = w.where(before, middle, low), w.where(before, high, middle)
+    return low, slot - (starts[low] // rows + low)
+
+
+def slots(starts, total, rows):
+    """The number of slots of packed sequences, for a grid."""
+    return w.ceil_div(total, rows) + starts.size(0) - 1

@@ -1,0 +1,287 @@
+"""The launches of attention for arrays of NumPy, PyTorch and CuPy: on their GPU, or in the emulator."""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.attend import tiles
+from weft.attend.kernels.combine import combine
+from weft.attend.kernels.forward import forward
+from weft.attend.problem import ROW_BYTES, Options, Sizes, refuse, sizes_of
+from weft.errors import WeftError
+from weft.launch import arrays, libraries, runtime
+from weft.launch.arrays import ArrayView
+
+INTEGERS = "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
+"""The optional arrays of i32."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call with plain arrays: those given by name, the others left out; and their views."""
+
+    given: Mapping[str, Any]
+    views: Mapping[str, ArrayView]
+    options: Options
+    sizes: Sizes
+
+    @staticmethod
+    def of(given: Mapping[str, Any], options: Options) -> "Call":
+        """Checks a call. Raises WeftError for arrays that don't fit."""
+        given = {name: each for name, each in given.items() if each is not None}
+        views = {name: _view(name, each) for name, each in given.items()}
+        sizes = sizes_of(
+            {name: views[name].shape for name in "qkv"},
+            {name: views[name].dtype for name in "qkv"},
+            options.layout,
+            packed="cu_seqlens_q" in given,
+            paged="page_table" in given,
+        )
+        _check_rows(views)
+        _check_added(views, sizes)
+        return Call(given, views, options, sizes)
+
+    @property
+    def scale(self) -> float:
+        """The factor of scores."""
+        return self.options.scale or 1 / math.sqrt(self.sizes.d)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to multiply."""
+        return 0 in self.views["q"].shape or 0 in self.views["k"].shape
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The meta-parameters that follow from the options."""
+        return {
+            "packed": self.sizes.packed,
+            "limited": "lengths" in self.given,
+            "capped": self.options.softcap > 0,
+            "lefts": self.options.left is not None,
+            "rights": self.options.right is not None,
+        }
+
+    @property
+    def numbers(self) -> tuple[float, float, int, int]:
+        """The kernels' scale, softcap, left and right."""
+        left, right = self.options.left, self.options.right
+        return self.scale, self.options.softcap, left or 0, right or 0
+
+    def matrices(self, name: str, array: Any = None) -> Any:
+        """An array as batch, heads, tokens and size."""
+        array = self.given[name] if array is None else array
+        packed = self.sizes.packed and not (self.sizes.page and name in "kv")
+        return batched(array, self.options.layout, packed)
+
+    def added(self, name: str, dtype: str, rank: int = 1) -> Any:
+        """An optional array, or one of a single element in its place."""
+        if name in self.given:
+            return self.given[name]
+        return nothing(self.given["q"], self.views["q"], dtype, rank)
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A new array of the library of q."""
+        q = self.given["q"]
+        return libraries.of(q).empty(q, self.views["q"], shape, dtype)
+
+
+def batched(array: Any, layout: str, packed: bool) -> Any:
+    """An array as batch, heads, tokens and size, without a copy."""
+    if packed:
+        return array.swapaxes(0, 1)[None]
+    return array.swapaxes(1, 2) if layout == "bthd" else array
+
+
+def _view(name: str, array: Any) -> ArrayView:
+    try:
+        return arrays.view(array)
+    except WeftError as error:
+        raise refuse(f"{name}: {error.diagnostics[0].message}") from None
+
+
+def _check_rows(views: Mapping[str, ArrayView]) -> None:
+    """Raises WeftError for an array that TMA can't copy."""
+    for name in "qkv":
+        view = views[name]
+        if 0 in view.shape:
+            continue
+        outer = [
+            stride * view.bits // 8
+            for stride, size in zip(view.strides[:-1], view.shape, strict=False)
+            if size > 1
+        ]
+        if view.strides[-1] != 1 and view.shape[-1] > 1:
+            raise refuse(f"the last dimension of {name} must be contiguous, got strides {view.strides}")
+        if (view.device != "cpu" and view.address % ROW_BYTES) or any(each % ROW_BYTES for each in outer):
+            raise refuse(
+                f"rows of {name} must begin at multiples of {ROW_BYTES} bytes, got strides {view.strides}: "
+                f"pass a contiguous copy"
+            )
+
+
+def _check_added(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
+    """Raises WeftError for optional arrays that don't fit."""
+    for name in INTEGERS:
+        if name in views and views[name].dtype != "i32":
+            raise refuse(f"{name} must have elements of i32, got {views[name].dtype}: convert it")
+    if ("cu_seqlens_k" in views) and "cu_seqlens_q" not in views:
+        raise refuse("cu_seqlens_k must come with cu_seqlens_q")
+    paged = "page_table" in views
+    if "cu_seqlens_q" in views and not paged and "cu_seqlens_k" not in views:
+        raise refuse("cu_seqlens_q must come with cu_seqlens_k, which may be the same array")
+    if paged and "cu_seqlens_k" in views:
+        raise refuse("cu_seqlens_k must be None with page_table: lengths are the numbers of keys")
+    if paged and "lengths" not in views:
+        raise refuse("page_table must come with lengths, the numbers of keys")
+    count = views["cu_seqlens_q"].shape[0] - 1 if sizes.packed else sizes.batch
+    wanted: dict[str, tuple[int | None, ...]] = {"sinks": (sizes.heads,), "lengths": (count,)}
+    wanted |= {name: (count + 1,) for name in INTEGERS if name.startswith("cu_")}
+    wanted |= {"page_table": (count, None)}
+    for name, shape in wanted.items():
+        if name not in views:
+            continue
+        got = views[name].shape
+        if len(got) != len(shape) or any(w not in (None, g) for w, g in zip(shape, got, strict=True)):
+            text = ", ".join("pages" if each is None else str(each) for each in shape)
+            raise refuse(f"{name} must have shape ({text}), got {tuple(got)}")
+
+
+@functools.lru_cache(maxsize=64)
+def _nothing_of_torch(device: Any, dtype: str, rank: int) -> Any:
+    import torch
+
+    return torch.zeros([1] * rank, dtype=getattr(torch, arrays.numpy_dtype(dtype).name), device=device)
+
+
+def nothing(like: Any, view: ArrayView, dtype: str, rank: int = 1) -> Any:
+    """An array of one element, for an argument that a kernel doesn't read."""
+    if view.device == "cpu":
+        return np.zeros([1] * rank, arrays.numpy_dtype(dtype))
+    if arrays.library(type(like)) == "torch":
+        return _nothing_of_torch(like.device, dtype, rank)
+    return libraries.of(like).empty(like, view, (1,) * rank, dtype)
+
+
+def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
+    """The output of a call, in `out` if that is given, and the logarithms of sums."""
+    sizes, dtype = call.sizes, call.views["q"].dtype
+    if out is None:
+        out = call.empty(sizes.result(call.options.layout), dtype)
+    else:
+        _check_out(out, sizes.result(call.options.layout), dtype)
+    lse = call.empty(sizes.sums, "f32")
+    if call.is_empty:
+        _fill_empty(call, out, lse)
+        return out, lse
+    splits = _splits(call)
+    q, o, sums = call.matrices("q"), call.matrices("o", out), lse[None] if sizes.packed else lse
+    grouped = sizes.queries == 1 and sizes.group > 1 and not sizes.packed
+    if grouped:
+        q, o, sums = (_of_group(each, sizes) for each in (q, o, sums))
+    if splits == 1:
+        _forward(call, q, o, sums, grouped, 1, stream)
+        return out, lse
+    parts = call.empty((splits * o.shape[0], *o.shape[1:]), "f32")
+    part_sums = call.empty((splits * o.shape[0], *o.shape[1:3]), "f32")
+    _forward(call, q, parts, part_sums, grouped, splits, stream)
+    combine(
+        *(parts, part_sums, o, sums, _sinks(call)),
+        width=tiles.width(sizes.e),
+        splits=splits,
+        sinking="sinks" in call.given,
+        grouped=grouped,
+        stream=stream,
+    )
+    return out, lse
+
+
+def _forward(call: Call, q: Any, o: Any, sums: Any, grouped: bool, splits: int, stream: Any) -> None:
+    """Launches the forward kernel."""
+    sizes, flags = call.sizes, call.flags
+    causal, window = flags["rights"] and not flags["lefts"], flags["lefts"]
+    forward(
+        *(q, call.matrices("k"), call.matrices("v"), o, sums),
+        call.added("cu_seqlens_q", "i32"),
+        call.added("cu_seqlens_k", "i32"),
+        call.added("lengths", "i32"),
+        call.added("page_table", "i32", 2),
+        _sinks(call),
+        *call.numbers,
+        **flags,
+        **_tiles(call, grouped, splits),
+        paged=sizes.page > 0,
+        sinking="sinks" in call.given and splits == 1,
+        paired=causal and not window and not sizes.packed and not grouped and splits == 1,
+        grouped=grouped,
+        splits=splits,
+        stream=stream,
+    )
+
+
+def _tiles(call: Call, grouped: bool, splits: int) -> dict[str, Any]:
+    sizes, flags = call.sizes, call.flags
+    return tiles.forward(
+        sizes.d,
+        sizes.e,
+        sizes.group if grouped else sizes.queries,
+        causal=flags["rights"],
+        window=flags["lefts"],
+        splits=splits,
+        page=sizes.page,
+    )
+
+
+def _sinks(call: Call) -> Any:
+    """The sinks in f32."""
+    sinks = call.added("sinks", "f32")
+    if "sinks" not in call.given or call.views["sinks"].dtype == "f32":
+        return sinks
+    return sinks.float() if hasattr(sinks, "float") else sinks.astype(np.float32)
+
+
+def _of_group(array: Any, sizes: Sizes) -> Any:
+    """An array of one query with the heads that share keys as its rows."""
+    return array[:, :, 0].reshape(sizes.batch, sizes.key_heads, sizes.group, *array.shape[3:])
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: str) -> None:
+    view = _view("out", out)
+    if view.shape != shape or view.dtype != dtype:
+        raise refuse(f"out must have shape {shape} and elements of {dtype}, got {view.shape} of {view.dtype}")
+    if view.strides[-1] != 1:
+        raise refuse(f"the last dimension of out must be contiguous, got strides {view.strides}")
+
+
+def _fill_empty(call: Call, out: Any, lse: Any) -> None:
+    """The result where no query sees a key: zeros."""
+    out[...] = 0
+    lse[...] = -math.inf
+    if "sinks" in call.given:
+        lse[...] = _sinks(call)[..., None]
+
+
+_MOST_SPLITS, _LEAST_BLOCKS = 64, 2
+
+
+def _splits(call: Call) -> int:
+    """The parts into which the keys are divided, so that few queries keep a GPU busy."""
+    sizes = call.sizes
+    if call.options.splits is not None:
+        return call.options.splits
+    if call.views["q"].device == "cpu" or sizes.packed:
+        return 1
+    group = sizes.group if sizes.queries == 1 else 1
+    found = sizes.batch * sizes.heads // group * -(-sizes.queries // tiles.WARPGROUP_ROWS)
+    keys = sizes.keys
+    if sizes.page:
+        keys = call.views["page_table"].shape[1] * sizes.page
+    cores = runtime.device(max(call.views["q"].device_id, 0)).multiprocessors
+    blocks = -(-keys // tiles.WARPGROUP_ROWS)
+    if 2 * found > cores:
+        return 1
+    return max(min(cores // found, blocks // _LEAST_BLOCKS, _MOST_SPLITS), 1)

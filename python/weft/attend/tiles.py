@@ -1,0 +1,52 @@
+"""The tiles of attention's kernels, by the size of heads."""
+
+from typing import Any
+
+WARPGROUP_ROWS = 64  # of queries
+_SHARED_BYTES = 227 * 1024
+
+
+def best(d: int, queries: int, causal: bool) -> dict[str, Any]:
+    """The meta-parameters that were fastest on an H100 for heads of this size and this many queries."""
+    if d <= 64:
+        return {"groups": 2 if causal and queries <= 1024 else 3}
+    return {"N": 80, "ahead": False} if d > 128 else {}
+
+
+def width(d: int) -> int:
+    """The columns of a head in shared memory: a whole number of swizzled rows."""
+    return 16 if d <= 16 else -(-d // 32) * 32
+
+
+def forward(
+    d: int, e: int, queries: int, *, causal: bool, window: bool, splits: int = 1, page: int = 0
+) -> dict[str, Any]:
+    """The meta-parameters of the forward kernel for heads of `d` columns, with values of `e`."""
+    wide, value = width(d), width(e)
+    largest = max(wide, value)
+    chosen: dict[str, Any]
+    if splits > 1 or queries <= WARPGROUP_ROWS:
+        chosen = {"groups": 1, "N": 128 if largest <= 64 else 64, "ahead": False}
+    elif largest <= 64:
+        chosen = best(64, queries, causal) | {"N": 128}
+    elif largest <= 128:
+        chosen = {"N": 128}
+    elif largest <= 192:
+        chosen = {"N": 96 if window or value > 128 else 112, "ahead": False}
+    else:
+        chosen = {"N": 64 if window else 80, "ahead": False}
+    chosen = {"groups": 2, "ahead": True} | chosen
+    if page:
+        chosen["N"] = next(n for n in (chosen["N"], 64, 32, 16) if page % n == 0)
+    while _bytes(wide, value, **chosen) > _SHARED_BYTES:
+        if not chosen["ahead"]:
+            chosen["N"] -= 16
+        chosen["ahead"] = False
+    return chosen | {"width": wide, "value_width": value}
+
+
+def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool) -> int:
+    """The bytes of shared memory of the forward kernel."""
+    rows, stages = WARPGROUP_ROWS * groups, 2
+    tiles = rows * wide * (2 if ahead else 1) + stages * N * (wide + value) + (rows * value if ahead else 0)
+    return 2 * tiles + 1024
