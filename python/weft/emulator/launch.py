@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.emulator import parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
+from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
@@ -155,7 +156,8 @@ class Module:
             watch = observers.watch
             running = observers.program
             compiler = tier_of(running, compiled)
-            waves = Waves(running, launch, device, totals, watch, progress, seed, strict, compiler=compiler)
+            waves = Waves(running, launch, device, totals, watch, progress, seed, strict)
+            waves.compiler, waves.worth = compiler, worth_of(compiled)
             return waves, observers
 
         try:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from weft.emulator.compiled.boxes import Worth
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.machine import Machine
@@ -26,7 +27,7 @@ _IDLE_TURNS = 20
 class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
-    the program.
+    the program, `worth` the bulk unit's copies.
     """
 
     program: Program
@@ -39,6 +40,7 @@ class Waves:
     skew: bool = False
     done: int = 0
     compiler: Compiler | None = None
+    worth: Worth | None = None
 
     @property
     def together(self) -> int:
@@ -58,6 +60,8 @@ class Waves:
             if not live or (rest.begun < rest.end and len(live) < _MAX_WAVES):
                 wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
                 wave.watch = self.watch_of(wave)
+                if self.worth is not None and self.seed is None:
+                    wave.box_copies = self.worth.copies(wave)
                 live.appendleft((self._machine(wave), wave))
             machine, wave = live[0]
             if _turn(machine, wave):

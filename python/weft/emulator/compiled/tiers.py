@@ -55,13 +55,19 @@ class Tier:
         return runtime.Runtime(made, wave, limit)
 
 
+def chosen(compiled: bool | None) -> bool | None:
+    """`compiled`, or if that is None the choice of the environment variable."""
+    if compiled is None and (named := os.environ.get("WEFT_EMULATOR_COMPILED", "")):
+        return named != "0"
+    return compiled
+
+
 _tiers: "WeakKeyDictionary[Program, Tier]" = WeakKeyDictionary()
 
 
 def tier_of(program: Program, compiled: bool | None) -> Tier | None:
     """How a program is compiled: at once, never (None), or if it is worth it (`compiled` is None)."""
-    if compiled is None and (named := os.environ.get("WEFT_EMULATOR_COMPILED", "")):
-        compiled = named != "0"
+    compiled = chosen(compiled)
     if compiled is False or len(program.codes) > 1:
         return None
     with _lock:

@@ -14,8 +14,11 @@ from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions import bulk
 from weft.emulator.instructions.atomics import Update, update_of
 from weft.emulator.instructions.bulk import Numbers, Octets, aligned, notify_global, notify_shared
+from weft.emulator.instructions.one_thread import address, by_code, in_shared, marks_of
 from weft.emulator.reading.types import TYPES, U32, U64, Bools, Type
+from weft.emulator.running.box_copies import BoxCopies, Key
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Chunks, Watch
 
 table = Table()
@@ -73,6 +76,10 @@ class SharedAddress:
         )
         return offsets.astype(np.int64)
 
+    def of_one(self, wave: Wave, row: int, lane: int) -> Key | None:
+        """The CTA and the offset of one thread; None if the address is illegal."""
+        return in_shared(self._address, wave, row, lane)
+
 
 @table.step("cp.async.bulk")
 def copy(op: Op) -> Step:
@@ -96,6 +103,18 @@ def copy(op: Op) -> Step:
     ignored = [op.source(3 + n, U32) for n in range(lenient)]
     source = op.address(1, "global") if ends.source == "global" else SharedAddress(op, 1)
 
+    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+        if isinstance(source, SharedAddress) or lenient:
+            return False
+        place, mark = target.of_one(wave, row, lane), barrier.of_one(wave, row, lane)
+        count, begin = wave.regs[size].item(row, lane), address(source, wave, row, lane)
+        if place is None or mark is None or not count or (count | begin | place[1]) % _ALIGN:
+            return False
+        mask = wave.regs[ctas].item(row, lane) if ctas else None
+        marks = marks_of(wave, row, place[0], mark, mask)
+        box = copies.run(begin, count)
+        return len(marks) > 0 and copies.load(row, box, (0,), place[1], marks, line, awaited=mask is None)
+
     def run(lanes: Lanes) -> None:
         sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
         begins = source.of(lanes) if isinstance(source, SharedAddress) else source(lanes)
@@ -116,7 +135,7 @@ def copy(op: Op) -> Step:
             own, mark = divmod(int(marks[at]), stride)
             arrive(one, data, owners, offset + np.arange(count), (own, mark), masks is not None, line)
 
-    return run
+    return by_code(quick, run)
 
 
 def arrive(
@@ -212,6 +231,13 @@ def _from_shared(
 def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
     target, source = op.address(0, "global"), SharedAddress(op, 1)
 
+    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+        place, begin = source.of_one(wave, row, lane), address(target, wave, row, lane)
+        count = wave.regs[size].item(row, lane)
+        if place is None or not count or (count | begin | place[1]) % _ALIGN:
+            return False
+        return copies.store(row, copies.run(begin, count), (0,), *place, line)
+
     def run(lanes: Lanes) -> None:
         sizes, begins, offsets = lanes.read(size), source.of(lanes), target(lanes)
         masks = lanes.read(mask) if mask else None
@@ -227,7 +253,7 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
             notify_global(one, "store" if write is _put else "reduce", address + chosen, line)
             write(segment.data, address - segment.base + chosen, data[chosen])
 
-    return run
+    return run if mask or write is not _put else by_code(quick, run)
 
 
 @table.step("cp.reduce.async.bulk")

@@ -19,13 +19,17 @@ from weft.emulator.instructions.cp_async_bulk import (
     reduction,
     reduction_name,
 )
+from weft.emulator.instructions.one_thread import box_at, by_code, marks_of, may_signal, signed
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory import tensor_map
+from weft.emulator.memory.boxes import Box
 from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.memory.tensor_map import Numbers, Taken
 from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import TYPES, U32, Array
+from weft.emulator.running.box_copies import BoxCopies
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Chunks
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
@@ -92,6 +96,15 @@ class MapOperand:
     def maps(self, lanes: Lanes) -> Array:
         return self._address(lanes)
 
+    def box(self, wave: Wave, row: int, lane: int) -> Box | None:
+        """The box of one thread's map, if code of the host may copy it."""
+        return box_at(self._address, self.rank, self.mode, wave, row, lane)
+
+    def where(self, box: Box, wave: Wave, row: int, lane: int) -> list[int] | None:
+        """The coordinates of one thread; None if the hardware rejects them."""
+        where = [signed(wave, slot, row, lane) for slot in self._slots]
+        return None if where[0] % box.aligned else where
+
     def map(self, one: Lanes, at: tuple[int, int], addresses: Array) -> TensorMap:
         """The map of one thread, read and checked."""
         address = addresses[at]
@@ -136,6 +149,12 @@ class Offsets:
         if not self._slots:
             return np.zeros((lanes.warps, 32, 0), np.int64)
         return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
+
+
+def read_map(wave: Wave) -> bool:
+    """Counts the bytes of a map among the parameters."""
+    wave.memory.bytes["param"] = wave.memory.bytes.get("param", 0) + BYTES
+    return True
 
 
 def _check_aligned(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: int) -> None:
@@ -294,6 +313,18 @@ def copy(op: Op) -> Step:
     ctas = op.source(3 + shifted, TYPES["u16"]) if multicast else 0
     line = op.line
 
+    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+        box, place = tensor.box(wave, row, lane), target.of_one(wave, row, lane)
+        mark = barrier.of_one(wave, row, lane)
+        if box is None or place is None or mark is None or place[1] % _BOX_ALIGN:
+            return False
+        where, mask = tensor.where(box, wave, row, lane), wave.regs[ctas].item(row, lane) if ctas else None
+        marks = marks_of(wave, row, place[0], mark, mask, pair=pair)
+        if where is None or not marks or not may_signal(wave, place[0], mark, pair=pair):
+            return False
+        loaded = copies.load(row, box, where, place[1], marks, line, awaited=mask is None)
+        return loaded and read_map(wave)
+
     def run(lanes: Lanes) -> None:
         maps, where, marks = tensor.maps(lanes), tensor.coordinates(lanes), barrier.of(lanes)
         targets, moved = target.of(lanes), offsets.of(lanes)
@@ -319,7 +350,7 @@ def copy(op: Op) -> Step:
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 
-    return run
+    return by_code(quick, run)
 
 
 @table.step("cp.reduce.async.bulk.tensor")
@@ -344,6 +375,13 @@ def _store(
     hinted = "L2::cache_hint" in op.opcode
     op.count(2 + hinted)
     source, line = SharedAddress(op, 1), op.line
+
+    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+        box, place = tensor.box(wave, row, lane), source.of_one(wave, row, lane)
+        if box is None or place is None or place[1] % _BOX_ALIGN:
+            return False
+        where = tensor.where(box, wave, row, lane)
+        return where is not None and copies.store(row, box, where, *place, line) and read_map(wave)
 
     def run(lanes: Lanes) -> None:
         maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
@@ -379,7 +417,7 @@ def _store(
             else:
                 write(memory, spots, data)
 
-    return run
+    return run if reduces else by_code(quick, run)
 
 
 @table.step("cp.async.bulk.prefetch.tensor")
@@ -399,6 +437,9 @@ def prefetch(op: Op) -> Step:
         maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
+            if tensor.mode == "tile":
+                _check_aligned(one, map_, tuple(where[at].tolist()), line)
+                continue
             _taken(one, map_, tensor.mode, where[at], moved[at], line)
 
     return run

@@ -12,9 +12,9 @@ from weft.errors import WeftError, shown
 from weft.isa import tensor_map as isa
 
 Numbers = npt.NDArray[np.int64]
-_ATOMS = {"16B": 4, "32B": 5, "32B_FLIP_8B": 5, "64B": 6}
-_BITS = {"32B": 1, "64B": 2, "128B": 3}
-_PATTERN_SHIFT = 7
+ATOM_SHIFTS = {"16B": 4, "32B": 5, "32B_FLIP_8B": 5, "64B": 6}
+SWIZZLE_BITS = {"32B": 1, "64B": 2, "128B": 3}
+PATTERN_SHIFT = 7
 _TOO_LARGE = 2**64
 
 
@@ -302,13 +302,13 @@ def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
 
 def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:
     """The addresses of bytes in shared memory after the swizzle, which works on addresses, not on offsets."""
-    if map_.swizzle not in _BITS:
+    if map_.swizzle not in SWIZZLE_BITS:
         return address
-    low = _ATOMS[map_.atom]
-    count = _PATTERN_SHIFT + _BITS[map_.swizzle]
-    mask = ((1 << count) - 1 >> _PATTERN_SHIFT) << 4
-    mask = mask >> 4 << low & (1 << _PATTERN_SHIFT) - 1
-    moved = address ^ (address >> _PATTERN_SHIFT << low & mask)
+    low = ATOM_SHIFTS[map_.atom]
+    count = PATTERN_SHIFT + SWIZZLE_BITS[map_.swizzle]
+    mask = ((1 << count) - 1 >> PATTERN_SHIFT) << 4
+    mask = mask >> 4 << low & (1 << PATTERN_SHIFT) - 1
+    moved = address ^ (address >> PATTERN_SHIFT << low & mask)
     if map_.atom == "32B_FLIP_8B":
-        moved = moved ^ (address >> _PATTERN_SHIFT & 1) << 3
+        moved = moved ^ (address >> PATTERN_SHIFT & 1) << 3
     return moved

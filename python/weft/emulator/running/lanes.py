@@ -108,6 +108,25 @@ class Lanes:
             single[row, lane] = True
             yield self.narrowed(single), (row, lane), int(self.wave.cta_of_row[rows[row]])
 
+    def places(self) -> Iterator[tuple[tuple[int, int], int]]:
+        """The index of each active thread in `[warps, 32]`, and its row in the wave."""
+        mask, rows = self.mask, self.rows
+        every = range(self.warps * WARP) if mask is None else mask.reshape(-1).nonzero()[0].tolist()
+        for at in every:
+            index = at // WARP, at % WARP
+            if rows is None:
+                yield index, index[0]
+            elif isinstance(rows, slice):
+                yield index, rows.start + index[0]
+            else:
+                yield index, rows.item(index[0])
+
+    def single(self, at: tuple[int, int]) -> "Lanes":
+        """One of the active threads, by its index in `[warps, 32]`."""
+        mask = np.zeros((self.warps, WARP), np.bool_)
+        mask[at] = True
+        return self.narrowed(mask)
+
     def row_numbers(self) -> npt.NDArray[np.intp]:
         """The rows as indices into the wave."""
         return np.arange(self.wave.warps) if self.rows is None else np.arange(self.wave.warps)[self.rows]

@@ -13,6 +13,7 @@ from weft.emulator.memory.spaces import Memory
 from weft.emulator.memory.tensor_memory import TensorMemory
 from weft.emulator.reading.types import STORAGE, Array
 from weft.emulator.running import special
+from weft.emulator.running.box_copies import BoxCopies
 from weft.emulator.running.ctas import Ctas, Grid, Launch
 from weft.emulator.running.slots import Slots
 from weft.emulator.watch import Watch
@@ -25,7 +26,8 @@ class Wave(Ctas):
 
     `ticks` counts the instructions that the wave has executed and is its clock; `polls` counts the times that
     it may have looked for what other waves do, `changes` those that it may have changed something that they
-    see. `watch` observes the wave; None: nobody does.
+    see. `watch` observes the wave; None: nobody does. `box_copies` makes copies of the bulk unit by
+    code of the host; None: the interpreter makes all of them.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Wave(Ctas):
         super().__init__(launch, device, cta_numbers)
         self.grid = grid
         self.watch: Watch | None = None
+        self.box_copies: BoxCopies | None = None
         self.failed_waits: set[tuple[int, bool]] | None = None
         """Waits for mbarriers that have failed spuriously, as PTX allows: the line, and whether the mbarrier
         had completed a phase. None: none fails.

@@ -217,6 +217,19 @@ class Sanitizer(Watch):
             return
         self._units_access(kind, proxy, cta, offsets, rows_of(threads).tolist(), line, mbarrier)
 
+    def unit_may_signal(self, mbarrier: tuple[int, int], row: int) -> bool:
+        """Whether the bulk unit's use of an mbarrier for a warp breaks no rule."""
+        return not self._ended[mbarrier[0]] and self.mbarriers.unit_may_use(mbarrier, row)
+
+    def unit_signals(self, mbarrier: tuple[int, int], row: int, column: int, time: int, line: int) -> None:
+        """The bulk unit has written shared memory for a warp by code of the host, until a time of the
+        mbarrier's column.
+        """
+        self.mbarriers.unit_uses(mbarrier, column, time, line)
+        if self.launch_before is not None:
+            pending, done = self._of(mbarrier)
+            self._barriers[mbarrier] = self.launch_before.ordered_for(row, pending), done
+
     def shared_loads(
         self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
     ) -> None:

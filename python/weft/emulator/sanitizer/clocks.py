@@ -163,6 +163,10 @@ class VectorClocks:
         seen: Clocks = self._both[self._seen[how]]
         return seen
 
+    def layer_seen(self, how: int) -> int:
+        """The layer of `seen`."""
+        return self._seen[how]
+
     def of_global(self, clock: Clocks) -> Clocks:
         """What a clock knows, and the parts of it that bulk copies see of global memory as DATA and
         as MAPS.

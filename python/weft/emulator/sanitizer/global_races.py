@@ -16,9 +16,9 @@ from weft.emulator.sanitizer.shadow import Granules, Index, Times
 from weft.emulator.watch import Chunks, Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES
 
-_COLUMN_BITS = 20
+COLUMN_BITS = 20
 _FAR = (1 << 64) - 1
-_COLUMN = (1 << _COLUMN_BITS) - 1
+_COLUMN = (1 << COLUMN_BITS) - 1
 
 
 class GlobalShadow(Granules):
@@ -40,7 +40,7 @@ class GlobalShadow(Granules):
 
     def touched(self, since: int) -> tuple[Bools, Bools]:
         """The granules that waves from number `since` on have read, and written."""
-        mine = (self.time > 0) & (self.owner >> _COLUMN_BITS >= since)
+        mine = (self.time > 0) & (self.owner >> COLUMN_BITS >= since)
         return mine[1] | mine[2], mine[0]
 
 
@@ -203,7 +203,7 @@ class GlobalRaces:
         self.findings.add("uninitialised-global", message, line, thread, address, count)
 
     def _owners(self, rows: Index) -> npt.NDArray[np.int64]:
-        return rows | self.number << _COLUMN_BITS
+        return rows | self.number << COLUMN_BITS
 
     def _read(
         self,
@@ -225,7 +225,7 @@ class GlobalRaces:
     def _late(self, shadow: GlobalShadow, slot: int, index: Index, rows: Index) -> Bools | None:
         """Where the warps don't know of an earlier access; None if there is no such element."""
         time, owner = shadow.time[slot, index], shadow.owner[slot, index]
-        wave, column = owner >> _COLUMN_BITS, owner & _COLUMN
+        wave, column = owner >> COLUMN_BITS, owner & _COLUMN
         mine = wave == self.number
         late: Bools = mine & (time > self.clocks.known[rows, np.where(mine, column, 0)])
         foreign = ~mine & (time > 0)
@@ -284,7 +284,7 @@ class GlobalRaces:
         small = np.flatnonzero(common < GPU)
         if len(small):
             wave, column = (
-                shadow.owner[0, index[small]] >> _COLUMN_BITS,
+                shadow.owner[0, index[small]] >> COLUMN_BITS,
                 shadow.owner[0, index[small]] & _COLUMN,
             )
             here = (wave == self.number) & (column < self.wave.warps)
@@ -350,7 +350,7 @@ class GlobalRaces:
             if late is None:
                 continue
             # The lanes of a warp may all issue the same copy.
-            late &= shadow.owner[slot, index] != column | self.number << _COLUMN_BITS
+            late &= shadow.owner[slot, index] != column | self.number << COLUMN_BITS
             if kind == "reduce":
                 late &= shadow.level[index] < GPU
             if late.any():
@@ -360,7 +360,7 @@ class GlobalRaces:
                 what = f"is {done}, and {before} at line {at}; nothing orders the two"
                 address = segment.base + int(index[first]) * shadow.granule
                 self._report(what, row, 0, line, address, int(np.count_nonzero(late)))
-        owner, time = column | self.number << _COLUMN_BITS, self.clocks.times[column] + 1
+        owner, time = column | self.number << COLUMN_BITS, self.clocks.times[column] + 1
         if kind == "load":
             if awaited:
                 self._read(shadow, index, np.full(len(index), owner), np.int32(time), line)
@@ -383,7 +383,7 @@ class GlobalRaces:
     def _hidden(self, shadow: GlobalShadow, index: Index, rows: Index, how: int) -> Bools:
         """Where the unit may not see writes that the warps know of."""
         time, owner = shadow.time[0, index], shadow.owner[0, index]
-        wave, column = owner >> _COLUMN_BITS, owner & _COLUMN
+        wave, column = owner >> COLUMN_BITS, owner & _COLUMN
         hidden: Bools = np.zeros(len(index), np.bool_)
         for other in np.unique(wave[time > 0]).tolist():
             here: Bools = (wave == other) & (time > 0) & (column < self.memory.warps[other])

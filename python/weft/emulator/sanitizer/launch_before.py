@@ -54,6 +54,16 @@ class LaunchBefore:
         joined[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
         return joined
 
+    def ordered_for(self, row: int, clock: Clocks) -> Clocks:
+        """`ordered` for threads of one warp."""
+        joined = self.clocks.fitted(clock)
+        joined[0, self._column] |= self.clocks.known[row, self._column]
+        return joined
+
+    def waited_for(self, row: int) -> bool:
+        """Whether a warp is ordered after the previous launch."""
+        return self.clocks.known.item(row, self._column) > 0
+
     def _report_use(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
         touched = "read" if kind == "load" else "written"
         message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"

@@ -77,6 +77,18 @@ class MbarrierUses:
             if proxy not in _UNITS:
                 life.uses[row] = int(known[row, row]), line
 
+    def unit_may_use(self, key: Key, row: int) -> bool:
+        """Whether `use` by the bulk unit for a warp finds nothing."""
+        life = self._lives.get(key)
+        if life is None:
+            return True
+        known = self.clocks.known
+        if life.fenced is not None and known.item(row, life.fenced[0]) >= life.fenced[1]:
+            return True
+        if life.time > known.item(row, life.row):
+            return False
+        return not self._init_fences and self.wave.cta_of_row.item(row) == key[0]
+
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
         """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""
         if (life := self._lives.get(key)) is not None:

@@ -197,8 +197,11 @@ class Races:
         """
         if kind != "load":
             return self._code.writes(column, row, chunks, begin, line, through_proxy=proxy == "bulk")
-        slot = self.shadow.slot(self._in_cluster(self.clocks.names[column]))
-        return self._code.reads(column, row, chunks, begin, line, slot)
+        return self._code.reads(column, row, chunks, begin, line, self.slot(column))
+
+    def slot(self, column: int) -> int:
+        """The row of the shadow with the reads of a unit."""
+        return self.shadow.slot(self._in_cluster(self.clocks.names[column]))
 
     def unit_reads(self, column: int, row: int, offsets: Index | Chunks, line: int) -> None:
         """An asynchronous unit begins to read for a warp, which must know of the writes."""
@@ -208,7 +211,7 @@ class Races:
         if late.any():
             self._report_unordered_unit(row, index, late, line, "read")
         self._hidden(row, index, late, line, "read")
-        slot = shadow.slot(self._in_cluster(clocks.names[column]))
+        slot = self.slot(column)
         shadow.unit[slot, index], shadow.taken[slot, index] = column, clocks.times[column] + 1
         shadow.read_line[index] = line
 

@@ -1,0 +1,104 @@
+"""Code of the host copies boxes as the interpreter does, and refuses what breaks a rule."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from random_copies import kernel, launch
+
+from weft.emulator.compiled import boxes
+from weft.emulator.sanitizer.checker import Sanitizer
+
+SHARED = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken")
+GLOBAL = ("owner", "time", "line", "level")
+
+
+class Recorder:
+    """The sanitizers of launches, and how many copies code made, and refused."""
+
+    def __init__(self, monkeypatch):
+        self.sanitizers, self.counts = [], Counter()
+        begin = Sanitizer.__init__
+
+        def init(sanitizer, *args, **more):
+            begin(sanitizer, *args, **more)
+            self.sanitizers.append(sanitizer)
+
+        monkeypatch.setattr(Sanitizer, "__init__", init)
+        for name in ("load", "store"):
+            monkeypatch.setattr(boxes.Boxes, name, self._counted(name, getattr(boxes.Boxes, name)))
+
+    def _counted(self, name, method):
+        def run(*args, **more):
+            done = method(*args, **more)
+            self.counts[name, done] += 1
+            return done
+
+        return run
+
+
+def state(sanitizer):
+    """All that a sanitizer and its wave know."""
+    wave, shadow = sanitizer.wave, sanitizer.races.shadow
+    found = {f"shared {name}": getattr(shadow, name) for name in SHARED}
+    for base, each in sanitizer.globals.memory.shadows().items():
+        found |= {f"global {base} {name}": getattr(each, name) for name in GLOBAL}
+        found[f"global {base} written"] = np.array(each.is_written)
+    found |= {"known": sanitizer.clocks.all, "memory": wave.memory.shared.data}
+    found["times"] = np.array(sorted(sanitizer.clocks.times.items()))
+    found["counts"] = np.array([wave.changes, wave.ticks, wave.mbarriers.phases])
+    uses = sanitizer.mbarriers._lives.items()
+    found["uses"] = np.array(
+        [(*key, *use) for key, life in uses for use in sorted(life.uses.items())], object
+    )
+    return found
+
+
+def both(text, recorder, **options):
+    """Runs a kernel by the interpreter and by code, whose results and knowledge must be the same."""
+    plain, expected = launch(text, compiled=False, **options)
+    before = [state(each) for each in recorder.sanitizers]
+    recorder.sanitizers.clear()
+    fast, found = launch(text, compiled=None, **options)
+    after = [state(each) for each in recorder.sanitizers]
+    recorder.sanitizers.clear()
+    assert fast == plain
+    np.testing.assert_array_equal(found, expected)
+    assert len(before) == len(after)
+    for one, other in zip(before, after, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    return plain
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    monkeypatch.setattr(boxes, "_worth", boxes.Worth(at_once=True))
+    return Recorder(monkeypatch)
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("ordered", [1.0, 0.9, 0.6])
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 40), marks=pytest.mark.slow)], ids=str)
+def test_random_copies_are_those_of_the_interpreter(recorder, ordered, cluster, seeds):
+    found = 0
+    for seed in seeds:
+        text = kernel(np.random.default_rng(seed), cluster, ordered)
+        found += len(both(text, recorder, cluster=cluster, clusters=2).findings)
+    for name in ("load", "store"):
+        assert recorder.counts[name, True] > len(seeds), recorder.counts
+    assert found
+
+
+def test_without_the_sanitizer(recorder):
+    for seed in range(3):
+        both(kernel(np.random.default_rng(seed)), recorder, sanitize=False)
+    assert recorder.counts["load", True] > 20
+
+
+def test_few_copies_are_left_to_the_interpreter(monkeypatch):
+    monkeypatch.setattr(boxes, "_worth", boxes.Worth())
+    recorder = Recorder(monkeypatch)
+    launch(kernel(np.random.default_rng(0)))
+    assert not recorder.counts["load", True]
