@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from weft.emulator import native
-from weft.emulator.compiled.pieces import CHUNKS, SCRATCH, Layout, Piece, module
+from weft.emulator.compiled.pieces import CHUNKS, OCTETS, SCRATCH, Layout, Piece, module
 from weft.emulator.compiled.tracing import Registers, trace
 from weft.emulator.decoding.decode import Op
 from weft.emulator.errors import PtxError
@@ -138,15 +138,16 @@ def differences(steps, slots, seed=0):
         found = trace(step, registers)
         piece = Piece(f"piece_{len(pieces)}", layout)
         if found is not None and found.access is None and found.writes and piece.add(found):
+            piece.end()
             pieces.append((name, step, [slot for slot, _, _ in found.writes], piece))
     if not pieces:
         return [], 0
     texts = module([piece for *_, piece in pieces])
-    code = native.addresses(texts, [piece.name for *_, piece in pieces], code=0)
+    code = native.addresses(texts, sorted({piece.function for *_, piece in pieces}), code=0)
     wrong = []
     for name, step, written, piece in pieces:
         for mask in (None, rng.random((ROWS, 32)) < 0.5):
-            if found := _difference(step, written, piece, code[piece.name], mask, (slots, layout, rng)):
+            if found := _difference(step, written, piece, code[piece.function], mask, (slots, layout, rng)):
                 wrong.append(f"{name}: {found}")
                 break
     return wrong, len(pieces)
@@ -172,8 +173,9 @@ def _difference(step, written, piece, address, mask, where):
     if mask is not None:
         masks = np.packbits(mask, axis=1, bitorder="little").view(np.uint32).reshape(-1)
     rows = np.arange(ROWS) * layout.size + file.ctypes.data
-    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(address)
-    run(rows.ctypes.data, scratch.ctypes.data, masks.ctypes.data, CHUNKS * ROWS)
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64)(address)
+    arrays = rows, scratch, masks, OCTETS, np.array(piece.offsets, np.int64)
+    run(*(array.ctypes.data for array in arrays), CHUNKS * ROWS)
     for slot in written:
         storage, begin = STORAGE[slots.bits[slot]], layout.offsets[slot]
         got = file[:, begin : begin + 32 * storage.itemsize].copy().view(f"u{min(8, storage.itemsize)}")

@@ -112,9 +112,11 @@ class _Driver(Code):
                     self._restore(*places, size, self.load(lanes, 0, I32))
 
     def _call(self, operation: Value, warps: Value, scratch: Value, masks: Value, count: Value) -> None:
-        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
+        kind = ir.FunctionType(ir.VoidType(), [*[POINTER] * 5, I64])
         function = self.load(operation, Operand.FUNCTION, kind.as_pointer())
-        self.b.call(function, [warps, scratch, masks, self.b.mul(count, self.number(CHUNKS))])
+        octets, chunks = self.field(Field.OCTETS, POINTER), self.b.mul(count, self.number(CHUNKS))
+        offsets = self.load(operation, Operand.OFFSETS, POINTER)
+        self.b.call(function, [warps, scratch, masks, octets, offsets, chunks])
 
     @contextmanager
     def _written(self, operation: Value) -> Iterator[tuple[Value, Value]]:

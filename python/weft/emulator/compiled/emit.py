@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.compiled.symbols import Symbol, UntraceableError
+from weft.emulator.compiled.symbols import Symbol, UntraceableError, number_of
 
 LANES = 8
 """The lanes of a vector."""
@@ -53,6 +53,7 @@ class Emitter:
         self.declared: set[str] = set()
         self._inputs = inputs
         self._names = 0
+        self._done: dict[str, str] = {}
         self._known: dict[tuple[int, int], str] = {}
         self._kept: list[Symbol] = []
 
@@ -60,11 +61,21 @@ class Emitter:
         """Registers have changed: symbols stand for other values from now on."""
         self._known, self._kept = {}, []
 
+    def undo(self, lines: int) -> None:
+        """Removes the lines after so many."""
+        del self.lines[lines:]
+        self._done = {}
+
     def do(self, text: str) -> str:
-        """Adds an instruction, and returns the name of its result."""
-        self._names += 1
-        self.lines.append(f"  %v{self._names} = {text}")
-        return f"%v{self._names}"
+        """Adds an instruction, unless there is the same, and returns the name of its result. What it reads
+        must not change.
+        """
+        name = self._done.get(text)
+        if name is None:
+            self._names += 1
+            name = self._done[text] = f"%v{self._names}"
+            self.lines.append(f"  {name} = {text}")
+        return name
 
     def value(self, symbol: Symbol, count: int | None = None) -> str:
         """The name of a symbol's value, or a constant with `count` elements for each lane."""
@@ -77,11 +88,13 @@ class Emitter:
 
     def _compute(self, symbol: Symbol, count: int) -> str:
         kind, *operands = symbol.node
-        number = _number(symbol)
+        number = number_of(symbol)
         if number is not None:
             return splat(number, LANES * count)
         if symbol.count != count:
             raise UntraceableError("broadcasts")
+        if kind in ("left_shift", "right_shift") and (by := number_of(operands[1])) is not None:
+            return self._shift(kind, operands[0], int(by), count)
         if kind in ("input", "load"):
             return self._inputs(symbol)
         if kind == "same":
@@ -106,10 +119,12 @@ class Emitter:
         return self.do(f"select <{count} x i1> {condition}, {kind} {x}, {kind} {y}")
 
     def _bits(self, symbol: Symbol, source: Symbol) -> str:
-        value, count = self.value(source), symbol.count
-        return self.do(
-            f"bitcast {vector(source.dtype, source.count)} {value} to {vector(symbol.dtype, count)}"
+        value, have, want = (
+            self.value(source),
+            vector(source.dtype, source.count),
+            vector(symbol.dtype, symbol.count),
         )
+        return value if have == want else self.do(f"bitcast {have} {value} to {want}")
 
     # Conversions
 
@@ -236,6 +251,22 @@ class Emitter:
             return self.do(f"udiv {kind} {x}, {values[1]}")  # steps never divide by zero
         raise UntraceableError(f"calls {name}")
 
+    def _shift(self, name: str, source: Symbol, by: int, count: int) -> str:
+        """A shift by a number."""
+        dtype, bits = source.dtype, 8 * source.dtype.itemsize
+        arithmetic = name == "right_shift" and dtype.kind == "i"
+        value, n = self.value(source, count), LANES * count
+        if not 0 <= by < bits:
+            if not arithmetic:
+                return splat(dtype.type(0), n)
+            by = bits - 1
+        code = "ashr" if arithmetic else "shl" if name == "left_shift" else "lshr"
+        return (
+            value
+            if by == 0
+            else self.do(f"{code} {vector(dtype, count)} {value}, {splat(dtype.type(by), n)}")
+        )
+
     def _predicate_call(self, name: str, values: list[str], n: int) -> str:
         kind = f"<{n} x i1>"
         if name in _BITWISE:
@@ -279,7 +310,7 @@ class Emitter:
             whole = f"<{n} x i{8 * dtype.itemsize}>"
             return self.do(f"icmp slt {whole} {self.do(f'bitcast {kind} {x} to {whole}')}, zeroinitializer")
         if name == "nextafter":
-            return self._neighbour(x, _number(operands[1]), dtype, n)
+            return self._neighbour(x, number_of(operands[1]), dtype, n)
         raise UntraceableError(f"calls {name} of floats")
 
     def _arithmetic(self, name: str, values: list[str], dtype: "np.dtype[Any]", n: int) -> str:
@@ -319,16 +350,6 @@ class Emitter:
         moved = self.select(zero, least, moved, whole, n)
         stays = self.do(f"fcmp ueq {kind} {x}, {splat(dtype.type(towards), n)}")
         return self.do(f"bitcast {whole} {self.select(stays, bits, moved, whole, n)} to {kind}")
-
-
-def _number(symbol: Symbol) -> Any:
-    """The value of a constant; None for anything else."""
-    if symbol.node[0] == "constant":
-        return symbol.node[1]
-    if symbol.node[0] == "cast":
-        inner = _number(symbol.node[1])
-        return None if inner is None else np.asarray(inner).astype(symbol.dtype)[()]
-    return None
 
 
 def splat(number: Any, n: int) -> str:

@@ -1,12 +1,16 @@
 """Pieces: what traced steps compute between two accesses to memory, as functions on the warps of a group.
 
-A function takes the addresses of the warps' registers, their scratch memory, their active lanes, and four
-times their number. It runs eight lanes at a time, and writes inactive lanes, too: the driver restores those.
-Scratch memory has the addresses of an access, its values, and its lanes.
+A function takes the addresses of the warps' registers, their scratch memory, their active lanes, `OCTETS`,
+offsets of registers if pieces share it, and four times the number of warps. It runs eight lanes at a time,
+and writes inactive lanes, too: the driver restores those. Scratch memory has the addresses of an access, its
+values, and its lanes.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from weft.emulator.compiled.emit import Emitter, vector
 from weft.emulator.compiled.symbols import Symbol, UntraceableError
@@ -23,6 +27,8 @@ SCRATCH = 1536
 
 CHUNKS = 4
 """The iterations of a piece for one warp."""
+OCTETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+"""Eight predicates as octets, by their bits."""
 
 
 @dataclass
@@ -48,6 +54,9 @@ class Piece:
         self.name, self.layout = name, layout
         self.live = -1
         """The registers that may be read after the piece, as bits; it doesn't write the others."""
+        self.offsets: list[int] = []
+        """After `module`: the offsets of registers that the function gets, if it is shared."""
+        self.function = name
         self._emitter = Emitter(self._input)
         self._now: dict[int, str] = {}
         self._before: dict[int, str] = {}
@@ -75,7 +84,7 @@ class Piece:
                     new = emitter.select(emitter.value(mask, 1), new, old, self._kind(slot))
                 changed[slot] = new
         except UntraceableError:
-            del emitter.lines[kept:]
+            emitter.undo(kept)
             self._now, self._before = now, before
             return False
         self._now |= changed
@@ -91,7 +100,7 @@ class Piece:
             guard = None if access.mask is None else emitter.value(access.mask, 1)
             value = "" if access.value is None else emitter.value(access.value)
         except UntraceableError:
-            del emitter.lines[kept:]
+            emitter.undo(kept)
             self._now, self._before = now, before
             return False
         self._put(f"<8 x i64> {address}", emitter.do("getelementptr i64, ptr %scratch, i64 %lane"))
@@ -130,7 +139,8 @@ class Piece:
 
     def _at(self, slot: int) -> str:
         size = max(1, self.layout.bits[slot] // 8)
-        return self._emitter.do(f"getelementptr i8, ptr %registers.{size}, i64 {self.layout.of(slot)}")
+        self.layout.of(slot)
+        return self._emitter.do(f"getelementptr i8, ptr %registers.{size}, i64 @{slot}@")
 
     def _read(self, slot: int, *, merged: bool = False) -> str:
         """The value of a register. `merged`: some lanes are about to change."""
@@ -159,40 +169,72 @@ class Piece:
         """The registers that the piece reads or writes in the file."""
         return frozenset((*self._before, *self._written()))
 
+    def _octets(self, value: str) -> str:
+        """Predicates as octets. A table has them: LLVM takes three times as long to extend each lane."""
+        bits = self._emitter.do(f"bitcast <8 x i1> {value} to i8")
+        index = self._emitter.do(f"zext i8 {bits} to i64")
+        return self._emitter.do(
+            f"load i64, ptr {self._emitter.do(f'getelementptr i64, ptr %octets, i64 {index}')}"
+        )
+
     @property
     def saved(self) -> list[tuple[int, int]]:
         """Where the registers that the piece writes are in a row: the offset of each, and its bytes."""
         layout = self.layout
         return [(layout.of(slot), 32 * max(1, layout.bits[slot] // 8)) for slot in self._written()]
 
-    def text(self) -> str:
-        """The function."""
+    def end(self) -> None:
+        """Writes the registers, after all steps have been added."""
         for slot, value in self._written().items():
             if self.layout.bits[slot] == 1:
-                octets = self._emitter.do(f"zext <8 x i1> {value} to <8 x i8>")
-                self._put(f"<8 x i8> {octets}", self._at(slot))
+                self._put(f"i64 {self._octets(value)}", self._at(slot))
             else:
                 self._put(f"{self._kind(slot)} {value}", self._at(slot))
-        lines = self._emitter.lines
-        used = [_SCRATCH] if any("%scratch," in line for line in lines) else []
+
+    def body(self) -> tuple[str, list[int]]:
+        """The function's code, and the offsets of registers that are `%offset.N` in it."""
+        code = "\n".join(self._emitter.lines)
+        used = [_SCRATCH] if "%scratch," in code else []
         for size in (1, 2, 4, 8, 16):
-            if any(f"%registers.{size}," in line for line in lines):
+            if f"%registers.{size}," in code:
                 used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
-        return "\n".join([_HEAD.format(name=self.name), *used, *lines, _TAIL])
+        numbers: dict[str, int] = {}
+        text = _SLOT.sub(lambda m: f"%offset.{numbers.setdefault(m[1], len(numbers))}", code)
+        return "\n".join([_HEAD, *used, text, _TAIL]), [self.layout.of(int(slot)) for slot in numbers]
 
 
 def module(pieces: Sequence[Piece]) -> str:
-    """The LLVM IR of all pieces."""
+    """The LLVM IR of all pieces that have ended. Those that differ only in their registers share a function,
+    which gets the offsets of these.
+    """
     declared: set[str] = set()
-    texts = [piece.text() for piece in pieces]
+    groups: dict[str, list[Piece]] = {}
     for piece in pieces:
         declared |= piece.declared
+        body, piece.offsets = piece.body()
+        groups.setdefault(body, []).append(piece)
+    texts = []
+    for body, same in groups.items():
+        first, shared = same[0], len(same) > 1
+        for piece in same:
+            piece.function = first.name
+        loads = [_OFFSET.format(at) for at in range(len(first.offsets) if shared else 0)]
+        if not shared:
+            body, first.offsets = _numbered(body, first.offsets), []
+        texts.append("\n".join([f"define void @{first.name}{_ARGUMENTS}", *loads, body]))
     return "\n".join([*sorted(declared), *texts])
 
 
-_HEAD = """define void @{name}(ptr %rows, ptr noalias %all, ptr %masks, i64 %end) {{
-entry:
-  br label %loop
+def _numbered(body: str, offsets: Sequence[int]) -> str:
+    return _NUMBER.sub(lambda m: str(offsets[int(m[1])]), body)
+
+
+_SLOT, _NUMBER = re.compile(r"@(\d+)@"), re.compile(r"%offset\.(\d+)")
+_ARGUMENTS = """(ptr %rows, ptr noalias %all, ptr %masks, ptr %octets, ptr %offsets, i64 %end) {
+entry:"""
+_OFFSET = """  %place.{0} = getelementptr i64, ptr %offsets, i64 {0}
+  %offset.{0} = load i64, ptr %place.{0}"""
+_HEAD = """  br label %loop
 loop:
   %each = phi i64 [0, %entry], [%next, %loop]
   %warp = lshr i64 %each, 2

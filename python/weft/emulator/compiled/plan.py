@@ -56,6 +56,8 @@ class Plan:
     """The address of the function that runs operations."""
     saved: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """The offsets and bytes of the registers that pieces write."""
+    offsets: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The offsets of registers that shared functions get."""
     table: Numbers = field(default_factory=lambda: np.zeros((0, len(Operand)), np.int64))
     blocks: Numbers = field(default_factory=lambda: np.zeros((0, len(BlockPart)), np.int64))
 
@@ -99,6 +101,7 @@ class _Planner:
         """Ends the piece before a step."""
         if self.piece:
             self.piece.live = self._live[self.plan.program.blocks[self.block].instruction(step)]
+            self.piece.end()
             self._operation(Kind.PIECE, self.begun, slots=self.piece.slots, piece=self.piece)
             self.pieces.append(self.piece)
         self.piece = self._new()
@@ -188,11 +191,14 @@ def _slots(bits: int) -> tuple[int, ...]:
 def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
     """Compiles the pieces, and writes the table of operations."""
     generic = driver.addresses()
-    code = native.addresses(module(pieces), [piece.name for piece in pieces], code=_LEVEL) if pieces else {}
+    ir = module(pieces)
+    functions = sorted({piece.function for piece in pieces})
+    code = native.addresses(ir, functions, code=_LEVEL) if pieces else {}
     plan.run = generic["run"]
     saved = [each for piece in pieces for each in piece.saved]
     plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
-    next_saved = plan.saved.ctypes.data
+    plan.offsets = np.array([each for piece in pieces for each in piece.offsets], np.int64)
+    next_saved, next_offset = plan.saved.ctypes.data, plan.offsets.ctypes.data
     plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
     for row, operation in zip(plan.table, plan.operations, strict=True):
         row[Operand.KIND] = operation.kind
@@ -201,10 +207,11 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
         if operation.predicate is not None:
             row[Operand.PREDICATE] = plan.layout.of(operation.predicate)
         if operation.piece is not None:
-            row[Operand.FUNCTION] = code[operation.piece.name]
+            row[Operand.FUNCTION], row[Operand.OFFSETS] = code[operation.piece.function], next_offset
             count = len(operation.piece.saved)
             row[Operand.SAVED], row[Operand.SAVED_COUNT] = next_saved, count
-            next_saved += 16 * count
+            next_saved += plan.saved.strides[0] * count
+            next_offset += plan.offsets.strides[0] * len(operation.piece.offsets)
         if operation.access is not None:
             access = operation.access
             verb = "load" if access.value is None else "store"

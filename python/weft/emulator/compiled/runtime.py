@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.compiled.pieces import SCRATCH
+from weft.emulator.compiled.pieces import OCTETS, SCRATCH
 from weft.emulator.compiled.plan import Plan
 from weft.emulator.compiled.shadows import Shadows
 from weft.emulator.compiled.state import Field
@@ -74,6 +74,7 @@ class Runtime:
         arrays: dict[Field, Array] = {
             Field.SCRATCH: self._scratch,
             Field.SAVED: self._saved,
+            Field.OCTETS: OCTETS,
             Field.OPS: plan.table,
             Field.BLOCKS: plan.blocks,
             Field.RUNS: self._runs,

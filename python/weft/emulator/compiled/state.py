@@ -30,6 +30,7 @@ class Field(IntEnum):
     """Whether all lanes of all of them are active."""
     SAVED = auto()
     """Memory for one row of the file."""
+    OCTETS = auto()
     OPS = auto()
     BLOCKS = auto()
     RUNS = auto()
@@ -117,6 +118,8 @@ class Operand(IntEnum):
     """Of a piece: the address of the offsets and bytes of the registers that it writes, as pairs, and..."""
     SAVED_COUNT = auto()
     """... the number of these registers."""
+    OFFSETS = auto()
+    """Of a piece: the address of its offsets."""
     TARGET = auto()
     AFTER = auto()
     PREDICATE = auto()

@@ -75,12 +75,20 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         size = self.count * self.dtype.itemsize
         if size % to.itemsize:
             raise UntraceableError("views parts of an element")
+        if self.node[0] == "bits" and self.node[1].dtype == to and self.node[1].trailing == self.trailing:
+            source: Symbol = self.node[1]
+            return source
         return Symbol(to, ("bits", self), size // to.itemsize, trailing=self.trailing)
 
     def astype(self, dtype: Any, copy: bool = True) -> "Symbol":
         """The values converted to another type."""
         to = np.dtype(dtype)
-        return self if to == self.dtype else Symbol(to, ("cast", self), self.count, trailing=self.trailing)
+        if to == self.dtype:
+            return self
+        source = self.node[1] if self.node[0] == "cast" else self
+        if source.dtype == to and to.kind == self.dtype.kind == "f" and to.itemsize < self.dtype.itemsize:
+            return source  # which the wider type holds exactly
+        return Symbol(to, ("cast", self), self.count, trailing=self.trailing)
 
     def reshape(self, *shape: Any) -> "Symbol":
         """With the elements of a lane on an axis of their own, or next to each other."""
@@ -142,6 +150,11 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         loop = resolve(types) if signature is None else resolve(types, signature=signature)
         converted = [v.astype(to) for v, to in zip(values, loop, strict=False)]
         count, trailing = _shape(converted)
+        numbers = [number_of(value) for value in converted]
+        if loop[-1].kind in "biu" and all(n is not None and n.dtype.kind in "biu" for n in numbers):
+            return Symbol(loop[-1], ("constant", ufunc(*numbers, dtype=wide)), count, trailing=trailing)
+        if ufunc is np.greater and _same_value(*converted):
+            return Symbol(loop[-1], ("constant", np.False_), count, trailing=trailing)
         return Symbol(loop[-1], (ufunc.__name__, *converted), count, trailing=trailing)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -173,6 +186,15 @@ def _shape(values: Sequence[Symbol]) -> tuple[int, bool]:
     return shapes.pop() if shapes else (1, False)
 
 
+def _same_value(a: Any, b: Any) -> bool:
+    """Whether two operands are computed in the same way."""
+    if not isinstance(a, Symbol) or not isinstance(b, Symbol):
+        return a is b or (type(a) is type(b) and isinstance(a, (str, int, tuple)) and a == b)
+    if a is b:
+        return True
+    return a.dtype == b.dtype and len(a.node) == len(b.node) and all(map(_same_value, a.node, b.node))
+
+
 def _is_constant(value: Symbol) -> bool:
     return value.node[0] == "constant" or (value.node[0] == "cast" and _is_constant(value.node[1]))
 
@@ -185,6 +207,12 @@ def _where(condition: Any, x: Any, y: Any) -> Symbol:
     chosen = condition if isinstance(condition, Symbol) else _constant(condition)
     operands = [chosen.astype(np.bool_), *(v.astype(to) for v in values)]
     count, trailing = _shape(operands)
+    if (
+        chosen.node[0] == "constant"
+        and not chosen.node[1]
+        and (operands[2].count, operands[2].trailing) == (count, trailing)
+    ):
+        return operands[2]
     return Symbol(to, ("where", *operands), count, trailing=trailing)
 
 
@@ -223,6 +251,16 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.copy: _same,
     np.full_like: _full_like,
 }
+
+
+def number_of(symbol: Symbol) -> Any:
+    """The value of a constant; None for anything else."""
+    if symbol.node[0] == "constant":
+        return symbol.node[1]
+    if symbol.node[0] == "cast":
+        inner = number_of(symbol.node[1])
+        return None if inner is None else np.asarray(inner).astype(symbol.dtype)[()]
+    return None
 
 
 def register(slot: int, bits: int) -> Symbol:

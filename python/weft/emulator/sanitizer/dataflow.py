@@ -207,14 +207,14 @@ def chosen_addresses(program: Program) -> frozenset[int]:
     Compilers select a legal address for masked lanes.
     """
     readers: dict[int, list[Traffic]] = defaultdict(list)
-    waiting: list[int] = []
+    seen, slots = set[int](), set[int]()
     for block in program.blocks:
         for traffic in block.traffic:
             for slot in traffic.reads:
                 readers[slot].append(traffic)
             if traffic.prefix in _CHOICES or traffic.guard is not None:
-                waiting += traffic.writes
-    seen, slots = set(waiting), set[int]()
+                seen.update(traffic.writes)
+    waiting = list(seen)
     while waiting:
         for traffic in readers[waiting.pop()]:
             if traffic.prefix.startswith("ld"):
