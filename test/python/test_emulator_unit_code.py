@@ -64,7 +64,7 @@ def test_both_record_the_same(granule, cluster, monkeypatch):
     for seed in range(150):
         plain, rng = races(seed, granule, cluster)
         fast = copy.deepcopy(plain)
-        fast._code = unit_code.UnitCode(fast.shadow, fast.clocks, SIZE, WARPS * cluster)
+        fast.code = unit_code.UnitCode(fast.shadow, fast.clocks, SIZE, WARPS * cluster)
         cta, row = (int(rng.integers(n)) for n in (CTAS, WARPS * CTAS))
         column = int(rng.choice(columns(plain.clocks)))
         chunks = Chunks(16 * rng.permutation(SIZE // 16)[: int(rng.integers(1, 8))])

@@ -163,7 +163,15 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
             *("weft.compiler.codegen", "weft.launch.host_code", "weft.emulator.native"),
             *(
                 f"weft.emulator.compiled.{name}"
-                for name in ("accesses", "box_code", "builder", "driver", "emit", "own_accesses")
+                for name in (
+                    "accesses",
+                    "box_code",
+                    "builder",
+                    "driver",
+                    "emit",
+                    "own_accesses",
+                    "product_code",
+                )
             ),
         },
         "cuda": {"weft.launch.cuda_driver", "weft.compiler.ptxas"},

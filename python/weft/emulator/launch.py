@@ -11,7 +11,7 @@ import numpy as np
 from weft.emulator import parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
 from weft.emulator.compiled.boxes import worth_of
-from weft.emulator.compiled.tiers import tier_of
+from weft.emulator.compiled.tiers import chosen, tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.instructions import TABLE
@@ -158,6 +158,7 @@ class Module:
             compiler = tier_of(running, compiled)
             waves = Waves(running, launch, device, totals, watch, progress, seed, strict)
             waves.compiler, waves.worth = compiler, worth_of(compiled)
+            waves.products = chosen(compiled)
             return waves, observers
 
         try:

@@ -61,6 +61,8 @@ class Machine:
         self._impatience, self._skew = 0, skew
         self.running: Lanes | None = None
         """The lanes that ran last: a fault that has no thread is attributed to them."""
+        self._whole_warpgroups: Lanes | None = None
+        """The lanes that were whole warpgroups last."""
         self._last_change: tuple[int, ...] = ()
         self._lowest: Priority = ()
         self._hold = 0
@@ -374,6 +376,8 @@ class Machine:
     def gather_warpgroups(self, group: Group) -> bool:
         """Whether all four warps of each of the group's warpgroups are there; warps of others wait."""
         wave = self.wave
+        if group.lanes is self._whole_warpgroups:
+            return True
         if group.lanes.rows is None and wave.launch.warps % 4 == 0:
             return True  # every warp of whole warpgroups
         rows = group.lanes.row_numbers()
@@ -385,7 +389,10 @@ class Machine:
             mate = np.minimum(first + at, wave.warps - 1)
             there = (first + at < wave.warps) & here[mate] & (wave.cta_of_row[mate] == wave.cta_of_row[rows])
             missing |= ~there
-        return not missing.any() or self._hold_back(group, rows[missing])
+        if not missing.any():
+            self._whole_warpgroups = group.lanes
+            return True
+        return self._hold_back(group, rows[missing])
 
     def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
         """Takes the warps `rows` out of a group, to wait at its block; False if no warp is left."""

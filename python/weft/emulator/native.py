@@ -14,8 +14,13 @@ def compiled(ir: str, name: str, *, pointers: int, numbers: int) -> Callable[...
     """A function of LLVM IR. It takes addresses and then 64-bit numbers, runs without Python's lock, and
     lives until the process ends.
     """
+    return function_at(addresses(ir, [name], code=2)[name], pointers=pointers, numbers=numbers)
+
+
+def function_at(address: int, *, pointers: int, numbers: int) -> Callable[..., None]:
+    """The function at an address, as `compiled` returns it."""
     kinds = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * numbers
-    return ctypes.CFUNCTYPE(None, *kinds)(addresses(ir, [name], code=2)[name])
+    return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
 def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft.emulator.compiled.boxes import Worth
+from weft.emulator.compiled.products import Products
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.machine import Machine
@@ -27,7 +28,8 @@ _IDLE_TURNS = 20
 class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
-    the program, `worth` the bulk unit's copies.
+    the program, `worth` the bulk unit's copies; `products`: when those of tensor cores are compiled, at once,
+    never, or if that is worth it (None).
     """
 
     program: Program
@@ -41,6 +43,7 @@ class Waves:
     done: int = 0
     compiler: Compiler | None = None
     worth: Worth | None = None
+    products: bool | None = None
 
     @property
     def together(self) -> int:
@@ -62,6 +65,7 @@ class Waves:
                 wave.watch = self.watch_of(wave)
                 if self.worth is not None and self.seed is None:
                     wave.box_copies = self.worth.copies(wave)
+                wave.products = self._products(wave)
                 live.appendleft((self._machine(wave), wave))
             machine, wave = live[0]
             if _turn(machine, wave):
@@ -82,6 +86,9 @@ class Waves:
 
     def _machine(self, wave: Wave) -> Machine:
         return Machine(wave, self.program, self.totals, self.seed, skew=self.skew, compiler=self.compiler)
+
+    def _products(self, wave: Wave) -> Products | None:
+        return None if self.products is False else Products(wave, at_once=self.products is True)
 
     def _ended(self, wave: Wave, rest: Grid) -> None:
         for space, count in wave.memory.bytes.items():

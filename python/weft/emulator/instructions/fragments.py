@@ -2,7 +2,6 @@
 
 import math
 from functools import cache
-from operator import is_
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,9 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import STORAGE, TYPES, Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.product_code import Places
+from weft.emulator.running.register_block import RegisterBlock, getter
+from weft.emulator.running.wave import Wave
 from weft.isa.family import Registers
 from weft.layout import MEMORY, Layout
 
@@ -70,6 +72,7 @@ class Fragment:
         self.slots = [get(item, kind) for item in items]
         self.shape = registers.shape
         self._words = kind.storage
+        self._layout = layout or registers.layout
         self.storage = STORAGE[max(8, bits)]
         self._bits = bits
         self._shift = np.uint8(_SHIFT.get(name, 0) if bits == 8 else 0)
@@ -77,6 +80,7 @@ class Fragment:
         per_lane = registers.count * kind.bits // bits
         self._order = matrix_index(layout or registers.layout, registers.shape, per_lane)
         self._key = tuple(self.slots)
+        self._get = getter(self._key)
         # An element is a register: then registers that were written together are read together.
         self._whole = bits == kind.bits == 32
         lane, register = np.divmod(self._order, len(items)) if self._whole else (self._order, 0)
@@ -107,8 +111,8 @@ class Fragment:
     def _block(self, lanes: Lanes) -> Array:
         """The registers of the wave, `[registers, all warps, 32]`."""
         regs, known = lanes.regs, lanes.wave.blocks.get(self._key)
-        if known is not None and all(map(is_, known[1], map(regs.__getitem__, self._key))):
-            return known[0]
+        if known is not None and known.is_current(regs, self._get):
+            return known.array
         return np.stack([regs[slot] for slot in self._key])
 
     def _read_block(self, lanes: Lanes) -> Array:
@@ -126,10 +130,37 @@ class Fragment:
         else:
             block = self._block(lanes).copy()
             block[:, lanes.rows] = words
-        registers = list(block)
-        for slot, register in zip(self._key, registers, strict=True):
-            lanes.regs[slot] = register
-        lanes.wave.blocks[self._key] = block, registers
+        self._put(lanes.wave, RegisterBlock(block))
+
+    def _put(self, wave: Wave, block: RegisterBlock) -> None:
+        for slot, register in zip(self._key, block.registers, strict=True):
+            wave.regs[slot] = register
+        wave.blocks[self._key] = block
+
+    def block(self, wave: Wave) -> RegisterBlock:
+        """The registers of the whole wave, which nothing else has, so that code may change them in place."""
+        known, regs = wave.blocks.get(self._key), wave.regs
+        if known is None or not known.is_current(regs, self._get) or known.is_shared:
+            known = RegisterBlock(np.stack([regs[slot] for slot in self._key]))
+            self._put(wave, known)
+        return known
+
+    def places(self, warps: int, count: int) -> Places:
+        """Where the elements of the matrix of `count` warps, one below the other, are in an array
+        `[registers, warps, 32]`, from the first of them on.
+        """
+        return _places(self._layout, self.shape, self._bits, 8 * self._words.itemsize, warps, count)
+
+
+@cache
+def _places(layout: str, shape: tuple[int, ...], bits: int, word: int, warps: int, count: int) -> Places:
+    each = word // bits
+    registers = len(Layout.parse(layout).lane_elements(0, shape)) // each
+    lane, place = np.divmod(matrix_index(layout, shape, registers * each), registers * each)
+    register, part = np.divmod(place, each)
+    first = (register * warps * 32 + lane) * each + part
+    every = (np.arange(count)[:, None] * 32 * each + first) * (bits if bits < 8 else 1)
+    return Places(every.reshape(count * shape[0], *shape[1:]))
 
 
 def elements(words: Array, bits: int) -> Array:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from weft.emulator.errors import Fault
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.product_code import Places
 from weft.emulator.watch import CHUNK, Chunks
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor
@@ -135,3 +136,14 @@ def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
     wide = np.zeros((*parts.shape[:-1], 8), np.uint8)
     wide[..., shift : shift + bits] = parts
     return np.packbits(wide, axis=-1, bitorder="little").reshape(data.shape)
+
+
+def places_of(offsets: Offsets, count: int, bits: int, *, transposed: bool, packed: bool = False) -> Places:
+    """Where the elements of rows of `count` elements of `bits` are, by the offsets of their chunks, or
+    if `transposed` those of the transposed matrix. `packed`: each chunk has 16 elements.
+    """
+    unit = max(8, bits)
+    inside = np.arange(CHUNK if packed else 8 * CHUNK // bits) * bits
+    every = (8 * offsets[:, :, None] + inside) // (unit if bits >= 8 else 1)
+    matrix = every.reshape(len(offsets), -1)[:, :count]
+    return Places(matrix.T if transposed else matrix, offsets)

@@ -17,10 +17,12 @@ from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.fragments import Fragment, elements
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
+from weft.emulator.instructions.wgmma_code import InShared, Quick
 from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import U64, Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.product_code import ProductKind
 from weft.isa import accumulation, wgmma
 from weft.isa.family import Registers
 from weft.isa.mma import fragments as mma_fragments
@@ -61,8 +63,12 @@ def mma_async(op: Op) -> Collective:
     signs = [_sign(form.a_type) if immediates.get(f"scale_{s}") == -1 else 0 for s in "ab"]
     rule = accumulation.of("wgmma", form, op.chip)
     types = (form.a_type, form.b_type, form.d_type, form.d_type)
+    negated = bool(signs[0]), bool(signs[1])
+    quick = None if form.sparse else _quick(form, (a, b), (d_in, keeps), rule, negated)
 
     def run(lanes: Lanes) -> None:
+        if quick is not None and quick.run(lanes):
+            return
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
         # The warps of a warpgroup multiply the same B, unless a program breaks the rules.
         step = _WARPS if a.uniform(lanes) and b.uniform(lanes) else 1
@@ -85,6 +91,24 @@ def mma_async(op: Op) -> Collective:
         d_out.write(lanes, result.reshape(lanes.warps, _ROWS, n))
 
     return Collective(run, warpgroup=True)
+
+
+def _quick(
+    form: Any,
+    operands: "tuple[_InRegisters | _InShared, _InShared]",
+    d: tuple[Fragment, tuple[int, bool]],
+    rule: accumulation.Accumulation,
+    negated: tuple[bool, bool],
+) -> Quick | None:
+    """The instruction by code of the host; None if there is none for its types."""
+    element = ELEMENT_TYPES[form.a_type]
+    if element.bits < 8:
+        return None
+    m, n, k = mma_fragments.mnk(form.shape)
+    types = form.a_type, form.b_type, form.d_type
+    how = rule if element.kind == "float" else None
+    kind = ProductKind(types, (element.bits,) * 2, m, n, k, how, negated=negated, satfinite=form.satfinite)
+    return Quick(kind, operands[0].quick(), operands[1].quick(), *d)
 
 
 def _form(op: Op) -> Any:
@@ -120,6 +144,9 @@ class _InRegisters:
     def uniform(self, lanes: Lanes) -> bool:
         return True
 
+    def quick(self) -> Fragment:
+        return self._fragment
+
     def rows(self, lanes: Lanes, step: int) -> Array:
         """The 16 rows of each warp, `[warps, 16, k]`."""
         return self._fragment.read(lanes)
@@ -136,6 +163,10 @@ class _InShared:
         """Whether the warps of each warpgroup have the same descriptor."""
         words = lanes.read(self._slot)[:, 0].reshape(-1, _WARPS)
         return bool((words == words[:, :1]).all())
+
+    def quick(self) -> InShared:
+        rows, k, bits, transposed = self._shape
+        return InShared(self._slot, rows, k, bits, transposed, self._line)
 
     def rows(self, lanes: Lanes, step: int) -> Array:
         """The 16 rows of each warp, `[warps, 16, k]`, with `step` as in `matrices`."""

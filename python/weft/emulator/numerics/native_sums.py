@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.native import compiled
+from weft.emulator.native import addresses, function_at
 from weft.emulator.numerics.floats import Doubles
 from weft.isa.accumulation import Accumulation
 
@@ -59,7 +59,15 @@ def sums(
 
 @cache
 def _function(rule: Rule) -> Callable[..., None]:
-    return compiled(_Sums(rule).text(), "sums", pointers=6, numbers=3)
+    return function_at(address(rule), pointers=6, numbers=3)
+
+
+@cache
+def address(rule: Rule) -> int:
+    """The address of the function that adds by a rule: of the values and exponents of A and of B, C, D, and
+    the three sizes of D.
+    """
+    return addresses(_Sums(rule).text(), ["sums"], code=2)["sums"]
 
 
 class _Sums:

@@ -23,6 +23,8 @@ _WORTH = 1 << 21
 """The multiply-adds by a rule after which it is compiled: NumPy takes as long for them as the compiler."""
 _done: defaultdict[Rule, int] = defaultdict(int)
 _ORDERS = ("", "halves")
+INTEGERS = Rule(0, 0, 0, 0, 0, half=False)
+"""Stands for the sums of integers, which have no rule."""
 
 
 def multiply_accumulate(
@@ -41,8 +43,8 @@ def multiply_accumulate(
     """`d = a @ b + c`, with the arguments and the bits of `arithmetic.multiply_accumulate`."""
     plain = how is None or how.order not in _ORDERS or ELEMENT_TYPES[types[0]].kind != "float"
     if how is not None and not plain and types[0] != "f64" and b.shape[2] % COLUMNS == 0:
-        rules = _rules(how, types, a.shape[2], sparse=absent is not None)
-        if _is_worth(rules, a.size * b.shape[2]):
+        rules = rules_of(how, types, a.shape[2], sparse=absent is not None)
+        if is_worth(rules, a.size * b.shape[2]):
             d = _native(a, b, c, types, rules, scales, absent)
             if d is not None:
                 return d
@@ -61,7 +63,7 @@ def multiply_accumulate(
 
 
 @cache
-def _rules(
+def rules_of(
     how: Accumulation, types: tuple[str, str, str, str], depth: int, *, sparse: bool
 ) -> tuple[tuple[Rule, tuple[int, ...]], ...]:
     """The sums that make a product, each with the k that it takes (none: all)."""
@@ -75,10 +77,17 @@ def _rules(
     return ((Rule.of(how, depth, step, total), ()),)
 
 
-def _is_worth(rules: tuple[tuple[Rule, tuple[int, ...]], ...], work: int) -> bool:
+def is_worth(rules: tuple[tuple[Rule, tuple[int, ...]], ...], work: int) -> bool:
+    """Whether to compile these sums, of which so many multiply-adds are wanted now."""
     rule = rules[0][0]
     _done[rule] += work
     return _done[rule] > _WORTH
+
+
+def is_worth_integers(work: int) -> bool:
+    """Whether to compile the sums of integers, of which so many multiply-adds are wanted now."""
+    _done[INTEGERS] += work
+    return _done[INTEGERS] > _WORTH
 
 
 def _native(
@@ -119,12 +128,12 @@ def _operand(bits: Array, name: str, like: str) -> Operand:
     if ELEMENT_TYPES[name].bits > 16:
         value = arithmetic.decode(bits, name)
         return value, exponents(value, like).astype(np.float64)
-    values, powers = _table(name, like)
+    values, powers = table_of(name, like)
     return values.take(bits), powers.take(bits)
 
 
 @cache
-def _table(name: str, like: str) -> Operand:
+def table_of(name: str, like: str) -> Operand:
     """The value and the exponent of every code."""
     count = 1 << (16 if name in NAN_BITS else 8)
     codes = np.arange(count).astype(np.uint16 if count > 256 else np.uint8)

@@ -1,7 +1,8 @@
 """The CTAs that run at the same time, with their registers and their memory."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from weft.emulator.reading.types import STORAGE, Array
 from weft.emulator.running import special
 from weft.emulator.running.box_copies import BoxCopies
 from weft.emulator.running.ctas import Ctas, Grid, Launch
+from weft.emulator.running.product_code import ProductCode
+from weft.emulator.running.register_block import RegisterBlock
 from weft.emulator.running.slots import Slots
 from weft.emulator.watch import Watch
 
@@ -56,8 +59,12 @@ class Wave(Ctas):
         self.tensor_memory = TensorMemory()
         self.copies = CopyQueue(self.warps)
         self.regs = self._registers(slots)
-        self.blocks: dict[tuple[int, ...], tuple[Array, list[Array]]] = {}
-        """Registers that one instruction has written, by their slots: all of them, and each."""
+        self.blocks: dict[tuple[int, ...], RegisterBlock] = {}
+        """Registers that one instruction has written, by their slots."""
+        self.products: ProductCode | None = None
+        """The code of the host for products of tensor cores; None: the interpreter computes them."""
+        self.jobs: dict[Hashable, Any] = {}
+        """What instructions have prepared for `products`."""
 
     def _registers(self, slots: Slots) -> list[Array]:
         shape = (self.warps, 32)

@@ -295,6 +295,10 @@ class Sanitizer(Watch):
         """The owner of the groups of an asynchronous operation: a warp, or for wgmma a warpgroup."""
         return proxy, row - row % self.wave.launch.warps % 4 if proxy == "wgmma" else row
 
+    def column_of(self, proxy: str, row: int) -> int:
+        """The column of a unit's operations for a warp, which no mbarrier signals."""
+        return self.clocks.column(self._unit(proxy, row), proxy in _OWN_PROXY)
+
     def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
         rows = rows_of(threads).tolist()
         names: set[Hashable] = {self._unit(proxy, row) for row in rows}

@@ -28,7 +28,7 @@ class Races:
         self.wave, self.clocks, self.findings = wave, clocks, findings
         self._per_cluster = wave.launch.warps * wave.launch.cluster_size
         self.shadow = Shadow(len(wave.memory.shared.data), self._per_cluster)
-        self._code = UnitCode(self.shadow, clocks, wave.memory.shared_size, self._per_cluster)
+        self.code = UnitCode(self.shadow, clocks, wave.memory.shared_size, self._per_cluster)
         rows = np.arange(wave.warps)
         self._rank: Rows = rows % self._per_cluster
         self._all: Rows = np.repeat(rows, _LANE_ROWS)
@@ -196,8 +196,8 @@ class Races:
         breaks no rule. Otherwise returns False: `unit_reads` and `unit_writes` find out.
         """
         if kind != "load":
-            return self._code.writes(column, row, chunks, begin, line, through_proxy=proxy == "bulk")
-        return self._code.reads(column, row, chunks, begin, line, self.slot(column))
+            return self.code.writes(column, row, chunks, begin, line, through_proxy=proxy == "bulk")
+        return self.code.reads(column, row, chunks, begin, line, self.slot(column))
 
     def slot(self, column: int) -> int:
         """The row of the shadow with the reads of a unit."""

@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.watch import Traffic
 
 Times = npt.NDArray[np.int32]
+Span = slice | list[int]
 _MMA = "wgmma.mma_async"
 _KEPT = 32
 GUARD = "@"
@@ -90,36 +92,75 @@ def _announcement(registers: Traffic) -> Step:
     return run
 
 
+class _Uses(NamedTuple):
+    """The watched registers of an instruction: `unwritten`: whether it touches one of those that may be read
+    before they are written. The others are rows of the arrays of operands of wgmma: `operands` are those of
+    wgmma.mma_async itself, of which it writes `sums`, and only reads `factors`; `reads` and `writes` are
+    those of other instructions.
+    """
+
+    traffic: Traffic
+    unwritten: bool
+    operands: Span
+    sums: Span
+    factors: Span
+    reads: Span
+    writes: Span
+
+
 class RegisterState:
     """The state of each watched register, by its slot.
 
     `_written`: the threads that have written it. `_loads`: the time and the line of the tcgen05.ld that
-    writes it, by slot and warp. For operands of wgmma, `_busy` is the time, in the column of
-    the warpgroup's unit, until which it is an accumulator in use; `_read` is the time until which it is an A
-    operand; `_changed`: the warps that have written it since their last wgmma.fence.
+    writes it, by slot and warp. For operands of wgmma, `[registers, warps]`, `_busy` is the time, in the
+    column of the warpgroup's unit, until which it is an accumulator in use; `_read` is the time until which
+    it is an A operand; `_changed`: the warps that have written it since their last wgmma.fence.
+    `_has_changed`: the warps that have written any.
     """
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched) -> None:
         self.wave, self.clocks, self.findings, self.watched = wave, clocks, findings, what
         self._written: dict[int, Bools] = {}
-        self._busy: dict[int, Times] = {}
-        self._read: dict[int, Times] = {}
-        self._changed: dict[int, Bools] = {}
+        self._numbers = {slot: at for at, slot in enumerate(sorted(what.matrix))}
+        shape = len(self._numbers), wave.warps
+        self._busy: Times = np.zeros(shape, np.int32)
+        self._read: Times = np.zeros(shape, np.int32)
+        self._changed: Bools = np.zeros(shape, np.bool_)
+        self._has_changed: Bools = np.zeros(wave.warps, np.bool_)
         self._loads: dict[tuple[int, int], tuple[int, int]] = {}
         self._fenced: Bools = np.zeros(wave.warps, np.bool_)
+        self._uses: dict[int, _Uses] = {}
+        self._units: dict[bytes, Rows] = {}
 
     def instruction(self, registers: Traffic, lanes: Threads) -> None:
         """An announced instruction is about to run."""
-        what = self.watched
-        self._unwritten(lanes, registers, what.unwritten)
+        what, uses = self.watched, self._uses.get(id(registers))
+        if uses is None or uses.traffic is not registers:
+            uses = self._uses[id(registers)] = self._uses_of(registers)
+        if uses.unwritten:
+            self._unwritten(lanes, registers, what.unwritten)
         if registers.prefix == GUARD:
             return
         if what.loaded:
             self._load(lanes, registers, what.loaded)
         if registers.prefix == _MMA:
-            self._multiply(lanes, registers)
+            self._multiply(lanes.row_numbers(), uses)
         elif what.matrix:
-            self._touch(lanes, registers, what.matrix)
+            self._touch(lanes.row_numbers(), uses)
+
+    def _uses_of(self, traffic: Traffic) -> _Uses:
+        what = self.watched
+        operands = [slot for slot in traffic.reads if slot in what.operands]
+        groups = (
+            operands,
+            [slot for slot in operands if slot in traffic.writes],
+            [slot for slot in operands if slot not in traffic.writes],
+            [slot for slot in traffic.reads if slot in what.matrix],
+            [slot for slot in traffic.writes if slot in what.matrix],
+        )
+        spans = (_span([self._numbers[slot] for slot in group]) for group in groups)
+        touched = not what.unwritten.isdisjoint((*traffic.reads, *traffic.writes))
+        return _Uses(traffic, touched, *spans)
 
     def _unwritten(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
         """Reads must follow writes of the same thread; a copy copies the state."""
@@ -196,68 +237,66 @@ class RegisterState:
     def fence(self, rows: Rows) -> None:
         """`wgmma.fence` of these warps."""
         self._fenced[rows] = True
-        for changed in self._changed.values():
-            changed[rows] = False
+        if self._has_changed[rows].any():
+            self._changed[:, rows] = False
+            self._has_changed[rows] = False
 
-    def _multiply(self, lanes: Threads, traffic: Traffic) -> None:
+    def _multiply(self, rows: Rows, uses: _Uses) -> None:
         """`wgmma.mma_async`: its registers are in use until the warp has waited."""
-        rows = lanes.row_numbers()
-        operands = [slot for slot in traffic.reads if slot in self.watched.operands]
-        unfenced = ~self._fenced[rows]
-        for slot in operands:
-            if slot in self._changed:
-                unfenced = unfenced | self._changed[slot][rows]
+        unfenced: Bools = ~self._fenced[rows]
+        if self._has_changed[rows].any():
+            unfenced |= self._changed[uses.operands][:, rows].any(axis=0)
         if unfenced.any():
-            self._report_rows(
-                "wgmma-fence", "reads registers without a wgmma.fence before it", traffic, rows[unfenced]
-            )
-        self._report_use(rows, traffic, [s for s in operands if s not in traffic.writes], self._busy)
-        columns = self._columns(rows)
-        times = np.array([self.clocks.times[c] + 1 for c in columns.tolist()], np.int32)
-        for slot in operands:
-            until = self._busy if slot in traffic.writes else self._read
-            if slot not in until:
-                until[slot] = np.zeros(self.wave.warps, np.int32)
-            until[slot][rows] = times
+            what = "reads registers without a wgmma.fence before it"
+            self._report_rows("wgmma-fence", what, uses.traffic, rows[unfenced])
+        self._report_use(rows, uses.traffic, self._busy, uses.factors)
+        now = self.clocks.times
+        times = np.array([now[column] + 1 for column in self._columns(rows).tolist()], np.int32)
+        at = _span(rows.tolist())
+        _put(self._busy, uses.sums, at, times)
+        _put(self._read, uses.factors, at, times)
 
-    def _touch(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
+    def _touch(self, rows: Rows, uses: _Uses) -> None:
         """Another instruction reads or writes registers that wgmma may be using."""
-        rows = lanes.row_numbers()
-        reads = [slot for slot in traffic.reads if slot in slots]
-        writes = [slot for slot in traffic.writes if slot in slots]
-        if is_copy(traffic):
-            self._copy(rows, reads, writes)
+        at = _span(rows.tolist())
+        if is_copy(uses.traffic):
+            self._copy(at, uses)
             return
-        self._report_use(rows, traffic, [*reads, *writes], self._busy)
-        self._report_use(rows, traffic, writes, self._read)
-        for slot in writes:
-            if slot not in self._changed:
-                self._changed[slot] = np.zeros(self.wave.warps, np.bool_)
-            self._changed[slot][rows] = True
+        self._report_use(rows, uses.traffic, self._busy, uses.reads, uses.writes)
+        self._report_use(rows, uses.traffic, self._read, uses.writes)
+        if _size(uses.writes):
+            _put(self._changed, uses.writes, at, True)
+            self._has_changed[rows] = True
 
-    def _copy(self, rows: Rows, reads: list[int], writes: list[int]) -> None:
+    def _copy(self, rows: Span, uses: _Uses) -> None:
         """A copy has the state of its source: compilers rename accumulators between instructions."""
-        for slot in writes:
-            if reads and reads[0] in self._busy:
-                self._busy.setdefault(slot, np.zeros(self.wave.warps, np.int32))
-                self._busy[slot][rows] = self._busy[reads[0]][rows]
-            elif slot in self._busy:
-                self._busy[slot][rows] = 0
-            if reads and reads[0] in self._changed:
-                self._changed.setdefault(slot, np.zeros(self.wave.warps, np.bool_))
-                self._changed[slot][rows] = self._changed[reads[0]][rows]
-            elif slot in self._changed:
-                self._changed[slot][rows] = False
+        if not _size(uses.writes):
+            return
+        source = uses.reads[0] if isinstance(uses.reads, list) else uses.reads.start
+        known = bool(_size(uses.reads))
+        _put(self._busy, uses.writes, rows, self._busy[source, rows] if known else 0)
+        changed = self._changed[source, rows] if known else False
+        _put(self._changed, uses.writes, rows, changed)
+        self._has_changed[rows] |= changed
 
     def _columns(self, rows: Rows) -> Rows:
-        units = rows - self.wave.warp_of_row[rows] % 4
-        return np.array([self.clocks.column(("wgmma", unit), True) for unit in units.tolist()], np.intp)
+        """The column of the warpgroup's unit of each warp."""
+        key = rows.tobytes()
+        columns = self._units.get(key)
+        if columns is None:
+            units = rows - self.wave.warp_of_row[rows] % 4
+            found = [self.clocks.column(("wgmma", unit), True) for unit in units.tolist()]
+            columns = self._units[key] = np.array(found, np.intp)
+        return columns
 
-    def _report_use(self, rows: Rows, traffic: Traffic, slots: list[int], until: dict[int, Times]) -> None:
-        slots = [slot for slot in slots if slot in until]
-        if not slots:
+    def _report_use(self, rows: Rows, traffic: Traffic, until: Times, *registers: Span) -> None:
+        """Reports registers that are in use until later than warps know of."""
+        used = [until[each] for each in registers if _size(each)]
+        if not used:
             return
-        latest = np.max([until[slot][rows] for slot in slots], axis=0)
+        latest = np.max([each.max(axis=0) for each in used], axis=0)[rows]
+        if not latest.any():
+            return
         late: Bools = latest > self.clocks.known[rows, self._columns(rows)]
         if late.any():
             what = "uses registers of a wgmma.mma_async that was not waited for"
@@ -273,3 +312,22 @@ class RegisterState:
         count = int(np.count_nonzero(threads))
         thread = self.wave.thread(row, lane)
         self.findings.add(rule, f"{traffic.prefix} {what}", traffic.line, thread, None, count)
+
+
+def _span(numbers: list[int]) -> Span:
+    """Numbers as an index, which is a slice if they are consecutive."""
+    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return slice(numbers[0], numbers[0] + len(numbers))
+    return numbers or slice(0, 0)
+
+
+def _size(span: Span) -> int:
+    return span.stop - span.start if isinstance(span, slice) else len(span)
+
+
+def _put(array: "npt.NDArray[Any]", registers: Span, rows: Span, value: Any) -> None:
+    """Sets the entries of warps of some registers."""
+    if isinstance(registers, list) and isinstance(rows, list):
+        array[np.ix_(registers, rows)] = value
+    else:
+        array[registers, rows] = value

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from enum import IntEnum, auto
 from functools import cache
+from operator import is_
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,21 @@ class _Argument(IntEnum):
     PROXIES = auto()
 
 
+class Listed(IntEnum):
+    """The numbers of one list of chunks that a unit reads, 8 bytes each."""
+
+    FIRST = 0
+    """The address of the first bytes of the chunks."""
+    COUNT = auto()
+    BEGIN = auto()
+    COLUMN = auto()
+    TIME = auto()
+    SLOT = auto()
+    ROW = auto()
+    RANKS = auto()
+    """The first warp of the cluster."""
+
+
 class UnitCode:
     """The checks of one wave's shadow of shared memory."""
 
@@ -71,6 +87,19 @@ class UnitCode:
     ) -> bool:
         """The same for a write; `through_proxy`: through the asynchronous proxy."""
         return self._run("writes", column, row, chunks, begin, line, 0, through=through_proxy)
+
+    def reads_each(self, lists: int, count: int, line: int) -> bool:
+        """Records a read of each list of chunks: `[count, len(Listed)]` at an address. False if one of them
+        may break a rule; those before it are recorded.
+        """
+        if self._size < CHUNK:
+            return False
+        self._refresh()
+        arguments, width = self._arguments, 4 * self._seen[0].shape[2]
+        arguments[_Argument.FINE], arguments[_Argument.END] = 0, self._size - CHUNK
+        arguments[_Argument.LINE], arguments[_Argument.THROUGH] = line, 1
+        _each()(lists, self._pointer, count, self._known, self._layer, width)
+        return bool(arguments[0])
 
     def _run(
         self,
@@ -108,7 +137,7 @@ class UnitCode:
         """Where the arrays are now."""
         clocks, shadow = self._clocks, self._shadow
         seen = clocks.all, shadow.written, shadow.unit, clocks.through_proxy
-        if len(self._seen) == len(seen) and all(a is b for a, b in zip(seen, self._seen, strict=True)):
+        if len(self._seen) == len(seen) and all(map(is_, seen, self._seen)):
             return
         self._seen = seen
         self._known = clocks.all.ctypes.data
@@ -125,6 +154,25 @@ class UnitCode:
 @cache
 def _function(name: str) -> Callable[..., None]:
     return compiled(_text(name), name, pointers=2, numbers=0)
+
+
+@cache
+def _each() -> Callable[..., None]:
+    loaded, put = [], []
+    for part in Listed:
+        kind = "ptr" if part is Listed.FIRST else "i64"
+        loaded += [
+            f"  %at.{part.name} = getelementptr i64, ptr %mine, i64 {int(part)}",
+            f"  %{part.name} = load {kind}, ptr %at.{part.name}",
+        ]
+    for name in ("COUNT", "BEGIN", "COLUMN", "TIME", "SLOT", "KNOWN", "FENCED", "RANKS"):
+        kind, value = ("ptr", f"%{name}.of") if name in ("KNOWN", "FENCED", "RANKS") else ("i64", f"%{name}")
+        put += [
+            f"  %to.{name} = getelementptr i64, ptr %arguments, i64 {int(_Argument[name])}",
+            f"  store {kind} {value}, ptr %to.{name}",
+        ]
+    text = _EACH.format(parts=len(Listed), loaded="\n".join(loaded), put="\n".join(put))
+    return compiled(text + _text("reads"), "each", pointers=2, numbers=4)
 
 
 def _text(name: str) -> str:
@@ -144,6 +192,36 @@ _POINTERS = {
     *(_Argument.WRITE_LINE, _Argument.READ_LINE, _Argument.READS, _Argument.UNIT, _Argument.TAKEN),
     _Argument.PROXIES,
 }
+_EACH = """
+define void @each(ptr %lists, ptr %arguments, i64 %lists.count, i64 %known, i64 %layer, i64 %width) {{
+entry:
+  br label %list
+list:
+  %l = phi i64 [0, %entry], [%l.next, %list]
+  %list.first = mul i64 %l, {parts}
+  %mine = getelementptr i64, ptr %lists, i64 %list.first
+{loaded}
+  %row.begin = mul i64 %ROW, %width
+  %known.row = add i64 %known, %row.begin
+  %fenced.row = add i64 %known.row, %layer
+  %ranks.begin = mul i64 %RANKS, 4
+  %ranks.row = add i64 %known.row, %ranks.begin
+  %KNOWN.of = inttoptr i64 %known.row to ptr
+  %FENCED.of = inttoptr i64 %fenced.row to ptr
+  %RANKS.of = inttoptr i64 %ranks.row to ptr
+{put}
+  store i64 0, ptr %arguments
+  call void @reads(ptr %FIRST, ptr %arguments)
+  %fine = load i64, ptr %arguments
+  %bad = icmp eq i64 %fine, 0
+  %l.next = add i64 %l, 1
+  %l.last = icmp eq i64 %l.next, %lists.count
+  %l.over = or i1 %bad, %l.last
+  br i1 %l.over, label %end, label %list
+end:
+  ret void
+}}
+"""
 _LOOPS = """
 define void @{name}(ptr %firsts, ptr %arguments) {{
 entry:
