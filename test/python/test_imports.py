@@ -138,7 +138,7 @@ LAYERS = (
     ("arguments", "waves"),
     ("parallel",),
     ("launch",),
-    ("explore",),
+    ("explore", "world"),
 )
 
 

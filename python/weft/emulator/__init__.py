@@ -11,9 +11,11 @@ from weft.emulator.launch import Module, Report
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.sanitizer import Finding
 from weft.emulator.waves import Progress
+from weft.emulator.world import Event, Stream, World, WorldReport
 
 __all__ = [
     "Deadlock",
+    "Event",
     "Exploration",
     "Fault",
     "Finding",
@@ -21,10 +23,13 @@ __all__ = [
     "Progress",
     "PtxError",
     "Report",
+    "Stream",
     "Struct",
     "TensorMap",
     "Thread",
     "TimeLimit",
     "Unwritten",
+    "World",
+    "WorldReport",
     "explore",
 ]

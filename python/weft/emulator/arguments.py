@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Mapping, Sequence
 from operator import index
+from typing import Protocol
 
 import ml_dtypes
 import numpy as np
@@ -160,7 +161,7 @@ class Buffers:
                 merged.append((begin, end, [at]))
         addresses: dict[Key, int] = {}
         for begin, end, members in sorted(merged, key=lambda extent: min(extent[2])):
-            data, writable = self._bytes([arrays[m] for m in members], begin, end)
+            data, writable = self.octets([arrays[m] for m in members], begin, end)
             name = "argument " + " and ".join("+".join(map(str, m)) for m in sorted(members))
             base = self._device.map(name, data, writable)
             for m in members:
@@ -169,7 +170,8 @@ class Buffers:
                 addresses[m] = base + first - begin
         return addresses
 
-    def _bytes(self, arrays: Sequence[npt.NDArray[np.generic]], begin: int, end: int) -> tuple[Bytes, bool]:
+    def octets(self, arrays: Sequence[npt.NDArray[np.generic]], begin: int, end: int) -> tuple[Bytes, bool]:
+        """The memory of arrays from byte `begin` to `end`, and whether kernels may write it."""
         if begin == end:
             return np.zeros(0, np.uint8), True
         writable = all(a.flags.writeable for a in arrays)
@@ -203,7 +205,14 @@ class Unwritten:
         self.array = array
 
 
-def parameters(program: Program, args: Sequence[object], buffers: Buffers, kernel: str) -> Bytes:
+class Mapped(Protocol):
+    """Gives arrays addresses, as `Buffers` does."""
+
+    def map(self, arrays: Mapping[Key, npt.NDArray[np.generic]]) -> dict[Key, int]: ...
+    def forget(self, address: int) -> None: ...
+
+
+def parameters(program: Program, args: Sequence[object], buffers: Mapped, kernel: str) -> Bytes:
     """The parameter space of a launch. WeftError if the arguments don't fit the kernel's parameters."""
     formals = program.params
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):

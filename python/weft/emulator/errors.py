@@ -17,13 +17,17 @@ class PtxError(WeftError):
 
 @dataclass(frozen=True)
 class Thread:
-    """One thread of a launch: the coordinates of its CTA, and its own in it."""
+    """One thread of a launch: the coordinates of its CTA, and its own in it. `rank` is its GPU's, where
+    several run.
+    """
 
     ctaid: tuple[int, int, int]
     tid: tuple[int, int, int]
+    rank: int | None = None
 
     def __str__(self) -> str:
-        return f"thread {self.tid} of block {self.ctaid}"
+        gpu = "" if self.rank is None else f" on rank {self.rank}"
+        return f"thread {self.tid} of block {self.ctaid}{gpu}"
 
 
 class Fault(WeftError):

@@ -15,6 +15,7 @@ from weft.emulator.compiled.tiers import chosen, tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.instructions import TABLE
+from weft.emulator.memory.access import LEVELS
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import WINDOWS, Segment, wrap
 from weft.emulator.reading.parser import parse
@@ -51,6 +52,18 @@ class Report:
         return page.of_report(self)
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What the options of a launch ask for, as `Module.launch` names them."""
+
+    grid: Sequence[int] | int
+    block: Sequence[int] | int
+    cluster: Sequence[int] | int
+    shared_bytes: int
+    arithmetic: str = "hardware"
+    dependent: bool = False
+
+
 class Module:
     """A PTX module. Its global variables keep their values from launch to launch. Raises PtxError."""
 
@@ -60,13 +73,23 @@ class Module:
         self._tree = parse(ptx)
         self._text = ptx
         self._device = Device()
-        self._programs: dict[tuple[str, str], Program] = {}
+        self._programs: dict[tuple[object, ...], Program] = {}
         self._map_variables()
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels."""
         return tuple(f.name for f in self._tree.functions.values() if f.is_entry)
+
+    @property
+    def text(self) -> str:
+        """The PTX."""
+        return self._text
+
+    @property
+    def device(self) -> Device:
+        """The memory of the module's variables."""
+        return self._device
 
     @property
     def target(self) -> str:
@@ -130,19 +153,8 @@ class Module:
             raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
         if trace is not None and not isinstance(trace, str | os.PathLike):
             raise WeftError(f"trace must be a path, got {shown(trace)}")
-        room = _most_shared(self.target) if chip is None else _chip(chip, self.target).shared_bytes
-        program = self._program(kernel, chip or self.target)
-        dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
-        total = program.shared_static + dynamic
-        directives = self._tree.functions[kernel].directives
-        clusters, explicit = _cluster(_dims("cluster", cluster), kernel, directives)
-        blocks = _dims("grid", grid)
-        if "blocksareclusters" in directives:
-            blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
-        launch = Launch(
-            blocks, _dims("block", block), total, dynamic, arithmetic, clusters, explicit, dependent
-        )
-        _check(launch, kernel, directives, room)
+        shape = Shape(grid, block, cluster, shared_bytes, arithmetic, dependent=dependent)
+        program, launch = self.prepared(kernel, shape, chip)
         device = self._device.copy()
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
@@ -171,21 +183,48 @@ class Module:
             buffers.write_back()
             if begun:
                 begun[-1].close()
-        counters = _counters(program, totals) | observers.counters()
+        counters = counters_of(program, totals) | observers.counters()
         return Report(totals.instructions, counters, observers.findings(), "".join(device.printed))
 
-    def _program(self, kernel: str, chip: str) -> Program:
+    def prepared(
+        self, kernel: str, shape: "Shape", chip: str | None = None, scopes: Mapping[str, int] = LEVELS
+    ) -> tuple[Program, Launch]:
+        """A kernel's program and a launch of it. Raises WeftError if the launch doesn't fit the kernel."""
+        room = _most_shared(self.target) if chip is None else _chip(chip, self.target).shared_bytes
+        program = self._program(kernel, chip or self.target, scopes)
+        dynamic = program.shared_dynamic - program.shared_static + shape.shared_bytes
+        dynamic = dynamic if shape.shared_bytes else 0
+        directives = self._tree.functions[kernel].directives
+        clusters, explicit = _cluster(_dims("cluster", shape.cluster), kernel, directives)
+        blocks = _dims("grid", shape.grid)
+        if "blocksareclusters" in directives:
+            blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
+        launch = Launch(
+            blocks,
+            _dims("block", shape.block),
+            program.shared_static + dynamic,
+            dynamic,
+            shape.arithmetic,
+            clusters,
+            explicit,
+            shape.dependent,
+        )
+        _check(launch, kernel, directives, room)
+        return program, launch
+
+    def _program(self, kernel: str, chip: str, scopes: Mapping[str, int]) -> Program:
         if not isinstance(kernel, str):
             raise WeftError(f"kernel must be a name, got {shown(kernel)}")
-        if (kernel, chip) not in self._programs:
+        key = kernel, chip, tuple(scopes.items())
+        if key not in self._programs:
             entry = self._tree.functions.get(kernel)
             if entry is None or not entry.is_entry:
                 raise WeftError(
                     f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
                     f"{did_you_mean(kernel, self.kernels)}"
                 )
-            self._programs[kernel, chip] = Program(self._tree, entry, chip, TABLE)
-        return self._programs[kernel, chip]
+            self._programs[key] = Program(self._tree, entry, chip, TABLE, scopes)
+        return self._programs[key]
 
     def _map_variables(self) -> None:
         constants = [v for v in self._tree.variables if v.space == "const"]
@@ -293,7 +332,7 @@ def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]
         raise WeftError(f"kernel '{kernel}': block must have at most {most} threads, got {launch.threads}")
 
 
-def _counters(program: Program, totals: Totals) -> dict[str, int]:
+def counters_of(program: Program, totals: Totals) -> dict[str, int]:
     counters: dict[str, int] = {}
     for block, runs in zip(program.blocks, totals.runs, strict=True):
         if runs:

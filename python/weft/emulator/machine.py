@@ -59,6 +59,8 @@ class Machine:
         self.clusters = ClusterBarriers(wave, self.put)
         self.random = wave.random = None if seed is None else random.Random(seed)
         self._impatience, self._skew = 0, skew
+        self.ticks = _TURN
+        """The length of a turn, in instructions."""
         self.running: Lanes | None = None
         """The lanes that ran last: a fault that has no thread is attributed to them."""
         self._whole_warpgroups: Lanes | None = None
@@ -90,7 +92,7 @@ class Machine:
 
     def _run(self) -> bool:
         wave, totals = self.wave, self.totals
-        stop, polls = wave.ticks + _TURN, wave.polls
+        stop, polls = wave.ticks + self.ticks, wave.polls
         group = self._pick()
         while group is not None:
             arrived = self._execute(group, stop) or self._ended(group)
@@ -107,7 +109,7 @@ class Machine:
                 if wave.polls != polls:
                     self.put(group)
                     return False
-                stop += _TURN
+                stop += self.ticks
         if self.ready or self.barriers.waited_for() or self.clusters.waiting:
             self._notify_lacking()
             raise stuck(self.waiting())

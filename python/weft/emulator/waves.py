@@ -22,6 +22,8 @@ Progress = Callable[[int, int], None]
 _WAVE_WARPS = 64
 _MAX_WAVES = 160
 _IDLE_TURNS = 20
+Live = deque[tuple[Machine, Wave]]
+"""The waves of a launch that run."""
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
     the program, `worth` the bulk unit's copies; `products`: when those of tensor cores are compiled, at once,
-    never, or if that is worth it (None).
+    never, or if that is worth it (None). `ticks` is the length of a turn, in instructions.
     """
 
     program: Program
@@ -44,6 +46,7 @@ class Waves:
     compiler: Compiler | None = None
     worth: Worth | None = None
     products: bool | None = None
+    ticks: int | None = None
 
     @property
     def together(self) -> int:
@@ -57,24 +60,12 @@ class Waves:
 
         Raises Deadlock if no visible state has changed for many turns of all waves.
         """
-        live: deque[tuple[Machine, Wave]] = deque()
+        live: Live = deque()
         before, idle = (0, 0, 0), 0
         while live or rest.begun < rest.end:
-            if not live or (rest.begun < rest.end and len(live) < _MAX_WAVES):
-                wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
-                wave.watch = self.watch_of(wave)
-                if self.worth is not None and self.seed is None:
-                    wave.box_copies = self.worth.copies(wave)
-                wave.products = self._products(wave)
-                live.appendleft((self._machine(wave), wave))
-            machine, wave = live[0]
-            if _turn(machine, wave):
-                live.popleft()
-                self._ended(wave, rest)
-            elif self.totals.pauses():
-                return False
-            else:
-                live.rotate(-1)
+            if not self.step(live, rest):
+                if self.totals.pauses():
+                    return False
                 now = rest.begun, self.done, sum(wave.changes for _, wave in live)
                 idle = idle + 1 if now == before else 0
                 before = now
@@ -84,8 +75,28 @@ class Waves:
                 return False
         return True
 
+    def step(self, live: Live, rest: Grid) -> bool:
+        """Runs a wave for a turn, one that has not started if there may be more. True: the wave has ended."""
+        if not live or (rest.begun < rest.end and len(live) < _MAX_WAVES):
+            wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
+            wave.watch = self.watch_of(wave)
+            if self.worth is not None and self.seed is None:
+                wave.box_copies = self.worth.copies(wave)
+            wave.products = self._products(wave)
+            live.appendleft((self._machine(wave), wave))
+        machine, wave = live[0]
+        if not _turn(machine, wave):
+            live.rotate(-1)
+            return False
+        live.popleft()
+        self._ended(wave, rest)
+        return True
+
     def _machine(self, wave: Wave) -> Machine:
-        return Machine(wave, self.program, self.totals, self.seed, skew=self.skew, compiler=self.compiler)
+        machine = Machine(wave, self.program, self.totals, self.seed, skew=self.skew, compiler=self.compiler)
+        if self.ticks is not None:
+            machine.ticks = self.ticks
+        return machine
 
     def _products(self, wave: Wave) -> Products | None:
         return None if self.products is False else Products(wave, at_once=self.products is True)

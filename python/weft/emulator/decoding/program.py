@@ -1,6 +1,6 @@
 """Turns a kernel's syntax tree, and the functions that it calls, into blocks of decoded instructions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from weft.emulator.decoding import endless, flow
 from weft.emulator.decoding.blocks import Block
@@ -9,6 +9,7 @@ from weft.emulator.decoding.ends import collective, jump, leave, skip
 from weft.emulator.decoding.steps import guarded
 from weft.emulator.decoding.table import Collective, Decoder, End, Table
 from weft.emulator.errors import PtxError
+from weft.emulator.memory.access import LEVELS
 from weft.emulator.reading import unsupported
 from weft.emulator.reading.syntax import (
     Address,
@@ -41,11 +42,19 @@ class Program:
     """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
 
     `shared_static` is the size of the declared shared memory in bytes; dynamic shared memory follows it, at
-    `shared_dynamic`. The program runs as `chip`. `table` has the decoders of all instructions.
+    `shared_dynamic`. The program runs as `chip`. `table` has the decoders of all instructions,
+    and `scopes` the levels of scopes.
     """
 
-    def __init__(self, tree: Tree, entry: Function, chip: str, table: Table) -> None:
-        self._table = table
+    def __init__(
+        self,
+        tree: Tree,
+        entry: Function,
+        chip: str,
+        table: Table,
+        scopes: Mapping[str, int] = LEVELS,
+    ) -> None:
+        self._table, self.scopes = table, scopes
         self.target, self.chip = tree.target, chip
         self.slots = Slots()
         self.blocks: list[Block] = []
@@ -79,7 +88,7 @@ class Program:
                         callee = tree.functions[entity.name]
                         if callee.body is not None:
                             waiting.append(callee)
-            self.codes[function.name] = FunctionCode(function, self.slots)
+            self.codes[function.name] = FunctionCode(function, self.slots, self.scopes)
             if _calls_pointers(function):
                 waiting += _pointed(tree)
         pointed = [code for code in self.codes.values() if not code.function.is_entry]

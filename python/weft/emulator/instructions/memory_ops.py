@@ -5,7 +5,7 @@ import numpy as np
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.move import give_way
-from weft.emulator.memory.access import GPU, LEVELS, Order
+from weft.emulator.memory.access import LEVELS, Order
 from weft.emulator.reading.syntax import Operand, Sink
 from weft.emulator.reading.types import STORAGE, Array, Type
 from weft.emulator.running.lanes import Lanes
@@ -43,7 +43,8 @@ def order_of(op: Op, default: str = "") -> Order | None:
     kind = next((m for m in op.modifiers if m in _STRONG), default)
     if not kind:
         return None
-    level = next((LEVELS[m] for m in op.modifiers if m in LEVELS), GPU)
+    wide = "sys" if kind in ("volatile", "mmio") else "gpu"
+    level = op.code.scopes[next((m for m in op.modifiers if m in LEVELS), wide)]
     op.code.levels.add(level)
     return Order(kind in ("acquire", "acq_rel"), kind in ("release", "acq_rel"), level)
 

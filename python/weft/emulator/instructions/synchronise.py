@@ -179,7 +179,7 @@ def fence(op: Op) -> Step:
 
 
 def _order(op: Op, order: str, scope: str) -> Step:
-    op.code.levels.add(LEVELS[scope])
+    op.code.levels.add(op.code.scopes[scope])
     return _fence(op, f"{order}.{scope}")
 
 

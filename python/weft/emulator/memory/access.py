@@ -66,9 +66,11 @@ class Access:
     offsets: Addresses
 
 
-CTA, CLUSTER, GPU = 1, 2, 3
+CTA, CLUSTER, GPU, SYSTEM = 1, 2, 3, 4
 LEVELS = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
-"""The scopes, smallest first. The system's is the GPU's here."""
+"""The scopes, smallest first, where one GPU is the whole system."""
+WORLD_LEVELS = LEVELS | {"sys": SYSTEM}
+"""The scopes where several GPUs run."""
 
 
 class Order(NamedTuple):

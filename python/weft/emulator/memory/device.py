@@ -16,7 +16,9 @@ _WORKSPACE = 64
 class Device:
     """The buffers in global memory, constants and the kernel's parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int | None = None, user: str = "", first: int = _FIRST_ADDRESS) -> None:
+        self.rank, self.user = rank, user
+        """Where several GPUs run, the GPU's number and the name of what uses it."""
         self.segments: list[Segment] = []
         self.bases: list[int] = []
         self.const = Segment("const", 0, np.zeros(0, np.uint8), writable=False)
@@ -25,7 +27,8 @@ class Device:
         self._heap = 0
         self.workspace: int = 0
         """The address of the memory that a cooperative launch has for a barrier of the whole grid."""
-        self._next = _FIRST_ADDRESS
+        self._next = first
+        """The least address of the next buffer."""
 
     def copy(self) -> "Device":
         """A device with the same buffers, to which more can be added."""

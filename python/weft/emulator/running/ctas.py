@@ -155,7 +155,7 @@ class Ctas:
     def thread(self, row: int, lane: int) -> Thread:
         """The thread in a lane of a row."""
         x, y, z, _ = (int(v) for v in self.tid[row, lane])
-        return Thread(self.cta(row), (x, y, z))
+        return Thread(self.cta(row), (x, y, z), self.device.rank)
 
 
 def _coordinates(flat: npt.NDArray[np.intp], dims: Dim3) -> npt.NDArray[np.intp]:

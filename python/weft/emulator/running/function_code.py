@@ -1,5 +1,8 @@
 """What is known of a function of the program after it is decoded."""
 
+from collections.abc import Mapping
+
+from weft.emulator.memory.access import LEVELS
 from weft.emulator.reading.syntax import Function
 from weft.emulator.reading.types import PRED, U64
 from weft.emulator.running.slots import Slots
@@ -9,10 +12,12 @@ MAX_FRAME = 512 * 1024
 
 
 class FunctionCode:
-    """A function: its registers, its blocks, and the functions that it may call."""
+    """A function: its registers, its blocks, and the functions that it may call. `scopes` are the levels of
+    scopes by their names.
+    """
 
-    def __init__(self, function: Function, slots: Slots) -> None:
-        self.function = function
+    def __init__(self, function: Function, slots: Slots, scopes: Mapping[str, int] = LEVELS) -> None:
+        self.function, self.scopes = function, scopes
         self.slots = slots
         self.base = len(slots.bits)
         """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry."""

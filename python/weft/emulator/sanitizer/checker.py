@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault, Thread
-from weft.emulator.memory.access import CLUSTER, CTA, LEVELS, Access, Threads
+from weft.emulator.memory.access import CLUSTER, CTA, LEVELS, WORLD_LEVELS, Access, Threads
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.cluster_barriers import Phase
 from weft.emulator.running.wave import Wave
@@ -46,6 +46,7 @@ class Kernel:
     may depend on a mask. `watched`: the registers whose uses the program announces. `init_fences`:
     asynchronous units need a fence after the init of an mbarrier of their own CTA, too. `by_lane`: what a
     lane of a warp releases or acquires counts for the others only from the warp's next barrier on.
+    `in_world`: several GPUs run.
     """
 
     calls: bool = False
@@ -58,6 +59,7 @@ class Kernel:
     watched: Watched = NOTHING
     init_fences: bool = False
     by_lane: bool = False
+    in_world: bool = False
 
     @classmethod
     def of(cls, program: Program, *, strict: bool = False) -> "Kernel":
@@ -85,6 +87,7 @@ class Kernel:
             registers_to_watch,
             strict and (copies or tensor),
             strict,
+            program.scopes is WORLD_LEVELS,
         )
 
 
@@ -110,6 +113,7 @@ class Sanitizer(Watch):
             wave, self.clocks, findings, memory or GlobalMemory(), kernel.chosen_addresses
         )
         self.orders = Orders(wave, self.clocks, self.globals)
+        self._scopes = WORLD_LEVELS if kernel.in_world else LEVELS
         self.lanes = WarpLanes(wave, self.clocks, self.races, self.globals, strict=kernel.by_lane)
         self.mbarriers = MbarrierUses(wave, self.clocks, findings, init_fences=kernel.init_fences)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
@@ -490,7 +494,7 @@ class Sanitizer(Watch):
         elif kind.startswith("tcgen05::") and self.clocks.tensor_fences:
             self.clocks.fence_tensor(rows, before=kind == "tcgen05::before_thread_sync")
         words = kind.split(".")
-        level, acquires, releases = LEVELS.get(words[-1], 0), _ACQUIRES & {*words}, _RELEASES & {*words}
+        level, acquires, releases = self._scopes.get(words[-1], 0), _ACQUIRES & {*words}, _RELEASES & {*words}
         if level and acquires:
             with self.lanes.acquiring(threads):
                 self.clocks.catch_up(rows, level)

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import CLUSTER, CTA, GPU, LEVELS
+from weft.emulator.memory.access import CLUSTER, CTA, GPU, LEVELS, SYSTEM
 from weft.emulator.reading.types import Bools
 
 Rows = npt.NDArray[np.intp]
@@ -48,7 +48,8 @@ class VectorClocks:
         self._published = 2 if "before" in tensor_fences else 0
         self._seen = (0, self.layers - 2, self.layers - 1) if global_copies else (0, 0, 0)
         self._not_read = self.layers
-        self.levels = () if not levels else (GPU,) if levels == {GPU} else (CTA, CLUSTER, GPU)
+        several = (CTA, CLUSTER, GPU, SYSTEM) if SYSTEM in levels else (CTA, CLUSTER, GPU)
+        self.levels = tuple(levels) if len(levels) < 2 and levels <= {GPU, SYSTEM} else several
         """The scopes that differ in what fences acquire."""
         self._read = {level: self.layers + at for at, level in enumerate(self.levels)}
         self.layers += len(self.levels)

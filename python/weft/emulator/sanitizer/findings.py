@@ -58,8 +58,9 @@ _MOST = 100
 class Finding:
     """One kind of mistake at one line of the PTX.
 
-    `source` is file:line if the PTX has it, otherwise empty. `thread` and `address` are those of the first of
-    `count` occurrences. `seed` is that of the launch, if `explore` has tried several.
+    `source` is file:line if the PTX has it, otherwise empty; where `line` is 0, it is the stream that did it.
+    `thread` and `address` are those of the first of `count` occurrences. `seed` is that of the launch, if
+    `explore` has tried several.
     """
 
     rule: str
@@ -72,10 +73,11 @@ class Finding:
     seed: int | None = None
 
     def __str__(self) -> str:
-        where = f" ({self.source})" if self.source else ""
+        where = f"line {self.line}" + (f" ({self.source})" if self.source else "")
+        where = self.source if not self.line and self.source else where
         who = f" in {self.thread}" if self.thread else ""
         seed = "" if self.seed is None else f" (seed {self.seed})"
-        return f"line {self.line}{where}: {self.rule}: {self.message}{who}{seed}"
+        return f"{where}: {self.rule}: {self.message}{who}{seed}"
 
     def _repr_html_(self) -> str:
         return page.of_findings([self])
@@ -101,10 +103,12 @@ def ignored_rules(names: object) -> frozenset[str]:
 
 
 class Findings:
-    """The findings of a launch: one for each rule and line, and at most `_MOST`."""
+    """The findings of a launch: one for each rule and line, and at most `_MOST`. `user`: what has findings
+    without a line.
+    """
 
-    def __init__(self, text: str, ignored: frozenset[str] = frozenset()) -> None:
-        self._text, self._ignored = text, ignored
+    def __init__(self, text: str, ignored: frozenset[str] = frozenset(), user: str = "") -> None:
+        self._text, self._ignored, self._user = text, ignored, user
         self._found: dict[tuple[str, int], Finding] = {}
 
     @computed
@@ -129,7 +133,7 @@ class Findings:
         if known is not None:
             self._found[rule, line] = replace(known, count=known.count + count)
         elif len(self._found) < _MOST:
-            source = self.sources.get(line, "")
+            source = self.sources.get(line, "") if line else self._user
             self._found[rule, line] = Finding(rule, message, line, source, thread, address, count)
 
     def all(self) -> FoundList:

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import GPU, Access
+from weft.emulator.memory.access import GPU, SYSTEM, Access
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
@@ -18,6 +18,7 @@ from weft.isa.tensor_map import BYTES as MAP_BYTES
 
 COLUMN_BITS = 20
 _FAR = (1 << 64) - 1
+_EVERYONE = "system"
 _COLUMN = (1 << COLUMN_BITS) - 1
 
 
@@ -50,7 +51,12 @@ class GlobalMemory:
     def __init__(self) -> None:
         self.warps: list[int] = []
         """The number of warps of each wave; greater columns belong to asynchronous units."""
-        self.locations: dict[Hashable, dict[int, Clocks]] = {}
+        self.ranks: list[int | None] = []
+        """The GPU of each wave, where several run."""
+        self.users: list[str] = []
+        """The name of the launch of each wave, where several run."""
+        self.locations: dict[tuple[object, Hashable], dict[int, Clocks]] = {}
+        """By the GPU whose accesses acquire it, or _EVERYONE, and the address."""
         self._shadows: dict[int, GlobalShadow] = {}
 
     def shadow(self, segment: Segment) -> GlobalShadow:
@@ -84,15 +90,24 @@ class GlobalRaces:
         self._chosen_addresses = chosen_addresses
         self.number = len(memory.warps)
         """That of the wave, among those of the launch."""
+        self.rank = wave.device.rank
         memory.warps.append(wave.warps)
+        memory.ranks.append(self.rank)
+        memory.users.append(wave.device.user)
         self._snapshots: dict[int, list[Clocks]] = {}
 
     # What orders
 
-    def published(self, key: Hashable) -> Clocks | None:
-        """A clock of what other waves have released at an address; None if they have released nothing."""
+    def published(self, key: Hashable, level: int = GPU) -> Clocks | None:
+        """A clock of what accesses of scope `level` acquire of what other waves have released at an address;
+        None if that is nothing.
+        """
         joined: Clocks | None = None
-        for other, clock in self.memory.locations.get(key, {}).items():
+        locations = self.memory.locations
+        found = list(locations.get((self.rank, key), {}).items())
+        if level == SYSTEM:
+            found += locations.get((_EVERYONE, key), {}).items()
+        for other, clock in found:
             if other == self.number:
                 continue
             column = self.clocks.column(("wave", other))
@@ -107,11 +122,13 @@ class GlobalRaces:
 
     def released_at(self) -> list[Hashable]:
         """The addresses at which any wave has released something."""
-        return list(self.memory.locations)
+        return list(dict.fromkeys(key for _, key in self.memory.locations))
 
-    def publish(self, key: Hashable, clock: Clocks) -> None:
-        """Warps of this wave have released a clock at an address, with what it knows of other waves."""
-        here = self.memory.locations.setdefault(key, {})
+    def publish(self, key: Hashable, clock: Clocks, level: int = GPU) -> None:
+        """Warps of this wave have released a clock at an address, with what it knows of other waves, to their
+        GPU or to the system.
+        """
+        here = self.memory.locations.setdefault((_EVERYONE if level == SYSTEM else self.rank, key), {})
         here[self.number] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():
             column = self.clocks.find(("wave", other))
@@ -271,26 +288,36 @@ class GlobalRaces:
         if changed is not None:
             late &= changed
         if late.any():
-            line = int(shadow.line[slot, index[int(late.argmax())]])
+            at = self._access_at(shadow, slot, index[int(late.argmax())])
             done = "read" if access.kind == "load" else "written"
             before = "written" if slot == 0 else "read"
-            what = f"is {done}, and {before} at line {line}; nothing orders the two"
+            what = f"is {done}, and {before} {at}; nothing orders the two"
             self._report_access(what, access, late, count)
+
+    def _access_at(self, shadow: GlobalShadow, slot: int, granule: int) -> str:
+        """Where an earlier access is in the PTX, or what has made it."""
+        line = int(shadow.line[slot, granule])
+        user = self.memory.users[int(shadow.owner[slot, granule]) >> COLUMN_BITS]
+        if not line:
+            return f"by {user}"
+        return f"at line {line}" + (f" of {user}" if user != self.wave.device.user else "")
 
     def _may_meet(self, shadow: GlobalShadow, index: Index, rows: Index, level: int) -> Bools:
         """Where the scopes of an access and of the last write include each other's threads."""
         common = np.minimum(shadow.level[index], level)
         far = np.zeros(len(index), np.int8)
-        small = np.flatnonzero(common < GPU)
+        small = np.flatnonzero(common < (GPU if self.rank is None else SYSTEM))
         if len(small):
             wave, column = (
                 shadow.owner[0, index[small]] >> COLUMN_BITS,
                 shadow.owner[0, index[small]] & _COLUMN,
             )
             here = (wave == self.number) & (column < self.wave.warps)
-            far[small] = np.where(
-                here, self.wave.distances(rows[small], np.where(here, column, 0)), 2 * (wave != self.number)
-            )
+            apart = self.wave.distances(rows[small], np.where(here, column, 0))
+            far[small] = np.where(here, apart, 2 * (wave != self.number))
+            if self.rank is not None:
+                elsewhere = [other for other, rank in enumerate(self.memory.ranks) if rank != self.rank]
+                far[small[np.isin(wave, elsewhere)]] = GPU
         meet: Bools = common > far
         return meet
 
@@ -352,12 +379,15 @@ class GlobalRaces:
             # The lanes of a warp may all issue the same copy.
             late &= shadow.owner[slot, index] != column | self.number << COLUMN_BITS
             if kind == "reduce":
-                late &= shadow.level[index] < GPU
+                late &= (shadow.level[index] < GPU) | ~self._may_meet(shadow, index, rows, GPU)
             if late.any():
                 first = int(late.argmax())
-                before, at = "written" if slot == 0 else "read", int(shadow.line[slot, index[first]])
+                before, at = (
+                    "written" if slot == 0 else "read",
+                    self._access_at(shadow, slot, index[first]),
+                )
                 done = "read" if kind == "load" else "written"
-                what = f"is {done}, and {before} at line {at}; nothing orders the two"
+                what = f"is {done}, and {before} {at}; nothing orders the two"
                 address = segment.base + int(index[first]) * shadow.granule
                 self._report(what, row, 0, line, address, int(np.count_nonzero(late)))
         owner, time = column | self.number << COLUMN_BITS, self.clocks.times[column] + 1
@@ -411,12 +441,10 @@ class GlobalRaces:
         if not hidden.any():
             return
         first, count = int(index[hidden.argmax()]), int(np.count_nonzero(hidden))
-        address, since = segment.base + first * shadow.granule, int(shadow.line[0, first])
+        address, since = segment.base + first * shadow.granule, self._access_at(shadow, 0, first)
         done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
         fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
-        message = (
-            f"global memory at 0x{address:x} is {done} without a {fence} after its write at line {since}"
-        )
+        message = f"global memory at 0x{address:x} is {done} without a {fence} after its write {since}"
         self.findings.add("missing-proxy-fence", message, line, self.wave.thread(row, 0), address, count)
 
 

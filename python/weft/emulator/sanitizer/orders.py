@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import CTA, GPU, Access, Order
+from weft.emulator.memory.access import CTA, GPU, SYSTEM, Access, Order
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.global_races import GlobalRaces
@@ -25,10 +25,13 @@ _MANY = "many"
 
 
 class _Location:
-    """What was released at an address: to all by a scope that includes all, and by each CTA at each level."""
+    """What was released at an address: to the GPU and to the system by scopes that include them, and by each
+    CTA at each level.
+    """
 
     def __init__(self) -> None:
         self.far: Clocks | None = None
+        self.system: Clocks | None = None
         self.near: dict[int, dict[int, Clocks]] = {}
 
 
@@ -41,7 +44,7 @@ class Orders:
         self._scoped = len(clocks.levels) > 1
         self._locations: dict[Hashable, _Location] = {}
         self._met: dict[Hashable, tuple[Times, Times]] = {}
-        self._released: dict[int, dict[int, Clocks]] = {level: {} for level in range(CTA, GPU + 1)}
+        self._released: dict[int, dict[int, Clocks]] = {level: {} for level in range(CTA, SYSTEM + 1)}
 
     # Fences
 
@@ -87,10 +90,10 @@ class Orders:
                     scope = min(level, order.level)
                     for clock in self._seen(names, part, scope):
                         self._take(part, level, order, clock)
-                    if scope == GPU and access.space == "global":
+                    if scope >= GPU and access.space == "global":
                         # Other waves may have released at addresses that this one hasn't accessed.
                         for name in names if key != _MANY else self.globals.released_at():
-                            if (foreign := self.globals.published(name)) is not None:
+                            if (foreign := self.globals.published(name, scope)) is not None:
                                 self._take(part, level, order, foreign)
             if access.kind == "atomic" and len(rows) > 1:
                 self._one_after_the_other(rows, order)
@@ -104,12 +107,12 @@ class Orders:
         for name in names:
             if (location := self._locations.get(name)) is None:
                 continue
-            if level == GPU and location.far is not None:
+            if level >= GPU and location.far is not None:
                 yield location.far
             if self._scoped:
                 for distance, cta in self._around(int(self.wave.cta_of_row[rows[0]]), level):
                     for of, clock in location.near.get(cta, {}).items():
-                        if of > distance and not level == of == GPU:
+                        if of > distance and min(level, of) < GPU:
                             yield clock
 
     def _around(self, cta: int, level: int) -> Iterator[tuple[int, int]]:
@@ -167,10 +170,14 @@ class Orders:
 
     def _add(self, access: Access, key: Hashable, cta: int, level: int, clock: Clocks) -> None:
         location = self._locations.setdefault(key, _Location())
-        if level == GPU:
+        if level >= GPU:
             location.far = clock if location.far is None else self.clocks.joined(location.far, clock)
             if access.space == "global":
                 self.globals.publish(key, location.far)
+        if level == SYSTEM:
+            location.system = clock if location.system is None else self.clocks.joined(location.system, clock)
+            if access.space == "global":
+                self.globals.publish(key, location.system, SYSTEM)
         if self._scoped:
             near = location.near.setdefault(cta, {})
             near[level] = clock if level not in near else self.clocks.joined(near[level], clock)

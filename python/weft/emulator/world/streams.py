@@ -1,0 +1,137 @@
+"""The streams of a GPU, to which the host adds work."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from weft.emulator.arguments import parameters, whole_number
+from weft.emulator.launch import Module, Shape
+from weft.emulator.memory.access import WORLD_LEVELS
+from weft.emulator.memory.segments import Segment
+from weft.emulator.sanitizer import Findings, GlobalMemory
+from weft.emulator.world.launched import How, Running
+from weft.emulator.world.memory import OfRank, WorldMemory, checked
+from weft.emulator.world.operations import (
+    Copied,
+    Event,
+    EventAwaited,
+    Launched,
+    Operation,
+    Part,
+    Recorded,
+    ValueAwaited,
+    Written,
+)
+from weft.errors import WeftError, shown
+
+_MOST_FLAG = (1 << 32) - 1
+_FLAG_BYTES = 4
+
+
+class Stream:
+    """A stream of one GPU: its operations begin in their order, each after the one before has ended.
+
+    Nothing runs before `World.run`. Arrays are NumPy's. An array that isn't shared belongs to the GPU that
+    uses it first.
+    """
+
+    def __init__(self, rank: int, number: int, memory: WorldMemory) -> None:
+        self.rank, self.name = rank, f"stream {number} of rank {rank}"
+        self._memory = memory
+        self.operations: deque[Operation] = deque()
+        """The operations that have not begun."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.operations)} operations>"
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        *,
+        grid: Sequence[int] | int = 1,
+        block: Sequence[int] | int = 1,
+        args: Sequence[object] = (),
+        cluster: Sequence[int] | int = 1,
+        shared_bytes: int = 0,
+        arithmetic: str = "hardware",
+        chip: str | None = None,
+    ) -> None:
+        """Adds a launch. The arguments are those of `Module.launch`, and the errors. Raises WeftError for a
+        module with global variables that kernels may write: their memory must be an argument.
+        """
+        if not isinstance(module, Module):
+            raise WeftError(f"module must be a Module, got {shown(module)}")
+        written = [segment.name for segment in module.device.segments if segment.of_others]
+        if written:
+            raise WeftError(
+                f"a module with the global variable {written[0]} can't run on several GPUs: pass its memory "
+                "as an argument"
+            )
+        size = whole_number("shared_bytes", shared_bytes)
+        shape = Shape(grid, block, cluster, size, arithmetic)
+        program, launch = module.prepared(kernel, shape, chip, WORLD_LEVELS)
+        space = parameters(program, args, OfRank(self._memory, self.rank), kernel)
+
+        def start(how: How, known: GlobalMemory, ignored: frozenset[str]) -> Running:
+            user = f"kernel '{kernel}' on rank {self.rank}"
+            device = self._memory.device(self.rank, user, module.device)
+            device.params = Segment("param", 0, space, writable=False)
+            device.map_workspace()
+            return Running(program, launch, device, how, Findings(module.text, ignored), known, self)
+
+        self.operations.append(Launched(start))
+
+    def copy(self, to: object, source: object) -> None:
+        """Adds a copy between contiguous arrays of the same number of bytes, as cudaMemcpyAsync makes it.
+
+        A copy of 4 or 8 aligned bytes may signal a kernel that what precedes it in the stream has completed.
+        CUDA's documentation doesn't promise this, but programs rely on it.
+        """
+        parts = self._part(to, "to", writes=True), self._part(source, "source")
+        if parts[0].size != parts[1].size:
+            raise WeftError(
+                f"a copy must be between arrays of the same size, got {parts[1].size} and {parts[0].size} "
+                "bytes"
+            )
+        self.operations.append(Copied(*parts))
+
+    def write(self, flag: object, value: int) -> None:
+        """Adds a write to a flag, the first 4 bytes of an array, after which all that precedes is visible to
+        the system, as cuStreamWriteValue32 makes it.
+        """
+        part = self._flag(flag, writes=True)
+        value = whole_number("value", value, _MOST_FLAG)
+        self.operations.append(Written(part, value.to_bytes(_FLAG_BYTES, "little")))
+
+    def wait_value(self, flag: object, value: int) -> None:
+        """Adds a wait until `flag - value`, of 32 bits with a sign, isn't negative, as cuStreamWaitValue32
+        waits with CU_STREAM_WAIT_VALUE_GEQ.
+        """
+        self.operations.append(ValueAwaited(self._flag(flag), whole_number("value", value, _MOST_FLAG)))
+
+    def record(self) -> Event:
+        """Adds an event, for which other streams can wait, and returns it."""
+        event = Event(self.name)
+        self.operations.append(Recorded(event))
+        return event
+
+    def wait(self, event: Event) -> None:
+        """Adds a wait for an event."""
+        if not isinstance(event, Event):
+            raise WeftError(f"event must be what Stream.record returns, got {shown(event)}")
+        self.operations.append(EventAwaited(event))
+
+    def _flag(self, array: object, *, writes: bool = False) -> Part:
+        part = self._part(array, "flag", writes=writes)
+        if part.size < _FLAG_BYTES or part.begin % _FLAG_BYTES:
+            raise WeftError(f"flag must have at least 4 aligned bytes, got {shown(array)}")
+        return Part(part.segment, part.begin, _FLAG_BYTES)
+
+    def _part(self, array: object, what: str, *, writes: bool = False) -> Part:
+        given = checked(array, what)
+        if not given.flags.c_contiguous:
+            raise WeftError(f"{what} must be contiguous, got strides {given.strides}")
+        if writes and not given.flags.writeable:
+            raise WeftError(f"{what} is read-only")
+        segment = self._memory.buffer(given, self.rank).segment
+        return Part(segment, self._memory.address(given, self.rank) - segment.base, given.nbytes)
