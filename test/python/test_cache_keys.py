@@ -242,7 +242,7 @@ def test_each_thing_that_decides_about_ptx_is_in_its_key(kept, patch):
 
 
 def test_the_libraries_beneath_are_watched():
-    libraries = {path.name: path for files in loaded._libraries.values() for path in files.states}
+    libraries = {path.name: path for files in loaded._libraries.values() for path in map(Path, files.states)}
     assert "libllvmlite.so" in libraries and "ir.py" in libraries
     assert any(name.startswith("_mlir.") and name.endswith(".so") for name in libraries)
     found = cache_keys.generating()
@@ -261,7 +261,11 @@ def test_another_library_is_another_key(library, key, patch):
 
 
 def test_all_of_weft_that_takes_part_is_watched():
-    names = {path.relative_to(ROOT).as_posix() for path in loaded._own_files.states if ROOT in path.parents}
+    names = {
+        path.relative_to(ROOT).as_posix()
+        for path in map(Path, loaded._own_files.states)
+        if ROOT in path.parents
+    }
     watched = ("codegen", "llvm_floats", "mlir_text", "mlir", "stages", "isa/mma/sync", "schedules/database")
     for part in watched:
         assert any(name.endswith(f"{part}.py") for name in names)
@@ -371,9 +375,9 @@ def test_times_that_are_set_back_hide_nothing(tmp_path):
     before = path.stat()
     path.write_text("two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert files.changed() == path
+    assert files.changed() == str(path)
     path.unlink()
-    assert files.changed() == path
+    assert files.changed() == str(path)
 
 
 def test_a_key_costs_little():
