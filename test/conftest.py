@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -31,18 +31,40 @@ def patch():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks all but one in n cases of a test with `sampled(n)` as slow. Refuses names that differ between
+    """Marks cases that `sampled(n)` and `each_value` leave out as slow. Refuses names that differ between
     processes: pytest-xdist would run nothing.
     """
     if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
-    seen = Counter()
+    seen, tests = Counter(), defaultdict(list)
     for item in items:
+        name = item.path, item.originalname
         if (marker := item.get_closest_marker("sampled")) is not None:
-            number = seen[item.path, item.originalname]
-            seen[item.path, item.originalname] += 1
-            if number % marker.args[0]:
+            if seen[name] % marker.args[0]:
                 item.add_marker(pytest.mark.slow)
+            seen[name] += 1
+        if item.get_closest_marker("each_value") is not None:
+            tests[name].append(item)
+    for cases in tests.values():
+        left_out = set(range(len(cases))) - _covering([case.callspec.params for case in cases])
+        for number in left_out:
+            cases[number].add_marker(pytest.mark.slow)
+
+
+def _covering(cases):
+    """The numbers of a few cases that have every value of every parameter; ties go to the first."""
+    values = [{(name, _identity(value)) for name, value in case.items()} for case in cases]
+    missing, chosen = set().union(*values), set()
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(values[number] & missing))
+        chosen.add(best)
+        missing -= values[best]
+    return chosen
+
+
+def _identity(value):
+    """What distinguishes a parameter's value. The cases of a product share each object."""
+    return repr(value) if isinstance(value, bool | int | float | str | tuple | None) else id(value)
 
 
 def pytest_collection_finish():

@@ -320,6 +320,7 @@ def test_versions_are_those_that_are_installed() -> None:
 # Buffers and checks on PyTorch's CPU
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("inputs", [name for name, row in INPUTS.items() if not row.format])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_right_result_passes_and_a_wrong_one_is_caught(

@@ -152,6 +152,7 @@ def test_groups_say_which_rows_there_are(made: Problem, torch: Any) -> None:
 
 
 @BOTH
+@pytest.mark.each_value
 @pytest.mark.parametrize("inputs", [name for name, row in INPUTS.items() if not row.format])
 @pytest.mark.parametrize("transpose_b", [True, False])
 def test_a_wrong_row_of_any_group_is_caught(

@@ -274,6 +274,7 @@ REDUCTIONS = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("operation", "dtype"), REDUCTIONS)
 def test_reductions(operation, dtype):
     unit = 16 // tma.SIZES[dtype]

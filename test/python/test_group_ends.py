@@ -152,7 +152,7 @@ def test_parts_of_k_with_ends(schedule, k_major, counts):
     check_k(Case(schedule, k_major=k_major, beta=1.0), counts, m=136)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.each_value
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)

@@ -81,6 +81,7 @@ def close(found, wanted):
     assert (found.double() - wanted.double()).abs().max() <= 2e-2 * wanted.double().abs().max()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("leading", [(16,), (2, 8)], ids=str)
 def test_layers_of_pytorch_with_activation_and_residual(fusions, name, leading):

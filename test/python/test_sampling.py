@@ -1,0 +1,59 @@
+"""The markers by which a few cases of a large test are in the default run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+CASES = """
+import pytest
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("x", range(7))
+def test_one_in_three(x):
+    pass
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("z", [None, {}], ids=str)
+@pytest.mark.parametrize(("x", "y"), [(1, "a"), (2, "a"), (1, "b"), (2, "b")])
+def test_product(x, y, z):
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory):
+    """The cases that pytest selects for an expression of marks."""
+    folder = tmp_path_factory.mktemp("cases")
+    (folder / "test_cases.py").write_text(CASES)
+    (folder / "conftest.py").write_text(CONFTEST.read_text())
+
+    def cases(marks):
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--collect-only",
+            "-p",
+            "no:xdist",
+            "-m",
+            marks,
+            folder,
+        ]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        return {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+
+    return cases
+
+
+def test_a_sample_has_every_value_and_the_rest_is_slow(collected):
+    default, slow = collected("not slow"), collected("slow")
+    assert {each for each in default if "three" in each} == {f"test_one_in_three[{x}]" for x in (0, 3, 6)}
+    product = {each for each in default if "product" in each}
+    assert len(product) == 2
+    assert not default & slow and len(default | slow) == 7 + 8
+    for value in ("1", "2", "a", "b", "None", "{}"):
+        assert any(value in each.partition("[")[2].strip("]").split("-") for each in product), value
