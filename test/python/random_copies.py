@@ -189,17 +189,17 @@ class Writer:
             self.sync(warp)
 
     def sync(self, warp):
-        if self.maybe(self.ordered):
+        if self.maybe(self.ordered**2):
             self.add("fence.proxy.async;")
         if self.cluster > 1:
             self.add("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;")
         else:
             self.add("bar.sync 0;")
-        if self.maybe(self.ordered):
+        if self.maybe(self.ordered**2):
             self.add("fence.proxy.async;")
 
     def threads(self, warp):
-        if self.maybe(0.5):
+        if self.maybe(0.6):
             access = f"[%t4+{self.place() + 128 * self.number(4)}]"
             text = f"st.shared.b32 {access}, %r0;" if self.maybe(0.5) else f"ld.shared.b32 %r1, {access};"
         else:
@@ -211,7 +211,7 @@ class Writer:
 
     def body(self, count):
         kinds = [self.load, self.load, self.store, self.store, self.bulk_load, self.bulk_store]
-        kinds += [self.sync, self.threads]
+        kinds += [self.sync, self.threads, self.threads, self.threads]
         for _ in range(count):
             kinds[self.number(len(kinds))](self.number(WARPS))
         return "\n".join(self.lines)

@@ -8,8 +8,10 @@ from random_copies import kernel, launch
 
 from weft.emulator.compiled import boxes
 from weft.emulator.sanitizer.checker import Sanitizer
+from weft.emulator.sanitizer.global_races import COLUMN_BITS
 
 SHARED = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken")
+COLUMN = (1 << COLUMN_BITS) - 1
 GLOBAL = ("owner", "time", "line", "level")
 
 
@@ -37,19 +39,29 @@ class Recorder:
         return run
 
 
-def state(sanitizer):
-    """All that a sanitizer and its wave know."""
-    wave, shadow = sanitizer.wave, sanitizer.races.shadow
+def state(sanitizer, names):
+    """All that a sanitizer and its wave know, with the columns of clocks in the order of these names: which
+    one comes first doesn't matter.
+    """
+    wave, shadow, clocks = sanitizer.wave, sanitizer.races.shadow, sanitizer.clocks
+    places = np.arange(clocks.width)
+    known = np.zeros((clocks.layers, clocks.warps, clocks.warps + len(names)), np.int32)
+    known[:, :, : clocks.warps] = clocks.all[:, :, : clocks.warps]
+    for at, name in enumerate(names, clocks.warps):
+        if (column := clocks.find(name)) is not None:
+            places[column], known[:, :, at] = at, clocks.all[:, :, column]
     found = {f"shared {name}": getattr(shadow, name) for name in SHARED}
+    found |= {f"shared {name}": places[found[f"shared {name}"]] for name in ("writer", "unit")}
     for base, each in sanitizer.globals.memory.shadows().items():
         found |= {f"global {base} {name}": getattr(each, name) for name in GLOBAL}
+        found[f"global {base} owner"] = places[each.owner & COLUMN]
         found[f"global {base} written"] = np.array(each.is_written)
-    found |= {"known": sanitizer.clocks.all, "memory": wave.memory.shared.data}
-    found["times"] = np.array(sorted(sanitizer.clocks.times.items()))
-    found["counts"] = np.array([wave.changes, wave.ticks, wave.mbarriers.phases])
-    uses = sanitizer.mbarriers._lives.items()
+    found |= {"known": known, "memory": wave.memory.shared.data}
+    times = [clocks.times.get(clocks.find(name), 0) for name in names]
+    found["counts"] = np.array([wave.changes, wave.ticks, wave.mbarriers.phases, *times])
+    lives = sanitizer.mbarriers._lives.items()
     found["uses"] = np.array(
-        [(*key, *use) for key, life in uses for use in sorted(life.uses.items())], object
+        [(*key, places[at], *use) for key, life in lives for at, use in life.uses.items()]
     )
     return found
 
@@ -57,18 +69,21 @@ def state(sanitizer):
 def both(text, recorder, **options):
     """Runs a kernel by the interpreter and by code, whose results and knowledge must be the same."""
     plain, expected = launch(text, compiled=False, **options)
-    before = [state(each) for each in recorder.sanitizers]
+    before = list(recorder.sanitizers)
     recorder.sanitizers.clear()
     fast, found = launch(text, compiled=None, **options)
-    after = [state(each) for each in recorder.sanitizers]
+    after = list(recorder.sanitizers)
     recorder.sanitizers.clear()
     assert fast == plain
     np.testing.assert_array_equal(found, expected)
     assert len(before) == len(after)
     for one, other in zip(before, after, strict=True):
-        assert one.keys() == other.keys()
-        for name in one:
-            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+        names = {*one.clocks.names.values(), *other.clocks.names.values()}
+        names = sorted(names, key=repr)
+        knows, knew = state(one, names), state(other, names)
+        assert knows.keys() == knew.keys()
+        for name in knows:
+            np.testing.assert_array_equal(knew[name], knows[name], err_msg=name)
     return plain
 
 

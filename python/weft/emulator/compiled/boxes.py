@@ -139,7 +139,7 @@ class Boxes:
                 return False
             columns.append(column)
         times = [0] * len(columns) if watch is None else [watch.clocks.times[each] + 1 for each in columns]
-        reader = (columns[0], times[0]) if awaited else self._writer(row)
+        reader = (columns[0], times[0]) if awaited else self._writer(row, box, where)
         if reader is None:
             return False
         stride, size = wave.memory.shared_stride, wave.memory.shared_size
@@ -163,13 +163,11 @@ class Boxes:
         buffer = self._ready(row, box, writes=True) if box.stored else None
         if buffer is None:
             return False
-        writer, reader, slot, time = self._writer(row), 0, 0, 0
+        reader, slot, time = 0, 0, 0
         if watch is not None:
-            found = watch.clocks.find(("bulk", row))
-            if found is None:
-                return False
-            reader, time = found, watch.clocks.times[found] + 1
-            slot = self._slot(found)
+            reader = watch.clocks.column(("bulk", row))
+            time, slot = watch.clocks.times[reader] + 1, self._slot(reader)
+        writer = self._writer(row, box, where)
         if writer is None:
             return False
         first = cta * wave.memory.shared_stride
@@ -237,23 +235,27 @@ class Boxes:
         return found
 
     def _column(self, mark: Key, row: int) -> int:
-        """The column of an mbarrier; negative if it is new, or if its use may break a rule."""
+        """The column of an mbarrier; negative if its use may break a rule."""
         watch = self._watch
         assert watch is not None
         column = self._columns.get(mark)
         if column is None:
-            found = watch.clocks.find(("mbarrier", *mark))
-            if found is None:
-                return -1
-            column = self._columns[mark] = found
+            column = self._columns[mark] = watch.clocks.column(("mbarrier", *mark))
         return column if watch.unit_may_signal(mark, row) else -1
 
-    def _writer(self, row: int) -> tuple[int, int] | None:
-        """The column and time of accesses to global memory that no mbarrier signals; None if it is new."""
+    def _writer(self, row: int, box: Box, where: Sequence[int]) -> tuple[int, int] | None:
+        """The column and time of accesses to global memory that no mbarrier signals; None if it is new, and
+        the box may be outside the tensor, so that there is no access.
+        """
         if self._watch is None:
             return 0, 0
-        column = self._watch.clocks.find(("bulk.write", row))
-        return None if column is None else (column, self._watch.clocks.times[column] + 1)
+        clocks, name = self._watch.clocks, ("bulk.write", row)
+        column = clocks.find(name)
+        if column is None:
+            if not box.begins_inside(where):
+                return None
+            column = clocks.column(name)
+        return column, clocks.times[column] + 1
 
     def _slot(self, column: int) -> int:
         assert self._watch is not None

@@ -1,5 +1,6 @@
 """The boxes of tensor maps and runs of bytes, as numbers for code of the host that copies them."""
 
+from collections.abc import Sequence
 from enum import IntEnum, auto
 from functools import lru_cache
 
@@ -83,6 +84,14 @@ class Box:
         self._in_shared(map_)
         rows = int(np.prod(self.numbers[Shape.SIZES : Shape.SIZES + OUTER]))
         self.total = rows * row
+
+    def begins_inside(self, where: Sequence[int]) -> bool:
+        """Whether the first byte of the box at some coordinates is inside the tensor."""
+        ends = self.numbers[Shape.DIMS :].tolist()
+        first = where[0] * int(self.numbers[Shape.UNIT]) // int(self.numbers[Shape.PACKING])
+        inner = 0 <= first < int(self.numbers[Shape.LOAD_END])
+        rows = where[1:2] if self.gathers else where[1:]
+        return inner and all(0 <= at < end for at, end in zip(rows, ends, strict=False))
 
     def _put(self, first: int, *values: int) -> None:
         self.numbers[first : first + len(values)] = values
