@@ -102,7 +102,7 @@ class Launch:
     argument `i` must begin at multiples of `aligned[i]` bytes. A `dependent` kernel waits itself for what was
     queued before it. A CTA has `tensor_columns` of tensor memory, and TMA fills `stages` (0 if the kernel
     doesn't say). Each `workspace` is zero before the first launch, and what one leaves in it is the next
-    one's on the same stream.
+    one's on the same stream. `names` are those of the arguments, for messages, where they have any.
     """
 
     name: str
@@ -119,6 +119,11 @@ class Launch:
     workspaces: tuple[WorkspaceParameter, ...] = ()
     tensor_columns: int = 0
     stages: int = 0
+    names: tuple[str, ...] = ()
+
+    def called(self, number: int) -> str:
+        """An argument in messages."""
+        return f"argument '{self.names[number]}'" if self.names else f"argument {number}"
 
     @property
     def parameters(self) -> list[str]:
@@ -132,7 +137,7 @@ class Launch:
                     parts = [argument.dtype]
                 case PointerArgument():
                     parts = ["pointer"]
-            names += [f"argument {number}: {part}" for part in parts]
+            names += [f"{self.called(number)}: {part}" for part in parts]
         for number, workspace in enumerate(self.workspaces):
             parts = _descriptor(1 + len(workspace.row_shape))
             names += [f"workspace {number}: {part}" for part in parts]
@@ -140,7 +145,7 @@ class Launch:
 
     def description(self) -> dict[str, Any]:
         """What a launch of the cubin needs, as JSON values. docs/launch.md explains them."""
-        left_out = {"name"}
+        left_out = {"name", "names"}
         if not self.tensor_columns:
             left_out |= {"tensor_columns"} if self.stages else {"tensor_columns", "stages"}
         kept = {name: value for name, value in self.record().items() if name not in left_out}

@@ -148,7 +148,9 @@ class Buffers:
         self._device = device
         self._copies: list[tuple[Bytes, Bytes]] = []
 
-    def map(self, arrays: Mapping[Key, npt.NDArray[np.generic]]) -> dict[Key, int]:
+    def map(
+        self, arrays: Mapping[Key, npt.NDArray[np.generic]], names: Mapping[Key, str] | None = None
+    ) -> dict[Key, int]:
         """The device addresses of the first elements of the arrays, by their keys."""
         bounds = {at: np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for at, a in arrays.items()}
         merged: list[tuple[int, int, list[Key]]] = []
@@ -162,8 +164,7 @@ class Buffers:
         addresses: dict[Key, int] = {}
         for begin, end, members in sorted(merged, key=lambda extent: min(extent[2])):
             data, writable = self.octets([arrays[m] for m in members], begin, end)
-            name = "argument " + " and ".join("+".join(map(str, m)) for m in sorted(members))
-            base = self._device.map(name, data, writable)
+            base = self._device.map(_named(members, names or {}), data, writable)
             for m in members:
                 # An array with negative strides begins inside its extent.
                 first = arrays[m].__array_interface__["data"][0] if arrays[m].size else begin
@@ -196,6 +197,21 @@ class Buffers:
             data[:] = copy
 
 
+def _named(members: Sequence[Key], names: Mapping[Key, str]) -> str:
+    """The name of memory that these arguments share."""
+    known = dict.fromkeys(names[m] for m in sorted(members) if m in names)
+    if known:
+        return "argument " + " and ".join(f"'{name}'" for name in known)
+    return "argument " + " and ".join("+".join(map(str, m)) for m in sorted(members))
+
+
+class Named:
+    """An array argument with the name that findings and faults call it by."""
+
+    def __init__(self, array: npt.NDArray[np.generic], name: str) -> None:
+        self.array, self.name = array, name
+
+
 class Unwritten:
     """An array argument that a kernel must write before it reads it; the sanitizer reports earlier reads."""
 
@@ -223,7 +239,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Mapped, kernel
         raise WeftError(f"kernel '{kernel}' has {wanted}, got {passed}")
     arrays: dict[Key, npt.NDArray[np.generic]] = {}
     unwritten = [at for at, arg in enumerate(args) if isinstance(arg, Unwritten)]
-    args = [arg.array if isinstance(arg, Unwritten) else arg for arg in args]
+    names: dict[Key, str] = {(at,): arg.name for at, arg in enumerate(args) if isinstance(arg, Named)}
+    args = [arg.array if isinstance(arg, Unwritten | Named) else arg for arg in args]
     for at, arg in enumerate(args):
         if isinstance(arg, np.ndarray):
             if formals[at].size != 8:
@@ -243,7 +260,7 @@ def parameters(program: Program, args: Sequence[object], buffers: Mapped, kernel
             arrays[at, 0] = arg.buffer
         elif isinstance(arg, Struct):
             arrays |= {(at, offset): array for offset, array in arg.arrays.items()}
-    addresses = buffers.map(arrays)
+    addresses = buffers.map(arrays, names)
     for at in unwritten:
         buffers.forget(addresses[at,])
     space = np.zeros(program.params_size, np.uint8)

@@ -13,8 +13,11 @@ from weft.language.fragments import Fragment, full, zeros
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
 from weft.language.maths import (
+    ceil,
     ceil_div,
+    cos,
     exp,
+    floor,
     gelu,
     log,
     log2,
@@ -24,6 +27,7 @@ from weft.language.maths import (
     relu,
     rsqrt,
     silu,
+    sin,
     sqrt,
     tanh,
     warp_any,
@@ -31,6 +35,7 @@ from weft.language.maths import (
 )
 from weft.language.maths import maximum_of as max
 from weft.language.maths import minimum_of as min
+from weft.language.maths import round_ as round
 from weft.language.maths import sum_of as sum
 from weft.language.matrices import Matrix, Place
 from weft.language.memory import atomic_add, fence, load, load_column, load_row, store, store_column
@@ -62,9 +67,11 @@ __all__ = [
     "atomic_add",
     "barrier",
     "bf16",
+    "ceil",
     "ceil_div",
     "check",
     "column",
+    "cos",
     "cta",
     "ctas",
     "e4m3",
@@ -75,6 +82,7 @@ __all__ = [
     "f32",
     "f64",
     "fence",
+    "floor",
     "full",
     "gelu",
     "gemm",
@@ -103,10 +111,12 @@ __all__ = [
     "relu",
     "ring",
     "role",
+    "round",
     "row",
     "rsqrt",
     "shared",
     "silu",
+    "sin",
     "sqrt",
     "store",
     "store_column",

@@ -8,6 +8,7 @@ from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPGROUP
+from weft.language import forms
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
@@ -46,6 +47,10 @@ def build(
         )
         code = function.__code__
         raise WeftError(Diagnostic(message, Location(code.co_filename, code.co_firstlineno, 1))) from None
+    except TypeError as error:
+        if (complaint := forms.complaint(error)) is None:
+            raise
+        raise complaint from None
     except WeftError as error:
         first = error.diagnostics[0]
         if not first.message.endswith(_NOT_DOMINATED):

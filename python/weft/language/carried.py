@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
 
 
-class Carried:
+class Carried(Foreign):
     """A value of a kernel that loops and branches can carry."""
 
     def parts(self) -> list[Any]:

@@ -109,6 +109,8 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
     """
     if isinstance(other, Fragment):
         return _fitted(one, other)
+    if not isinstance(other, NUMBERS) and getattr(other, "ndim", None) == 0 and hasattr(other, "item"):
+        other = other.item()  # a number of NumPy
     if isinstance(other, NUMBERS):
         kind = ir.VectorType.get(one.lane.type.shape, one.dtype.type)
         scalar = as_scalar(other, one.dtype)  # checks that it fits

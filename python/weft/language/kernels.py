@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from weft import locks
@@ -11,7 +12,7 @@ from weft.language import calls, surroundings, trace
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
-from weft.launch import kernel_page, runtime
+from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile
 
 _WITHOUT_GPU = "sm_90a"
@@ -29,7 +30,11 @@ class KernelFunction:
         self._lock = locks.reentrant()
         self._plans = calls.Plans(list(self.signature.arguments.values()))
         self._reads: tuple[surroundings.Read, ...] = ()  # of what is compiled
+        torch_tensors.run_untraced(KernelFunction.__call__)
 
+    @torch_tensors.outside_of_graphs(
+        "Weft launches kernels that torch.compile can't trace: make this one an operator with w.torch_op"
+    )
     def __call__(
         self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "error", **named: Any
     ) -> None:
@@ -109,7 +114,9 @@ class KernelFunction:
         with self._lock:
             if key not in self._compiled:
                 self._reads = surroundings.reads(self._function, self._options.grid, self._options.persistent)
-                self._compiled[key] = compile(self._build(special), arch=chip)
+                made = compile(self._build(special), arch=chip)
+                made.launch = replace(made.launch, names=tuple(self.signature.arguments))
+                self._compiled[key] = made
             return self._compiled[key]
 
     def _forget(self) -> None:

@@ -97,6 +97,31 @@ def tanh(x: Any) -> Any:
     return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
 
 
+def floor(x: Any) -> Any:
+    """The largest integer that isn't larger than x, as a float."""
+    return _unary(x, "floor", lambda v: float(math.floor(v)), _instruction("cvt.rmi.f32.f32"))
+
+
+def ceil(x: Any) -> Any:
+    """The smallest integer that isn't smaller than x, as a float."""
+    return _unary(x, "ceil", lambda v: float(math.ceil(v)), _instruction("cvt.rpi.f32.f32"))
+
+
+def round_(x: Any) -> Any:
+    """The nearest integer, as a float; the even one of two."""
+    return _unary(x, "round", lambda v: float(round(v)), _instruction("cvt.rni.f32.f32"))
+
+
+def sin(x: Any) -> Any:
+    """The sine (`sin.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
+    return _unary(x, "sin", math.sin, _instruction("sin.approx.ftz.f32"))
+
+
+def cos(x: Any) -> Any:
+    """The cosine (`cos.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
+    return _unary(x, "cos", math.cos, _instruction("cos.approx.ftz.f32"))
+
+
 def gelu(x: Any) -> Any:
     """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
     return _activation(x, "gelu")

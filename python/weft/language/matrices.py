@@ -8,6 +8,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.language import operators, trace
 from weft.language.carried import Carried
+from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, dtype_of, i32
 from weft.mlir import memref
@@ -16,7 +17,7 @@ from weft.passes.kernels import matrices
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class Matrix(Foreign):
     """An array argument: a vector, a matrix, a batch of matrices, or a batch of batches. `a[row, column]` is
     a place in it.
     """

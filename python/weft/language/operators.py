@@ -116,7 +116,6 @@ class Operators:
         return {1: self, 2: square, 3: square * self, 4: square * square}[exponent]
 
     __hash__ = object.__hash__
-    __array_ufunc__ = None  # numbers of NumPy then leave operators to this class
 
 
 def apply(name: str, a: Any, b: Any) -> Any:
@@ -125,7 +124,7 @@ def apply(name: str, a: Any, b: Any) -> Any:
     floats = not isinstance(element, ir.IntegerType)
     table = _FLOATS if floats else _INTEGERS
     if name not in table:
-        kind = "floats: round, or use w.floor" if floats else "integers: use // or .to(w.f32)"
+        kind = "floats: use w.floor" if floats else "integers: use // or .to(w.f32)"
         symbol = {"div": "/", "floordiv": "//", "mod": "%"}.get(name, name)
         raise mistake(f"'{symbol}' can't be applied to {kind}")
     return table[name](a, b)

@@ -50,7 +50,7 @@ def checked(launch: Launch, args: Sequence[Any]) -> tuple[list[Any], bool]:
     if len(args) != len(launch.arguments):
         raise WeftError(f"kernel {launch.name} takes {len(launch.arguments)} arguments, got {len(args)}")
     views = [
-        _checked(arg, want, f"kernel {launch.name}, argument {number}")
+        _checked(arg, want, f"kernel {launch.name}, {launch.called(number)}")
         for number, (arg, want) in enumerate(zip(args, launch.arguments, strict=True))
     ]
     alignments = zip(views, launch.aligned, strict=False)

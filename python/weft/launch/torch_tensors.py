@@ -156,6 +156,18 @@ def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
     )
 
 
+def run_untraced(function: Callable[..., Any]) -> None:
+    """Lets torch.compile run a function, and what that calls, without tracing it. Does nothing without
+    PyTorch, or in a version that has no such setting.
+    """
+    if "torch" not in sys.modules:
+        return
+    frames: Any = getattr(sys.modules["torch"]._C._dynamo, "eval_frame", None)
+    strategy, action = (getattr(frames, name, None) for name in ("_FrameExecStrategy", "_FrameAction"))
+    if strategy is not None and action is not None:
+        frames.set_code_exec_strategy(function.__code__, strategy(action.SKIP, action.SKIP))
+
+
 def traced_as(other: Callable[..., Any]) -> Callable[[Function], Function]:
     """Decorates a function in whose place torch.compile traces another one, with the same parameters."""
 
@@ -166,8 +178,12 @@ def traced_as(other: Callable[..., Any]) -> Callable[[Function], Function]:
     return decorated
 
 
-def outside_of_graphs(function: Function) -> Function:
-    """Excludes calls of `function` from torch.compile's graphs; with `fullgraph`, the reason is its error."""
-    vars(function)["_torchdynamo_disable"] = True
-    vars(function)["_torchdynamo_disable_msg"] = "Weft launches kernels that torch.compile can't trace"
-    return function
+def outside_of_graphs(reason: str) -> Callable[[Function], Function]:
+    """Excludes calls of a function from torch.compile's graphs; with `fullgraph`, the reason is its error."""
+
+    def decorated(function: Function) -> Function:
+        vars(function)["_torchdynamo_disable"] = True
+        vars(function)["_torchdynamo_disable_msg"] = reason
+        return function
+
+    return decorated
