@@ -348,7 +348,7 @@ def test_what_is_left_out_is_listed():
         "tex.2d.v4.f32.s32": "textures and surfaces aren't emulated",
         "suld.b.1d.b32.trap": "textures and surfaces aren't emulated",
         "istypep.texref": "textures and surfaces aren't emulated",
-        "multimem.ld_reduce.global.add.f32": "multicast objects",
+        "multimem.cp.async.bulk.global.shared::cta.bulk_group": "copies to multicast objects",
         "fma.rn.oob.f16": "operands out of bounds",
         "shfl.up.b32": r"must have \.sync",
     }.items():

@@ -4,7 +4,7 @@ module = Module(ptx_text)
 report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array, 3, 1.5])
 """
 
-from weft.emulator.arguments import Named, Struct, Unwritten
+from weft.emulator.arguments import Multicast, Named, Struct, Unwritten
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread, TimeLimit
 from weft.emulator.explore import Exploration, explore
 from weft.emulator.launch import Module, Report
@@ -20,6 +20,7 @@ __all__ = [
     "Fault",
     "Finding",
     "Module",
+    "Multicast",
     "Named",
     "Progress",
     "PtxError",

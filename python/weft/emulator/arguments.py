@@ -185,6 +185,10 @@ class Buffers:
             self._copies.append((data, copy))
         return copy, writable
 
+    def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int:
+        """The address of a multicast object of the buffers at these addresses."""
+        return self._device.map_multicast(name, members, size)
+
     def forget(self, address: int) -> None:
         """Makes the buffer at an address uninitialised for the kernel."""
         segment = self._device.find(address)
@@ -210,6 +214,27 @@ class Named:
 
     def __init__(self, array: npt.NDArray[np.generic], name: str) -> None:
         self.array, self.name = array, name
+
+
+class Multicast:
+    """An argument that is the address of a multicast object: `multimem` instructions access all of the
+    arrays, which stand for the memory of several GPUs. Raises WeftError unless all are arrays of the same
+    number of bytes.
+    """
+
+    def __init__(self, arrays: Sequence[npt.NDArray[np.generic]]) -> None:
+        if not isinstance(arrays, Sequence) or not arrays:
+            raise WeftError(f"Multicast needs a list of at least one array, got {shown(arrays)}")
+        for at, array in enumerate(arrays):
+            if not isinstance(array, np.ndarray):
+                raise WeftError(f"array {at} of a Multicast must be an array, got {shown(array)}")
+            check_buffer(array, f"array {at} of a Multicast")
+            if not array.flags.c_contiguous:
+                raise WeftError(f"array {at} of a Multicast must be contiguous")
+            if array.nbytes != arrays[0].nbytes:
+                sizes = f"{arrays[0].nbytes} and {array.nbytes} bytes"
+                raise WeftError(f"the arrays of a Multicast must have the same size, got {sizes}")
+        self.arrays = tuple(arrays)
 
 
 class Unwritten:
@@ -258,6 +283,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Mapped, kernel
         elif isinstance(arg, TensorMap) and isinstance(arg.buffer, np.ndarray):
             check_buffer(arg.buffer, f"the buffer of argument {at} of kernel '{kernel}'")
             arrays[at, 0] = arg.buffer
+        elif isinstance(arg, Multicast):
+            arrays |= {(at, number): array for number, array in enumerate(arg.arrays)}
         elif isinstance(arg, Struct):
             arrays |= {(at, offset): array for offset, array in arg.arrays.items()}
     addresses = buffers.map(arrays, names)
@@ -268,6 +295,9 @@ def parameters(program: Program, args: Sequence[object], buffers: Mapped, kernel
         value = addresses.get((at,), arg)
         if isinstance(arg, Struct):
             value = arg.encode({offset: addresses[at, offset] for offset in arg.arrays})
+        if isinstance(arg, Multicast):
+            members = tuple(addresses[at, number] for number in range(len(arg.arrays)))
+            value = buffers.map_multicast(f"argument {at}, a multicast object", members, arg.arrays[0].nbytes)
         if isinstance(arg, TensorMap):
             value = arg.encode(addresses.get((at, 0), arg.fields.address))
         encoded = _encode(value, formal, f"argument {at} of kernel '{kernel}'")

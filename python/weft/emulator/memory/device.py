@@ -5,7 +5,7 @@ from bisect import bisect_right
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.segments import GAP, Segment
+from weft.emulator.memory.segments import GAP, Multicast, Segment
 
 _FIRST_ADDRESS = 1 << 33
 _MAX_HEAP = 1 << 30
@@ -51,6 +51,14 @@ class Device:
         self.segments.append(Segment(name, base, data, writable, of_others))
         self.bases.append(base)
         self._next = (base + len(data) + GAP + _ALIGN - 1) // _ALIGN * _ALIGN
+        return base
+
+    def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int:
+        """Gives a multicast object of the buffers at `members` an address, and returns it."""
+        base = self._next
+        self.segments.append(Multicast(name, base, members, size))
+        self.bases.append(base)
+        self._next = (base + size + GAP + _ALIGN - 1) // _ALIGN * _ALIGN
         return base
 
     def allocate(self, size: int) -> int:

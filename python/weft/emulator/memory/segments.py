@@ -64,6 +64,16 @@ class Segment:
         return self._views[width]
 
 
+class Multicast(Segment):
+    """A multicast object: addresses that only `multimem` instructions access, in all of the `members`, which
+    are the addresses of `extent` bytes each. Other accesses find no bytes here.
+    """
+
+    def __init__(self, name: str, base: int, members: tuple[int, ...], extent: int) -> None:
+        super().__init__(name, base, np.zeros(0, np.uint8), writable=False)
+        self.members, self.extent = members, extent
+
+
 class Piece(NamedTuple):
     """The lanes of `mask` (None: all active ones), and the index in `view` of the element of each; those of
     other lanes are undefined.

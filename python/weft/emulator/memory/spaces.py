@@ -16,6 +16,7 @@ from weft.emulator.memory.segments import (
     WINDOW_SHIFT,
     WINDOWS,
     Addresses,
+    Multicast,
     Piece,
     Segment,
     put,
@@ -301,7 +302,9 @@ class Memory:
         thread = self.host.thread(int(lanes.row_numbers()[at // 32]), at % 32)
         near = self.device.find(bad) if space in ("global", "generic") else None
         hint = ""
-        if what == "out-of-bounds" and near is not None and bad - near.base < near.size + GAP:
+        if isinstance(near, Multicast) and bad - near.base < near.extent:
+            hint = f", in {near.name}, which only multimem instructions may access"
+        elif what == "out-of-bounds" and near is not None and bad - near.base < near.size + GAP:
             inside = bad - near.base
             far = (
                 f"{inside} bytes into"

@@ -1,11 +1,11 @@
 """The instructions that the emulator doesn't support, with the reasons."""
 
 _TEXTURES = "textures and surfaces aren't emulated"
-_MULTICAST = "multicast objects of several GPUs aren't emulated"
+_COPIES = "bulk copies to multicast objects aren't emulated"
 
 UNSUPPORTED = {
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
-    "multimem": _MULTICAST,
+    "multimem.cp": _COPIES,
     "ld.async": "asynchronous loads aren't emulated",
     "fma.oob": "results for operands out of bounds aren't emulated",
     "shfl": "must have .sync from sm_70 on",
