@@ -249,7 +249,9 @@ class Unwritten:
 class Mapped(Protocol):
     """Gives arrays addresses, as `Buffers` does."""
 
-    def map(self, arrays: Mapping[Key, npt.NDArray[np.generic]]) -> dict[Key, int]: ...
+    def map(
+        self, arrays: Mapping[Key, npt.NDArray[np.generic]], names: Mapping[Key, str] | None = None
+    ) -> dict[Key, int]: ...
     def forget(self, address: int) -> None: ...
 
 

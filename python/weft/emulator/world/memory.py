@@ -110,8 +110,8 @@ class OfRank:
     def __init__(self, memory: WorldMemory, rank: int) -> None:
         self._memory, self._rank = memory, rank
 
-    def map(self, arrays: Mapping[Key, Array]) -> dict[Key, int]:
-        """The addresses of the first elements of the arrays."""
+    def map(self, arrays: Mapping[Key, Array], names: Mapping[Key, str] | None = None) -> dict[Key, int]:
+        """The addresses of the first elements of the arrays; their memory has names already."""
         return {key: self._memory.address(array, self._rank) for key, array in arrays.items()}
 
     def forget(self, address: int) -> None:
