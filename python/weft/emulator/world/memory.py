@@ -114,6 +114,9 @@ class OfRank:
         """The addresses of the first elements of the arrays; their memory has names already."""
         return {key: self._memory.address(array, self._rank) for key, array in arrays.items()}
 
+    def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int:
+        raise WeftError("Multicast objects can't be passed where several GPUs run")
+
     def forget(self, address: int) -> None:
         raise WeftError("Unwritten arrays aren't tracked where several GPUs run: pass the array itself")
 
