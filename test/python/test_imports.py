@@ -171,6 +171,7 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
                     "emit",
                     "own_accesses",
                     "product_code",
+                    "touches",
                 )
             ),
         },

@@ -13,11 +13,12 @@ from weft.emulator.compiled.builder import I1, I8, I32, I64, POINTER, Code, Valu
 from weft.emulator.compiled.own_accesses import add_own_accesses
 from weft.emulator.compiled.pieces import CHUNKS, SCRATCH
 from weft.emulator.compiled.state import BlockPart, Field, Kind, Operand
+from weft.emulator.compiled.touches import add_touches
 
 FUNCTIONS = (
     "run",
     *("load_global", "store_global", "load_shared", "store_shared", "load_local", "store_local"),
-    *("load_param", "load_const"),
+    *("load_param", "load_const", "touch", "copy"),
 )
 
 
@@ -32,6 +33,7 @@ def text() -> str:
     module = ir.Module("driver")
     add_accesses(module)
     add_own_accesses(module)
+    add_touches(module)
     _Driver(module).write()
     return str(module)
 
@@ -64,6 +66,8 @@ class _Driver(Code):
             Kind.PIECE: "piece",
             Kind.LOAD: "access",
             Kind.STORE: "access",
+            Kind.TOUCH: "access",
+            Kind.COPY: "access",
             Kind.JUMP: "jump",
             Kind.BRANCH: "branch",
         }.items():

@@ -16,6 +16,8 @@ from weft.emulator.compiled.state import BlockPart, Kind, Operand
 from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, trace
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
+from weft.emulator.sanitizer.dataflow import is_copy
+from weft.emulator.sanitizer.registers import Announcement
 
 _LEVEL = 0
 """Of the code generator, for pieces."""
@@ -38,6 +40,9 @@ class Operation:
     after: int = 0
     predicate: int | None = None
     negated: bool = False
+    reads: list[int] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+    """The numbers of watched registers that a `TOUCH` or `COPY` announces."""
 
 
 @dataclass
@@ -57,7 +62,7 @@ class Plan:
     saved: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """The offsets and bytes of the registers that pieces write."""
     offsets: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The offsets of registers that shared functions get."""
+    """The offsets of registers that shared functions get, and the numbers of those that are announced."""
     table: Numbers = field(default_factory=lambda: np.zeros((0, len(Operand)), np.int64))
     blocks: Numbers = field(default_factory=lambda: np.zeros((0, len(BlockPart)), np.int64))
 
@@ -90,6 +95,8 @@ class _Planner:
         self.plan, self.registers, self.pieces, self.block = plan, registers, pieces, block
         self._live = live
         self.piece, self.begun = self._new(), 0
+        self._announced: list[Operation] = []
+        """What is announced before the piece begins: at most one `TOUCH`, which comes first."""
 
     def _new(self) -> Piece:
         return Piece(f"piece_{len(self.pieces)}", self.plan.layout)
@@ -99,6 +106,8 @@ class _Planner:
 
     def _close(self, step: int) -> None:
         """Ends the piece before a step."""
+        self.plan.operations += self._announced
+        self._announced = []
         if self.piece:
             self.piece.live = self._live[self.plan.program.blocks[self.block].instruction(step)]
             self.piece.end()
@@ -113,6 +122,8 @@ class _Planner:
     def add(self, block: Block) -> None:
         self._enter(0)
         for number, step in enumerate(block.steps):
+            if isinstance(step, Announcement) and self._announce(number, step):
+                continue
             found = trace(step, self.registers)
             if found is None:
                 self._interpret(number)
@@ -131,6 +142,27 @@ class _Planner:
                     del self.plan.operations[-1:]
                     self._interpret(number)
         self._end(block, len(block.steps))
+
+    def _announce(self, number: int, step: Announcement) -> bool:
+        """Adds what an announcement does to that of the piece; False, with no effect, if it does more."""
+        registers = step.matrix()
+        if registers is None:
+            return False
+        reads, writes = registers
+        if is_copy(step.registers):
+            copied = Operation(Kind.COPY, self.block, self.begun, reads=reads[:1], writes=writes)
+            self._announced += [copied] if writes else []
+            return True
+        if self._announced and self._announced[-1].kind == Kind.COPY:
+            # What it checks depends on the copies, after which the interpreter can't go back.
+            self._close(number)
+            self.begun = number
+        if not self._announced:
+            self._announced.append(Operation(Kind.TOUCH, self.block, self.begun))
+        touched = self._announced[0]
+        touched.reads += [each for each in reads if each not in touched.reads]
+        touched.writes += [each for each in writes if each not in touched.writes]
+        return True
 
     def _interpret(self, step: int) -> None:
         self._close(step)
@@ -188,6 +220,10 @@ def _slots(bits: int) -> tuple[int, ...]:
     return tuple(at for at, bit in enumerate(text) if bit == "1")
 
 
+def _offsets(operation: Operation) -> list[int]:
+    return [*operation.reads, *operation.writes, *(operation.piece.offsets if operation.piece else [])]
+
+
 def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
     """Compiles the pieces, and writes the table of operations."""
     generic = driver.addresses()
@@ -197,21 +233,25 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
     plan.run = generic["run"]
     saved = [each for piece in pieces for each in piece.saved]
     plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
-    plan.offsets = np.array([each for piece in pieces for each in piece.offsets], np.int64)
+    offsets = [each for operation in plan.operations for each in _offsets(operation)]
+    plan.offsets = np.array(offsets, np.int64)
     next_saved, next_offset = plan.saved.ctypes.data, plan.offsets.ctypes.data
     plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
     for row, operation in zip(plan.table, plan.operations, strict=True):
         row[Operand.KIND] = operation.kind
         row[Operand.TARGET], row[Operand.AFTER] = operation.target, operation.after
-        row[Operand.NEGATED] = operation.negated
+        row[Operand.NEGATED], row[Operand.OFFSETS] = operation.negated, next_offset
+        next_offset += plan.offsets.itemsize * len(_offsets(operation))
+        row[Operand.READS], row[Operand.WRITES] = len(operation.reads), len(operation.writes)
+        if operation.kind in (Kind.TOUCH, Kind.COPY):
+            row[Operand.FUNCTION] = generic["touch" if operation.kind == Kind.TOUCH else "copy"]
         if operation.predicate is not None:
             row[Operand.PREDICATE] = plan.layout.of(operation.predicate)
         if operation.piece is not None:
-            row[Operand.FUNCTION], row[Operand.OFFSETS] = code[operation.piece.function], next_offset
+            row[Operand.FUNCTION] = code[operation.piece.function]
             count = len(operation.piece.saved)
             row[Operand.SAVED], row[Operand.SAVED_COUNT] = next_saved, count
             next_saved += plan.saved.strides[0] * count
-            next_offset += plan.offsets.strides[0] * len(operation.piece.offsets)
         if operation.access is not None:
             access = operation.access
             verb = "load" if access.value is None else "store"

@@ -36,6 +36,15 @@ class Shadows:
         if self._sanitizer is not None:
             state[Field.WAVE] = self._sanitizer.globals.number
             state[Field.FILLED] = self._sanitizer.local.written.ctypes.data
+            self._registers(self._sanitizer)
+
+    def _registers(self, sanitizer: Sanitizer) -> None:
+        registers, state = sanitizer.registers, self._state
+        fields = Field.BUSY, Field.HELD, Field.CHANGED, Field.HAS_CHANGED, Field.COLUMNS
+        arrays: list[Array] = [*registers.arrays, registers.columns]
+        for which, array in zip(fields, arrays, strict=True):
+            state[which] = array.ctypes.data
+        state[Field.WARPS] = registers.wave.warps
 
     def _add(self, segment: Segment, part: npt.NDArray[np.int64]) -> None:
         part[Part.BASE], part[Part.SIZE] = segment.base, segment.size

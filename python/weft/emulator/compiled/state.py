@@ -77,6 +77,13 @@ class Field(IntEnum):
     STAMPS = auto()
     EPOCH = auto()
     WAVE = auto()
+    BUSY = auto()
+    HELD = auto()
+    CHANGED = auto()
+    HAS_CHANGED = auto()
+    COLUMNS = auto()
+    WARPS = auto()
+    """What is known of registers that wgmma may use: see `RegisterState`."""
 
 
 class Part(IntEnum):
@@ -105,6 +112,8 @@ class Kind(IntEnum):
     PIECE = auto()
     LOAD = auto()
     STORE = auto()
+    TOUCH = auto()
+    COPY = auto()
     JUMP = auto()
     BRANCH = auto()
 
@@ -119,7 +128,10 @@ class Operand(IntEnum):
     SAVED_COUNT = auto()
     """... the number of these registers."""
     OFFSETS = auto()
-    """Of a piece: the address of its offsets."""
+    """The address of a piece's offsets, or of the numbers of registers that are announced."""
+    READS = auto()
+    WRITES = auto()
+    """How many of these are read, and then how many are written."""
     TARGET = auto()
     AFTER = auto()
     PREDICATE = auto()

@@ -47,7 +47,7 @@ def instrumented(program: Program) -> Program:
         for number, traffic in enumerate(block.traffic):
             last = number == len(block.steps)
             if what.touches(traffic):
-                announcement = _announcement(traffic)
+                announcement = Announcement(traffic, what)
                 if last and end is not None and end.collective is not None:
                     end = _announced(end.collective, announcement, end.targets[0], traffic)
                 else:
@@ -72,24 +72,44 @@ def _announced(waiting: Collective, announcement: Step, after: int, registers: T
     return collective(replace(waiting, step=both), after, registers.prefix, registers.line)
 
 
-def _announcement(registers: Traffic) -> Step:
-    """Announces to the observer the registers that an instruction is about to read and write."""
-    guard = registers.guard
-    guard_registers = Traffic(GUARD, registers.line, guard[:1] if guard else (), (), None)
+class Announcement:
+    """A step that announces to the observer the registers that an instruction is about to read and write."""
 
-    def run(lanes: Lanes) -> None:
-        watch = lanes.wave.watch
+    def __init__(self, registers: Traffic, what: Watched) -> None:
+        self.registers, self._watched = registers, what
+        guard = registers.guard
+        self._guard = Traffic(GUARD, registers.line, guard[:1] if guard else (), (), None)
+
+    def __call__(self, lanes: Lanes) -> None:
+        watch, guard = lanes.wave.watch, self.registers.guard
         if watch is None:
             return
         if guard is not None:
-            watch.instruction(guard_registers, lanes)
+            watch.instruction(self._guard, lanes)
             mask, count = lanes.guarded(*guard)
             if not count:
                 return
             lanes = lanes.narrowed(mask)
-        watch.instruction(registers, lanes)
+        watch.instruction(self.registers, lanes)
 
-    return run
+    def matrix(self) -> tuple[list[int], list[int]] | None:
+        """The registers that it reads and writes, as `RegisterState` numbers them, if all that it announces
+        is that an instruction without guard may touch what wgmma uses.
+        """
+        what, registers = self._watched, self.registers
+        slots = (*registers.reads, *registers.writes)
+        special = registers.guard is not None or registers.prefix in (_MMA, LOAD)
+        if special or not (what.unwritten | what.loaded).isdisjoint(slots):
+            return None
+        numbers = numbered(what)
+        reads = [numbers[slot] for slot in registers.reads if slot in numbers]
+        return reads, [numbers[slot] for slot in registers.writes if slot in numbers]
+
+
+@lru_cache(_KEPT)
+def numbered(what: Watched) -> dict[int, int]:
+    """The numbers of the registers that wgmma may use."""
+    return {slot: at for at, slot in enumerate(sorted(what.matrix))}
 
 
 class _Uses(NamedTuple):
@@ -121,7 +141,7 @@ class RegisterState:
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched) -> None:
         self.wave, self.clocks, self.findings, self.watched = wave, clocks, findings, what
         self._written: dict[int, Bools] = {}
-        self._numbers = {slot: at for at, slot in enumerate(sorted(what.matrix))}
+        self._numbers = numbered(what)
         shape = len(self._numbers), wave.warps
         self._busy: Times = np.zeros(shape, np.int32)
         self._read: Times = np.zeros(shape, np.int32)
@@ -131,6 +151,13 @@ class RegisterState:
         self._fenced: Bools = np.zeros(wave.warps, np.bool_)
         self._uses: dict[int, _Uses] = {}
         self._units: dict[bytes, Rows] = {}
+        self.columns: npt.NDArray[np.int64] = np.zeros(wave.warps, np.int64)
+        """The column of the warpgroup's unit of each warp, once it has one."""
+
+    @property
+    def arrays(self) -> tuple[Times, Times, Bools, Bools]:
+        """`_busy`, `_read`, `_changed` and `_has_changed`."""
+        return self._busy, self._read, self._changed, self._has_changed
 
     def instruction(self, registers: Traffic, lanes: Threads) -> None:
         """An announced instruction is about to run."""
@@ -287,6 +314,7 @@ class RegisterState:
             units = rows - self.wave.warp_of_row[rows] % 4
             found = [self.clocks.column(("wgmma", unit), True) for unit in units.tolist()]
             columns = self._units[key] = np.array(found, np.intp)
+            self.columns[rows] = columns
         return columns
 
     def _report_use(self, rows: Rows, traffic: Traffic, until: Times, *registers: Span) -> None:
