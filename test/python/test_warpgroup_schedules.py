@@ -227,6 +227,13 @@ def test_ctas_go_from_tile_to_tile():
     assert not Product().wrong(kernel, (640, 192, 64))
 
 
+@pytest.mark.parametrize(("m", "ctas"), [(128, 2), (960, 4), (2560, 10), (64000, 16)])
+def test_each_cta_computes_several_tiles_in_the_emulator(m, ctas):
+    kernel = Product().compiled(of(64, 64, 64, 1))
+    views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((m, 64), (64, 64), (m, 64))]
+    assert kernel.dimensions(views)[0] == (ctas, 1, 1)
+
+
 def test_a_cluster_shares_a_block():
     kernel = Product().compiled(of(64, 64, 64, 1, splits=4))
     assert kernel.launch.cluster == (4, 1, 1)

@@ -42,6 +42,9 @@ _FINDINGS = ("warn", "error", "ignore")
 _MOST_REPORTED = 5  # findings in one message
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 _EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
+_MOST_EMULATED = (
+    16  # multiprocessors, where each still computes several tiles: the emulator's cores share them
+)
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -161,7 +164,7 @@ class Kernel:
 
         return emulator.Module(self.ptx)
 
-    @torch_tensors.outside_of_graphs("Weft launches kernels that torch.compile can't trace")
+    @torch_tensors.outside_of_graphs
     def __call__(
         self,
         *args: Any,
@@ -209,7 +212,7 @@ class Kernel:
         """
         source = self.compiled
         compiled = compile_module(source.source, self.chip, name=source.name, rows="any")
-        launch = replace(compiled.launches[self.name], names=self.launch.names)
+        launch = compiled.launches[self.name]
         if launch.aligned:
             raise WeftError(
                 f"kernel {self.name}: rows of its arguments must begin at multiples of "
@@ -284,16 +287,9 @@ class Kernel:
         with late_imports.whole():
             from weft import emulator
 
-        grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
+        grid_, block_ = self.dimensions(views, grid, block)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
-        passed: dict[int, Any] = dict(buffers)
-        if names := self.launch.names:
-            passed = {
-                id(v): emulator.Named(passed[id(v)], name)
-                for v, name in zip(views, names, strict=True)
-                if isinstance(v, ArrayView)
-            }
-        parameters = parameters_of(self.launch, views, lambda view: passed[id(view)], emulator_number)
+        parameters = parameters_of(self.launch, views, lambda view: buffers[id(view)], emulator_number)
         spaces = self._workspaces(views, grid_)
         memories, self._emulated = self._emulated, []  # not reused if this launch fails
         if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
@@ -334,10 +330,10 @@ class Kernel:
         views: Sequence[Any],
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
-        multiprocessors: int = _EMULATED_MULTIPROCESSORS,
+        multiprocessors: int | None = None,
     ) -> tuple[runtime.Dim, runtime.Dim]:
-        """The grid and block of a launch with these arguments on a GPU with that many multiprocessors. Raises
-        WeftError for sizes that the kernel can't take.
+        """The grid and block of a launch with these arguments on a GPU with that many multiprocessors, or in
+        the emulator (None). Raises WeftError for sizes that the kernel can't take.
         """
         sizes = self._sizes(views)
         if self.launch.requires is not None and any(self.launch.requires(sizes)):
@@ -351,7 +347,10 @@ class Kernel:
             grid = self.launch.grid(sizes)
             if (each := self.launch.persistent) is not None:
                 tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
-                most = max(each * multiprocessors // ctas, 1) * ctas
+                available = (
+                    self._emulated_multiprocessors(tiles) if multiprocessors is None else multiprocessors
+                )
+                most = max(each * available // ctas, 1) * ctas
                 grid = (min(tiles, most) if each else tiles, 1, 1)
         return self._extents(module_arguments.grid, grid), self._block(block)
 
@@ -359,6 +358,15 @@ class Kernel:
         """The sizes of all memref arguments."""
         pairs = zip(views, self.launch.arguments, strict=True)
         return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+
+    def _emulated_multiprocessors(self, tiles: int) -> int:
+        """The multiprocessors that the emulator has. Their number selects the sums of kernels with a
+        workspace, so it is fixed for these.
+        """
+        if self.launch.workspaces:
+            return _EMULATED_MULTIPROCESSORS
+        several = tiles // _EMULATED_MULTIPROCESSORS
+        return max(_EMULATED_MULTIPROCESSORS, min(several, _MOST_EMULATED))
 
     def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["Space"]:
         """The workspaces of a launch with this grid and these arguments."""
