@@ -6,7 +6,7 @@ None and nothing is called. CTAs are numbers in the wave, `line` is that of the 
 warps, 32]`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -143,6 +143,15 @@ class Watch:
         before what `released` do next. Threads that went on after they arrived are not in `arrived`: the
         method `arrived` was called for them.
         """
+
+    def barriers(self, name: str, threads: Bools, ctas: Sequence[slice], line: int) -> None:
+        """As `barrier` for the threads of several CTAs, whose warps these slices are: all of them arrive and
+        are released.
+        """
+        for rows in ctas:
+            mine = np.zeros_like(threads)
+            mine[rows] = threads[rows]
+            self.barrier(name, mine, mine, line)
 
     def arrived(self, barrier: object, threads: Bools) -> None:
         """Threads arrive at a barrier and continue (bar.arrive, barrier.cluster.arrive)."""

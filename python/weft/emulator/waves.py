@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft.emulator.compiled.boxes import Worth
+from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
 from weft.emulator.compiled.products import Products
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
@@ -83,6 +84,7 @@ class Waves:
             if self.worth is not None and self.seed is None:
                 wave.box_copies = self.worth.copies(wave)
             wave.products = self._products(wave)
+            wave.mbarriers.calls = MbarrierCalls(wave)
             live.appendleft((self._machine(wave), wave))
         machine, wave = live[0]
         if not _turn(machine, wave):

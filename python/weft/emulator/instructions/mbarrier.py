@@ -1,6 +1,7 @@
 """`mbarrier.*`: barriers in shared memory that count arrivals and bytes."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from weft.emulator.memory.segments import Addresses
 from weft.emulator.reading.syntax import Address, Sink
 from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
 from weft.emulator.running.groups import Group
-from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.lanes import WARP, Lanes
 from weft.emulator.running.scheduler import Scheduler
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS
 
@@ -61,9 +62,11 @@ class BarrierOperand:
             op.fail(f"isn't defined in {self.address.space} space", op.operand(index).location)
 
     def offsets(self, lanes: Lanes) -> Addresses:
-        return lanes.wave.memory.shared_offsets(
-            lanes, self.address.space, self.address(lanes), BYTES, self.line
-        )
+        return self.offsets_of(lanes, self.address(lanes))
+
+    def offsets_of(self, lanes: Lanes, addresses: Addresses) -> Addresses:
+        """The offsets of addresses in the wave's shared memory."""
+        return lanes.wave.memory.shared_offsets(lanes, self.address.space, addresses, BYTES, self.line)
 
     def targets(self, lanes: Lanes) -> Iterator[Target]:
         return targets(lanes, self.offsets(lanes))
@@ -135,8 +138,18 @@ def arrive(op: Op) -> Step:
     none = op.slots.constant(0, U32)
     count, tx = (one, extra) if expects else (extra or one, none)
 
+    plain = how == Arrival()
+
     def run(lanes: Lanes) -> None:
         counts, sizes = lanes.read(count), lanes.read(tx)
+        calls, address = lanes.wave.mbarriers.calls, barrier.address
+        given = None
+        if calls is not None and plain:
+            given = calls.arrive(lanes, address.space, address(lanes), counts, sizes, line)
+        if given is not None:
+            if result:
+                lanes.write(result, given)
+            return
         states = np.zeros((lanes.warps, 32), np.uint64)
         for target in barrier.targets(lanes):
             _arrive(lanes, target, counts, sizes, states, how, line)
@@ -210,23 +223,21 @@ def wait(op: Op) -> End:
 
     def run(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
-        offsets = barrier.offsets(lanes)
-        asked = lanes.read(wanted)
-        parity = asked & np.uint32(1) if by_parity else asked >> np.uint64(63)
-        done = _completed(lanes, offsets, parity, line)
-        count = int(np.count_nonzero(done))
-        if count and tries and lanes.wave.fails(line, _advanced(lanes, offsets, done)):
+        waits = Waits(lanes, barrier, lanes.read(wanted), by_parity=by_parity)
+        done, count = waits.done, waits.count
+        if count and tries and lanes.wave.may_fail(line) and lanes.wave.fails(line, waits.advanced()):
             lanes.write(result, np.zeros_like(done))
             return after
         if count == lanes.active or group.gave_up:
             group.gave_up = False
             lanes.write(result, done)
-            _observe(lanes, offsets, done, line, event)
+            waits.observe(event)
             return after
         waiting = lanes.enabled() & ~done
+        offsets = waits.offsets
         if count:
             lanes.narrowed(done).write(result, done)
-            _observe(lanes, offsets, done, line, event)
+            waits.observe(event)
             scheduler.part(group, waiting, after)
             offsets = offsets[waiting.any(axis=1)]
             waiting = group.lanes.enabled()
@@ -237,27 +248,58 @@ def wait(op: Op) -> End:
     return End(run, (after,))
 
 
-def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bools:
-    """The active lanes whose phase is complete: the mbarrier is in another phase."""
-    mbarriers, stride = lanes.wave.mbarriers, lanes.wave.memory.shared_stride
-    words = lanes.wave.memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
-    enabled = lanes.enabled()
-    if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
-        for offset in np.unique(offsets[enabled]):
-            mbarriers.state(*divmod(int(offset), stride), line)
-    done: Bools = ((words >> np.uint64(63)) != parity) & enabled
-    return done
+class Waits:
+    """The waits of lanes for an mbarrier: whether the phase of each is `done`, and the `count` of those."""
 
+    def __init__(self, lanes: Lanes, barrier: BarrierOperand, asked: Array, *, by_parity: bool) -> None:
+        self._lanes, self._barrier = lanes, barrier
+        self._calls = lanes.wave.mbarriers.calls
+        self._addresses = barrier.address(lanes)
+        seen = None
+        if self._calls is not None:
+            seen = self._calls.look(lanes, self._space, self._addresses, asked, by_parity=by_parity)
+        if seen is None:
+            self.done = self._completed(asked & np.uint32(1) if by_parity else asked >> np.uint64(63))
+            self.count = int(np.count_nonzero(self.done))
+        else:
+            self.done, self.count = seen
+        self._looked = self._calls if seen is not None else None
 
-def _advanced(lanes: Lanes, offsets: Addresses, done: Bools) -> bool:
-    """Whether the first mbarrier whose wait succeeds has ever completed a phase."""
-    first = divmod(int(offsets[done][0]), lanes.wave.memory.shared_stride)
-    return first in lanes.wave.mbarriers.advanced
+    @property
+    def _space(self) -> str:
+        return self._barrier.address.space
 
+    @cached_property
+    def offsets(self) -> Addresses:
+        return self._barrier.offsets_of(self._lanes, self._addresses)
 
-def _observe(lanes: Lanes, offsets: Addresses, done: Bools, line: int, event: str) -> None:
-    if lanes.wave.watch is None or not done.any():
-        return
-    seen = lanes.narrowed(done)
-    for cta, offset, mask in targets(seen, offsets):
-        lanes.wave.watch.mbarrier(event, cta, offset, lanes.narrowed(mask).threads(), line)
+    def _completed(self, parity: Array) -> Bools:
+        """The active lanes whose phase is complete: the mbarrier is in another phase."""
+        lanes, offsets = self._lanes, self.offsets
+        mbarriers, stride = lanes.wave.mbarriers, lanes.wave.memory.shared_stride
+        words = lanes.wave.memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
+        enabled = lanes.enabled()
+        if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
+            for offset in np.unique(offsets[enabled]):
+                mbarriers.state(*divmod(int(offset), stride), self._barrier.line)
+        done: Bools = ((words >> np.uint64(63)) != parity) & enabled
+        return done
+
+    def advanced(self) -> bool:
+        """Whether the first mbarrier whose wait succeeds has ever completed a phase."""
+        wave = self._lanes.wave
+        if self._looked is not None:
+            return self._looked.key(int(self.done.argmax()) // WARP) in wave.mbarriers.advanced
+        return divmod(int(self.offsets[self.done][0]), wave.memory.shared_stride) in wave.mbarriers.advanced
+
+    def observe(self, event: str) -> None:
+        """The lanes have seen that their phase is complete."""
+        watch, line = self._lanes.wave.watch, self._barrier.line
+        if watch is None or not self.count:
+            return
+        seen = self._lanes if self.count == self._lanes.active else self._lanes.narrowed(self.done)
+        calls = self._calls if event == "observe" else None
+        if calls is not None and calls.observe(seen, self._space, self._addresses, line):
+            return
+        for cta, offset, mask in targets(seen, self.offsets):
+            watch.mbarrier(event, cta, offset, seen.narrowed(mask).threads(), line)

@@ -6,21 +6,24 @@ pending arrivals of this phase, 21 for its pending bytes (signed), a mark, and i
 of the phase.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory.access import Waiter
+from weft.emulator.memory.access import Threads, Waiter
+from weft.emulator.memory.segments import Addresses
 from weft.emulator.memory.spaces import Memory
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.types import Array, Bools
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 PENDING_SHIFT = 20
-_TX_SHIFT = 40
-_MARK = 1 << 61
-_TX_BITS = (1 << 21) - 1
+TX_SHIFT = 40
+TX_BITS = 21
+MARK_SHIFT = 61
+MARK = 1 << MARK_SHIFT
+_TX_MASK = (1 << TX_BITS) - 1
 TEST_TICKS = 100
 WAIT_TICKS = 20_000
 """The most ticks for which test_wait and try_wait let others run while the phase isn't complete."""
@@ -36,13 +39,13 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, word: int) -> "State":
-        tx = word >> _TX_SHIFT & _TX_BITS
+        tx = word >> TX_SHIFT & _TX_MASK
         pending = word >> PENDING_SHIFT & MOST_ARRIVALS
-        return cls(word & MOST_ARRIVALS, pending, tx - (tx >> 20 << 21), word >> 63)
+        return cls(word & MOST_ARRIVALS, pending, tx - (tx >> TX_BITS - 1 << TX_BITS), word >> 63)
 
     def word(self) -> int:
-        tx = (self.tx & _TX_BITS) << _TX_SHIFT
-        return self.expected | self.pending << PENDING_SHIFT | tx | _MARK | self.parity << 63
+        tx = (self.tx & _TX_MASK) << TX_SHIFT
+        return self.expected | self.pending << PENDING_SHIFT | tx | MARK | self.parity << 63
 
 
 class Arrival(NamedTuple):
@@ -56,6 +59,29 @@ class Arrival(NamedTuple):
 
 
 COMMIT = Arrival(event="commit")
+
+
+class Calls(Protocol):
+    """Code of the host for the operations of one instruction on mbarriers at `addresses` of shared or generic
+    `space`, `[warps, 32]`. It changes nothing and returns None or False where something may be wrong, or for
+    a case that it doesn't know.
+    """
+
+    def look(
+        self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
+    ) -> tuple[Bools, int] | None:
+        """The active lanes whose phase, named by `asked`, is complete, and their number."""
+
+    def key(self, at: int) -> tuple[int, int]:
+        """The mbarrier that warp number `at` of the lanes has looked at last."""
+
+    def observe(self, lanes: Threads, space: str, addresses: Addresses, line: int) -> bool:
+        """All active lanes have seen that their phase is complete."""
+
+    def arrive(
+        self, lanes: Threads, space: str, addresses: Addresses, counts: Array, sizes: Array, line: int
+    ) -> Array | None:
+        """The active lanes expect `sizes` bytes and arrive `counts` times; returns the states from before."""
 
 
 class Mbarriers:
@@ -72,6 +98,23 @@ class Mbarriers:
         self.advanced: set[tuple[int, int]] = set()
         """The mbarriers that have completed a phase."""
         self.waiting: dict[tuple[int, int], dict[Waiter, None]] = {}
+        self.keys: list[tuple[int, int]] = []
+        """The mbarriers that have been initialised, by their numbers."""
+        self._numbers: dict[tuple[int, int], int] = {}
+        self.places: npt.NDArray[np.int32] = np.zeros(memory.shared.size // BYTES, np.int32)
+        """The number, plus 1, of the mbarrier alive at each word of the wave's shared memory."""
+        self.calls: Calls | None = None
+
+    def number(self, key: tuple[int, int]) -> int:
+        """The number of an mbarrier."""
+        at = self._numbers.get(key)
+        if at is None:
+            at = self._numbers[key] = len(self.keys)
+            self.keys.append(key)
+        return at
+
+    def _place(self, cta: int, offset: int) -> int:
+        return (cta * self.memory.shared_stride + offset) // BYTES
 
     # The operations
 
@@ -87,6 +130,7 @@ class Mbarriers:
             )
         self._word(cta, offset, line)
         self.alive[cta, offset] = line
+        self.places[self._place(cta, offset)] = self.number((cta, offset)) + 1
         self.advanced.discard((cta, offset))
         self._put(cta, offset, State(count, count, 0, 0))
         self._notify("init", cta, offset, threads, line)
@@ -96,6 +140,7 @@ class Mbarriers:
         """Makes the mbarrier's memory available for other uses."""
         self.state(cta, offset, line)
         del self.alive[cta, offset]
+        self.places[self._place(cta, offset)] = 0
         self._word(cta, offset, line)[0] = 0
         self._notify("inval", cta, offset, threads, line)
         self._wake(cta, offset)
@@ -163,7 +208,7 @@ class Mbarriers:
             return False
         at = (cta * self.memory.shared_stride + offset) // BYTES
         word: int = self.memory.shared.view(BYTES).item(at)
-        return word >> 61 & 3 == 1
+        return word >> MARK_SHIFT & 3 == 1
 
     def _counts_down(self, cta: int, offset: int, size: int) -> bool:
         """Counts bytes that have arrived, if that is legal and doesn't complete the phase. Otherwise changes
@@ -173,13 +218,13 @@ class Mbarriers:
             return False
         at, words = (cta * self.memory.shared_stride + offset) // BYTES, self.memory.shared.view(BYTES)
         word: int = words.item(at)
-        tx = word >> _TX_SHIFT & _TX_BITS
-        left = tx - (tx >> 20 << 21) - size
+        tx = word >> TX_SHIFT & _TX_MASK
+        left = tx - (tx >> TX_BITS - 1 << TX_BITS) - size
         if not -MOST_TRANSACTION_BYTES <= left <= MOST_TRANSACTION_BYTES:
             return False
         if not left and not word >> PENDING_SHIFT & MOST_ARRIVALS:
             return False
-        words[at] = word & ~(_TX_BITS << _TX_SHIFT) | (left & _TX_BITS) << _TX_SHIFT
+        words[at] = word & ~(_TX_MASK << TX_SHIFT) | (left & _TX_MASK) << TX_SHIFT
         self.memory.host.changes += 1
         return True
 
@@ -189,7 +234,7 @@ class Mbarriers:
         if (cta, offset) not in self.alive:
             what = f"no mbarrier was initialised at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "mbarrier-uninitialised")
-        if word >> 61 & 3 != 1:
+        if word >> MARK_SHIFT & 3 != 1:
             what = f"the mbarrier at shared address 0x{offset:x} was overwritten"
             raise Fault(what, line, None, offset, "mbarrier-uninitialised")
         return State.of(word)
@@ -218,10 +263,14 @@ class Mbarriers:
             self._put(cta, offset, state)
             return
         self._put(cta, offset, state._replace(pending=state.expected, parity=state.parity ^ 1))
-        self.phases += 1
-        self.advanced.add((cta, offset))
         self._notify("phase", cta, offset, None, line)
-        self._wake(cta, offset)
+        self.completed_phase((cta, offset))
+
+    def completed_phase(self, key: tuple[int, int]) -> None:
+        """A phase is complete, so those who wait for it continue."""
+        self.phases += 1
+        self.advanced.add(key)
+        self._wake(*key)
 
     def _notify(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         watch = self.memory.host.watch

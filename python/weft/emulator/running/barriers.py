@@ -1,6 +1,6 @@
 """The barriers of the CTAs of a wave, numbered 0 to 15 in each, and `bar.warp.sync`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -118,8 +118,15 @@ class Barriers:
         if plain and lanes.active == np.count_nonzero(wave.live):
             self._notify_all(lanes, line)
             return after
+        rows_here = lanes.row_numbers()
+        ctas = list(dict.fromkeys(wave.cta_of_row[rows_here].tolist()))
+        if waits and reduction is None and self._all_arrive(lanes, rows_here, ctas, number, needed):
+            if wave.watch is not None:
+                wave.watch.barriers("bar.sync", lanes.threads(), [wave.rows_of(cta) for cta in ctas], line)
+            self._put(Group(after, group.frame, lanes))
+            return -1
         threads = lanes.threads()
-        for cta in dict.fromkeys(wave.cta_of_row[lanes.row_numbers()].tolist()):
+        for cta in ctas:
             rows = wave.rows_of(cta)
             rest = threads[rows]
             while rest.any():
@@ -136,6 +143,26 @@ class Barriers:
                     wave.watch.arrived(barrier, self._in_wave(mine, rows))
                 self._check(cta, number)
         return -1 if waits else after
+
+    def _all_arrive(
+        self,
+        lanes: Lanes,
+        rows: "npt.NDArray[np.intp]",
+        ctas: Sequence[int],
+        number: int,
+        needed: int | None,
+    ) -> bool:
+        """Whether these threads alone complete the barrier of each of their CTAs."""
+        wave = self.wave
+        if any((cta, number) in self.pending for cta in ctas):
+            return False
+        live = lanes.chosen(wave.live)
+        if not (live.all() if lanes.mask is None else np.array_equal(live, lanes.mask)):
+            return False
+        counts = np.bincount(wave.cta_of_row[rows])[ctas]
+        if needed is not None:
+            return bool((counts == needed).all())
+        return bool((counts == np.bincount(wave.cta_of_row[wave.live.any(axis=1)])[ctas]).all())
 
     def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
         """The current phase of a barrier. Fault if the threads already there expect another count."""

@@ -97,6 +97,13 @@ class Wave(Ctas):
         first = next(at for at, each in enumerate(self.delayed) if each[0] == queue)
         self.delayed.pop(first)[1]()
 
+    def may_fail(self, line: int) -> bool:
+        """Whether `fails` may be True."""
+        failed = self.failed_waits
+        return failed is not None and (
+            self.random is not None or not {(line, False), (line, True)}.issubset(failed)
+        )
+
     def fails(self, line: int, advanced: bool) -> bool:
         """Whether a wait for an mbarrier fails although its phase is complete."""
         if self.failed_waits is None:

@@ -18,6 +18,7 @@ from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.launch_before import LaunchBefore
 from weft.emulator.sanitizer.local_memory import LocalMemory
+from weft.emulator.sanitizer.mbarrier_table import MbarrierTable
 from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
 from weft.emulator.sanitizer.orders import Orders
 from weft.emulator.sanitizer.races import Races
@@ -115,12 +116,12 @@ class Sanitizer(Watch):
         self.orders = Orders(wave, self.clocks, self.globals)
         self._scopes = WORLD_LEVELS if kernel.in_world else LEVELS
         self.lanes = WarpLanes(wave, self.clocks, self.races, self.globals, strict=kernel.by_lane)
-        self.mbarriers = MbarrierUses(wave, self.clocks, findings, init_fences=kernel.init_fences)
+        self.table = MbarrierTable(wave.mbarriers, self.clocks)
+        self.mbarriers = MbarrierUses(wave, self.clocks, findings, self.table, init_fences=kernel.init_fences)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
         self.registers = RegisterState(wave, self.clocks, findings, kernel.watched)
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
-        self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
         self._arrivals: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self.some_ended = False
@@ -202,8 +203,7 @@ class Sanitizer(Watch):
         if self.launch_before is not None and space == "global":
             self.launch_before.unit_access(kind, offsets, threads, line)
         if self.launch_before is not None and mbarrier is not None:
-            pending, done = self._of(mbarrier)
-            self._barriers[mbarrier] = self.launch_before.ordered(threads, pending), done
+            self.launch_before.order(threads, self.table.clocks(mbarrier)[0])
         if space == "global":
             for row in rows_of(threads).tolist():
                 name: Hashable = ("mbarrier", *mbarrier) if mbarrier else ("bulk.write", row)
@@ -231,8 +231,7 @@ class Sanitizer(Watch):
         """
         self.mbarriers.unit_uses(mbarrier, column, time, line)
         if self.launch_before is not None:
-            pending, done = self._of(mbarrier)
-            self._barriers[mbarrier] = self.launch_before.ordered_for(row, pending), done
+            self.launch_before.order_for(row, self.table.clocks(mbarrier)[0])
 
     def shared_loads(
         self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
@@ -337,6 +336,13 @@ class Sanitizer(Watch):
             self.clocks.join(rows_of(arrived), rows_of(released))
             self.orders.join(rows_of(arrived), rows_of(released))
 
+    def barriers(self, name: str, threads: Bools, ctas: Sequence[slice], line: int) -> None:
+        self.lanes.joined(threads)
+        for rows in ctas:
+            met = rows.start + np.flatnonzero(threads[rows].any(axis=1))
+            self.clocks.join(met, met)
+            self.orders.join(met, met)
+
     def arrived(self, barrier: object, threads: Bools) -> None:
         self.lanes.joined(threads)
         clock = self._arrivals.get(barrier)
@@ -375,13 +381,18 @@ class Sanitizer(Watch):
         elif event == "commit":
             self._commit(key, threads, line)
         elif event == "phase":
-            both = (self.clocks.fitted(clock) for clock in self._of(key))
-            self._barriers[key] = self.clocks.empty(), np.maximum(*both)
-            column = self.clocks.column(("mbarrier", *key))
+            column = self.table.column(key)
+            pending, done = self.table.clocks(key)
+            np.maximum(pending, done, out=done)
+            pending[...] = 0
             self.clocks.times[column] += 1
         elif event in ("observe", "observe_relaxed") and threads is not None:
             with self.lanes.acquiring(threads):
                 self._observe(key, rows_of(threads), line, relaxed=event == "observe_relaxed")
+
+    def tracks_waits(self, line: int) -> bool:
+        """Whether waits of a line, or those after waits whose result nothing uses, are remembered."""
+        return bool(self._ignored) or line in self._ignored_waits
 
     def _observe(self, key: tuple[int, int], rows: Rows, line: int, *, relaxed: bool) -> None:
         self._use(key, rows, line)
@@ -390,8 +401,8 @@ class Sanitizer(Watch):
                 self._ignored.setdefault((row, key), line)
             else:
                 self._ignored.pop((row, key), None)  # it only polled ahead
-        column = self.clocks.column(("mbarrier", *key))
-        done = self.clocks.joined(self._of(key)[1], self.clocks.empty())
+        column = self.table.column(key)
+        done = self.table.clocks(key)[1].copy()
         done[0, column] = max(int(done[0, column]), self.clocks.times[column])
         if not relaxed:
             self.clocks.acquire(rows, done)
@@ -400,19 +411,14 @@ class Sanitizer(Watch):
             near = self.wave.cta_of_row[row] == key[0]
             self.clocks.read(np.array([row]), CTA if near else CLUSTER, done)
 
-    def _of(self, key: tuple[int, int]) -> tuple[Clocks, Clocks]:
-        clocks = self._barriers.get(key)
-        return clocks if clocks is not None else (self.clocks.empty(), self.clocks.empty())
-
     def _arrive(self, key: tuple[int, int], rows: Rows, *, relaxed: bool = False) -> None:
-        pending, done = self._of(key)
+        pending = self.table.clocks(key)[0]
         if relaxed:
             near = self.wave.cta_of_row[rows] == key[0]
-            pending = self._relaxed(pending, rows[near], CTA)
-            pending = self._relaxed(pending, rows[~near], CLUSTER)
+            pending[...] = self._relaxed(pending, rows[near], CTA)
+            pending[...] = self._relaxed(pending, rows[~near], CLUSTER)
         else:
-            pending = self.clocks.release(rows, pending)
-        self._barriers[key] = pending, done
+            self.clocks.release(rows, pending)
 
     def _use(self, key: tuple[int, int], rows: Rows, line: int, proxy: str = "") -> None:
         """Threads, or units on their behalf, use an mbarrier."""
@@ -468,20 +474,18 @@ class Sanitizer(Watch):
         first = key[0] // self.wave.launch.cluster_size * size
         rows = rows_of(threads) if threads is not None else np.arange(first, first + size)
         proxies = ("cp.async", "tcgen05") if threads is not None else ("tcgen05",)
-        pending, done = self._of(key)
+        pending = self.table.clocks(key)[0]
         if threads is not None:
             self._use(key, rows, line, "tcgen05")
             if self.clocks.tensor_fences:
                 self.clocks.fence_tensor(rows, before=True)
-            pending = self.clocks.release(rows, pending)
+            self.clocks.release(rows, pending)
         for name in [(proxy, row) for proxy in proxies for row in rows.tolist()]:
             column = self.clocks.find(name)
             if column is not None:
                 self.clocks.times[column] += 1
-                pending = self.clocks.fitted(pending)
                 pending[[0, *range(2, self.clocks.layers)], column] = self.clocks.times[column]
                 self.mbarriers.unit_uses(key, column, self.clocks.times[column], line)
-        self._barriers[key] = pending, done
 
     def fence(self, kind: str, threads: Bools, line: int) -> None:
         rows = rows_of(threads)

@@ -59,7 +59,7 @@ class VectorClocks:
         self._both[0, every, every] = 1
         self._columns: dict[Hashable, int] = {}
         self.names: dict[int, Hashable] = {}
-        self.times: dict[int, int] = {}
+        self.times: npt.NDArray[np.int64] = np.zeros(warps + _ROOM, np.int64)
         """The time of an asynchronous column's next operation, less one."""
         self.through_proxy: npt.NDArray[np.bool_] = np.zeros(warps + _ROOM, np.bool_)
         """Whether a column's unit writes through the asynchronous proxy, so that no fence is needed."""
@@ -90,7 +90,8 @@ class VectorClocks:
                 self._both = np.concatenate([self._both, more], axis=2)
                 self.met = np.concatenate([self.met, more[0]], axis=1)
                 self.through_proxy = np.concatenate([self.through_proxy, np.zeros(self.width, np.bool_)])
-            self.names[at], self.times[at] = name, 0
+                self.times = np.concatenate([self.times, np.zeros(self.width, np.int64)])
+            self.names[at] = name
             self.through_proxy[at] = through_proxy
         return at
 

@@ -46,19 +46,15 @@ class LaunchBefore:
             row = int(early[0])
             self._report_use(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
 
-    def ordered(self, threads: Bools, clock: Clocks) -> Clocks:
-        """The clock of an mbarrier that waits for a unit's bytes. Threads that wait for them are ordered
-        after the threads that requested them, and so after the previous launch if those were.
+    def order(self, threads: Bools, clock: Clocks) -> None:
+        """Changes the clock of an mbarrier that waits for a unit's bytes. Threads that wait for them are
+        ordered after the threads that requested them, and so after the previous launch if those were.
         """
-        joined = self.clocks.fitted(clock)
-        joined[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
-        return joined
+        clock[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
 
-    def ordered_for(self, row: int, clock: Clocks) -> Clocks:
-        """`ordered` for threads of one warp."""
-        joined = self.clocks.fitted(clock)
-        joined[0, self._column] |= self.clocks.known[row, self._column]
-        return joined
+    def order_for(self, row: int, clock: Clocks) -> None:
+        """`order` for threads of one warp."""
+        clock[0, self._column] |= self.clocks.known[row, self._column]
 
     def waited_for(self, row: int) -> bool:
         """Whether a warp is ordered after the previous launch."""

@@ -1,10 +1,11 @@
 """Whether uses of mbarriers are ordered after their init and before their inval."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.mbarrier_table import NONE, Key, MbarrierTable
 
 _NEED_FENCE = ("bulk", "tcgen05")
 """Units that need a fence before they use an mbarrier of another CTA; threads need only a barrier.
@@ -13,23 +14,15 @@ CUDA's guide and CUTLASS fence before units of the same CTA use it, too. The ker
 """
 _UNITS = ("bulk", "st.async")
 """Units whose use ends with the mbarrier's phase."""
-Key = tuple[int, int]
-"""CTA of the wave, and offset in its shared memory."""
 
 
 @dataclass(eq=False)
 class _Life:
-    """An mbarrier from its init on: the warp and time of the init, and the last use by each clock column.
-
-    `fenced` is a column and a time: warps that know it are ordered after a fence.mbarrier_init, or a stronger
-    fence, since the init.
-    """
+    """An mbarrier from its init on: the line and the warp of that, and its number."""
 
     line: int
     row: int
-    time: int
-    fenced: tuple[int, int] | None = None
-    uses: dict[int, tuple[int, int]] = field(default_factory=dict)
+    number: int
 
 
 class MbarrierUses:
@@ -38,9 +31,16 @@ class MbarrierUses:
     """
 
     def __init__(
-        self, wave: Wave, clocks: VectorClocks, findings: Findings, *, init_fences: bool = False
+        self,
+        wave: Wave,
+        clocks: VectorClocks,
+        findings: Findings,
+        table: MbarrierTable,
+        *,
+        init_fences: bool = False,
     ) -> None:
         self.wave, self.clocks, self.findings, self._init_fences = wave, clocks, findings, init_fences
+        self.table = table
         self._lives: dict[Key, _Life] = {}
         self._unfenced: dict[int, list[_Life]] = {}
 
@@ -50,7 +50,8 @@ class MbarrierUses:
         if known is not None:
             message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
             self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
-        life = self._lives[key] = _Life(line, row, int(self.clocks.known[row, row]))
+        number = self.table.begin(key, row, int(self.clocks.known[row, row]))
+        life = self._lives[key] = _Life(line, row, number)
         self._unfenced.setdefault(row, []).append(life)
 
     def inval(self, key: Key, row: int, line: int) -> None:
@@ -58,9 +59,10 @@ class MbarrierUses:
         life = self._lives.pop(key, None)
         if life is None:
             return
-        late = [used for used in life.uses.items() if used[1][0] > self.clocks.known[row, used[0]]]
+        known = self.clocks.known[row]
+        late = [line for column, time, line in self.table.used(life.number) if time > known[column]]
         if late:
-            since = late[0][1][1]
+            since = late[0]
             what = f"is invalidated, and used at line {since}; nothing orders the two"
             self._report("mbarrier-race", key, what, row, line)
 
@@ -69,33 +71,36 @@ class MbarrierUses:
         life = self._lives.get(key)
         if life is None:
             return
-        known = self.clocks.known
+        known, table, at = self.clocks.known, self.table, life.number
+        table.fit()
+        column, time = int(table.fenced_columns[at]), int(table.fenced_times[at])
         for row in rows.tolist():
-            fenced = life.fenced is not None and known[row, life.fenced[0]] >= life.fenced[1]
-            if not fenced:
+            if column == NONE or known[row, column] < time:
                 self._unordered(key, life, row, line, proxy)
             if proxy not in _UNITS:
-                life.uses[row] = int(known[row, row]), line
+                table.use(at, row, int(known[row, row]), line)
 
     def unit_may_use(self, key: Key, row: int) -> bool:
         """Whether `use` by the bulk unit for a warp finds nothing."""
         life = self._lives.get(key)
         if life is None:
             return True
-        known = self.clocks.known
-        if life.fenced is not None and known.item(row, life.fenced[0]) >= life.fenced[1]:
+        known, table, at = self.clocks.known, self.table, life.number
+        column = table.fenced_columns.item(at)
+        if column != NONE and known.item(row, column) >= table.fenced_times.item(at):
             return True
-        if life.time > known.item(row, life.row):
+        if table.init_times.item(at) > known.item(row, life.row):
             return False
         return not self._init_fences and self.wave.cta_of_row.item(row) == key[0]
 
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
         """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""
         if (life := self._lives.get(key)) is not None:
-            life.uses[column] = time, line
+            self.table.fit()
+            self.table.use(life.number, column, time, line)
 
     def _unordered(self, key: Key, life: _Life, row: int, line: int, proxy: str) -> None:
-        if life.time > self.clocks.known[row, life.row]:
+        if self.table.init_times[life.number] > self.clocks.known[row, life.row]:
             what = f"is used, and initialised at line {life.line}; nothing orders the two"
             self._report("mbarrier-race", key, what, row, line)
         elif proxy in _NEED_FENCE and (self._init_fences or self.wave.cta_of_row[row] != key[0]):
@@ -105,6 +110,7 @@ class MbarrierUses:
 
     def fence(self, rows: Rows) -> None:
         """Warps have made their inits visible to the cluster."""
+        table = self.table
         for row in rows.tolist():
             lives = self._unfenced.pop(row, None)
             if lives:
@@ -112,8 +118,10 @@ class MbarrierUses:
                 self.clocks.times[column] += 1
                 time = self.clocks.times[column]
                 self.clocks.learn(row, column, time)
+                alive = {id(life) for life in self._lives.values()}
                 for life in lives:
-                    life.fenced = column, time
+                    if id(life) in alive:
+                        table.fenced_columns[life.number], table.fenced_times[life.number] = column, time
 
     def inits(self, row: int, clock: Clocks) -> Clocks:
         """`clock` with what a fence.mbarrier_init of the warp has made visible."""
@@ -129,7 +137,7 @@ class MbarrierUses:
         for key, life in self._lives.items():
             if key[0] != cta:
                 continue
-            for column, (time, line) in life.uses.items():
+            for column, time, line in self.table.used(life.number):
                 inside = rows.start <= column < rows.stop
                 if not inside and time > known[0, column]:
                     by_warp = column < self.wave.warps

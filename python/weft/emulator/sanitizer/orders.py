@@ -62,10 +62,11 @@ class Orders:
         CUDA programs often fence in every thread, wait at a barrier, and then let one thread count (as
         PyTorch's reductions do). PTX requires a fence of that thread, hardware doesn't.
         """
-        for known in self._released.values():
-            clocks = [known[row] for row in arrived.tolist() if row in known]
+        for known in filter(None, self._released.values()):
+            each = (known[row] for row in arrived.tolist() if row in known)
+            clocks = {id(clock): clock for clock in each}
             if clocks:
-                together = reduce(self.clocks.joined, clocks)
+                together = reduce(self.clocks.joined, clocks.values())
                 known.update(dict.fromkeys(released.tolist(), together))
 
     def show(self, row: int, level: int, clock: Clocks) -> None:

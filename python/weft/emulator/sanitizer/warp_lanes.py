@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.memory.access import Access, Threads
 from weft.emulator.memory.segments import Segment
@@ -37,7 +38,11 @@ class WarpLanes:
         self.wave, self.clocks, self.races, self.globals = wave, clocks, races, global_races
         self.strict = strict
         self._since: defaultdict[int, deque[tuple[Access, int]]] = defaultdict(lambda: deque(maxlen=_KEPT))
-        self._held: dict[int, tuple[Bools, Clocks]] = {}
+        self.holding: Bools = np.zeros(wave.warps, np.bool_)
+        """The warps of which some lanes don't know all that others have acquired."""
+        self.knowing: npt.NDArray[np.uint32] = np.zeros(wave.warps, np.uint32)
+        """The lanes of such a warp that know, as bits, and the clock of the others."""
+        self.clock: Clocks = np.zeros((wave.warps, 0), np.int32)
 
     def _some(self, threads: Bools) -> list[int]:
         """The warps of which some, but not all lanes are among the threads."""
@@ -48,18 +53,27 @@ class WarpLanes:
 
     def joined(self, threads: Bools) -> None:
         """Threads have met at a barrier, which orders their accesses."""
-        for row in rows_of(threads).tolist() if self.strict else ():
+        if not self.strict or not (self._since or self.holding.any()):
+            return
+        for row in rows_of(threads).tolist():
             self._since.pop(row, None)
             self._learn(row, threads[row])
 
     def _learn(self, row: int, lanes: Bools) -> None:
         """Lanes of a warp know what any of them has acquired."""
-        if row not in self._held:
-            return
-        knowing, clock = self._held.pop(row)
-        knowing = knowing | lanes
-        if (self.wave.live[row] & ~knowing).any():
-            self._held[row] = knowing, clock
+        if self.holding[row]:
+            self.knowing[row] |= _bits(lanes)
+            self.holding[row] = bool(_bits(self.wave.live[row]) & ~self.knowing[row])
+
+    def fit(self) -> None:
+        """Makes the clocks as wide as those of the warps."""
+        lacking = self.clocks.all.shape[2] - self.clock.shape[1]
+        if lacking:
+            self.clock = np.pad(self.clock, ((0, 0), (0, lacking)), constant_values=_UNLIMITED)
+
+    def nothing_since(self, rows: "npt.NDArray[np.intp]") -> bool:
+        """Whether warps have not accessed memory since their last barrier or release."""
+        return not self._since or self._since.keys().isdisjoint(rows.tolist())
 
     # Accesses
 
@@ -81,22 +95,24 @@ class WarpLanes:
         """The part of an access by lanes that don't know what others of their warps have acquired; while it
         is in use, the clocks have what those lanes know.
         """
-        rows = [row for row in access.lanes.row_numbers().tolist() if row in self._held]
+        if not self.holding.any():
+            return
+        rows = [row for row in access.lanes.row_numbers().tolist() if self.holding[row]]
         if not rows:
             return
+        self.fit()
         part = self._by_unaware(access.lanes)
         if part.active:
             known, before = self.clocks.known, self.clocks.known[rows].copy()
             for row in rows:
-                clock = self._held[row][1]
-                known[row, : clock.size] = np.minimum(known[row, : clock.size], clock)
+                np.minimum(known[row], self.clock[row], out=known[row])
             yield replace(access, lanes=part)
             self.clocks.known[rows, : before.shape[1]] = before
 
     def _by_unaware(self, lanes: Threads) -> Threads:
         enabled = lanes.enabled().copy()
         for at, row in enumerate(lanes.row_numbers().tolist()):
-            enabled[at] &= ~self._held[row][0] if row in self._held else False
+            enabled[at] &= ~_lanes(self.knowing[row]) if self.holding[row] else False
         return lanes.narrowed(enabled)
 
     # Releases and acquires
@@ -112,21 +128,23 @@ class WarpLanes:
         yield
         for row, known in zip(rows, before, strict=True):
             self._hold(row, threads[row], known)
-        for row in [row for row in self._held if threads[row].any()]:
-            self._learn(row, threads[row])
+        for row in np.flatnonzero(self.holding).tolist():
+            if threads[row].any():
+                self._learn(row, threads[row])
 
     def _hold(self, row: int, lanes: Bools, before: Clocks) -> None:
         now = self.clocks.known[row]
         known = np.pad(before, (0, len(now) - len(before)))
         if not (now > known).any():
             return
-        clock = np.where(now > known, known, _UNLIMITED).astype(np.int32)
-        if row in self._held:
-            earlier = self._held[row][1]
-            missing = len(clock) - len(earlier)
-            clock = np.minimum(clock, np.pad(earlier, (0, missing), constant_values=_UNLIMITED))
-            lanes = lanes | self._held[row][0]
-        self._held[row] = lanes, clock
+        self.fit()
+        clock = np.where(now > known, known, _UNLIMITED)
+        if self.holding[row]:
+            np.minimum(self.clock[row], clock, out=self.clock[row])
+            self.knowing[row] |= _bits(lanes)
+        else:
+            self.clock[row], self.knowing[row] = clock, _bits(lanes)
+            self.holding[row] = True
 
     def released(self, threads: Bools) -> None:
         """Threads have released, and their warps have stepped their clocks."""
@@ -156,6 +174,17 @@ class WarpLanes:
                 self.races.postpone(row, index, reads=reads)
             else:
                 self.globals.postpone(access.segment, row, index, reads=reads)
+
+
+def _bits(lanes: Bools) -> np.uint32:
+    """Lanes of a warp as bits."""
+    bits: np.uint32 = np.packbits(lanes, bitorder="little").view(np.uint32)[0]
+    return bits
+
+
+def _lanes(bits: np.uint32) -> Bools:
+    """Bits as the lanes of a warp."""
+    return (bits >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
 
 
 def _covered(shadow: Granules, parts: list[_Part]) -> Index:

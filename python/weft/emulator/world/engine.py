@@ -104,8 +104,8 @@ def end(checker: Sanitizer, key: Hashable) -> None:
     """What acquires `key` comes after the wave, whose asynchronous operations have completed."""
     clocks = checker.clocks
     clock = clocks.of(np.arange(checker.wave.warps))
-    for column, time in clocks.times.items():
-        clock[:, column] = np.maximum(clock[:, column], time + 1)
+    columns = list(clocks.names)
+    clock[:, columns] = np.maximum(clock[:, columns], clocks.times[columns] + 1)
     checker.globals.publish(key, _visible(clocks, clock), SYSTEM)
 
 

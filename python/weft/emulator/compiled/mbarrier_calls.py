@@ -1,0 +1,160 @@
+"""Runs the operations on the mbarriers of a wave in code of the host, as far as nothing is wrong."""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from operator import is_
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import late_imports
+from weft.emulator.compiled.mbarrier_state import Field
+from weft.emulator.memory.access import Threads
+from weft.emulator.memory.segments import WINDOWS, Addresses
+from weft.emulator.reading.types import Array, Bools
+from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checker import Sanitizer
+
+_WORTH = 200
+"""The operations of a process after which they are compiled."""
+_asked = [0]
+_WAVE = slice(Field.SHARED, Field.WATCHED)
+_CLOCKS = slice(Field.WATCHED, None)
+
+
+@cache
+def _function(name: str) -> Callable[[int], int]:
+    with late_imports.whole():
+        from weft.emulator.compiled import mbarrier_code
+
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(mbarrier_code.addresses()[name])
+
+
+class MbarrierCalls:
+    """The operations of one wave: see `Calls`."""
+
+    def __init__(self, wave: Wave) -> None:
+        self.wave, warps = wave, wave.warps
+        watch = wave.watch
+        self._sanitizer = watch if isinstance(watch, Sanitizer) else None
+        self._fits = watch is None or self._sanitizer is not None
+        self._state: npt.NDArray[np.int64] = np.zeros(len(Field), np.int64)
+        self._pointer = self._state.ctypes.data
+        self._scratch: npt.NDArray[np.int64] = np.zeros((6, max(1, warps)), np.int64)
+        self._lanes: Threads | None = None
+        self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._masks: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
+        self._whole = False
+        """Whether each of these warps has an active lane."""
+        self._arrays: tuple[Array, ...] = ()
+        self._before: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        memory = wave.memory
+        self._bases = np.ascontiguousarray(memory.shared_base)
+        self._state[_WAVE] = (
+            *(memory.shared.data.ctypes.data, memory.shared_size, memory.shared_stride, memory.cluster),
+            *(self._bases.ctypes.data, wave.mbarriers.places.ctypes.data),
+            *(row.ctypes.data for row in self._scratch),
+        )
+
+    def look(
+        self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
+    ) -> tuple[Bools, int] | None:
+        if not self._begin(lanes):
+            return None
+        done: Bools = np.zeros((lanes.warps, 32), np.bool_)
+        if not self._run("look", space, addresses, 0, asked, by_parity, asked, done):
+            return None
+        return done, int(self._state[Field.RESULT])
+
+    def key(self, at: int) -> tuple[int, int]:
+        return self.wave.mbarriers.keys[int(self._scratch[0, at])]
+
+    def observe(self, lanes: Threads, space: str, addresses: Addresses, line: int) -> bool:
+        sanitizer = self._sanitizer
+        if sanitizer is None or sanitizer.tracks_waits(line) or not self._begin(lanes):
+            return False
+        return self._run("observe", space, addresses, line, addresses, False, addresses, addresses)
+
+    def arrive(
+        self, lanes: Threads, space: str, addresses: Addresses, counts: Array, sizes: Array, line: int
+    ) -> Array | None:
+        if not self._begin(lanes):
+            return None
+        sanitizer, wave = self._sanitizer, self.wave
+        if sanitizer is not None and not sanitizer.lanes.nothing_since(self._rows):
+            return None
+        states = np.zeros((lanes.warps, 32), np.uint64)
+        if not self._run("arrive", space, addresses, line, counts, False, sizes, states):
+            return None
+        wave.changes += int(self._state[Field.CHANGES])
+        completed = self._scratch[Field.COMPLETED - Field.NUMBERS]
+        for number in completed[: self._state[Field.PHASES]].tolist():
+            wave.mbarriers.completed_phase(wave.mbarriers.keys[number])
+        return states
+
+    def _begin(self, lanes: Threads) -> bool:
+        """Prepares for an instruction of these lanes; False if the interpreter must run it."""
+        _asked[0] += 1
+        if not self._fits or _asked[0] < _WORTH:
+            return False
+        if self._sanitizer is not None:
+            if self._sanitizer.some_ended:
+                return False
+            self._refresh(self._sanitizer)
+        if lanes is not self._lanes:
+            self._lanes = lanes
+            self._rows = lanes.row_numbers()
+            enabled = np.packbits(lanes.enabled(), axis=1, bitorder="little")
+            self._masks = enabled.view(np.uint32).reshape(-1)
+            state = self._state
+            state[Field.COUNT], state[Field.ROWS] = len(self._rows), self._rows.ctypes.data
+            state[Field.MASKS] = self._masks.ctypes.data
+            self._whole = bool(self._masks.all())
+        return self._whole
+
+    def _run(
+        self,
+        name: str,
+        space: str,
+        addresses: Addresses,
+        line: int,
+        asked: Array,
+        by_parity: bool,
+        sizes: Array,
+        given: Array,
+    ) -> bool:
+        operands = [np.ascontiguousarray(each) for each in (addresses, asked, sizes)]
+        at, wanted, expected = (each.ctypes.data for each in operands)
+        window = WINDOWS["shared"] if space == "generic" else 0
+        self._state[Field.ADDRESSES : Field.SHARED] = (
+            *(at, window, line, wanted, by_parity, expected, given.ctypes.data),
+        )
+        return bool(_function(name)(self._pointer))
+
+    def _refresh(self, sanitizer: Sanitizer) -> None:
+        """Where the sanitizer's arrays are now."""
+        clocks, table, lanes = sanitizer.clocks, sanitizer.table, sanitizer.lanes
+        table.fit()
+        lanes.fit()
+        live = self.wave.live
+        arrays: tuple[Array, ...] = (
+            clocks.all,
+            clocks.times,
+            live,
+            lanes.holding,
+            lanes.knowing,
+            lanes.clock,
+            *table.arrays(),
+        )
+        if len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays)):
+            return
+        self._arrays = arrays
+        layers, warps, width = clocks.all.shape
+        if len(self._before) != width:
+            self._before = np.zeros(width, np.int32)
+        known, times, live_, *rest = (array.ctypes.data for array in arrays)
+        self._state[_CLOCKS] = (
+            *(1, layers, warps, width, known, times, lanes.strict, live_, self._before.ctypes.data),
+            *rest,
+        )

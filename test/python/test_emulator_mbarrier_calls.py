@@ -1,0 +1,155 @@
+"""Operations on mbarriers have the same results, findings and messages in code of the host as in Python."""
+
+import random
+
+import numpy as np
+import planted_faults
+import pytest
+from emulator_ptx import module
+
+from weft import emulator
+from weft.emulator.compiled import mbarrier_calls
+from weft.emulator.sanitizer.checker import Sanitizer
+
+HEAD = """.visible .entry k(.param .u64 p_out) {
+  .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<40>;
+  .shared .align 8 .b64 bars[4];
+  ld.param.u64 %rd1, [p_out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
+  mad.lo.u32 %r3, %r1, %r2, %r0; mul.wide.u32 %rd3, %r3, 8; add.u64 %rd2, %rd1, %rd3;
+  and.b32 %r5, %r0, 31; shr.u32 %r6, %r0, 5; mov.u64 %rd9, 0;
+"""
+COUNT, BLOCK, GRID = 256, 128, 2
+WHO = [
+    "",
+    "",
+    "",
+    "setp.eq.u32 %p1, %r5, {lane};",
+    "setp.lt.u32 %p1, %r5, {lane};",
+    "setp.eq.u32 %p1, %r6, {warp};",
+]
+WHAT = (
+    "mbarrier.arrive.shared.b64 %rd4, [bars+{at}];",
+    "mbarrier.arrive.shared.b64 %rd4, [bars+{at}], {count};",
+    "mbarrier.arrive.expect_tx.shared.b64 %rd4, [bars+{at}], {size};",
+    "mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 %rd4, [bars+{at}], {size};",
+    "mbarrier.arrive_drop.shared.b64 %rd4, [bars+{at}];",
+    "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bars+{at}], {size};",
+    "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bars+{at}], {size};",
+    "mbarrier.test_wait.parity.shared.b64 %p2, [bars+{at}], {parity};",
+    "mbarrier.test_wait.shared.b64 %p2, [bars+{at}], %rd4;",
+    "mbarrier.arrive.shared.b64 %rd4, [%rd5];",
+    "bar.sync 0;",
+    "fence.proxy.async.shared::cta;",
+    "st.global.u64 [%rd2], %rd4;",
+    "mbarrier.inval.shared.b64 [bars+{at}];",
+    "mbarrier.init.shared.b64 [bars+{at}], {count};",
+)
+OFTEN = (16, 4, 4, 2, 1, 1, 4, 6, 8, 4, 4, 2, 3, 0.3, 0.3)
+
+
+def kernel(seed):
+    """Random operations of random lanes on four mbarriers, which all threads know of unless a barrier is
+    missing.
+    """
+    choice = random.Random(seed)
+    lines = ["setp.eq.u32 %p7, %r0, 0; mov.u64 %rd6, bars; cvta.shared.u64 %rd7, %rd6;"]
+    for at in range(4):
+        count = choice.choice((4, 128, 128, 128, 256))
+        lines.append(f"@%p7 mbarrier.init.shared.b64 [bars+{8 * at}], {count};")
+    lines += ["fence.mbarrier_init.release.cluster;"] * (choice.random() < 0.5)
+    lines += ["bar.sync 0;"] * (choice.random() < 0.7)
+    lines.append("and.b32 %r7, %r6, 3; mad.wide.u32 %rd5, %r7, 8, %rd6;")
+    lines.append("mov.u64 %rd4, 0; setp.eq.u32 %p2, %r0, %r0;")
+    for _ in range(24):
+        who = choice.choice(WHO).format(lane=choice.randrange(1, 32), warp=choice.randrange(4))
+        what = choice.choices(WHAT, OFTEN)[0].format(
+            at=choice.choice((0, 0, 8, 16)),
+            count=choice.choice((1, 1, 2, 16)),
+            size=choice.choice((0, 16, 16, 4096)),
+            parity=choice.randrange(2),
+        )
+        whole = what.startswith(("bar.", "fence"))
+        lines.append(what if whole or not who else f"{who}\n  @%p1 {what}")
+        lines.append("selp.u64 %rd8, 1, 0, %p2; shl.b64 %rd9, %rd9, 1; xor.b64 %rd9, %rd9, %rd8;")
+        lines.append("xor.b64 %rd9, %rd9, %rd4;")
+    return HEAD + "\n  ".join([*lines, "st.global.u64 [%rd2], %rd9; ret; }"])
+
+
+def known(sanitizer):
+    """What the sanitizer of a wave knows."""
+    clocks, table, lanes = sanitizer.clocks, sanitizer.table, sanitizer.lanes
+    lanes.fit()
+    table.fit()
+    held = lanes.holding
+    arrays = clocks.all, clocks.times, table.pending, table.done, held, lanes.knowing[held], lanes.clock[held]
+    uses = [table.used(at) for at in range(len(sanitizer.wave.mbarriers.keys))]
+    return [array.tolist() for array in arrays], uses
+
+
+def outcome(ptx, arguments, monkeypatch, calls, **options):
+    """All that a launch shows, what the sanitizer knows in the end, and the operations that code of the host
+    has run.
+    """
+    run, done, sanitizers = mbarrier_calls.MbarrierCalls._run, [], []
+    init = Sanitizer.__init__
+
+    def made(self, *operands):
+        init(self, *operands)
+        sanitizers.append(self)
+
+    def counted(self, name, *operands):
+        fine = run(self, name, *operands)
+        done.extend([name] * fine)
+        return fine
+
+    values = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
+    with monkeypatch.context() as patch:
+        patch.setattr(mbarrier_calls, "_WORTH", 0 if calls else 1 << 60)
+        patch.setattr(mbarrier_calls.MbarrierCalls, "_run", counted)
+        patch.setattr(Sanitizer, "__init__", made)
+        options = {"threads": 1, "max_instructions": 100_000} | options
+        try:
+            shown = ptx.launch("k", args=values, **options)
+        except (emulator.Fault, emulator.Deadlock) as error:
+            shown = str(error), error.findings
+    arrays = [value.tobytes() for value in values if isinstance(value, np.ndarray)]
+    return (shown, arrays, [known(sanitizer) for sanitizer in sanitizers]), set(done)
+
+
+def same(ptx, arguments, monkeypatch, **options):
+    """Compares a launch on both paths; returns the operations that code of the host has run."""
+    shown, done = outcome(ptx, arguments, monkeypatch, True, **options)
+    expected, none = outcome(ptx, arguments, monkeypatch, False, **options)
+    assert shown == expected
+    assert not none
+    return done
+
+
+@pytest.mark.parametrize("options", [{}, {"strict": True}, {"sanitize": False}], ids=str)
+def test_random_operations(options, monkeypatch):
+    names = set()
+    for seed in range(20):
+        ptx, out = module(kernel(seed), "sm_90a"), np.zeros(COUNT, np.uint64)
+        names |= same(ptx, [out], monkeypatch, grid=GRID, block=BLOCK, **options)
+    assert names == {"look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("kernel", planted_faults.KERNELS)
+def test_correct_kernels(kernel, strict, monkeypatch):
+    options = planted_faults.launch_options(kernel) | {"strict": strict}
+    ptx = emulator.Module(planted_faults.source(kernel))
+    same(ptx, planted_faults.arguments(kernel), monkeypatch, **options)
+
+
+FAULTS = [fault for fault in planted_faults.faults() if "mbarrier" in planted_faults.source(fault.kernel)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.slow] if at % 12 else []) for at, fault in enumerate(FAULTS)],
+    ids=str,
+)
+def test_planted_faults(fault, monkeypatch):
+    options = planted_faults.launch_options(fault.kernel) | {"strict": True}
+    same(emulator.Module(fault.text()), planted_faults.arguments(fault.kernel), monkeypatch, **options)
