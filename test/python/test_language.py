@@ -322,6 +322,31 @@ def test_batches_of_batches_and_limited_stores():
     assert not y[:, :, 97:].any() and not sums[:, :, 97:].any()
 
 
+def test_rings_of_vectors_and_waits_for_several_shapes():
+    @w.kernel()
+    def scaled(
+        x: w.In["m k", w.f16], factors: w.In["r n", w.f32], y: w.Out["m n", w.f32], z: w.Out["m o", w.f32]
+    ):
+        ring = w.ring(1, x=(64, 64, x.dtype), wide=(64, 128, x.dtype), factors=(1, 128, w.f32))
+        with w.role():
+            stage = ring.take()
+            wide, narrow = w.wait(w.gemm(stage.x, stage.wide), w.gemm(stage.x, stage.x.T))
+            w.store(wide * w.load_row(stage.factors, like=wide), y[0, 0])
+            w.store(narrow, z[0, 0])
+            stage.release()
+        with w.role(), w.one_thread():
+            ring.fill(x=x[0, 0], wide=x[0, 64], factors=factors[1, 0])
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 192)).astype(np.float16)
+    factors = rng.standard_normal((2, 128)).astype(np.float32)
+    y, z = np.zeros((64, 128), np.float32), np.zeros((64, 64), np.float32)
+    assert not scaled.emulate(x, factors, y, z).findings
+    exact = x.astype(np.float64)
+    assert np.allclose(y, exact[:, :64] @ exact[:, 64:] * factors[1], atol=1e-3)
+    assert np.allclose(z, exact[:, :64] @ exact[:, :64].T, atol=1e-3)
+
+
 def test_atomic_sums():
     @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), threads=64)
     def total(x: w.In["n", w.f32], y: w.Out["m", w.f32], counts: w.Out["m", w.i32]):

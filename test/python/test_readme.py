@@ -29,9 +29,9 @@ def blocks(page, kind):
 
 
 # Pages whose examples need a framework, and go on where the ones above them ended.
-FRAMEWORKS = {"jax": ("jax", "flatbuffers"), "pytorch": ("torch",)}
+FRAMEWORKS = {"attention": ("torch",), "jax": ("jax", "flatbuffers"), "pytorch": ("torch",)}
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
-CONTINUED = ("attention", "language")
+CONTINUED = ("language",)
 
 
 def cases(kind):

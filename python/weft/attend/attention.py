@@ -3,10 +3,17 @@
 from typing import Any
 
 from weft.attend import launches
-from weft.attend.problem import Options
-from weft.launch import libraries
+from weft.attend.problem import Options, refuse
+from weft.errors import shown
+from weft.launch import libraries, torch_tensors
 
 
+def _watched(*arguments: Any, **options: Any) -> Any:
+    """`attention` by an operator of PyTorch, which computes the same for plain tensors."""
+    return _by_operator(*_parts(*arguments, **options))
+
+
+@torch_tensors.traced_as(_watched)
 def attention(
     q: Any,
     k: Any,
@@ -64,8 +71,47 @@ def attention(
     )
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "lengths": lengths, "page_table": page_table}
     given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    if torch_tensors.are_watched((*given.values(), out)):
+        return _by_operator(given, options, return_lse, out, stream)
     call = launches.Call.of(given, options)
     result, lse = launches.run(call, out, stream)
     library = libraries.of(q)
     result = result if out is not None else library.handed_over(result, q)
     return (result, library.handed_over(lse, q)) if return_lse else result
+
+
+def _parts(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    window: Any = None,
+    softcap: float | None = None,
+    layout: str = "bhtd",
+    splits: int | None = None,
+    return_lse: bool = False,
+    out: Any = None,
+    stream: Any = None,
+    **added: Any,
+) -> tuple[dict[str, Any], Options, bool, Any, Any]:
+    """The arguments of `attention`, as `_by_operator` takes them."""
+    options = Options.of(
+        causal=causal, scale=scale, window=window, softcap=softcap, layout=layout, splits=splits
+    )
+    return {"q": q, "k": k, "v": v, **added}, options, return_lse, out, stream
+
+
+def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
+    """The result of `torch.ops.weft.attention`."""
+    for name, each in (("out", out), ("stream", stream)):
+        if each is not None:
+            raise refuse(
+                f"{name} must be None where PyTorch differentiates or traces a call, got {shown(each)}: call "
+                "it under torch.no_grad()"
+            )
+    from weft.torch import attention as operators
+
+    result, lse = operators.attention(given, options)
+    return (result, lse) if return_lse else result

@@ -50,3 +50,18 @@ def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool) -> int:
     rows, stages = WARPGROUP_ROWS * groups, 2
     tiles = rows * wide * (2 if ahead else 1) + stages * N * (wide + value) + (rows * value if ahead else 0)
     return 2 * tiles + 1024
+
+
+def backward(d: int, e: int) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """The meta-parameters of the backward kernel of queries, and of the launches of that of keys: two where
+    the gradients of keys and values don't fit into registers together.
+    """
+    wide, value = (-(-size // 64) * 64 for size in (d, e))
+    if max(wide, value) <= 128:
+        wide = value = max(wide, value)
+    stages = 2 if wide + value <= 384 else 1
+    common = {"width": wide, "value_width": value, "groups": 2, "stages": stages, "N": 64}
+    queries = common | ({"N": 128} if wide <= 64 else {})
+    if wide + value <= 256:
+        return queries, (common,)
+    return queries, (common | {"of_k": False}, common | {"of_v": False})

@@ -102,6 +102,9 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
     if not any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         least = min(SWIZZLES) // dtype.bytes
         raise mistake(f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}")
-    text = panels(rows, columns, dtype.bytes, stages or 1)
+    if rows == 1:  # for lanes, which load vectors in any order
+        text = f"S[({stages or 1},1,{columns}):({columns},{columns},1)]"
+    else:
+        text = panels(rows, columns, dtype.bytes, stages or 1)
     whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
     return tile.stage_type(whole) if stages is None else whole

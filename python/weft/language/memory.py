@@ -80,11 +80,14 @@ def _run(layout: Layout, shape: tuple[int, ...]) -> int:
 
 def load_row(source: Any, *, like: Fragment) -> Fragment:
     """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
-    columns, such as `bias[column]`.
+    columns, such as `bias[column]`, or from a buffer of one row.
 
     Elements outside of the array are 0.
     """
-    _check_element(source, "w.load_row")
+    if not isinstance(source, Buffer):
+        _check_element(source, "w.load_row")
+    elif source.shape != (1, like.shape[-1]):
+        raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]}, got {source}")
     if not isinstance(like, Fragment) or len(like.shape) != 2:
         raise mistake(f"like must be a tile with columns, got {like}")
     layout = registers.without_axis(like.layout, like.shape, 0)
@@ -92,7 +95,14 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
     kind = FragmentType.of(
         (1, columns), source.dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica)
     )
-    loaded = tile.load_row(_row_of(source), source.indices[-1].value, kind)
+    if isinstance(source, Buffer):
+        if source.ring is not None:
+            source.ring.read_by_lanes()
+        bytes_ = min(_run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
+        width = bytes_ if bytes_ > source.dtype.bytes else 0
+        loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
+    else:
+        loaded = tile.load_row(_row_of(source), source.indices[-1].value, kind)
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 

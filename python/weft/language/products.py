@@ -142,6 +142,12 @@ def wait(*products: Any, pending: int = 0) -> Any:
         if not isinstance(each, Pending):
             raise mistake(f"w.wait expects pending products, got {each}")
     ready = [each for each in products if current.groups - each.group >= pending]
-    done = iter(tile.wait_gemm(*(each.value for each in ready), pending=pending))
-    results = tuple(Fragment.of(next(done)) if each in ready else each for each in products)
+    done = dict[int, Any]()
+    for kind in dict.fromkeys(each.value.type for each in ready):  # the operands of one wait have one type
+        alike = [each for each in ready if each.value.type == kind]
+        values = tile.wait_gemm(*(each.value for each in alike), pending=pending)
+        done |= {id(each): value for each, value in zip(alike, values, strict=True)}
+    if not ready:
+        tile.wait_gemm(pending=pending)
+    results = tuple(Fragment.of(done[id(each)]) if each in ready else each for each in products)
     return results[0] if len(results) == 1 else results or None

@@ -164,7 +164,7 @@ class Kernel:
 
         return emulator.Module(self.ptx)
 
-    @torch_tensors.outside_of_graphs
+    @torch_tensors.outside_of_graphs("Weft launches kernels that torch.compile can't trace")
     def __call__(
         self,
         *args: Any,
@@ -212,7 +212,7 @@ class Kernel:
         """
         source = self.compiled
         compiled = compile_module(source.source, self.chip, name=source.name, rows="any")
-        launch = compiled.launches[self.name]
+        launch = replace(compiled.launches[self.name], names=self.launch.names)
         if launch.aligned:
             raise WeftError(
                 f"kernel {self.name}: rows of its arguments must begin at multiples of "
@@ -289,7 +289,14 @@ class Kernel:
 
         grid_, block_ = self.dimensions(views, grid, block)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
-        parameters = parameters_of(self.launch, views, lambda view: buffers[id(view)], emulator_number)
+        passed: dict[int, Any] = dict(buffers)
+        if names := self.launch.names:
+            passed = {
+                id(v): emulator.Named(passed[id(v)], name)
+                for v, name in zip(views, names, strict=True)
+                if isinstance(v, ArrayView)
+            }
+        parameters = parameters_of(self.launch, views, lambda view: passed[id(view)], emulator_number)
         spaces = self._workspaces(views, grid_)
         memories, self._emulated = self._emulated, []  # not reused if this launch fails
         if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:

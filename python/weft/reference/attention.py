@@ -91,4 +91,5 @@ def _for_queries(array: Array, q: Array) -> Array:
 
 def _for_keys(array: Array, heads: int) -> Array:
     """The sums over the heads of queries that share a head of keys."""
-    return array.reshape(*array.shape[:-3], heads, -1, *array.shape[-2:]).sum(-3)
+    group = array.shape[-3] // max(heads, 1)
+    return array.reshape(*array.shape[:-3], heads, group, *array.shape[-2:]).sum(-3)

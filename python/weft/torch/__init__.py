@@ -4,6 +4,7 @@ Importing this package registers them; `weft.matmul` does so where PyTorch has t
 differentiate, trace, batch or cast it.
 """
 
+from weft.torch import attention as _attention  # noqa: F401  defines the operators
 from weft.torch import autograd, casting, operators, quantizing, scaled_gradients, vectorizing
 from weft.torch.products import product
 

@@ -1,4 +1,4 @@
-"""Autocast: `a` and `b` of f32, f16 and bf16 are cast to the type that `torch.autocast` names."""
+"""Autocast: matrices of f32, f16 and bf16 are cast to the type that `torch.autocast` names."""
 
 from typing import Any
 
@@ -9,18 +9,23 @@ _KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.A
 
 
 def register(library: Any) -> None:
-    """Registers the rule for `matmul`. The other operators have types that mean something."""
+    """Registers the rule for `matmul` and `attention`. The other operators have types that mean something."""
     for device, key in _KEYS.items():
         for overload in (torch.ops.weft.matmul.default, torch.ops.weft.matmul_out.default):
-            library.impl(overload, _cast(overload, device, torch._C.DispatchKeySet(key)), key.name)
+            library.impl(overload, _cast(overload, 2, device, torch._C.DispatchKeySet(key)), key.name)
+        overload = torch.ops.weft.attention.default
+        library.impl(overload, _cast(overload, 3, device, torch._C.DispatchKeySet(key)), key.name)
 
 
-def _cast(overload: Any, device: str, keys: Any) -> Any:
-    def cast(a: Any, b: Any, *added: Any, **options: Any) -> Any:
-        if {a.dtype, b.dtype} <= set(_CAST):
+def _cast(overload: Any, count: int, device: str, keys: Any) -> Any:
+    """The rule of an operator whose first `count` operands are matrices."""
+
+    def cast(*operands: Any, **options: Any) -> Any:
+        matrices, added = operands[:count], operands[count:]
+        if {each.dtype for each in matrices} <= set(_CAST):
             dtype = torch.get_autocast_dtype(device)
-            a, b = a.to(dtype), b.to(dtype)
+            matrices = tuple(each.to(dtype) for each in matrices)
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return overload(a, b, *added, **options)
+            return overload(*matrices, *added, **options)
 
     return cast

@@ -187,6 +187,8 @@ def forward(
                 mine_of = ROWS * me + first
                 left_over = rows.queries - mine_of
                 staging = output.rows(ROWS * me, ROWS) if ahead else None
+                if not ahead and (width, q.dtype) == (value_width, o.dtype):
+                    staging = mine
                 to = rows.first_query + mine_of
                 limit = {"rows": left_over} if packed else {}
                 at = index if not packed or splits > 1 else 0

@@ -43,6 +43,22 @@ def blocks_of_keys(window, first, rows, shift, keys, size):
     return Blocks(begin, end, whole, see_all // size)
 
 
+def blocks_of_queries(window, first, rows, shift, queries, size):
+    """The blocks of `size` queries that see one of `rows` keys from `first` on: there may be none. Those from
+    `whole` on and before `ragged` see all of these keys, and all are queries.
+    """
+    begin = whole = 0
+    end, ragged = w.ceil_div(queries, size), queries // size
+    if window.right is not None:
+        begin = w.maximum(first - (shift + window.right), 0) // size
+        whole = w.ceil_div(w.maximum(first + (rows - 1) - (shift + window.right), 0), size)
+    if window.left is not None:
+        see = w.maximum(first + rows - (shift - window.left), 0)
+        end = w.minimum(end, w.ceil_div(see, size))
+        ragged = w.minimum(ragged, w.maximum(first + 1 - (shift - window.left), 0) // size)
+    return Blocks(begin, end, whole, ragged)
+
+
 def visible(window, column, position, keys):
     """Where a tile of products is seen: `column` are its keys' numbers, and `position` the keys at its
     queries' positions.

@@ -5,6 +5,9 @@ from typing import Any
 
 import weft.language as w
 
+SUMS_STEP = 64
+"""Rows of tiles of sums for gradients: packed sequences begin at multiples of it, as TMA needs."""
+
 
 @dataclass
 class Sequence:
@@ -16,6 +19,7 @@ class Sequence:
     queries: Any
     first_key: Any
     keys: Any
+    first_sum: Any = 0  # in the sums for gradients
 
     @property
     def shift(self) -> Any:
@@ -33,7 +37,8 @@ def sequence_of(number, q, k, starts_q, starts_k, lengths, *, packed, limited, p
     if packed:
         first, first_key = starts_q[number].loaded(), 0 if paged else starts_k[number].loaded()
         keys = 0 if paged else starts_k[number + 1] - first_key
-        found = Sequence(number, 0, first, starts_q[number + 1] - first, first_key, keys)
+        of_sums = (first // SUMS_STEP + number) * SUMS_STEP
+        found = Sequence(number, 0, first, starts_q[number + 1] - first, first_key, keys, of_sums)
     else:
         found = Sequence(number, number, 0, q.rows, 0, k.rows)
     if limited:

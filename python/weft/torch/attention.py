@@ -1,0 +1,116 @@
+"""`torch.ops.weft.attention` and its gradient, by which `weft.attention` computes where PyTorch has to see a
+call: to differentiate, trace or cast it.
+"""
+
+from typing import Any
+
+import torch
+
+from weft.attend import gradients, launches
+from weft.attend.problem import ROW_BYTES, Options, sizes_of
+from weft.launch import arrays
+from weft.torch.operators import LIBRARY, without_autocast
+
+_ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
+_OPTIONS = (
+    "int? left=None, int? right=None, float? scale=None, float softcap=0.0, str layout='bhtd', "
+    "int? splits=None"
+)
+_ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, *, {_OPTIONS}"
+_NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table")
+
+
+def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
+    """The output and lse of tensors by their names, by the operator."""
+    operands = [given.get(name) for name in _NAMES]
+    return torch.ops.weft.attention(*operands, **vars(options))  # type: ignore[no-any-return]
+
+
+def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:
+    given = dict(zip(_NAMES, operands, strict=False))
+    for name in "qkv":
+        given[name] = _readable(given[name])
+    return launches.Call.of({n: x if x is None else x.detach() for n, x in given.items()}, Options(**options))
+
+
+def _readable(matrix: Any) -> Any:
+    """A tensor that TMA can copy, or a contiguous copy of one that it can't."""
+    step = ROW_BYTES // matrix.element_size()
+    strides = [s for s, n in zip(matrix.stride()[:-1], matrix.shape, strict=False) if n > 1]
+    fits = matrix.stride(-1) == 1 and not any(s % step or s == 0 for s in strides)
+    fits = fits and matrix.storage_offset() % step == 0
+    return matrix if fits or matrix.numel() == 0 else matrix.contiguous()
+
+
+def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
+    with torch.no_grad(), without_autocast(operands[0].device.type):
+        return launches.run(_call(operands, options))
+
+
+def _backward(*operands: Any, **options: Any) -> list[Any]:
+    *inputs, out, lse, d_out, d_lse = operands
+    with torch.no_grad(), without_autocast(out.device.type):
+        call = _call(tuple(inputs), options)
+        of_lse = None if d_lse is None else d_lse.contiguous()
+        found = gradients.backward(call, _readable(out), lse.contiguous(), _readable(d_out), of_lse)
+        return [each for each in found if each is not None]
+
+
+def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:
+    given = dict(zip(_NAMES, operands, strict=False))
+    tensors = {name: given[name] for name in "qkv"}
+    sizes = sizes_of(
+        {name: each.shape for name, each in tensors.items()},
+        {name: arrays.mlir_type(str(each.dtype).removeprefix("torch.")) for name, each in tensors.items()},
+        options.get("layout", "bhtd"),
+        packed=given.get("cu_seqlens_q") is not None,
+        paged=given.get("page_table") is not None,
+    )
+    q = tensors["q"]
+    out = q.new_empty(sizes.result(options.get("layout", "bhtd")))
+    return out, q.new_empty(sizes.sums, dtype=torch.float32)
+
+
+def _backward_fake(*operands: Any, **options: Any) -> list[Any]:
+    *inputs, _, _, _, _ = operands
+    given = dict(zip(_NAMES, inputs, strict=False))
+    wanted = [given[name] for name in "qkv"]
+    wanted += [] if given["sinks"] is None else [given["sinks"]]
+    return [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in wanted]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    ctx.options = keyword_only_inputs
+    ctx.save_for_backward(*inputs, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
+    """The gradients of all operands. Those of `lengths` and the like don't exist."""
+    *inputs, out, lse = ctx.saved_tensors
+    if d_out is None and d_lse is None:
+        return (None,) * len(_NAMES)
+    d_out = torch.zeros_like(out) if d_out is None else d_out
+    found = torch.ops.weft.attention_backward(
+        *inputs, out, lse, d_out.to(out.dtype), d_lse, **{**ctx.options, "splits": None}
+    )
+    dq, dk, dv, *of_sinks = found
+    return dq, dk, dv, of_sinks[0] if of_sinks else None, None, None, None, None
+
+
+def _define() -> None:
+    """Defines both operators, with their shapes and gradients."""
+    tags = (torch.Tag.pt2_compliant_tag,)
+    LIBRARY.define(f"attention({_ARGUMENTS}) -> (Tensor, Tensor)", tags=tags)
+    operands = _ARGUMENTS.split(", *, ")[0].replace("=None", "")
+    results = "Tensor out, Tensor lse, Tensor d_out, Tensor? d_lse"
+    LIBRARY.define(f"attention_backward({operands}, {results}, *, {_OPTIONS}) -> Tensor[]", tags=tags)
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl("attention", _forward, device)
+        LIBRARY.impl("attention_backward", _backward, device)
+    torch.library.register_fake("weft::attention", _forward_fake, lib=LIBRARY)
+    torch.library.register_fake("weft::attention_backward", _backward_fake, lib=LIBRARY)
+    torch.library.register_autograd("weft::attention", _differentiate, setup_context=_save, lib=LIBRARY)
+
+
+_define()

@@ -1,0 +1,148 @@
+"""Gradients of `weft.attention`: as in float64, in the emulator with its sanitizer, and without spills."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.attend import tiles
+from weft.attend.gradients import backward
+from weft.attend.kernels.backward import backward_of_keys, backward_of_queries
+from weft.attend.launches import Call, run
+from weft.attend.problem import Options
+from weft.reference.attention import attention, gradients
+
+BF16, F16 = ml_dtypes.bfloat16, np.float16
+NONE = {"causal": False, "scale": None, "window": None, "softcap": None, "layout": "bhtd"}
+
+
+def found(given, d_out, d_lse=None, **options):
+    """The gradients of q, k, v and the sinks."""
+    call = Call.of(given, Options.of(**NONE | options))
+    out, lse = run(call)
+    return backward(call, out, lse, d_out, d_lse)
+
+
+def close(got, wanted, dtype):
+    """Scores' gradients and shares are rounded before they are multiplied, and the results."""
+    largest = np.abs(wanted).max(initial=0)
+    assert np.abs(got.astype(float) - wanted).max(initial=0) <= 4 * ml_dtypes.finfo(dtype).eps * largest
+
+
+CASES = {  # batch, heads, queries, keys, sizes, options
+    "causal, shared heads": (1, (2, 1), 70, 130, (64, 64), {"causal": True, "layout": "bthd"}),
+}
+SLOW = {
+    "no mask": (2, (2, 2), 100, 70, (64, 64), {}),
+    "three tiles of keys": (1, (1, 1), 300, 300, (64, 64), {"causal": True, "dtype": BF16}),
+    "window": (1, (1, 1), 300, 260, (64, 40), {"window": (70, 10)}),
+    "left window, softcap": (1, (2, 1), 200, 200, (72, 72), {"window": (50, None), "softcap": 5.0}),
+    "fewer keys than queries": (1, (1, 1), 200, 70, (64, 64), {"causal": True}),
+    "d 8": (1, (1, 1), 70, 70, (8, 8), {}),
+    "d 128": (1, (2, 1), 150, 200, (128, 128), {"causal": True, "dtype": BF16}),
+    "d 192, 128": (1, (1, 1), 70, 130, (192, 128), {"causal": True}),
+    "d 256": (1, (1, 1), 70, 80, (256, 256), {}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)], ids=str
+)
+def test_gradients(name):
+    batch, heads, queries, keys, (d, e), options = (CASES | SLOW)[name]
+    options, rng = dict(options), np.random.default_rng(0)
+    dtype, turned = options.pop("dtype", F16), options.get("layout") == "bthd"
+    shapes = ((heads[0], queries, d), (heads[1], keys, d), (heads[1], keys, e), (heads[0], queries, e))
+    q, k, v, d_out = (rng.standard_normal((batch, *shape)).astype(dtype) for shape in shapes)
+    turn = (lambda x: np.ascontiguousarray(x.swapaxes(1, 2))) if turned else (lambda x: x)
+    got = found({"q": turn(q), "k": turn(k), "v": turn(v)}, turn(d_out), **options)
+    options.pop("layout", None)
+    wanted = gradients(d_out, q, k, v, **options)
+    for one, other in zip(got[:3], wanted, strict=True):
+        close(turn(one), other, dtype)
+    assert got[3] is None
+
+
+@pytest.mark.slow
+def test_lengths_and_sinks():
+    rng, lengths = np.random.default_rng(0), np.array([100, 0], np.int32)
+    q, d_out = rng.standard_normal((2, 2, 2, 70, 64)).astype(F16)
+    k, v = rng.standard_normal((2, 2, 1, 140, 64)).astype(F16)
+    sinks = np.array([0.5, -1], np.float32)
+    given = {"q": q, "k": k, "v": v, "lengths": lengths, "sinks": sinks}
+    got, of_sinks = found(given, d_out, causal=True), np.zeros(2)
+    for number, length in enumerate(lengths):
+        arrays = q[number], k[number, :, :length], v[number, :, :length]
+        wanted = gradients(d_out[number], *arrays, causal=True, sinks=sinks)
+        parts = got[0][number], got[1][number, :, :length], got[2][number, :, :length]
+        for one, other in zip(parts, wanted, strict=True):
+            close(one, other, F16)
+        assert not got[1][number, :, length:].any() and not got[2][number, :, length:].any()
+        for head in range(2):  # by differences
+            step = 1e-4 * np.eye(2)[head]
+            ends = (attention(*arrays, causal=True, sinks=sinks + sign * step).out for sign in (1, -1))
+            more, less = (((each * d_out[number])[head]).sum() for each in ends)
+            of_sinks[head] += (more - less) / 2e-4
+    assert np.allclose(got[3], of_sinks, atol=2e-2)
+
+
+@pytest.mark.slow
+def test_packed_sequences():
+    rng, starts = np.random.default_rng(0), np.array([0, 70, 70, 100], np.int32)
+    q, d_out = rng.standard_normal((2, 100, 2, 64)).astype(F16)
+    k, v = rng.standard_normal((2, 100, 1, 64)).astype(F16)
+    sinks, of_sinks = np.array([0.5, -1], np.float32), np.zeros(2)
+    given = {"q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": starts, "cu_seqlens_k": starts}
+    got = found(given, d_out, causal=True)
+    for first, end in itertools.pairwise(starts):
+        parts = [each[first:end].swapaxes(0, 1) for each in (*got[:3], d_out, q, k, v)]
+        for one, other in zip(parts[:3], gradients(*parts[3:], causal=True, sinks=sinks), strict=True):
+            close(one, other, F16)
+        exact = attention(*parts[4:], causal=True, sinks=sinks)
+        of_sinks -= (np.exp(sinks[:, None] - exact.lse) * (parts[3] * exact.out).sum(-1)).sum(-1)
+    assert np.allclose(got[3], of_sinks, atol=2e-2)
+
+
+def test_the_gradient_of_lse_and_repeated_calls():
+    """The gradient of the sums of lse is that of scores whose shares are the output's derivatives."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 1, 1, 64, 64)).astype(F16)
+    given, of_lse = {"q": q, "k": k, "v": v}, np.ones((1, 1, 64), np.float32)
+    got = found(given, np.zeros_like(q), of_lse)
+    shares = attention(q, k, v).shares
+    close(got[0], shares @ k.astype(float) / 8, F16)
+    close(got[1], shares.swapaxes(2, 3) @ q.astype(float) / 8, F16)
+    assert not got[2].any()
+    again = found(given, np.zeros_like(q), of_lse)
+    assert all(np.array_equal(one, other) for one, other in zip(got[:3], again[:3], strict=True))
+
+
+def test_no_gradients_of_pages():
+    k = np.zeros((4, 1, 64, 64), F16)
+    given = {"q": np.zeros((1, 1, 1, 64), F16), "k": k, "v": k, "lengths": np.array([5], np.int32)}
+    call = Call.of(given | {"page_table": np.zeros((1, 2), np.int32)}, Options.of(**NONE))
+    with pytest.raises(weft.WeftError, match="gradients must be of k and v in one piece, got pages"):
+        backward(call, None, None, None)
+
+
+BEFORE, AFTER = (*["bf16"] * 4, "f32", "f32"), (*["i32"] * 3, "f32", "f32", "i32", "i32")
+
+
+@pytest.mark.parametrize(
+    "d, e",
+    [
+        (128, 128),
+        pytest.param(64, 64, marks=pytest.mark.slow),
+        pytest.param(96, 96, marks=pytest.mark.slow),
+        pytest.param(192, 128, marks=pytest.mark.slow),
+    ],
+)
+def test_no_spills(d, e):
+    of_queries, of_keys = tiles.backward(d, e)
+    sizes = {"D": d, "E": e, "rights": True, "arch": "sm_90a"}
+    kernels = [backward_of_queries.compile(*BEFORE, "bf16", *AFTER, **sizes, **of_queries)]
+    kernels += [backward_of_keys.compile(*BEFORE, "bf16", "bf16", *AFTER, **sizes, **o) for o in of_keys]
+    for kernel in kernels:
+        assert kernel.resources.spill_stores == kernel.resources.spill_loads == 0
