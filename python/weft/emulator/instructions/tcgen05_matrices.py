@@ -49,7 +49,7 @@ class Matrices:
 
     def d_cells(self, cta: int) -> tuple[Numbers, Numbers]:
         """The lanes and columns of D, `[banks, rows, columns]`."""
-        lane, column = self._address("d")
+        lane, column = self.address("d")
         columns = np.arange(self.idesc.n // self.path.banks)
         lanes, at = np.broadcast_arrays(lane + self.path.bank_lanes()[:, :, None], column + columns)
         return lanes, at
@@ -62,14 +62,14 @@ class Matrices:
     def write_d(self, cta: int, lane: Numbers, column: Numbers, used: Array, bits: Array) -> None:
         """Writes the elements that are `used`."""
         check(lane, column, self.line)
-        notify_tensor(self.one, "store", cta, lane[used], column[used], self.line, self._use(D))
+        notify_tensor(self.one, "store", cta, lane[used], column[used], self.line, self.use(D))
         self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
 
     def block(self, rank: int) -> Cells | None:
         """The cells of D of a CTA of the pair, if they are a rectangle inside tensor memory that is written
         as a whole.
         """
-        lane, column = self._address("d")
+        lane, column = self.address("d")
         disabled = self.values.get("disable_output_lane")
         if disabled is not None and disabled[4 * rank : 4 * rank + 4].any():
             return None
@@ -93,7 +93,7 @@ class Matrices:
     def _notify(self, cta: int, kind: str, block: Cells) -> None:
         watch = self.one.wave.watch
         if watch is not None:
-            threads, use = self.one.threads(), self._use(D)
+            threads, use = self.one.threads(), self.use(D)
             watch.async_access(kind, PROXY, cta, "tensor", block, threads, self.line, use=use)
 
     def _half_sized(self) -> bool:
@@ -103,7 +103,7 @@ class Matrices:
 
     def a(self, cta: int) -> Array:
         """The stored elements of A, `[banks, rows, k]`, or one bank if all have the same."""
-        stored = self._depth() // (2 if self.idesc.sparse else 1)
+        stored = self.depth() // (2 if self.idesc.sparse else 1)
         if self.form.a == "shared":
             rows, flip = self.path.rows, self.idesc.transpose_a
             return self._shared("a", cta, rows, stored, self.idesc.a_type, flip)[None]
@@ -112,13 +112,13 @@ class Matrices:
     def b(self, pair: tuple[int, ...], shift: int) -> Array:
         """The columns of B, `[n, k]`, of which each CTA has a part; with a shift, those from there on."""
         count, flip = self.idesc.n // len(pair) + shift, self.idesc.transpose_b
-        parts = [self._shared("b", cta, count, self._depth(), self.idesc.b_type, flip) for cta in pair]
+        parts = [self._shared("b", cta, count, self.depth(), self.idesc.b_type, flip) for cta in pair]
         return np.concatenate([part[shift:] for part in parts])
 
-    def _depth(self) -> int:
+    def depth(self) -> int:
         return self.idesc.depth if isinstance(self.idesc, BlockScaledDescriptor) else self.idesc.k
 
-    def _container(self, name: str) -> int:
+    def container(self, name: str) -> int:
         """The bits that an element occupies: the mxf4 kinds are packed, others take at least a byte."""
         kind, bits = KINDS[self.idesc.kind], ELEMENT_TYPES[name].bits
         if name == "tf32":
@@ -131,7 +131,7 @@ class Matrices:
         verdict = swizzle_complaint(self.idesc.kind, descriptor.swizzle, transposed=transposed)
         if verdict is not None:
             raise Fault(f"{operand}: {verdict}", self.line, rule="descriptor")
-        container = self._container(name)
+        container = self.container(name)
         outer, inner = (k, rows) if transposed else (rows, k)
         row_bytes = inner * container // 8
         offsets = _offsets(int(self.values[operand]), outer, row_bytes, transposed, self.line)
@@ -146,8 +146,8 @@ class Matrices:
         return upright
 
     def _tensor_a(self, cta: int, k: int) -> Array:
-        begin, column = self._address("a")
-        container = self._container(self.idesc.a_type)
+        begin, column = self.address("a")
+        container = self.container(self.idesc.a_type)
         lane = (begin + self.path.bank_lanes())[:, :, None]
         if getattr(self.form, "ashift", False):
             lane = shifted(lane)
@@ -164,10 +164,10 @@ class Matrices:
 
     def metadata(self, cta: int, chunk: int) -> Array:
         """The codes of A's chunks, `[banks, rows, chunks]`."""
-        begin, column = self._address("metadata")
+        begin, column = self.address("metadata")
         lanes = self.path.bank_lanes() if self.form.a == "tensor" else self.path.bank_lanes()[:1]
         selector = getattr(self.idesc, "sparsity_selector", 0)
-        lane, at, number = metadata_cells(lanes, self._depth() // chunk, self.idesc.kind, selector)
+        lane, at, number = metadata_cells(lanes, self.depth() // chunk, self.idesc.kind, selector)
         words = self._cells(METADATA, cta, begin + lane, column + at)
         codes: Array = words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
         return codes
@@ -185,7 +185,7 @@ class Matrices:
         """`[rows, scales]`, of which each of these parts of tensor memory must have a copy."""
         idesc = self.idesc
         assert isinstance(idesc, BlockScaledDescriptor)
-        begin, column = self._address(operand)
+        begin, column = self.address(operand)
         lane, at, byte = scale_cells(parts, rows, first, idesc.scales)
         words = self._cells(SCALE, cta, begin + lane, column + at)
         codes = (words >> (np.uint32(8) * byte.astype(np.uint32))).astype(np.uint8)
@@ -201,7 +201,7 @@ class Matrices:
 
     # Tensor memory
 
-    def _address(self, operand: str) -> tuple[int, int]:
+    def address(self, operand: str) -> tuple[int, int]:
         """Lane and column of an operand's address."""
         address = int(self.values[operand])
         if operand.startswith("scale"):
@@ -214,7 +214,7 @@ class Matrices:
             raise Fault(what, self.line, address=address, rule="tmem-access")
         return lane, address & COLUMN_MASK
 
-    def _use(self, operand: str) -> Use:
+    def use(self, operand: str) -> Use:
         shape = self.idesc.m, self.idesc.n, int(self.values["d"])
         return Use("mma", shape, operand)
 
@@ -225,7 +225,7 @@ class Matrices:
         check(lane, column, self.line)
         lane, column = np.broadcast_arrays(lane, column)
         chosen = slice(None) if used is None else used
-        notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line, self._use(operand))
+        notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line, self.use(operand))
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words
 

@@ -14,6 +14,7 @@ from weft.emulator.decoding.table import Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import expanded
+from weft.emulator.instructions.tcgen05_code import Decoded, Quick
 from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, data_path
 from weft.emulator.instructions.tcgen05_matrices import Matrices
 from weft.emulator.instructions.tcgen05_operands import pair_of
@@ -43,12 +44,21 @@ def mma(op: Op) -> Step:
         op.fail("isn't emulated: sm_107's own forms have descriptors of their own")
     read, line = _reader(op, form), op.line
 
+    def product(lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]) -> Product:
+        operands = {name: value[at] for name, value in values.items()}
+        pair = pair_of(lanes, int(lanes.wave.cta_of_row[row]), form.cta_group, line)
+        return Product(lanes.single(at), form, operands, pair, line, op.chip)
+
+    def decoded(lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]) -> Decoded | None:
+        return product(lanes, at, row, values).decoded(row)
+
+    quick = Quick(decoded, line)
+
     def run(lanes: Lanes) -> None:
-        all_values = read(lanes)
-        for one, at, cta in lanes.singles():
-            operands = {name: values[at] for name, values in all_values.items()}
-            pair = pair_of(lanes, cta, form.cta_group, line)
-            Product(one, form, operands, pair, line, op.chip).run()
+        values = read(lanes)
+        for at, row in lanes.places():
+            if not quick.run(lanes, at, row, values):
+                product(lanes, at, row, values).run()
 
     return run
 
@@ -109,8 +119,7 @@ class Product:
     def run(self) -> None:
         """Computes D, `[banks, rows, columns]`, of each CTA."""
         descriptor = self._decoded()
-        ws = isinstance(self.form, MmaWs)
-        path = data_path(descriptor.m, self.form.cta_group, sparse=descriptor.sparse, ws=ws)
+        path = self._path(descriptor)
         source = Matrices(self.one, self.form, self.values, descriptor, path, self.line)
         right = self._right(source, descriptor, path)
         kept = bool(self.values["enable_input_d"])
@@ -126,6 +135,25 @@ class Product:
             total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes.shape, descriptor)
             result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))
             source.write_d(cta, d_lanes, d_columns, written, result)
+
+    def decoded(self, row: int) -> Decoded | None:
+        """The operands of a product that code of the host may compute, for a thread of warp `row`."""
+        descriptor, values = self._decoded(), self.values
+        plain = self.form.a == "shared" and "zero_column_mask" not in values
+        if not plain or descriptor.sparse or int(values.get("scale_input_d", np.array(0))):
+            return None
+        floats = ELEMENT_TYPES[descriptor.a_type].kind == "float"
+        if floats and self.one.wave.launch.arithmetic != "hardware":
+            return None
+        path = self._path(descriptor)
+        source = Matrices(self.one, self.form, values, descriptor, path, self.line)
+        how = accumulation.of("tcgen05", descriptor, self.chip) if floats else None
+        clamped = isinstance(descriptor, InstructionDescriptor) and descriptor.saturate
+        return Decoded(source, self.pair, how, _d_type(descriptor), clamped, row)
+
+    def _path(self, descriptor: Descriptor) -> DataPath:
+        ws = isinstance(self.form, MmaWs)
+        return data_path(descriptor.m, self.form.cta_group, sparse=descriptor.sparse, ws=ws)
 
     def _decoded(self) -> Descriptor:
         word, scale_vec = int(self.values["idesc"]), getattr(self.form, "scale_vec", "")

@@ -8,7 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.watch import CHUNK, Cells
 from weft.isa.accumulation import Accumulation
+from weft.isa.tcgen05.pipelining import Use
 
 Numbers = npt.NDArray[np.int64]
 Elements = npt.NDArray[np.int32]
@@ -39,16 +41,22 @@ class Places:
     """Where a matrix is: the place of each element, in elements (in bits if an element takes less than a
     byte) from the beginning of a memory. For D by rows, it is the place of each row.
 
-    `chunks` are the first bytes of the chunks of 16 bytes that the matrix covers in shared memory, and `end`
-    is the byte after the last one.
+    `chunks` are the first bytes of the chunks of 16 bytes that the matrix covers in shared memory, of which
+    it has the first `used`, and `end` is the byte after the last one.
     """
 
-    def __init__(self, elements: npt.NDArray[np.intp], chunks: "npt.NDArray[np.int64] | None" = None) -> None:
+    def __init__(
+        self,
+        elements: npt.NDArray[np.intp],
+        chunks: "npt.NDArray[np.int64] | None" = None,
+        used: int = CHUNK,
+    ) -> None:
         self.elements: Elements = np.ascontiguousarray(elements, np.int32)
         self.address: int = self.elements.ctypes.data
         self.chunks: Numbers = np.ascontiguousarray(() if chunks is None else chunks, np.int64).reshape(-1)
         self.first: int = self.chunks.ctypes.data
-        self.end = 0 if chunks is None else int(self.chunks.max()) + 16
+        self.used = used
+        self.end = 0 if chunks is None else int(self.chunks.max()) + CHUNK
 
 
 class Job(IntEnum):
@@ -92,4 +100,9 @@ class ProductCode(Protocol):
     def reads(self, proxy: str, reads: tuple[Read, ...], line: int) -> bool:
         """Tells the sanitizer that asynchronous units read shared memory. False if a rule may be broken, so
         that the interpreter must make the whole instruction.
+        """
+
+    def cells(self, kind: str, cta: int, cells: Cells, row: int, line: int, use: Use) -> None:
+        """Tells the sanitizer that an asynchronous unit accesses tensor memory for a warp; `reads` must have
+        returned True.
         """

@@ -46,7 +46,7 @@ class OperandReads:
             ranks = read.row // readers * readers
             for matrix in read.matrices:
                 chunks = matrix.first, len(matrix.chunks)
-                lists.append((*chunks, begin, column, 0, slot, read.row, ranks))
+                lists.append((*chunks, begin, column, 0, slot, read.row, ranks, matrix.used))
                 columns.append(column)
         made = np.array(lists, np.int64)
         return made, made.ctypes.data, columns

@@ -1,5 +1,7 @@
 """The sanitizer's shadow of tensor memory: allocated columns, and the last write and read of each cell."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +24,18 @@ _ROOM = 256
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
 Index = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 Times = npt.NDArray[np.int32]
+Operation = tuple[int, int, int, int, int]
+
+
+@dataclass
+class Whole:
+    """The last write of all cells of a rectangle, and their last read (None: they differ). `changed`: the
+    shadow's arrays don't have them yet.
+    """
+
+    write: int
+    read: int | None
+    changed: bool = False
 
 
 class Shadow:
@@ -36,8 +50,12 @@ class Shadow:
         self.permit = 0
         self.writes: Times = np.zeros((LANES, COLUMNS), np.int32)
         self.reads: Times = np.zeros((LANES, COLUMNS), np.int32)
-        self._numbers: dict[tuple[int, int, int, int, int], int] = {}
+        self._numbers: dict[Operation, int] = {}
         self._operations: Times = np.zeros((5, _ROOM), np.int32)
+        self.listed: list[Operation] = [(0, 0, 0, 0, 0)]
+        """The operations by their number."""
+        self.whole: dict[Cells, Whole] = {}
+        """Rectangles that don't overlap, whose cells have been written together."""
 
     def number(self, column: int, time: int, line: int, row: int, use: int) -> int:
         """The number of an operation: its column of the clocks, its time there, its line, its warp, and the
@@ -47,6 +65,7 @@ class Shadow:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers) + 1
+            self.listed.append(key)
             if number == self._operations.shape[1]:
                 self._operations = np.concatenate([self._operations, np.zeros_like(self._operations)], axis=1)
             self._operations[:, number] = key
@@ -56,6 +75,17 @@ class Shadow:
         """The lowest of some numbers, and the operations from it to the highest."""
         first = int(numbers.min())
         return first, self._operations[:, first : int(numbers.max()) + 1]
+
+    def settle(self, begin: int = 0, end: int = COLUMNS) -> None:
+        """Brings `writes` and `reads` of these columns up to date, and forgets the rectangles there."""
+        for cells in [
+            each for each in self.whole if each.column < end and begin < each.column + each.columns
+        ]:
+            whole = self.whole.pop(cells)
+            if whole.changed:
+                self.writes[cells.index] = whole.write
+                if whole.read is not None:
+                    self.reads[cells.index] = whole.read
 
 
 class TensorMemory:
@@ -68,6 +98,7 @@ class TensorMemory:
         self._fences = fences
         self._of: dict[int, Shadow] = {}
         self._uses: dict[Use | None, int] = {}
+        self._listed: list[Use | None] = []
 
     def event(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...]
@@ -75,6 +106,8 @@ class TensorMemory:
         """A warp requests, allocates or deallocates columns, or relinquishes the permit to allocate."""
         cta = int(self.wave.cta_of_row[row])
         here = self._of.setdefault(cta, Shadow())
+        for each in {cta, *ctas}:
+            self._of.setdefault(each, Shadow()).settle()
         part = slice(column, column + columns)
         if event == "request":
             self._peer_runs(row, cta, line, ctas)
@@ -122,14 +155,18 @@ class TensorMemory:
         use: Use | None = None,
     ) -> None:
         """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
-        here = self._of.setdefault(cta, Shadow())
+        here = self._of.get(cta) or self._of.setdefault(cta, Shadow())
         if isinstance(offsets, Cells):
+            if self._again(here, kind, proxy, offsets, row, line, use):
+                return
+            here.settle(offsets.column, offsets.column + offsets.columns)
             if self._plain(here, kind, proxy, offsets, row, line, use):
                 return
             offsets = offsets.each()
         flat = np.asarray(offsets).reshape(-1)
         if not len(flat):
             return
+        here.settle()
         cells = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
         bad = here.allocated[cells[1]] == 0
         if bad.any():
@@ -147,6 +184,32 @@ class TensorMemory:
         if empty.any():
             self._report("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
 
+    def _again(
+        self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None
+    ) -> bool:
+        """Records an access to a rectangle whose cells were written together, if that breaks no rule.
+        Otherwise returns False, and changes nothing.
+        """
+        whole = here.whole.get(cells)
+        if whole is None or (kind == "store" and whole.read is None):
+            return False
+        column, known = self.clocks.column((proxy, row), proxy == _UNIT), self.clocks.known
+        for number in (whole.write, whole.read or 0)[: 1 if kind == "load" else 2]:
+            owner, time, _, other, before = here.listed[number]
+            if time > known[row, owner]:
+                first = self._listed[before]
+                if use is None or first is None or owner != column or not in_order(first, use):
+                    return False
+            if self._fences and other != row and time > self._passed(row)[owner]:
+                return False
+        number = here.number(column, self.clocks.times[column] + 1, line, row, self._number(use))
+        whole.changed = True
+        if kind == "store":
+            whole.write = number
+        else:
+            whole.read = number
+        return True
+
     def _plain(
         self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None
     ) -> bool:
@@ -158,8 +221,10 @@ class TensorMemory:
             return False
         if kind == "load" and not here.filled[index].all():
             return False
+        first = 0
         for before in (here.writes, here.reads)[: 1 if kind == "load" else 2]:
-            _, (owner, time, _, rows, uses) = here.between(before[index])
+            first, operations = here.between(before[index])
+            owner, time, _, rows, uses = operations
             late: Bools = time > self.clocks.known[row, owner]
             if use is not None and late.any():
                 late &= (owner != column) | ~self._in_order(use)[uses]
@@ -169,6 +234,7 @@ class TensorMemory:
         (here.writes if kind == "store" else here.reads)[index] = number
         if kind == "store":
             here.filled[index] = True
+            here.whole[cells] = Whole(number, first if operations.shape[1] == 1 else None)
         return True
 
     def _order(
@@ -212,7 +278,11 @@ class TensorMemory:
         (here.writes if kind == "store" else here.reads)[cells] = number
 
     def _number(self, use: Use | None) -> int:
-        return self._uses.setdefault(use, len(self._uses))
+        number = self._uses.get(use)
+        if number is None:
+            number = self._uses[use] = len(self._uses)
+            self._listed.append(use)
+        return number
 
     def _in_order(self, use: Use) -> Bools:
         """By the number of an earlier use of the same thread: whether `use` takes place after it."""
@@ -220,9 +290,14 @@ class TensorMemory:
 
     def _bare(self, row: int, owner: Times, time: Times, rows: Times) -> Bools:
         """The operations of other warps that have not passed the fences that the kernel has."""
-        passed = self.clocks.met[row] if "after" in self._fences else self.clocks.published[row]
-        bare: Bools = (rows != row) & (time > passed[owner])
+        bare: Bools = (rows != row) & (time > self._passed(row)[owner])
         return bare
+
+    def _passed(self, row: int) -> Times:
+        """What a warp knows of by the fences that the kernel has."""
+        clocks = self.clocks
+        passed: Times = clocks.met[row] if "after" in self._fences else clocks.published[row]
+        return passed
 
     def _report(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
         address = int(cells[0])

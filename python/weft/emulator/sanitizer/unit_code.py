@@ -63,6 +63,8 @@ class Listed(IntEnum):
     ROW = auto()
     RANKS = auto()
     """The first warp of the cluster."""
+    USED = auto()
+    """The first bytes of each chunk that the unit reads."""
 
 
 class UnitCode:
@@ -99,6 +101,7 @@ class UnitCode:
         arguments[_Argument.FINE], arguments[_Argument.END] = 0, self._size - CHUNK
         arguments[_Argument.LINE], arguments[_Argument.THROUGH] = line, 1
         _each()(lists, self._pointer, count, self._known, self._layer, width)
+        arguments[_Argument.PER_CHUNK] = CHUNK // self._shadow.granule
         return bool(arguments[0])
 
     def _run(
@@ -165,13 +168,16 @@ def _each() -> Callable[..., None]:
             f"  %at.{part.name} = getelementptr i64, ptr %mine, i64 {int(part)}",
             f"  %{part.name} = load {kind}, ptr %at.{part.name}",
         ]
-    for name in ("COUNT", "BEGIN", "COLUMN", "TIME", "SLOT", "KNOWN", "FENCED", "RANKS"):
-        kind, value = ("ptr", f"%{name}.of") if name in ("KNOWN", "FENCED", "RANKS") else ("i64", f"%{name}")
+    for name in ("COUNT", "BEGIN", "COLUMN", "TIME", "SLOT", "KNOWN", "FENCED", "RANKS", "PER_CHUNK"):
+        kind = "ptr" if name in ("KNOWN", "FENCED", "RANKS") else "i64"
+        value = f"%{name}" if name in Listed.__members__ and kind == "i64" else f"%{name}.of"
         put += [
             f"  %to.{name} = getelementptr i64, ptr %arguments, i64 {int(_Argument[name])}",
             f"  store {kind} {value}, ptr %to.{name}",
         ]
-    text = _EACH.format(parts=len(Listed), loaded="\n".join(loaded), put="\n".join(put))
+    text = _EACH.format(
+        parts=len(Listed), shift=int(_Argument.SHIFT), loaded="\n".join(loaded), put="\n".join(put)
+    )
     return compiled(text + _text("reads"), "each", pointers=2, numbers=4)
 
 
@@ -197,7 +203,7 @@ define void @each(ptr %lists, ptr %arguments, i64 %lists.count, i64 %known, i64 
 entry:
   br label %list
 list:
-  %l = phi i64 [0, %entry], [%l.next, %list]
+  %l = phi i64 [0, %entry], [%l.next, %record]
   %list.first = mul i64 %l, {parts}
   %mine = getelementptr i64, ptr %lists, i64 %list.first
 {loaded}
@@ -209,8 +215,15 @@ list:
   %KNOWN.of = inttoptr i64 %known.row to ptr
   %FENCED.of = inttoptr i64 %fenced.row to ptr
   %RANKS.of = inttoptr i64 %ranks.row to ptr
+  %shift.at = getelementptr i64, ptr %arguments, i64 {shift}
+  %shift = load i64, ptr %shift.at
+  %PER_CHUNK.of = lshr i64 %USED, %shift
+  %whole = shl i64 %PER_CHUNK.of, %shift
+  %divided = icmp ne i64 %whole, %USED
 {put}
   store i64 0, ptr %arguments
+  br i1 %divided, label %end, label %record
+record:
   call void @reads(ptr %FIRST, ptr %arguments)
   %fine = load i64, ptr %arguments
   %bad = icmp eq i64 %fine, 0
