@@ -150,8 +150,8 @@ def accesses(seed, fences, short):
             clocks.times[clocks.column((proxy, row), proxy == "tcgen05")] += 1
         if rng.random() < 0.7:
             clocks.join(np.arange(ROWS), np.arange(ROWS))
-            for column, time in clocks.times.items():
-                clocks.known[:, column] = time
+            for column in clocks.names:
+                clocks.known[:, column] = clocks.times[column]
         if fences and rng.random() < 0.8:
             clocks.fence_tensor(np.arange(ROWS), before=True)
             clocks.fence_tensor(np.arange(ROWS), before=False)
@@ -174,5 +174,5 @@ def test_a_rectangle_that_was_written_as_a_whole(fences):
             np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(got[2], expected[2])
         total, found = total + got[3], found + len(got[0])
-    assert total > 30
+    assert total > 20
     assert found
