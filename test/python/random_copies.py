@@ -204,7 +204,9 @@ class Writer:
             text = f"st.shared.b32 {access}, %r0;" if self.maybe(0.5) else f"ld.shared.b32 %r1, {access};"
         else:
             access = f"[%g4+{128 * self.number(WORDS // 64)}]"
-            text = f"st.global.b32 {access}, %r0;" if self.maybe(0.3) else f"ld.global.b32 %r1, {access};"
+            how = ".relaxed.gpu" if self.maybe(0.4) else ""
+            store = f"st{how}.global.b32 {access}, %r0;"
+            text = store if self.maybe(0.4) else f"ld.global.b32 %r1, {access};"
         self.add(f"@%v{warp} {text}")
         if self.maybe(self.ordered):
             self.sync(warp)

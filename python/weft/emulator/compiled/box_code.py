@@ -15,6 +15,8 @@ from weft.emulator.compiled.box_shadows import GlobalChecks, SharedChecks
 from weft.emulator.compiled.box_state import POINTERS, Buffer, Call, Cta, Part
 from weft.emulator.compiled.builder import I8, I32, I64, POINTER, Code, Value
 from weft.emulator.memory.boxes import OUTER, Shape
+from weft.emulator.memory.mbarrier import MARK_SHIFT, PENDING_SHIFT, TX_BITS, TX_SHIFT
+from weft.isa.mbarriers import MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 _WORD = 8
 _CHUNK = 16
@@ -89,6 +91,10 @@ class _Copy(Code):
                         self._check_piece(piece)
                     else:
                         self._move(row, piece)
+            if checks and self.loads:
+                self._check_marks()
+        if self.loads:
+            self._count_down()
         self.store(b.load(self.inside, typ=I64), self.arguments[1], Call.INSIDE)
         self.give(1)
 
@@ -121,7 +127,7 @@ class _Copy(Code):
         return b.mul(b.sdiv(column, self.shape[Shape.PACKING]), self.shape[Shape.UNIT])
 
     def _coordinate(self, at: "Value | int") -> Value:
-        return self.load(self.arguments[1], at)
+        return self.b.sext(self.b.trunc(self.load(self.arguments[1], at), I32), I64)
 
     def _clamped(self, value: Value) -> Value:
         """A number between 0 and the bytes of a row."""
@@ -155,20 +161,59 @@ class _Copy(Code):
         return self.load(self.arguments[0], kind + at)
 
     @contextmanager
+    def _ctas(self) -> Iterator[tuple[Value, Value]]:
+        """Runs for each CTA: its number, and the address of its numbers."""
+        b = self.b
+        with self.loop(self.call[Call.COUNT]) as index:
+            at = b.add(self.number(Call.CTAS), b.mul(index, self.number(len(Cta))))
+            yield index, self.at(self.arguments[1], at)
+
+    @contextmanager
     def _pieces(self, row: _Row) -> Iterator[_Piece]:
         """Runs for each piece of a row, in the shared memory of each CTA."""
         b, shape = self.b, self.shape
         begin = b.mul(row.number, shape[Shape.PITCH])
-        with self.loop(self.call[Call.COUNT]) as index:
-            cta = self.at(
-                self.arguments[1], b.add(self.number(Call.CTAS), b.mul(index, self.number(len(Cta))))
-            )
+        with self._ctas() as (_, cta):
             base = b.add(begin, self.load(cta, Cta.BEGIN))
             with self.loop(shape[Shape.PIECES]) as piece:
                 linear = b.add(base, b.mul(piece, shape[Shape.SPREAD]))
                 pattern = b.shl(b.lshr(linear, self.number(_PATTERN_SHIFT)), shape[Shape.SWIZZLE_SHIFT])
                 shared = b.xor(linear, b.and_(pattern, shape[Shape.SWIZZLE_MASK]))
                 yield _Piece(b.mul(piece, shape[Shape.PIECE]), shared, linear, cta)
+
+    # The mbarriers
+
+    def _mark(self, cta: Value) -> tuple[Value, Value]:
+        """The address of an mbarrier, and whether there still is one."""
+        b = self.b
+        place = self.at(self.part[Part.SHARED], self.load(cta, Cta.MARK), I8)
+        bits = b.and_(b.lshr(self.load(place), self.number(MARK_SHIFT)), self.number(3))
+        return place, self.is_("==", bits, 1)
+
+    def _check_marks(self) -> None:
+        with self._ctas() as (_, cta):
+            self.give_when(self.b.not_(self._mark(cta)[1]), 0)
+
+    def _count_down(self) -> None:
+        """Counts the bytes that have arrived, where that is legal and doesn't complete the phase."""
+        b, left = self.b, self.variable(0)
+        most, above = self.number(MOST_TRANSACTION_BYTES), self.number(64 - TX_SHIFT - TX_BITS)
+        with self._ctas() as (index, cta):
+            place, marked = self._mark(cta)
+            word = self.load(place)
+            bytes_ = b.ashr(b.shl(word, above), self.number(64 - TX_BITS))
+            rest = b.sub(bytes_, self.call[Call.TOTAL])
+            pending = b.and_(b.lshr(word, self.number(PENDING_SHIFT)), self.number(MOST_ARRIVALS))
+            legal = self.is_("<=", b.add(rest, most), 2 * MOST_TRANSACTION_BYTES)
+            goes_on = self.is_("!=", b.or_(rest, pending), 0)
+            with b.if_else(b.and_(marked, b.and_(legal, goes_on))) as (then, otherwise):
+                with then:
+                    field = self.number(((1 << TX_BITS) - 1) << TX_SHIFT)
+                    count = b.and_(b.shl(rest, self.number(TX_SHIFT)), field)
+                    self.store(b.or_(b.and_(word, b.not_(field)), count), place)
+                with otherwise:
+                    b.store(b.or_(b.load(left, typ=I64), b.shl(self.number(1), index)), left)
+        self.store(b.load(left, typ=I64), self.arguments[1], Call.LEFT)
 
     # The passes
 

@@ -29,19 +29,26 @@ class Call(IntEnum):
     """Whether the read of global memory is recorded."""
     SLOT = auto()
     """The unit that reads shared memory."""
+    TOTAL = auto()
+    """The bytes that arrive at each mbarrier."""
     INSIDE = auto()
     """The result: the number of bytes inside the tensor."""
+    LEFT = auto()
+    """The result: the mbarriers, by bits, whose bytes are left to the interpreter to count."""
     CTAS = auto()
     """What follows: `Cta` of each."""
 
 
 class Cta(IntEnum):
-    """The shared memory of a CTA, by its offset in the wave's, and the time of the access there."""
+    """The shared memory of a CTA, by its offset in the wave's, the time of the access there, and the offset
+    of the mbarrier that a load signals.
+    """
 
     BEGIN = 0
     END = auto()
     COLUMN = auto()
     TIME = auto()
+    MARK = auto()
 
 
 class Part(IntEnum):

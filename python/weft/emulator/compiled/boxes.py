@@ -1,6 +1,6 @@
 """The bulk unit's copies in code of the host, with what the sanitizer knows of their mbarriers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from struct import Struct
 
@@ -10,21 +10,22 @@ import numpy.typing as npt
 from weft import late_imports
 from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta, Part
 from weft.emulator.compiled.tiers import chosen
-from weft.emulator.memory.boxes import Box, Run
-from weft.emulator.memory.segments import Segment
+from weft.emulator.memory.boxes import Box, Run, box_of
+from weft.emulator.memory.segments import WINDOWS, Segment
 from weft.emulator.reading.types import Array
 from weft.emulator.running.box_copies import Key
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA
 from weft.emulator.sanitizer.global_races import COLUMN_BITS, GlobalShadow
-from weft.isa.tensor_map import GATHERED_ROWS, MAX_RANK
+from weft.isa.tensor_map import ALIGNMENT, BYTES, GATHERED_ROWS, MAX_RANK
 
 _WORTH = 64
 """The copies of a process after which code is made, which takes as long as some hundred by the
 interpreter.
 """
-_NO_ROWS = (0,) * GATHERED_ROWS
+_NO_ROWS = (0,) * (MAX_RANK - 1)
+_NONE = (0,) * (MAX_RANK + GATHERED_ROWS)
 
 
 class Worth:
@@ -100,9 +101,12 @@ class Boxes:
         self._columns: dict[Key, int] = {}
         self._slots: dict[int, int] = {}
         self._suffix = "" if self._watch is None else "_checked"
-        self._seen: tuple[Array, ...] = ()
+        self._seen: tuple[Array, Array] | None = None
         self._clocks: Array | None = None
-        self._known = self._width = self._layer = self._data_layer = 0
+        self._rows: dict[int, tuple[int, int, int, int]] = {}
+        self._code: dict[str, Callable[..., int]] = {}
+        self._boxes: dict[tuple[int, tuple[int, str]], Box | None] = {}
+        self._stride, self._size = wave.memory.shared_stride, wave.memory.shared_size
         self._cluster_warps = wave.launch.warps * wave.launch.cluster_size
         self._part[Part.SHARED] = wave.memory.shared.data.ctypes.data
         self._part[Part.WARPS] = wave.warps
@@ -112,6 +116,14 @@ class Boxes:
             self._part[Part.NUMBER] = self._watch.globals.number
 
     # The copies
+
+    def box(self, address: int, how: tuple[int, str]) -> Box | None:
+        key = address, how
+        if key not in self._boxes:
+            begin, params = address - WINDOWS["param"], self._wave.memory.device.params
+            legal = begin % ALIGNMENT == 0 and 0 <= begin <= params.size - BYTES
+            self._boxes[key] = box_of(params.data[begin : begin + BYTES].tobytes(), *how) if legal else None
+        return self._boxes[key]
 
     def run(self, address: int, size: int) -> Box:
         self._bytes.set(address, size)
@@ -128,34 +140,30 @@ class Boxes:
         *,
         awaited: bool,
     ) -> bool:
-        wave, watch = self._wave, self._watch
+        wave = self._wave
         buffer = self._ready(row, box, writes=False)
-        if buffer is None or len(marks) > MOST_OWNERS:
+        if buffer is None:
             return False
-        mbarriers, columns = wave.mbarriers, []
-        for _, mark in marks:
-            column = 0 if watch is None else self._column(mark, row)
-            if column < 0 or not mbarriers.intact(*mark):
-                return False
-            columns.append(column)
-        times = [0] * len(columns) if watch is None else [watch.clocks.times[each] + 1 for each in columns]
-        reader = (columns[0], times[0]) if awaited else self._writer(row, box, where)
-        if reader is None:
+        ctas = self._targets(row, begin, marks)
+        if ctas is None:
             return False
-        stride, size = wave.memory.shared_stride, wave.memory.shared_size
-        ctas = [
-            number
-            for (cta, _), column, time in zip(marks, columns, times, strict=True)
-            for number in (cta * stride + begin, cta * stride + size, column, time)
-        ]
-        if not self._run("load", row, box, where, buffer, line, len(marks), reader, awaited, 0, ctas):
+        unit = ctas[2:4] if awaited else self._writer(row, box, where)
+        if unit is None:
             return False
-        wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + box.total * len(marks)
-        if watch is not None:
-            for (_, mark), column, time in zip(marks, columns, times, strict=True):
+        count = len(marks)
+        values = line, count, *self._row(row), unit[0] | self._number, unit[1], awaited, 0, box.total, 0, 0
+        if not self._run("load", box, where, buffer, (*values, *ctas), count):
+            return False
+        wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + box.total * count
+        left: int = self._call.item(Call.LEFT)
+        wave.changes += count - left.bit_count()
+        watch = self._watch
+        for at, (_, mark) in enumerate(marks):
+            if watch is not None:
+                column, time = ctas[len(Cta) * at + Cta.COLUMN], ctas[len(Cta) * at + Cta.TIME]
                 watch.unit_signals(mark, row, column, time, line)
-        for _, mark in marks:
-            mbarriers.complete_tx(*mark, box.total, line)
+            if left >> at & 1:
+                wave.mbarriers.complete_tx(*mark, box.total, line)
         return True
 
     def store(self, row: int, box: Box, where: Sequence[int], cta: int, begin: int, line: int) -> bool:
@@ -166,16 +174,17 @@ class Boxes:
         reader, slot, time = 0, 0, 0
         if watch is not None:
             reader = watch.clocks.column(("bulk", row))
-            time, slot = watch.clocks.times[reader] + 1, self._slot(reader)
-        writer = self._writer(row, box, where)
-        if writer is None:
+            time, slot = watch.clocks.times.item(reader) + 1, self._slot(reader)
+        unit = self._writer(row, box, where)
+        if unit is None:
             return False
-        first = cta * wave.memory.shared_stride
-        ctas = [first + begin, first + wave.memory.shared_size, reader, time]
-        if not self._run("store", row, box, where, buffer, line, 1, writer, True, slot, ctas):
+        first = cta * self._stride
+        values = line, 1, *self._row(row), unit[0] | self._number, unit[1], True, slot, box.total, 0, 0
+        ctas = first + begin, first + self._size, reader, time, 0
+        if not self._run("store", box, where, buffer, (*values, *ctas), 1):
             return False
         wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + box.total
-        if self._call[Call.INSIDE]:
+        if self._call.item(Call.INSIDE):
             wave.changes += 1
             if buffer.shadow is not None:
                 buffer.shadow.is_written = True
@@ -184,30 +193,22 @@ class Boxes:
     def _run(
         self,
         name: str,
-        row: int,
         box: Box,
         where: Sequence[int],
         buffer: _Buffer,
-        line: int,
+        values: Sequence[int],
         count: int,
-        unit: tuple[int, int],
-        awaited: bool,
-        slot: int,
-        ctas: Sequence[int],
     ) -> bool:
-        """Calls code, with the column and time of the access to global memory in `unit`."""
-        self._refresh()
+        """Calls code with the numbers of `Call` that follow the coordinates."""
+        self._refresh_shared()
         buffer.refresh()
-        known = self._known + 4 * row * self._width
-        seen = known + self._layer, known + self._data_layer
-        ranks = known + 4 * (row // self._cluster_warps * self._cluster_warps)
-        first, rows = (where[0], where[1:]) if box.gathers else (where[0], _NO_ROWS)
-        outer = (0,) * (MAX_RANK - 1) if box.gathers else (*where[1:], *_NO_ROWS[len(where) - 1 :])
-        values = (first, *outer, *rows, line, count, known, *seen, ranks)
-        unit_values = unit[0] | self._number, unit[1], awaited, slot, 0
-        _packing(count).pack_into(self._call.data, 0, *values, *unit_values, *ctas)
+        places = (where[0], *_NO_ROWS, *where[1:]) if box.gathers else (*where, *_NONE[len(where) :])
+        _packing(count).pack_into(self._call.data, 0, *places, *values)
         call, part = self._pointers
-        if not _function(name + self._suffix)(box.pointer, call, part, buffer.pointer):
+        code = self._code.get(name)
+        if code is None:
+            code = self._code[name] = _function(name + self._suffix)
+        if not code(box.pointer, call, part, buffer.pointer):
             return False
         if inside := self._call.item(Call.INSIDE):
             bytes_ = self._wave.memory.bytes
@@ -234,14 +235,26 @@ class Boxes:
             found = self._buffers[segment.base] = _Buffer(segment, shadow)
         return found
 
-    def _column(self, mark: Key, row: int) -> int:
-        """The column of an mbarrier; negative if its use may break a rule."""
-        watch = self._watch
-        assert watch is not None
-        column = self._columns.get(mark)
-        if column is None:
-            column = self._columns[mark] = watch.clocks.column(("mbarrier", *mark))
-        return column if watch.unit_may_signal(mark, row) else -1
+    def _targets(self, row: int, begin: int, marks: Sequence[tuple[int, Key]]) -> list[int] | None:
+        """The numbers of `Cta` of a load; None if the interpreter must copy."""
+        watch, alive, numbers = self._watch, self._wave.mbarriers.alive, list[int]()
+        if len(marks) > MOST_OWNERS:
+            return None
+        for cta, mark in marks:
+            if mark not in alive:
+                return None
+            column = time = 0
+            if watch is not None:
+                known = self._columns.get(mark)
+                if known is None:
+                    known = self._columns[mark] = watch.clocks.column(("mbarrier", *mark))
+                if not watch.unit_may_signal(mark, row):
+                    return None
+                column, time = known, watch.clocks.times.item(known) + 1
+            first = cta * self._stride
+            word = mark[0] * self._stride + mark[1]
+            numbers += (first + begin, first + self._size, column, time, word)
+        return numbers
 
     def _writer(self, row: int, box: Box, where: Sequence[int]) -> tuple[int, int] | None:
         """The column and time of accesses to global memory that no mbarrier signals; None if it is new, and
@@ -255,7 +268,7 @@ class Boxes:
             if not box.begins_inside(where):
                 return None
             column = clocks.column(name)
-        return column, clocks.times[column] + 1
+        return column, clocks.times.item(column) + 1
 
     def _slot(self, column: int) -> int:
         assert self._watch is not None
@@ -264,19 +277,33 @@ class Boxes:
             slot = self._slots[column] = self._watch.races.slot(column)
         return slot
 
-    def _refresh(self) -> None:
-        """Takes the addresses where the sanitizer's arrays are now."""
+    def _row(self, row: int) -> tuple[int, int, int, int]:
+        """Where the clocks of a warp are: all that it knows, the parts that the unit sees in shared and
+        global memory, and what it knows of its cluster.
+        """
         watch = self._watch
         if watch is None:
-            return
-        clocks, shadow = watch.clocks, watch.races.shadow
+            return 0, 0, 0, 0
+        clocks = watch.clocks
         if clocks.all is not self._clocks:
             self._clocks = clocks.all
-            self._known, self._width = clocks.all.ctypes.data, clocks.all.shape[2]
-            self._layer = clocks.all.strides[0]
-            self._data_layer = self._layer * clocks.layer_seen(DATA)
+            self._rows.clear()
             self._part[Part.PROXIES] = clocks.through_proxy.ctypes.data
-        if len(self._seen) and self._seen[0] is shadow.written and self._seen[1] is shadow.unit:
+        found = self._rows.get(row)
+        if found is None:
+            layer, step, _ = clocks.all.strides
+            known = clocks.all.ctypes.data + step * row
+            first = row // self._cluster_warps * self._cluster_warps
+            seen = known + layer * clocks.layer_seen(DATA)
+            found = self._rows[row] = known, known + layer, seen, known + 4 * first
+        return found
+
+    def _refresh_shared(self) -> None:
+        """Takes the addresses where the shadow's arrays are now."""
+        if self._watch is None:
+            return
+        shadow = self._watch.races.shadow
+        if self._seen is not None and self._seen[0] is shadow.written and self._seen[1] is shadow.unit:
             return
         self._seen = shadow.written, shadow.unit
         arrays = shadow.writer, shadow.written, shadow.write_line, shadow.read_line, shadow.reads
@@ -288,7 +315,7 @@ class Boxes:
 
 
 @cache
-def _function(name: str):  # type: ignore[no-untyped-def]
+def _function(name: str) -> Callable[..., int]:
     with late_imports.whole():
         from weft.emulator.compiled import box_code
     return box_code.function(name)

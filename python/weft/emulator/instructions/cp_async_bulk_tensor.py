@@ -19,7 +19,7 @@ from weft.emulator.instructions.cp_async_bulk import (
     reduction,
     reduction_name,
 )
-from weft.emulator.instructions.one_thread import box_at, by_code, marks_of, may_signal, signed
+from weft.emulator.instructions.one_thread import address, by_code, marks_of, may_signal
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory import tensor_map
 from weft.emulator.memory.boxes import Box
@@ -88,6 +88,7 @@ class MapOperand:
         if len(items) != count:
             op.fail(f"expects {count} coordinates, got {len(items)}", operand.location)
         self._slots = [op.source(item, U32) for item in items]
+        self._how = self.rank, self.mode
 
     def coordinates(self, lanes: Lanes) -> Array:
         """`[warps, 32, coordinates]`."""
@@ -96,13 +97,14 @@ class MapOperand:
     def maps(self, lanes: Lanes) -> Array:
         return self._address(lanes)
 
-    def box(self, wave: Wave, row: int, lane: int) -> Box | None:
+    def box(self, copies: BoxCopies, wave: Wave, row: int, lane: int) -> Box | None:
         """The box of one thread's map, if code of the host may copy it."""
-        return box_at(self._address, self.rank, self.mode, wave, row, lane)
+        return copies.box(address(self._address, wave, row, lane), self._how)
 
     def where(self, box: Box, wave: Wave, row: int, lane: int) -> list[int] | None:
-        """The coordinates of one thread; None if the hardware rejects them."""
-        where = [signed(wave, slot, row, lane) for slot in self._slots]
+        """The coordinates of one thread, without signs; None if the hardware rejects them."""
+        regs = wave.regs
+        where = [regs[slot].item(row, lane) for slot in self._slots]
         return None if where[0] % box.aligned else where
 
     def map(self, one: Lanes, at: tuple[int, int], addresses: Array) -> TensorMap:
@@ -314,7 +316,7 @@ def copy(op: Op) -> Step:
     line = op.line
 
     def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
-        box, place = tensor.box(wave, row, lane), target.of_one(wave, row, lane)
+        box, place = tensor.box(copies, wave, row, lane), target.of_one(wave, row, lane)
         mark = barrier.of_one(wave, row, lane)
         if box is None or place is None or mark is None or place[1] % _BOX_ALIGN:
             return False
@@ -377,7 +379,7 @@ def _store(
     source, line = SharedAddress(op, 1), op.line
 
     def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
-        box, place = tensor.box(wave, row, lane), source.of_one(wave, row, lane)
+        box, place = tensor.box(copies, wave, row, lane), source.of_one(wave, row, lane)
         if box is None or place is None or place[1] % _BOX_ALIGN:
             return False
         where = tensor.where(box, wave, row, lane)

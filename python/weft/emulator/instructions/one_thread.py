@@ -4,12 +4,10 @@ from collections.abc import Callable
 
 from weft.emulator.decoding.decode import AddressOf
 from weft.emulator.decoding.table import Step
-from weft.emulator.memory.boxes import Box, box_of
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS
 from weft.emulator.running.box_copies import BoxCopies, Key
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
-from weft.isa.tensor_map import ALIGNMENT, BYTES
 
 Quick = Callable[[BoxCopies, Wave, int, int], bool]
 """Copies for a thread, by its row and lane. False: it has changed nothing, and the interpreter must copy."""
@@ -34,12 +32,6 @@ def by_code(quick: Quick, step: Step) -> Step:
     return run
 
 
-def signed(wave: Wave, slot: int, row: int, lane: int) -> int:
-    """A 32-bit register."""
-    value: int = wave.regs[slot].item(row, lane)
-    return value - (value >> 31 << 32)
-
-
 def address(of: AddressOf, wave: Wave, row: int, lane: int) -> int:
     """An address in its space."""
     value: int = wave.regs[of.base].item(row, lane)
@@ -58,14 +50,6 @@ def in_shared(of: AddressOf, wave: Wave, row: int, lane: int) -> Key | None:
         return None
     cta: int = wave.cta_of_row.item(row)
     return cta - cta % memory.cluster + rank, offset
-
-
-def box_at(of: AddressOf, rank: int, mode: str, wave: Wave, row: int, lane: int) -> Box | None:
-    """The box of a thread's tensor map, if the map is a parameter."""
-    begin, params = address(of, wave, row, lane) - WINDOWS["param"], wave.memory.device.params
-    if begin % ALIGNMENT or not 0 <= begin <= params.size - BYTES:
-        return None
-    return box_of(params.data[begin : begin + BYTES].tobytes(), rank, mode)
 
 
 def may_signal(wave: Wave, owner: int, mark: Key, *, pair: bool) -> bool:

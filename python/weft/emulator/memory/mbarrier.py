@@ -189,9 +189,6 @@ class Mbarriers:
 
     def complete_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
         """`size` bytes have arrived."""
-        if self._counts_down(cta, offset, size):
-            self._notify("complete_tx", cta, offset, threads, line)
-            return
         state = self.state(cta, offset, line)
         self._notify("complete_tx", cta, offset, threads, line)
         self._settle(cta, offset, self._counted(state, -size, offset, line), line)
@@ -201,32 +198,6 @@ class Mbarriers:
         return self.state(cta, offset, line).parity != parity & 1
 
     # The state
-
-    def intact(self, cta: int, offset: int) -> bool:
-        """Whether there is an mbarrier that nothing has overwritten."""
-        if (cta, offset) not in self.alive:
-            return False
-        at = (cta * self.memory.shared_stride + offset) // BYTES
-        word: int = self.memory.shared.view(BYTES).item(at)
-        return word >> MARK_SHIFT & 3 == 1
-
-    def _counts_down(self, cta: int, offset: int, size: int) -> bool:
-        """Counts bytes that have arrived, if that is legal and doesn't complete the phase. Otherwise changes
-        nothing and returns False.
-        """
-        if not self.intact(cta, offset):
-            return False
-        at, words = (cta * self.memory.shared_stride + offset) // BYTES, self.memory.shared.view(BYTES)
-        word: int = words.item(at)
-        tx = word >> TX_SHIFT & _TX_MASK
-        left = tx - (tx >> TX_BITS - 1 << TX_BITS) - size
-        if not -MOST_TRANSACTION_BYTES <= left <= MOST_TRANSACTION_BYTES:
-            return False
-        if not left and not word >> PENDING_SHIFT & MOST_ARRIVALS:
-            return False
-        words[at] = word & ~(_TX_MASK << TX_SHIFT) | (left & _TX_MASK) << TX_SHIFT
-        self.memory.host.changes += 1
-        return True
 
     def state(self, cta: int, offset: int, line: int) -> State:
         """The state of an mbarrier. Fault if it was not initialised, or overwritten since."""

@@ -14,6 +14,11 @@ class BoxCopies(Protocol):
     interpreter must make it: where a rule may be broken, or the code isn't worth it yet.
     """
 
+    def box(self, address: int, how: tuple[int, str]) -> Box | None:
+        """The box of a tensor map among the parameters, at a generic address, for copies of a rank in a mode.
+        None if the interpreter must copy.
+        """
+
     def run(self, address: int, size: int) -> Box:
         """Bytes of global memory, a multiple of 16 and at least 16, as a box of one dimension, until the next
         call.
