@@ -57,11 +57,12 @@ def state(sanitizer, names):
         found[f"global {base} owner"] = places[each.owner & COLUMN]
         found[f"global {base} written"] = np.array(each.is_written)
     found |= {"known": known, "memory": wave.memory.shared.data}
-    times = [clocks.times.get(clocks.find(name), 0) for name in names]
+    columns = [clocks.find(name) for name in names]
+    times = [0 if column is None else clocks.times[column] for column in columns]
     found["counts"] = np.array([wave.changes, wave.ticks, wave.mbarriers.phases, *times])
-    lives = sanitizer.mbarriers._lives.items()
+    lives, table = sanitizer.mbarriers._lives.items(), sanitizer.table
     found["uses"] = np.array(
-        [(*key, places[at], *use) for key, life in lives for at, use in life.uses.items()]
+        [(*key, places[at], *use) for key, life in lives for at, *use in table.used(life.number)]
     )
     return found
 
