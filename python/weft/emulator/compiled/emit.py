@@ -159,10 +159,44 @@ class Emitter:
         if have == to:
             return value
         if have.itemsize < to.itemsize:
-            return self.do(f"fpext {vector(have, count)} {value} to {vector(to, count)}")
+            wide = self.do(f"fpext {vector(have, count)} {value} to {vector(to, count)}")
+            return self._loud(value, wide, LANES * count) if have.itemsize == 2 and to.itemsize == 8 else wide
         if element(have) == "double" and element(to) == "half":
-            raise UntraceableError("rounds float64 to f16")
+            odd = self._rounded_to_odd(value, LANES * count)
+            return self.do(f"fptrunc {vector(np.dtype(np.float32), count)} {odd} to {vector(to, count)}")
         return self.do(f"fptrunc {vector(have, count)} {value} to {vector(to, count)}")
+
+    def _loud(self, half: str, wide: str, n: int) -> str:
+        """Halves as doubles, with their own NaN: NumPy's conversion doesn't make signaling ones quiet."""
+        whole = f"<{n} x i64>"
+        small = self.do(f"bitcast <{n} x half> {half} to <{n} x i16>")
+        bits = self.do(f"zext <{n} x i16> {small} to {whole}")
+
+        def part(mask: int, by: int) -> str:
+            kept = self.do(f"and {whole} {bits}, {splat(np.int64(mask), n)}")
+            return self.do(f"shl {whole} {kept}, {splat(np.int64(by), n)}")
+
+        payload = self.do(f"or {whole} {part(0x8000, 48)}, {part(0x3FF, 42)}")
+        nan = self.do(f"or {whole} {payload}, {splat(np.int64(0x7FF << 52), n)}")
+        unordered = self.do(f"fcmp uno <{n} x double> {wide}, {wide}")
+        loud = self.do(f"bitcast {whole} {nan} to <{n} x double>")
+        return self.select(unordered, loud, wide, f"<{n} x double>", n)
+
+    def _rounded_to_odd(self, value: str, n: int) -> str:
+        """Doubles as floats rounded to odd, which rounded again are as if rounded once."""
+        wide, kind, whole = f"<{n} x double>", f"<{n} x float>", f"<{n} x i32>"
+        near = self.do(f"fptrunc {wide} {value} to {kind}")
+        back = self.do(f"fpext {kind} {near} to {wide}")
+        bits = self.do(f"bitcast {kind} {near} to {whole}")
+        sizes = [self.intrinsic("fabs", wide, each) for each in (back, value)]
+        more = self.do(f"fcmp ogt {wide} {sizes[0]}, {sizes[1]}")
+        step = self.select(more, splat(np.int32(-1), n), splat(np.int32(1), n), whole, n)
+        even = self.do(
+            f"icmp eq {whole} {self.do(f'and {whole} {bits}, {splat(np.int32(1), n)}')}, zeroinitializer"
+        )
+        lost = self.do(f"and <{n} x i1> {even}, {self.do(f'fcmp one {wide} {back}, {value}')}")
+        odd = self.select(lost, self.do(f"add {whole} {bits}, {step}"), bits, whole, n)
+        return self.do(f"bitcast {whole} {odd} to {kind}")
 
     # Moves of elements
 
@@ -196,9 +230,26 @@ class Emitter:
         return self.do(f"call {kind} {called}({', '.join(f'{kind} {v}' for v in values)})")
 
     def _fused(self, operands: list[Symbol], dtype: "np.dtype[Any]", count: int) -> str:
-        if not has_fma() or element(dtype) != "float" or any(o.dtype != dtype for o in operands):
+        if not has_fma() or any(o.dtype != dtype for o in operands):
             raise UntraceableError("needs a fused multiply-add of the host")
-        return self.intrinsic("fma", vector(dtype, count), *(self.value(o, count) for o in operands))
+        values, kind = [self.value(o, count) for o in operands], vector(dtype, count)
+        fused = self.intrinsic("fma", kind, *values)
+        return fused if element(dtype) == "float" else self._fused_f64(fused, values, LANES * count)
+
+    def _fused_f64(self, fused: str, values: list[str], n: int) -> str:
+        """The sum of a product, where that isn't `fused`: if an operand isn't finite, see `fma_f64`."""
+        kind, dtype = f"<{n} x double>", np.dtype(np.float64)
+        finite = [
+            self.do(f"fcmp olt {kind} {self.intrinsic('fabs', kind, v)}, {splat(np.float64(np.inf), n)}")
+            for v in values
+        ]
+        factors = self.do(f"and <{n} x i1> {finite[0]}, {finite[1]}")
+        every = self.do(f"and <{n} x i1> {factors}, {finite[2]}")
+        nonzero = [self.do(f"fcmp one {kind} {v}, zeroinitializer") for v in values[:2]]
+        third = self.do(f"and <{n} x i1> {factors}, {self.do(f'and <{n} x i1> {nonzero[0]}, {nonzero[1]}')}")
+        product = self._arithmetic("multiply", values[:2], dtype, n)
+        plain = self._arithmetic("add", [product, values[2]], dtype, n)
+        return self.select(every, fused, self.select(third, values[2], plain, kind, n), kind, n)
 
     def _call(self, name: str, operands: list[Symbol], count: int) -> str:
         dtype = operands[0].dtype

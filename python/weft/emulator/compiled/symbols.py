@@ -80,7 +80,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
             return source
         return Symbol(to, ("bits", self), size // to.itemsize, trailing=self.trailing)
 
-    def astype(self, dtype: Any, copy: bool = True) -> "Symbol":
+    def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> "Symbol":
         """The values converted to another type."""
         to = np.dtype(dtype)
         if to == self.dtype:

@@ -1,6 +1,7 @@
 """Bitwise operations, shifts, fields and permutations."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -141,12 +142,12 @@ def find_bit(op: Op) -> Step:
 
 def leading_zeros(value: Array, bits: int) -> Array:
     """The number of zero bits above the highest set bit, as u32; `bits` for zero."""
-    count = np.zeros(value.shape, np.uint32)
+    count: Array | np.uint32 = np.uint32(0)
     step = bits // 2
     rest = value
     while step:
         empty = (rest >> rest.dtype.type(bits - step)) == 0
-        count += np.where(empty, np.uint32(step), np.uint32(0))
+        count = count + np.where(empty, np.uint32(step), np.uint32(0))
         rest = np.where(empty, rest << rest.dtype.type(step), rest)
         step //= 2
     return np.where(value == 0, np.uint32(bits), count)
@@ -172,10 +173,17 @@ def popc(op: Op) -> Step:
 def reverse(op: Op) -> Step:
     kind = op.type("b32 b64")
     op.count(2)
-    bytes_reversed = np.array([int(f"{i:08b}"[::-1], 2) for i in range(256)], np.uint8)
+    number = kind.storage.type
 
     def function(x: Array) -> Array:
-        return bytes_reversed[x.view(np.uint8)].view(kind.storage).byteswap()
+        width = 1
+        while width < kind.bits:
+            # Swaps neighbours of 1, 2, 4, ... bits.
+            lower = number(sum(((1 << width) - 1) << at for at in range(0, kind.bits, 2 * width)))
+            by = number(width)
+            x = (x >> by & lower) | (x & lower) << by
+            width *= 2
+        return x
 
     return compute(op.destination(0, kind), function, op.source(1, kind))
 
@@ -290,12 +298,15 @@ def permute(op: Op) -> Step:
             return _permute_mode(mode, control & np.uint32(3))
         return [control >> np.uint32(4 * i) & np.uint32(15) for i in range(4)]
 
-    def function(x: Array, y: Array, control: Array) -> Array:
-        source = np.stack([x, y], axis=-1).view(np.uint8)
-        picks = np.stack(selectors(control), axis=-1)
-        value = np.take_along_axis(source, (picks & np.uint32(7)).astype(np.intp), axis=-1)
-        sign = (value.view(np.int8) >> 7).view(np.uint8)
-        return np.where(picks & np.uint32(8), sign, value).view(np.uint32)[..., 0]
+    def function(x: Array, y: Array, control: Array) -> Any:
+        both = y.astype(np.uint64) << np.uint64(32) | x
+        value: Array | np.uint32 = np.uint32(0)
+        for at, pick in enumerate(selectors(control)):
+            by = (pick & np.uint32(7)) << np.uint32(3)
+            byte = (both >> by.astype(np.uint64)).astype(np.uint32) & np.uint32(255)
+            sign = (byte >> np.uint32(7)) * np.uint32(255)
+            value = value | np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * at)
+        return value
 
     sources = [op.source(i, U32) for i in (1, 2, 3)]
     control = op.operand(3)

@@ -187,7 +187,7 @@ def _encode_plain(value: Array) -> Array:
 
 def _encode(value: Array, out: Type, mode: str) -> Array:
     if out.name == "f64":
-        return np.ascontiguousarray(value).view(np.uint64)
+        return value.astype(np.float64, order="C", copy=False).view(np.uint64)
     return encode(value, out.name, mode)
 
 

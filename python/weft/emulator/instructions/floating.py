@@ -182,7 +182,7 @@ def approximate_f64(op: Op, function: Function) -> Step:
 
     def run(bits: Array) -> Array:
         value = np.where(np.isnan(bits.view(np.float64)), np.nan, cut(bits).view(np.float64))
-        return cut(np.asarray(function(value)).view(np.uint64))
+        return cut(function(value).view(np.uint64))
 
     return compute(op.destination(0, fmt.type), run, *_operands(op, fmt.type, 1))
 

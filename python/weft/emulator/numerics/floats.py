@@ -6,7 +6,6 @@ set if bits were lost); rounding it to a narrower format then gives the same as 
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -139,6 +138,9 @@ def sum_odd(a: Doubles, b: Doubles) -> Doubles:
 
 def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     """The float64 fused multiply-add, rounded to nearest."""
+    if isinstance(a, Fused):
+        fused: Doubles = a.fused(b, c)
+        return fused
     product = a * b
     high_a, low_a = _split(a)
     high_b, low_b = _split(b)
@@ -154,7 +156,12 @@ def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     unsafe |= (np.abs(value) < 1e-270) & (value != 0)
     unsafe &= ~((product == 0) & ((a == 0) | (b == 0)))
     plain = product + c
+    factors = np.isfinite(a) & np.isfinite(b)
+    finite = factors & np.isfinite(c)
+    # An infinite sum doesn't depend on how the product would overflow.
+    value = np.where(finite, value, np.where(factors, c, plain))
     value = np.where((a == 0) | (b == 0), plain, value)
+    unsafe &= finite
     for at in np.flatnonzero(unsafe):
         value.flat[at] = _fma_exact(float(a.flat[at]), float(b.flat[at]), float(c.flat[at]))
     return value
@@ -173,10 +180,6 @@ def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def _fma_exact(a: float, b: float, c: float) -> float:
-    if isfinite(a) and isfinite(b) and not isfinite(c):
-        return c  # regardless of how the product would overflow
-    if not (isfinite(a) and isfinite(b) and isfinite(c)):
-        return float(np.float64(a) * np.float64(b) + np.float64(c))
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return float(np.float64(a) * np.float64(b) + np.float64(c)) if c == 0 else 0.0
