@@ -277,8 +277,8 @@ class RegisterState:
             what = "reads registers without a wgmma.fence before it"
             self._report_rows("wgmma-fence", what, uses.traffic, rows[unfenced])
         self._report_use(rows, uses.traffic, self._busy, uses.factors)
-        now = self.clocks.times
-        times = np.array([now[column] + 1 for column in self._columns(rows).tolist()], np.int32)
+        columns = self._columns(rows)  # first: a new column may move the times
+        times = (self.clocks.times[columns] + 1).astype(np.int32)
         at = _span(rows.tolist())
         _put(self._busy, uses.sums, at, times)
         _put(self._read, uses.factors, at, times)
