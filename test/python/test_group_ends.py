@@ -142,7 +142,7 @@ def test_rows_of_other_types(inputs, k, promote):
     check_rows(Case(of(64, 32, k), inputs, promote=promote), COUNTS[0], k=208)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("k_major", [(False, False), (False, True), (True, False)], ids=str)
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_gradients_of_groups_of_rows(flips, alpha):
 
     a, b = flipped(a, flips[0]), flipped(b, flips[1])
     found = jax.jit(lambda a, b: jax.vjp(product, a, b)[1](weights))(a, b)
-    same(found, jax.grad(plain, (0, 1))(a.astype(jnp.float32), b.astype(jnp.float32)))
+    same(found, jax.jit(jax.grad(plain, (0, 1)))(a.astype(jnp.float32), b.astype(jnp.float32)))
 
 
 @pytest.mark.parametrize("flips", [(False, False), slow((True, True))])
@@ -93,7 +93,7 @@ def test_gradients_of_groups_of_k(flips):
 
     a, b = flipped(a, flips[0]), flipped(b, flips[1])
     found = jax.grad(loss, (0, 1))(a, b)
-    want = jax.grad(plain, (0, 1))(a.astype(jnp.float32), b.astype(jnp.float32))
+    want = jax.jit(jax.grad(plain, (0, 1)))(a.astype(jnp.float32), b.astype(jnp.float32))
     same(found, want)
     # A tangent may have elements where a must have none.
     _, tangent = jax.jvp(lambda a: loss(a, b), (a,), (jnp.ones_like(a),))
@@ -139,7 +139,7 @@ def test_gradients_of_groups_of_a_batch(flip, shared):
     a = flipped(a, flip)
     given = jnp.where(valid[..., None], weights, jnp.nan)
     found = jax.jit(lambda a, b: jax.vjp(product, a, b)[1](given))(a, b)
-    same(found, jax.grad(plain, (0, 1))(a.astype(jnp.float32), b.astype(jnp.float32)))
+    same(found, jax.jit(jax.grad(plain, (0, 1)))(a.astype(jnp.float32), b.astype(jnp.float32)))
 
 
 def test_gradients_of_rows_that_select_their_b():
@@ -186,7 +186,7 @@ def test_gradients_of_what_is_added_to_a_scaled_product(activation):
 
     weights = small(32, 16, dtype=jnp.float32)
     found = jax.jit(jax.grad(lambda x: (product(x) * weights).sum()))(given)
-    want = jax.grad(lambda x: (plain(x) * weights).sum())(given)
+    want = jax.jit(jax.grad(lambda x: (plain(x) * weights).sum()))(given)
     for name, got in found.items():
         np.testing.assert_allclose(got, want[name], rtol=1e-4, atol=1e-3, err_msg=name)
 

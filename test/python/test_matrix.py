@@ -46,7 +46,8 @@ def cells() -> list[Cell]:
     return matrix.cells()
 
 
-def test_the_page_is_current() -> None:
+def test_the_page_is_current(cells: list[Cell], patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(matrix, "cells", lambda: cells)  # the other tests read what has been computed for these
     assert isa_matmul.PAGE.read_text() == isa_matmul.page(), "run python -m weft.tools.isa_matmul"
 
 
@@ -144,7 +145,7 @@ def test_the_schedule_of_each_product_is_legal(chip: str) -> None:
             assert chosen.complaint(types, Target.of(chip)) is None, f"{stated}: {chosen}"
 
 
-@pytest.mark.parametrize("stated", EVERY[::116], ids=str)
+@pytest.mark.parametrize("stated", EVERY[::149], ids=str)
 def test_some_products_are_right(stated: Stated) -> None:
     assert stated.wrong("emulator", stated.chips[:: max(1, len(stated.chips) - 1)]) is None
 

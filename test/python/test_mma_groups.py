@@ -54,7 +54,7 @@ def check(chip: str, made: Product, *shapes: tuple[int, int, int]) -> None:
         assert complaint(made, Case(shape, regime), kernel, "emulator") is None
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize("many", ["rows", "masked"])
 @pytest.mark.parametrize(("chip", "made"), GROUPED, ids=str)
@@ -62,7 +62,7 @@ def test_groups(chip: str, made: Product, many: str, rows: str) -> None:
     check(chip, replace(made, many=many, rows=rows), (300, 41, 144))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize(("chip", "made"), PROMOTED, ids=str)
 def test_promoted_sums(chip: str, made: Product, rows: str) -> None:

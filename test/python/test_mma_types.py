@@ -46,7 +46,7 @@ def scheduled(chip: str, made: Product) -> Product:
     return replace(made, schedule=schedule)
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize(("chip", "made"), CASES, ids=str)
 def test_products(chip: str, made: Product) -> None:
     made = scheduled(chip, made)
@@ -92,6 +92,7 @@ def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: 
         assert complaint(made, Case(mnk, "integers"), kernel, "emulator") is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
     added = (("c", "f64"), ("bias", "f64"), ("residual", "f64"))

@@ -28,6 +28,7 @@ def product(a: np.ndarray, b: np.ndarray, scales: object, **options: object) -> 
     return weft.matmul(a, b, scales=scales, **given)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", [None, "mxfp8", "mxfp8_e4m3"])
 @pytest.mark.parametrize("k", [128, 640])
 @pytest.mark.parametrize("block", [128, 32])

@@ -64,6 +64,7 @@ class Reference(torch.nn.Module):
         return activated(self.activation, self.linear(x))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
 def test_linear(activation, bias):
@@ -168,6 +169,7 @@ def test_weight_gradients_are_accumulated_in_place():
 FP8 = {None: 0.1, "relu": 0.2}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("dtype", "cast"), [(BF16, None), (F32, None), (F32, BF16)])
 @pytest.mark.parametrize("activation", FP8)
 @pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
@@ -372,6 +374,7 @@ def test_convert_keeps_parameters_hooks_and_ties():
     assert "weft" not in repr(model[2].__class__)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
 @pytest.mark.parametrize("dtype", [BF16, F16, F32])
 def test_gated(dtype, activation):

@@ -1,4 +1,4 @@
-"""The markers by which a few cases of a large test are in the default run."""
+"""What keeps the default run short: markers that select a few cases of a test, and a limit of CPU time."""
 
 import subprocess
 import sys
@@ -21,6 +21,40 @@ def test_one_in_three(x):
 def test_product(x, y, z):
     pass
 """
+
+COSTLY = """
+import subprocess, sys, time, pytest
+
+CODE = "import time\\nbegan = time.process_time()\\nwhile time.process_time() < began + 0.4: pass"
+
+def test_itself():
+    exec(CODE)
+
+def test_its_child():
+    subprocess.run([sys.executable, "-c", CODE])
+
+@pytest.mark.slow
+def test_a_slow_one():
+    subprocess.run([sys.executable, "-c", CODE])
+
+def test_one_that_sleeps():
+    time.sleep(0.4)
+"""
+
+
+def test_cpu_time_is_limited_and_listed(tmp_path):
+    (tmp_path / "test_costly.py").write_text(COSTLY)
+    limited = (
+        CONFTEST.read_text().replace("LIMIT_SECONDS = 20", "LIMIT_SECONDS = 0.3").replace("> 1:", "> 0.3:")
+    )
+    (tmp_path / "conftest.py").write_text(limited)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", tmp_path]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300).stdout
+    assert "2 failed, 2 passed" in said, said
+    assert "must take at most 0.3 s of CPU time, got 0." in said
+    _, _, listed = said.partition("most CPU time, of ")
+    assert listed.partition("\n")[0].strip("= ").endswith("s in 4 tests"), said
+    assert "s test_costly.py::test_its_child\n" in listed.partition("short test summary")[0]
 
 
 @pytest.fixture(scope="module")
