@@ -1,14 +1,14 @@
 """Kernel functions: traced and compiled once for each combination of types and meta-parameters."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.language import calls, surroundings, trace
+from weft.language import calls, given, surroundings, trace
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
@@ -49,10 +49,20 @@ class KernelFunction:
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
             return
-        values, kernel = self._for_call(args, named)
+        values, meta = self._arguments(args, named)
+        if given.has_no_tile(self.signature, values, meta, self._options.grid):
+            return
+        with given.contiguous(self.signature, values) as taken:
+            kernel = self._compiled_for(taken, meta)
+            self._run(known, kernel, taken, stream, on, findings)
+
+    def _run(
+        self, known: Any, kernel: Kernel, values: Sequence[Any], stream: Any, on: str | None, findings: str
+    ) -> None:
+        """Runs the kernel with arguments that it was compiled for, on the GPU by a plan for later calls."""
         if known is not None and self._plans.add(known[0], kernel, values):
             stream = calls.current_stream(values) if stream is None else stream
-            if self._plans.queue(known[0], args, known[1], stream):
+            if self._plans.queue(known[0], values, known[1], stream):
                 return
         kernel(*values, stream=stream, on=on, findings=findings)
 
@@ -80,8 +90,13 @@ class KernelFunction:
         options = {
             name: named.pop(name) for name in list(named) if name in _OPTIONS and name not in self._names
         }
-        values, kernel = self._for_call(args, named, arch)
-        return kernel.emulate(*values, **options)
+        values, meta = self._arguments(args, named)
+        if given.has_no_tile(self.signature, values, meta, self._options.grid):
+            from weft.emulator import Report
+
+            return Report(0)
+        with given.contiguous(self.signature, values) as taken:
+            return self._compiled_for(taken, meta, arch).emulate(*taken, **options)
 
     def prepare(self, *args: Any, **named: Any) -> Any:
         """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
@@ -99,13 +114,20 @@ class KernelFunction:
         return {*self.signature.arguments, *self.signature.meta}
 
     def _for_call(self, args: Any, named: Any, arch: str | None = None) -> tuple[list[Any], Kernel]:
+        values, meta = self._arguments(args, named)
+        return values, self._compiled_for(values, meta, arch)
+
+    def _arguments(self, args: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call in order, and its meta-parameters."""
         trace.refuse_within(f"a kernel can't call kernel {self.signature.name}")
-        values, meta = self.signature.positional(args, named)
+        return self.signature.positional(args, named)
+
+    def _compiled_for(self, values: Sequence[Any], meta: Any, arch: str | None = None) -> Kernel:
         special = self.signature.specialization(values, meta)
         if surroundings.have_changed(self._reads):
             self._forget()
         chip = arch or self._arch or _default_chip()
-        return values, self._kernel(special, chip)
+        return self._kernel(special, chip)
 
     def _kernel(self, special: Specialization, chip: str) -> Kernel:
         key = special, chip

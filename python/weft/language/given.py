@@ -1,0 +1,90 @@
+"""The arrays of a call as a kernel can take them: those of the CPU with any strides, and empty ones."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.language.arguments import ArrayArgument
+from weft.language.grids import ArraySizes, numbers_of
+from weft.language.scalars import DType
+from weft.language.signatures import Signature
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView
+
+
+@contextmanager
+def contiguous(signature: Signature, values: Sequence[Any]) -> Iterator[list[Any]]:
+    """Gives copies of those CPU arrays whose rows are strided or run backwards, and at the end copies what
+    the kernel wrote to them back.
+    """
+    copies: dict[Any, Any] = {}
+    result, written = list(values), list[tuple[Any, Any]]()
+    kinds: list[Any] = list(signature.arguments.values())
+    for number, (kind, value) in enumerate(zip(kinds, values, strict=True)):
+        view = _view(kind, value)
+        if view is None or not _is_strided(view) or (kind.writes and not _is_writable(view)):
+            continue
+        key = view.address, view.shape, view.strides
+        original = view.numpy()
+        if key not in copies:
+            copies[key] = np.ascontiguousarray(original)
+        result[number] = copies[key]
+        if kind.writes:
+            written.append((original, result[number]))
+    try:
+        yield result
+    finally:
+        for original, copy in written:
+            original[...] = copy
+
+
+def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, Any], grid: Any) -> bool:
+    """Whether arrays without elements leave the kernel nothing to compute: its grid has no CTA. Raises
+    WeftError where it has some, as kernels can't get such arrays.
+    """
+    pairs = zip(signature.arguments.items(), values, strict=True)
+    views = {name: view for (name, kind), value in pairs if (view := _view(kind, value)) is not None}
+    empty = next((name for name, view in views.items() if 0 in view.shape), None)
+    if empty is None:
+        return False
+    sizes, known = dict[str, int](), dict[str, Any]()
+    for name, view in views.items():
+        kind: Any = signature.arguments[name]
+        known[name] = ArraySizes(name, kind.sizes, view.shape)
+        for size, extent in zip(kind.sizes, view.shape, strict=True):
+            expected = int(size) if size.isdigit() else sizes.setdefault(size, extent)
+            if expected != extent:
+                shapes = ", ".join(str(each.shape) for each in views.values())
+                raise WeftError(
+                    f"kernel {signature.name}: the shapes of its arguments don't fit together: {shapes}"
+                )
+    if 0 in numbers_of(grid, {**known, **signature.meta, **sizes, **meta}):
+        return True
+    raise WeftError(
+        f"kernel {signature.name}: '{empty}' has no elements (shape {views[empty].shape}), which is possible "
+        "only where the grid has no CTA either: don't call the kernel"
+    )
+
+
+def _view(kind: Any, value: Any) -> ArrayView | None:
+    """An array as a view; None for a number, and for a type in place of an array."""
+    if not isinstance(kind, ArrayArgument) or value is None or isinstance(value, (DType, str)):
+        return None
+    view = arrays.view(value)
+    return view if len(view.shape) == kind.rank else None
+
+
+def _is_strided(view: ArrayView) -> bool:
+    """Whether a kernel can't take a CPU array as it is."""
+    if view.device != "cpu" or view.packed or not math.prod(view.shape):
+        return False
+    backwards = any(stride < 0 and size > 1 for stride, size in zip(view.strides, view.shape, strict=True))
+    return backwards or (view.shape[-1] > 1 and view.strides[-1] != 1)
+
+
+def _is_writable(view: ArrayView) -> bool:
+    return not view.readonly and not arrays.overlaps_itself(view)
