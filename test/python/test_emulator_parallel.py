@@ -1,6 +1,7 @@
 """CTAs on several cores: the same results, findings and errors as on one."""
 
 import os
+import time
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ from emulator_ptx import module
 
 from weft import WeftError, emulator
 from weft.emulator import parallel
+from weft.emulator.running.ctas import Grid, Launch
+from weft.emulator.watching.observers import Observers
+from weft.emulator.waves import Waves
 
 CTAS, THREADS = 100, 64
 COUNT = CTAS * THREADS
@@ -30,6 +34,9 @@ BODY = """
 """
 
 
+LOOP = "mov.u32 %r6, 0; L: add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 50; @%p2 bra L;"
+
+
 def kernel(index="", extra=""):
     body = BODY.replace("{index}", index).replace("{extra}", extra)
     return module(".visible .entry k(.param .u64 data)\n{" + body + "}")
@@ -40,6 +47,7 @@ def at_once(monkeypatch):
     """Every launch is long enough for several processes; counts those that used them."""
     spread, used = parallel._spread, []
     monkeypatch.setattr(parallel, "_TRIAL", 0.0)
+    monkeypatch.setattr(parallel, "_RESTART", 0.0)
     monkeypatch.setattr(parallel, "_spread", lambda *args: used.append(spread(*args)) or used[-1])
     return used
 
@@ -147,7 +155,7 @@ def test_an_interrupt_ends_all_processes(at_once, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         launch(kernel(), 2, data, progress=interrupt)
     assert (data[2 * 32 * THREADS :] == np.arange(COUNT)[2 * 32 * THREADS :]).all()
-    assert len(begun) == 2
+    assert len(begun) == 1
     for process in begun:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
@@ -157,6 +165,68 @@ def test_a_timeline_and_a_seed_need_one_process(at_once, tmp_path):
     launch(kernel(), 2, trace=tmp_path / "trace.json")
     launch(kernel(), 2, seed=3)
     assert not at_once
+
+
+def test_a_process_goes_on_with_the_waves_that_it_has_begun(at_once, monkeypatch):
+    starts, init = [], Observers.__init__
+    monkeypatch.setattr(
+        Observers, "__init__", lambda *args, **named: starts.append(1) or init(*args, **named)
+    )
+    here, begun = os.getpid(), []
+    take = Grid.take
+
+    def taken(grid, most):
+        ctas = take(grid, most)
+        begun.extend(ctas if os.getpid() == here else ())
+        return ctas
+
+    monkeypatch.setattr(Grid, "take", taken)
+    several = launch(kernel(), 2)
+    assert at_once == [True]
+    assert len(starts) == 1
+    assert set(range(25)) <= set(begun) < set(range(CTAS))
+    same(several, launch(kernel(), 1))
+
+
+def test_a_launch_of_one_wave_begins_again(at_once):
+    k = kernel(extra=LOOP)
+
+    def run(threads):
+        data = np.arange(8 * THREADS, dtype=np.uint32)
+        return k.launch("k", grid=8, block=THREADS, args=[data], threads=threads), data.tobytes()
+
+    assert run(2) == run(1)
+    assert at_once == [True]
+
+
+def test_a_mistake_of_a_wave_that_had_begun_is_that_of_one_core(at_once):
+    """The first wave reads late what others have written."""
+    k = kernel(
+        index="setp.eq.u32 %p1, %r1, 3;\n  @%p1 add.u32 %r3, %r3, 5000;",
+        extra=LOOP,
+    )
+    several = launch(k, 2)
+    assert "global-race" in {finding.rule for finding in several[0].findings}
+    assert at_once == [False]
+    same(several, launch(k, 1))
+
+
+def test_a_time_limit_ends_all_processes(at_once):
+    endless = "mov.u32 %r6, 0; L: add.u32 %r6, %r6, 1; st.global.u32 [%rd3], %r6; bra L;"
+    began = time.monotonic()
+    data = np.arange(COUNT, dtype=np.uint32)
+    with pytest.raises(emulator.TimeLimit, match=r"reached the time limit of 0\.5 s"):
+        kernel(extra=endless).launch("k", grid=CTAS, block=THREADS, args=[data], threads=2, max_seconds=0.5)
+    assert time.monotonic() - began < 20
+    assert not at_once
+
+
+@pytest.mark.parametrize(
+    ("ctas", "warps", "size"), [(4, 8, 4), (16, 8, 8), (16, 12, 4), (33, 2, 17), (1, 32, 1)]
+)
+def test_waves_have_about_the_same_number_of_ctas(ctas, warps, size):
+    running = Launch((ctas, 1, 1), (32 * warps, 1, 1), 0, 0, "hardware", (1, 1, 1), False, False)
+    assert Waves(None, running, None, None, None).together == size
 
 
 def test_short_launches_start_no_process(at_once, monkeypatch):

@@ -2,13 +2,15 @@
 
 CTAs run in parallel only if nothing can tell: no instruction communicates between CTAs, and no process finds
 a mistake or accesses memory that another one writes. Otherwise the launch begins again in this process, as
-if there had been no others.
+if there had been no others. A launch begins in this process, which goes on with the waves that it has begun;
+other processes, copies of it, take the waves that have not begun, one at a time.
 """
 
 import gc
 import mmap
 import os
 import signal
+import struct
 import sys
 import threading
 import time
@@ -24,20 +26,29 @@ import numpy.typing as npt
 
 from weft import system
 from weft.emulator.decoding.program import Program
-from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import Segment
-from weft.emulator.running.ctas import Grid
+from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Progress, Waves
 
-_TRIAL = 0.3
-"""Seconds that a launch runs in this process alone; one that takes longer begins again in several."""
+_TRIAL = 0.02
+"""Seconds that a launch of several waves runs in this process alone; starting others takes about as long."""
+_RESTART = 0.3
+"""The same for a launch of one wave, which begins again in several processes."""
+_POLL = 0.5
+"""Seconds after which processes that run look after each other."""
+_MOST_PIECES = 2048
+_PIECE = struct.Struct("=qq")
 _COMMUNICATES = ("multimem", "clusterlaunchcontrol", "call")
 _ATOMIC = ("atom", "red")
 _ORDERED = {"volatile", "relaxed", "acquire", "release", "mmio"}
 _THREADED = {"jax", "torch", "cuda.bindings"}
 _OWN_SPACES = ("shared", "shared::cta", "shared::cluster")
+
+Piece = tuple[int, int]
+"""CTAs by their positions in a grid: the first one, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +66,78 @@ class _Part:
 
 def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Observers:
     """Runs all CTAs of a launch, on as many cores as `threads` (None: all, if that is safe), and returns its
-    observers. `start` makes what runs them; it is called again if several processes do.
+    observers. `start` makes what runs them; it is called again if the launch begins again.
     """
     waves, observers = start()
     if threads is None and _alone():
         threads = system.cores()
-    pieces = _pieces(waves, threads or 1)
-    if len(pieces) < 2 or not _forks() or not _independent(waves, observers):
+    one_wave = waves.launch.total_ctas <= waves.together
+    pieces = _pieces(waves.launch, 0, waves.launch.cluster_size if one_wave else waves.together)
+    if min(threads or 1, len(pieces)) < 2 or not _forks() or not _independent(waves, observers):
         waves.run(Grid(waves.launch))
         return observers
-    buffers = [segment for segment in waves.device.segments if segment.writable and segment.size]
-    before = {segment.base: segment.data.copy() for segment in buffers}
-    waves.totals.pause = time.monotonic() + _TRIAL
-    if waves.run(Grid(waves.launch)):
-        return observers
-    waves.totals.restart()
-    for segment in buffers:
-        segment.data[:] = before[segment.base]
-    shown = waves.done
+    memory, shown = _Memory(waves.device), 0
+    try:
+        waves.totals.pause = time.monotonic() + (_RESTART if one_wave else _TRIAL)
+        grid = Grid(waves.launch)
+        if waves.run(grid):
+            return observers
+        waves.totals.pause, shown = None, waves.done
+        if observers.findings():
+            waves.run(grid)
+            return observers
+        if one_wave:
+            memory.restore()
+            waves, observers = _again(start, waves, shown)
+            grid, pieces = Grid(waves.launch, 0, 0), _even(waves.launch, threads or 1)
+        else:
+            pieces = _pieces(waves.launch, grid.begun, waves.together)
+        memory.keeps = False
+        begun = Grid(waves.launch, grid.begun, grid.begun)
+        memory.keeps = _spread(waves, observers, begun, pieces, threads or 1)
+        if memory.keeps:
+            return observers
+    finally:
+        memory.close()
+    waves, observers = _again(start, waves, max(shown, waves.done))
+    waves.run(Grid(waves.launch))
+    return observers
+
+
+def _again(
+    start: Callable[[], tuple[Waves, Observers]], before: Waves, shown: int
+) -> tuple[Waves, Observers]:
+    """What begins a launch again, which has shown the end of so many CTAs already."""
+    before.totals.restart()
     waves, observers = start()
     waves.progress = _beyond(shown, waves.progress)
-    if not _spread(waves, observers, pieces, buffers):
-        waves.run(Grid(waves.launch))
-    return observers
+    return waves, observers
+
+
+class _Memory:
+    """The buffers of a device while processes share them. In the end they are changed only if `keeps`."""
+
+    def __init__(self, device: Device) -> None:
+        self.keeps = True
+        self._buffers: list[tuple[Segment, npt.NDArray[np.uint8]]] = []
+        for segment in device.segments:
+            if segment.writable and segment.size:
+                shared = np.frombuffer(mmap.mmap(-1, segment.size), np.uint8)
+                shared[:] = segment.data
+                self._buffers.append((segment, segment.data))
+                segment.replace(shared)
+
+    def restore(self) -> None:
+        """Undoes all changes."""
+        for segment, own in self._buffers:
+            segment.data[:] = own
+
+    def close(self) -> None:
+        """Makes the buffers this process's own again."""
+        for segment, own in self._buffers:
+            if self.keeps and not np.array_equal(segment.data, own):
+                own[:] = segment.data
+            segment.replace(own)
 
 
 def _beyond(shown: int, progress: Progress | None) -> Progress | None:
@@ -121,53 +181,95 @@ def _communicates(opcode: Sequence[str]) -> bool:
     return opcode[0] in _ATOMIC or opcode[:2] == ["cp", "reduce"]
 
 
-def _spread(waves: Waves, observers: Observers, pieces: Sequence[Grid], buffers: Sequence[Segment]) -> bool:
-    """Runs the pieces of a launch, each in a process; False, with no effect, if it must run in this one."""
+def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Piece], threads: int) -> bool:
+    """Runs the waves that have begun in this process, and the pieces in this and in others; False if that
+    must not count.
+    """
     if sys.platform == "win32":
         return False
-    shared = {segment.base: _shared(segment) for segment in buffers}
-    pipes, processes = [], []
+    queue = _Queue(pieces)
+    pipes: list[connection.Connection[Any, Any]] = []
+    processes: list[int] = []
     try:
-        for piece in pieces:
+        for _ in range(min(threads - 1, len(pieces))):
             here, there = connection.Pipe(duplex=False)
             process = _fork()
             if process == 0:
-                _work(waves, observers, piece, shared, there)
+                _work(waves, observers, queue, there)
             there.close()
             pipes.append(here)
             processes.append(process)
-        parts = _results(pipes, waves)
+        others = _Others(pipes, waves)
+        everything = _Start.nothing(waves)
+        if not _share(waves, begun, queue, others) or observers.findings():
+            return False
+        parts = others.parts()
+    except TimeLimit:
+        raise
+    except (Fault, Deadlock):
+        return False
     finally:
+        queue.close()
         for process in processes:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
         for pipe in pipes:
             pipe.close()
-    if parts is None or _conflict(parts) or _over_limit(waves, parts):
+    mine = everything.part(waves, observers)
+    if parts is None or _conflict([mine, *parts]) or _over_limit(waves, parts):
         return False
-    for segment in buffers:
-        if not np.array_equal(segment.data, shared[segment.base]):
-            segment.data[:] = shared[segment.base]
     _add(waves, parts)
     return True
 
 
-def _shared(segment: Segment) -> npt.NDArray[np.uint8]:
-    """A copy of a buffer that processes share."""
-    data = np.frombuffer(mmap.mmap(-1, segment.size), np.uint8)
-    data[:] = segment.data
-    return data
+def _share(waves: Waves, begun: Grid, queue: "_Queue", others: "_Others") -> bool:
+    """Runs the waves that have begun, then pieces of the queue; False as soon as another process fails."""
+    own = waves.progress
+    if own is not None:
+        waves.progress = lambda done, total: own(done + others.done(), total)
+    piece: Grid | None = begun
+    while piece is not None:
+        waves.totals.pause = time.monotonic() + _POLL
+        ended = waves.run(piece)
+        if not others.look():
+            return False
+        if ended:
+            piece = queue.take(waves)
+    waves.totals.pause = None
+    waves.progress = own
+    return True
 
 
-def _pieces(waves: Waves, threads: int) -> list[Grid]:
-    """The CTAs of a launch in a piece for each core, of whole waves if there are enough."""
-    total, size = waves.launch.total_ctas, waves.launch.cluster_size
-    if total // waves.together >= threads:
-        size = waves.together
-    count = -(-total // size)
-    bounds = [min(count * i // threads * size, total) for i in range(threads + 1)]
-    bounds[-1] = total
-    return [Grid(waves.launch, begin, end) for begin, end in pairwise(bounds) if begin < end]
+class _Queue:
+    """The pieces that no process has taken, in a pipe that all of them read."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._end, begin = os.pipe()
+        os.write(begin, b"".join(_PIECE.pack(*piece) for piece in pieces))
+        os.close(begin)
+
+    def take(self, waves: Waves) -> Grid | None:
+        """The next piece; None if none is left."""
+        piece = os.read(self._end, _PIECE.size)
+        return Grid(waves.launch, *_PIECE.unpack(piece)) if piece else None
+
+    def close(self) -> None:
+        os.close(self._end)
+
+
+def _pieces(launch: Launch, begin: int, together: int) -> list[Piece]:
+    """The CTAs from `begin` on, in pieces of a wave, or of several if there are many."""
+    waves = -(-(launch.total_ctas - begin) // together)
+    size = together * -(-waves // _MOST_PIECES)
+    return [(at, min(at + size, launch.total_ctas)) for at in range(begin, launch.total_ctas, size)]
+
+
+def _even(launch: Launch, count: int) -> list[Piece]:
+    """All CTAs in so many pieces of about the same size."""
+    size = launch.cluster_size
+    clusters = launch.total_ctas // size
+    bounds = [clusters * at // count * size for at in range(count + 1)]
+    return [(begin, end) for begin, end in pairwise(bounds) if begin < end]
 
 
 def _fork() -> int:
@@ -178,44 +280,32 @@ def _fork() -> int:
         return os.fork()
 
 
-def _work(
-    waves: Waves,
-    observers: Observers,
-    piece: Grid,
-    shared: Mapping[int, npt.NDArray[np.uint8]],
-    pipe: "connection.Connection[Any, Any]",
-) -> None:
-    """Runs a piece in a process of its own, sends its part (None if this process must not count), and
+def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.Connection[Any, Any]") -> None:
+    """Runs pieces in a process of its own, sends its part (None if this process must not count), and
     exits.
     """
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.disable()  # objects of the other process must not be destroyed here
-        _use(waves.device, shared)
-        found, before = observers.findings(), _Start.of(waves, observers)
+        waves.forget()
+        before = _Start.of(waves, observers)
         parent = os.getppid()
-
-        def progress(done: int, total: int) -> None:
-            if os.getppid() != parent:
-                os._exit(1)
-            pipe.send(done - before.done)
-
-        waves.progress = progress
+        waves.progress = lambda done, total: pipe.send(done - before.done)
         with np.errstate(all="ignore"):
-            waves.run(piece)
-        pipe.send(before.part(waves, observers) if observers.findings() == found else None)
+            while (piece := queue.take(waves)) is not None:
+                ended = False
+                while not ended:
+                    waves.totals.pause = time.monotonic() + _POLL
+                    ended = waves.run(piece)
+                    if os.getppid() != parent:
+                        os._exit(1)
+        pipe.send(None if observers.findings() else before.part(waves, observers))
         status = 0
     except (Fault, Deadlock):
         pipe.send(None)
     finally:
         os._exit(status)
-
-
-def _use(device: Device, shared: Mapping[int, npt.NDArray[np.uint8]]) -> None:
-    for segment in device.segments:
-        if segment.base in shared:
-            segment.replace(shared[segment.base])
 
 
 @dataclass(frozen=True)
@@ -234,6 +324,11 @@ class _Start:
         count = len(observers.memory.warps)
         return cls(waves.done, totals.instructions, tuple(totals.runs), dict(totals.bytes), count)
 
+    @classmethod
+    def nothing(cls, waves: Waves) -> "_Start":
+        """Nothing had run."""
+        return cls(0, 0, (0,) * len(waves.totals.runs), {}, 0)
+
     def part(self, waves: Waves, observers: Observers) -> _Part:
         totals = waves.totals
         touched = {}
@@ -249,28 +344,45 @@ class _Start:
         )
 
 
-def _results(pipes: Sequence["connection.Connection[Any, Any]"], waves: Waves) -> list[_Part] | None:
-    """The parts of all processes; None as soon as one has none."""
-    parts: list[_Part] = []
-    done = dict.fromkeys(pipes, 0)
-    open_ = list(pipes)
-    while open_:
-        for pipe in connection.wait(open_):
+class _Others:
+    """The other processes of a launch."""
+
+    def __init__(self, pipes: "Sequence[connection.Connection[Any, Any]]", waves: Waves) -> None:
+        self._waves, self._own = waves, waves.progress
+        self._open = list(pipes)
+        self._done = dict.fromkeys(pipes, 0)
+        self._parts: list[_Part] = []
+
+    def done(self) -> int:
+        """The CTAs that they have completed."""
+        return sum(self._done.values())
+
+    def look(self, seconds: float | None = 0) -> bool:
+        """Receives what they have sent; False if one of them must not count."""
+        waves = self._waves
+        for pipe in connection.wait(self._open, seconds):
             assert isinstance(pipe, connection.Connection)
             try:
                 message = pipe.recv()
             except EOFError:
-                return None
+                return False
             if message is None:
-                return None
+                return False
             if isinstance(message, _Part):
-                parts.append(message)
-                open_.remove(pipe)
+                self._parts.append(message)
+                self._open.remove(pipe)
             else:
-                done[pipe] = message
-                if waves.progress is not None:
-                    waves.progress(waves.done + sum(done.values()), waves.launch.total_ctas)
-    return parts
+                self._done[pipe] = message
+                if self._own is not None:
+                    self._own(waves.done + self.done(), waves.launch.total_ctas)
+        return True
+
+    def parts(self) -> list[_Part] | None:
+        """Their parts, when all have ended; None as soon as one must not count."""
+        while self._open:
+            if not self.look(None):
+                return None
+        return self._parts
 
 
 def _conflict(parts: Sequence[_Part]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.emulator.compiled.boxes import Worth
 from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
@@ -49,50 +49,70 @@ class Waves:
     products: bool | None = None
     ticks: int | None = None
 
+    _live: Live = field(default_factory=deque)
+    _resumes: bool = False
+    _before: tuple[int, int, int] = (0, 0, 0)
+    _idle: int = 0
+
     @property
     def together(self) -> int:
-        """The CTAs of a wave."""
+        """The CTAs of a wave. All waves of a launch have about the same number."""
         size = self.launch.cluster_size
-        return max(1, _WAVE_WARPS // self.launch.warps // size) * size
+        most = max(1, _WAVE_WARPS // self.launch.warps // size)
+        clusters = self.launch.total_ctas // size
+        return -(-clusters // -(-clusters // most)) * size
+
+    def forget(self) -> None:
+        """Drops the waves that have begun: another process runs them."""
+        self._live.clear()
+        self._resumes = False
 
     def run(self, rest: Grid) -> bool:
         """Runs the CTAs that have not started. If a wave polls during its whole turn, later waves run, too:
-        it may wait for them. False: `totals.pause` has passed before the end.
+        it may wait for them. False: `totals.pause` has passed before the end, and another call goes on.
 
         Raises Deadlock if no visible state has changed for many turns of all waves.
         """
-        live: Live = deque()
-        before, idle = (0, 0, 0), 0
+        live = self._live
         while live or rest.begun < rest.end:
             if not self.step(live, rest):
                 if self.totals.pauses():
+                    self._resumes = True
                     return False
                 now = rest.begun, self.done, sum(wave.changes for _, wave in live)
-                idle = idle + 1 if now == before else 0
-                before = now
-                if idle > _IDLE_TURNS * (len(live) + 9):
+                self._idle = self._idle + 1 if now == self._before else 0
+                self._before = now
+                if self._idle > _IDLE_TURNS * (len(live) + 9):
                     raise stuck([wait for machine, _ in live for wait in machine.waiting()])
             if self.totals.pauses() and rest.begun < rest.end:
+                self._resumes = bool(live)
                 return False
         return True
 
     def step(self, live: Live, rest: Grid) -> bool:
         """Runs a wave for a turn, one that has not started if there may be more. True: the wave has ended."""
-        if not live or (rest.begun < rest.end and len(live) < _MAX_WAVES):
-            wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
-            wave.watch = self.watch_of(wave)
-            if self.worth is not None and self.seed is None:
-                wave.box_copies = self.worth.copies(wave)
-            wave.products = self._products(wave)
-            wave.mbarriers.calls = MbarrierCalls(wave)
-            live.appendleft((self._machine(wave), wave))
+        more = rest.begun < rest.end and len(live) < _MAX_WAVES
+        if not self._resumes and (not live or more):
+            live.appendleft(self._begun(rest))
+        self._resumes = False
         machine, wave = live[0]
         if not _turn(machine, wave):
-            live.rotate(-1)
+            if not self.totals.pauses():
+                live.rotate(-1)
             return False
         live.popleft()
         self._ended(wave, rest)
         return True
+
+    def _begun(self, rest: Grid) -> tuple[Machine, Wave]:
+        """The next wave."""
+        wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
+        wave.watch = self.watch_of(wave)
+        if self.worth is not None and self.seed is None:
+            wave.box_copies = self.worth.copies(wave)
+        wave.products = self._products(wave)
+        wave.mbarriers.calls = MbarrierCalls(wave)
+        return self._machine(wave), wave
 
     def _machine(self, wave: Wave) -> Machine:
         machine = Machine(wave, self.program, self.totals, self.seed, skew=self.skew, compiler=self.compiler)
