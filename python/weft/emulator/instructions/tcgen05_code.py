@@ -1,7 +1,7 @@
 """`tcgen05.mma` by code of the host: where the operands of one instruction are."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -59,7 +59,31 @@ class _Prepared:
         self.count = len(self.jobs) // len(self.blocks)
         idesc = self.source.idesc
         self.use = self.source.use(D)
+        self._first = self.blocks[0][0]
         self.scale_blocks = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
+
+    def moved(self, lanes: Lanes, at: tuple[int, int], row: int) -> "_Prepared":
+        """The same instruction of another thread."""
+        wave, first = lanes.wave, int(lanes.wave.cta_of_row[row])
+        by = (first - first % len(self.blocks) if len(self.blocks) > 1 else first) - self._first
+        blocks = tuple((cta + by, cells) for cta, cells in self.blocks)
+        jobs, (jobs_by, count) = self.jobs.copy(), (by * wave.memory.shared_stride, self.count)
+        jobs[:, (Job.A, Job.B)] += jobs_by
+        cells = wave.tensor_memory.cells
+        for rank, (cta, _) in enumerate(blocks):
+            mine = jobs[rank * count : (rank + 1) * count]
+            mine[:, Job.D] += cells(cta).ctypes.data - cells(cta - by).ctypes.data
+        reads = tuple(Read(row, read.cta + by, read.matrices) for read in self.reads)
+        source = replace(self.source, one=lanes.single(at))
+        return _Prepared(self.run, jobs, reads, blocks, source, self.kept, _room(jobs, self.scales))
+
+
+def _room(jobs: Numbers, like: "Sequence[tuple[Doubles, Doubles]]") -> tuple[tuple[Doubles, Doubles], ...]:
+    """Memory for the scales of each product."""
+    scales = tuple((np.zeros_like(of_a), np.zeros_like(of_b)) for of_a, of_b in like)
+    for job, (of_a, of_b) in zip(jobs, scales, strict=False):
+        job[Job.A_SCALES], job[Job.B_SCALES] = of_a.ctypes.data, of_b.ctypes.data
+    return scales
 
 
 @dataclass(eq=False)
@@ -77,15 +101,17 @@ class Quick:
         if code is None:
             return False
         known = lanes.wave.jobs.setdefault(self, {})
-        key = row, *(_value(value, at) for value in values.values())
-        prepared: _Prepared | None = known.get(key)
+        key = tuple([_value(value, at) for value in values.values()])
+        prepared: _Prepared | None = known.get((row, key))
         if prepared is None:
-            prepared = self._prepared(lanes, at, row, values)
+            # Another CTA has prepared the same, most of the time.
+            like: _Prepared | None = known.get(key)
+            prepared = self._prepared(lanes, at, row, values) if like is None else like.moved(lanes, at, row)
             if prepared is None:
                 return False
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            known[key] = prepared
+            known[row, key] = known[key] = prepared
         if not code.reads(PROXY, prepared.reads, self.line):
             return False
         self._notify(code, prepared, row)
@@ -147,16 +173,14 @@ def _prepared(decoded: Decoded) -> _Prepared | None:
     if run is None:
         return None
     jobs = _jobs(source, blocks, left, right)
-    scales = []
-    for job in jobs if isinstance(idesc, BlockScaledDescriptor) else ():
-        assert isinstance(idesc, BlockScaledDescriptor)
-        of_a, of_b = np.zeros((2, kind.m, idesc.scales)), np.zeros((2, idesc.scales, kind.n))
-        job[Job.A_SCALES], job[Job.B_SCALES] = of_a.ctypes.data, of_b.ctypes.data
-        scales.append((of_a, of_b))
+    scales: tuple[tuple[Doubles, Doubles], ...] = ()
+    if isinstance(idesc, BlockScaledDescriptor):
+        sizes = (2, kind.m, idesc.scales), (2, idesc.scales, kind.n)
+        scales = _room(jobs, [(np.zeros(sizes[0]), np.zeros(sizes[1]))] * len(jobs))
     # A CTA of a pair has a part of B.
     reads = [Read(decoded.row, cta, (operand,)) for operand in (right[0], left) for cta in pair]
     kept = bool(source.values["enable_input_d"])
-    return _Prepared(run, jobs, tuple(reads), blocks, source, kept, tuple(scales))
+    return _Prepared(run, jobs, tuple(reads), blocks, source, kept, scales)
 
 
 def _jobs(

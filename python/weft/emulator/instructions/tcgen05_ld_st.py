@@ -17,6 +17,7 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import TYPES, Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import Cells as Rectangle
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Registers
 from weft.isa.tcgen05 import copy as tcgen05_copy
@@ -86,19 +87,24 @@ def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list
     return [get(item, TYPES["b32"]) for item in items]
 
 
-def _notify(lanes: Lanes, kind: str, lane: Numbers, column: Numbers, line: int) -> None:
+def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, line: int) -> None:
     """Reports the cells that each warp accesses to observers."""
     watch = lanes.wave.watch
     if watch is None:
         return
     unit = "tcgen05.ld" if kind == "load" else "tcgen05.st"
+    whole = form.shape == "32x32b" and lanes.mask is None
     cells = lane << LANE_SHIFT | column
     enabled = lanes.enabled()
     for at, row in enumerate(lanes.row_numbers().tolist()):
         one = np.zeros((lanes.warps, 32), np.bool_)
         one[at] = enabled[at]
         cta = int(lanes.wave.cta_of_row[row])
-        watch.async_access(kind, unit, cta, "tensor", cells[at].ravel(), lanes.narrowed(one).threads(), line)
+        threads = lanes.narrowed(one).threads()
+        first = int(lane[at].flat[0]), 32, int(column[at].flat[0]), lane.shape[-1]
+        watch.async_access(
+            kind, unit, cta, "tensor", Rectangle(*first) if whole else cells[at].ravel(), threads, line
+        )
 
 
 def _loaded(lanes: Lanes, lane: Numbers, column: Numbers) -> Array:
@@ -124,7 +130,7 @@ def load(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)
-        _notify(lanes, "load", lane, column, line)
+        _notify(lanes, "load", form, lane, column, line)
         words = _loaded(lanes, lane, column)
         if getattr(form, "pack", False):
             words = (words[..., ::2] & _HALF) | words[..., 1::2] << np.uint32(16)
@@ -166,7 +172,7 @@ def store(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)
-        _notify(lanes, "store", lane, column, line)
+        _notify(lanes, "store", form, lane, column, line)
         words = np.stack([lanes.read(slot) for slot in slots], axis=-1)
         if form.unpack:
             words = np.stack([words & _HALF, words >> np.uint32(16)], axis=-1).reshape(*words.shape[:2], -1)

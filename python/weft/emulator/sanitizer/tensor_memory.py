@@ -141,6 +141,12 @@ class TensorMemory:
 
     def _deallocate(self, shadow: Shadow, part: slice, row: int, line: int) -> None:
         """Everything that uses these columns must be complete."""
+        late = False
+        for before in (shadow.writes, shadow.reads):
+            _, (owner, time, *_) = shadow.between(before[:, part])
+            late |= bool((time > self.clocks.known[row, owner]).any())
+        if not late:
+            return
         lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
         self._order(shadow, "dealloc", "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
 
