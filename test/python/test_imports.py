@@ -169,6 +169,7 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
                     "builder",
                     "driver",
                     "emit",
+                    "exchanges",
                     "mbarrier_code",
                     "own_accesses",
                     "product_code",

@@ -8,6 +8,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from weft.emulator import native
+from weft.emulator.compiled import exchanges
 from weft.emulator.compiled.accesses import add_accesses
 from weft.emulator.compiled.builder import I1, I8, I32, I64, POINTER, Code, Value
 from weft.emulator.compiled.own_accesses import add_own_accesses
@@ -18,7 +19,7 @@ from weft.emulator.compiled.touches import add_touches
 FUNCTIONS = (
     "run",
     *("load_global", "store_global", "load_shared", "store_shared", "load_local", "store_local"),
-    *("load_param", "load_const", "touch", "copy"),
+    *("load_param", "load_const", "touch", "copy", *exchanges.NAMES),
 )
 
 
@@ -34,6 +35,7 @@ def text() -> str:
     add_accesses(module)
     add_own_accesses(module)
     add_touches(module)
+    exchanges.add_exchanges(module)
     _Driver(module).write()
     return str(module)
 
@@ -55,7 +57,7 @@ class _Driver(Code):
 
     def write(self) -> None:
         b, target = self.b, self.variable(0)
-        names = ("next", "step", "leave", "piece", "access", "jump", "branch")
+        names = ("next", "step", "leave", "piece", "access", "exchange", "jump", "branch")
         parts = {n: self.function.append_basic_block(n) for n in names}
         b.branch(parts["next"])
         b.position_at_end(parts["next"])
@@ -68,6 +70,7 @@ class _Driver(Code):
             Kind.STORE: "access",
             Kind.TOUCH: "access",
             Kind.COPY: "access",
+            Kind.EXCHANGE: "exchange",
             Kind.JUMP: "jump",
             Kind.BRANCH: "branch",
         }.items():
@@ -82,9 +85,12 @@ class _Driver(Code):
         b.position_at_end(parts["step"])
         self.add(self.op, 1)
         b.branch(parts["next"])
-        for name in ("jump", "branch"):
+        for name in ("exchange", "jump", "branch"):
             b.position_at_end(parts[name])
             self._within_limit(parts["leave"])
+            if name == "exchange":
+                self._access(operation, parts["leave"], parts["jump"])
+                continue
             if name == "jump":
                 b.store(self.load(operation, Operand.TARGET), target)
             else:

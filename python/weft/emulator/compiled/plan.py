@@ -16,6 +16,7 @@ from weft.emulator.compiled.state import BlockPart, Kind, Operand
 from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, trace
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
+from weft.emulator.decoding.table import Exchange
 from weft.emulator.sanitizer.dataflow import is_copy
 from weft.emulator.sanitizer.registers import Announcement
 
@@ -43,6 +44,7 @@ class Operation:
     reads: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
     """The numbers of watched registers that a `TOUCH` or `COPY` announces."""
+    exchange: Exchange | None = None
 
 
 @dataclass
@@ -173,7 +175,13 @@ class _Planner:
         # A guard of the end is read after the last step.
         self._close(step)
         flow = block.end.flow if block.end is not None else None
-        if flow is None:
+        waiting = block.end.collective if block.end is not None else None
+        if block.end is not None and waiting is not None and waiting.exchange is not None:
+            for slot in waiting.exchange.registers:
+                self.plan.layout.of(slot)
+            slots, exchange = frozenset(waiting.exchange.registers), waiting.exchange
+            self._operation(Kind.EXCHANGE, step, slots=slots, exchange=exchange, target=block.end.targets[0])
+        elif flow is None:
             self._operation(Kind.INTERPRET, step)
         elif flow.predicate is None:
             self._operation(Kind.JUMP, step, target=flow.target)
@@ -202,7 +210,7 @@ def _find_needs(plan: Plan) -> None:
             operation, now = operations[at], needs[at]
             if operation.kind == Kind.BRANCH:
                 now |= needs[first[operation.target]] | needs[first[operation.after]]
-            elif operation.kind == Kind.JUMP:
+            elif operation.kind in (Kind.JUMP, Kind.EXCHANGE):
                 now |= needs[first[operation.target]]
             elif operation.kind != Kind.INTERPRET:
                 now |= needs[at + 1]
@@ -220,8 +228,13 @@ def _slots(bits: int) -> tuple[int, ...]:
     return tuple(at for at, bit in enumerate(text) if bit == "1")
 
 
-def _offsets(operation: Operation) -> list[int]:
-    return [*operation.reads, *operation.writes, *(operation.piece.offsets if operation.piece else [])]
+def _offsets(operation: Operation, layout: Layout) -> list[int]:
+    """What an operation has in `Plan.offsets`."""
+    if operation.piece is not None:
+        return operation.piece.offsets
+    if operation.exchange is not None:
+        return [layout.of(slot) for slot in operation.exchange.registers]
+    return [*operation.reads, *operation.writes]
 
 
 def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
@@ -233,7 +246,7 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
     plan.run = generic["run"]
     saved = [each for piece in pieces for each in piece.saved]
     plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
-    offsets = [each for operation in plan.operations for each in _offsets(operation)]
+    offsets = [each for operation in plan.operations for each in _offsets(operation, plan.layout)]
     plan.offsets = np.array(offsets, np.int64)
     next_saved, next_offset = plan.saved.ctypes.data, plan.offsets.ctypes.data
     plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
@@ -241,10 +254,13 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
         row[Operand.KIND] = operation.kind
         row[Operand.TARGET], row[Operand.AFTER] = operation.target, operation.after
         row[Operand.NEGATED], row[Operand.OFFSETS] = operation.negated, next_offset
-        next_offset += plan.offsets.itemsize * len(_offsets(operation))
+        next_offset += plan.offsets.itemsize * len(_offsets(operation, plan.layout))
         row[Operand.READS], row[Operand.WRITES] = len(operation.reads), len(operation.writes)
         if operation.kind in (Kind.TOUCH, Kind.COPY):
             row[Operand.FUNCTION] = generic["touch" if operation.kind == Kind.TOUCH else "copy"]
+        if operation.exchange is not None:
+            row[Operand.FUNCTION] = generic[operation.exchange.name]
+            row[Operand.NEGATED] = operation.exchange.negated
         if operation.predicate is not None:
             row[Operand.PREDICATE] = plan.layout.of(operation.predicate)
         if operation.piece is not None:

@@ -114,6 +114,7 @@ class Kind(IntEnum):
     STORE = auto()
     TOUCH = auto()
     COPY = auto()
+    EXCHANGE = auto()
     JUMP = auto()
     BRANCH = auto()
 
@@ -128,7 +129,7 @@ class Operand(IntEnum):
     SAVED_COUNT = auto()
     """... the number of these registers."""
     OFFSETS = auto()
-    """The address of a piece's offsets, or of the numbers of registers that are announced."""
+    """The address of the offsets of registers, or of the numbers of those that are announced."""
     READS = auto()
     WRITES = auto()
     """How many of these are read, and then how many are written."""

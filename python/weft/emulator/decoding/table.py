@@ -14,14 +14,26 @@ Step = Callable[[Lanes], None]
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """An instruction by which lanes exchange values, as compiled code names it; `registers` are its slots, of
+    which the last is the member mask. `negated`: its predicate is.
+    """
+
+    name: str
+    registers: tuple[int, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Collective:
     """A step that needs its lanes together: those in the register `members` (None: the whole warp), or the
-    four warps of each warpgroup.
+    four warps of each warpgroup. `exchange`: what it does, if compiled code can.
     """
 
     step: Step
     members: int | None = None
     warpgroup: bool = False
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True)

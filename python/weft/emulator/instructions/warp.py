@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Collective, Step, Table
+from weft.emulator.decoding.table import Collective, Exchange, Step, Table
 from weft.emulator.numerics.floats import canonical
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import PRED, U32, Array, Bools
@@ -59,7 +59,8 @@ def shfl(op: Op) -> Collective:
         if second is not None:
             lanes.write(valid, inside)
 
-    return Collective(run, members)
+    exchange = Exchange(f"shfl.{mode}", (result, valid, value, by, control, members))
+    return Collective(run, members, exchange=exchange)
 
 
 @table.collective("vote.sync")
@@ -84,7 +85,8 @@ def vote(op: Op) -> Collective:
             agreed = held == asked
             lanes.write(result, agreed | (held == 0) if mode == "uni" else agreed)
 
-    return Collective(run, members)
+    exchange = Exchange(f"vote.{mode}", (result, slot, members), negated)
+    return Collective(run, members, exchange=exchange)
 
 
 @table.step("activemask")
@@ -144,7 +146,7 @@ def elect(op: Op) -> Collective:
         lanes.write(leader, np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32))
         lanes.write(elected, lowest == _BIT)
 
-    return Collective(run, members)
+    return Collective(run, members, exchange=Exchange("elect", (leader, elected, members)))
 
 
 @table.collective("redux.sync")

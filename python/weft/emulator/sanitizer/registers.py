@@ -69,7 +69,7 @@ def _announced(waiting: Collective, announcement: Step, after: int, registers: T
         announcement(lanes)
         waiting.step(lanes)
 
-    return collective(replace(waiting, step=both), after, registers.prefix, registers.line)
+    return collective(replace(waiting, step=both, exchange=None), after, registers.prefix, registers.line)
 
 
 class Announcement:
