@@ -176,6 +176,23 @@ def test_the_emulator_agrees_with_the_gpu():
 
 
 @with_marks(SM_90A)
+def test_programs_of_jax():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    tensors_ = tensors(1, (4, 2), 300, 300, 128, 128)
+    q, k, v = (jax.dlpack.from_dlpack(each.detach()) for each in tensors_)
+    out = weft.attention(*tensors_, causal=True)
+    wanted = torch.autograd.grad(out.float().sum(), tensors_)
+
+    def loss(q, k, v):
+        return weft.attention(q, k, v, causal=True).astype("float32").sum()
+
+    for _ in range(3):
+        got = jax.jit(jax.grad(loss, (0, 1, 2)))(q, k, v)
+        for one, other in zip(got, wanted, strict=True):
+            assert torch.equal(torch.from_dlpack(one), other)
+
+
+@with_marks(SM_90A)
 def test_compiled_and_captured():
     torch = pytest.importorskip("torch")
     q, k, v = tensors(2, (4, 4), 512, 512, 128, 128)

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.attend import tiles
-from weft.attend.gradients import backward
+from weft.attend.gradients import backward, of_sinks, unpadded
 from weft.attend.kernels.backward import backward_of_keys, backward_of_queries
 from weft.attend.launches import Call, run
 from weft.attend.problem import Options
@@ -22,7 +22,12 @@ def found(given, d_out, d_lse=None, **options):
     """The gradients of q, k, v and the sinks."""
     call = Call.of(given, Options.of(**NONE | options))
     out, lse = run(call)
-    return backward(call, out, lse, d_out, d_lse)
+    *of_inputs, delta = backward(call, out, lse, d_out, d_lse)
+    if "sinks" not in given:
+        return [*of_inputs, None]
+    if call.sizes.packed:
+        delta = unpadded(delta, given["cu_seqlens_q"], np.arange(len(given["q"])))
+    return [*of_inputs, of_sinks(given["sinks"], lse, delta[..., : lse.shape[-1]], np.exp)]
 
 
 def close(got, wanted, dtype):
@@ -72,7 +77,7 @@ def test_lengths_and_sinks():
     k, v = rng.standard_normal((2, 2, 1, 140, 64)).astype(F16)
     sinks = np.array([0.5, -1], np.float32)
     given = {"q": q, "k": k, "v": v, "lengths": lengths, "sinks": sinks}
-    got, of_sinks = found(given, d_out, causal=True), np.zeros(2)
+    got, of_both = found(given, d_out, causal=True), np.zeros(2)
     for number, length in enumerate(lengths):
         arrays = q[number], k[number, :, :length], v[number, :, :length]
         wanted = gradients(d_out[number], *arrays, causal=True, sinks=sinks)
@@ -84,8 +89,8 @@ def test_lengths_and_sinks():
             step = 1e-4 * np.eye(2)[head]
             ends = (attention(*arrays, causal=True, sinks=sinks + sign * step).out for sign in (1, -1))
             more, less = (((each * d_out[number])[head]).sum() for each in ends)
-            of_sinks[head] += (more - less) / 2e-4
-    assert np.allclose(got[3], of_sinks, atol=2e-2)
+            of_both[head] += (more - less) / 2e-4
+    assert np.allclose(got[3], of_both, atol=2e-2)
 
 
 @pytest.mark.slow
@@ -93,7 +98,7 @@ def test_packed_sequences():
     rng, starts = np.random.default_rng(0), np.array([0, 70, 70, 100], np.int32)
     q, d_out = rng.standard_normal((2, 100, 2, 64)).astype(F16)
     k, v = rng.standard_normal((2, 100, 1, 64)).astype(F16)
-    sinks, of_sinks = np.array([0.5, -1], np.float32), np.zeros(2)
+    sinks, of_all = np.array([0.5, -1], np.float32), np.zeros(2)
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": starts, "cu_seqlens_k": starts}
     got = found(given, d_out, causal=True)
     for first, end in itertools.pairwise(starts):
@@ -101,8 +106,8 @@ def test_packed_sequences():
         for one, other in zip(parts[:3], gradients(*parts[3:], causal=True, sinks=sinks), strict=True):
             close(one, other, F16)
         exact = attention(*parts[4:], causal=True, sinks=sinks)
-        of_sinks -= (np.exp(sinks[:, None] - exact.lse) * (parts[3] * exact.out).sum(-1)).sum(-1)
-    assert np.allclose(got[3], of_sinks, atol=2e-2)
+        of_all -= (np.exp(sinks[:, None] - exact.lse) * (parts[3] * exact.out).sum(-1)).sum(-1)
+    assert np.allclose(got[3], of_all, atol=2e-2)
 
 
 def test_the_gradient_of_lse_and_repeated_calls():
@@ -127,7 +132,7 @@ def test_no_gradients_of_pages():
         backward(call, None, None, None)
 
 
-BEFORE, AFTER = (*["bf16"] * 4, "f32", "f32"), (*["i32"] * 3, "f32", "f32", "i32", "i32")
+BEFORE, AFTER = (*["bf16"] * 4, "f32", "f32", *["i32"] * 3), ("f32", "f32", "i32", "i32")
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from weft import late_imports
 from weft.attend import launches
 from weft.attend.problem import Options, refuse
 from weft.errors import shown
-from weft.launch import libraries, torch_tensors
+from weft.launch import arrays, libraries, torch_tensors
+from weft.multiply import jax_call
 
 
 def _watched(*arguments: Any, **options: Any) -> Any:
@@ -73,6 +75,8 @@ def attention(
     given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
     if torch_tensors.are_watched((*given.values(), out)):
         return _by_operator(given, options, return_lse, out, stream)
+    if arrays.library(type(q)) == "jax" or jax_call.is_traced((*given.values(),)):
+        return _by_xla(given, options, return_lse, out, stream)
     call = launches.Call.of(given, options)
     result, lse = launches.run(call, out, stream)
     library = libraries.of(q)
@@ -105,13 +109,25 @@ def _parts(
 
 def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
     """The result of `torch.ops.weft.attention`."""
-    for name, each in (("out", out), ("stream", stream)):
-        if each is not None:
-            raise refuse(
-                f"{name} must be None where PyTorch differentiates or traces a call, got {shown(each)}: call "
-                "it under torch.no_grad()"
-            )
-    from weft.torch import attention as operators
+    _refuse_places(out, stream, "PyTorch differentiates or traces a call", "call it under torch.no_grad()")
+    with late_imports.whole():
+        from weft.torch import attention as operators
 
     result, lse = operators.attention(given, options)
     return (result, lse) if return_lse else result
+
+
+def _by_xla(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
+    """The result of XLA, which queues the launches on its own stream."""
+    _refuse_places(out, stream, "arrays are JAX's", "use the result")
+    with late_imports.whole():
+        from weft.jax import attention as program
+
+    result, lse = program.attention(given, options)
+    return (result, lse) if return_lse else result
+
+
+def _refuse_places(out: Any, stream: Any, where: str, advice: str) -> None:
+    for name, each in (("out", out), ("stream", stream)):
+        if each is not None:
+            raise refuse(f"{name} must be None where {where}, got {shown(each)}: {advice}")

@@ -1,8 +1,7 @@
 """The launches of the gradients of attention."""
 
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from weft.attend import tiles
 from weft.attend.kernels.backward import backward_of_keys, backward_of_queries, products_of_outputs
@@ -14,8 +13,8 @@ from weft.attend.problem import refuse
 def backward(
     call: Call, out: Any, lse: Any, d_out: Any, d_lse: Any = None, stream: Any = None
 ) -> tuple[Any, Any, Any, Any]:
-    """The gradients of q, k, v and of the sinks (None without any), from the results of a call and their
-    gradients.
+    """The gradients of q, k and v, from the results of a call and their gradients; and the sums delta, of
+    which `of_sinks` makes the gradient of sinks: None where no query sees a key.
     """
     sizes, flags = call.sizes, call.flags
     if sizes.page:
@@ -25,7 +24,7 @@ def backward(
         for each in (dq, dk, dv):  # of which not all rows may belong to a sequence
             each[...] = 0
     if call.is_empty:
-        return dq, dk, dv, _of_sinks(call, lse, None)
+        return dq, dk, dv, None
     o, do = (batched(each, call.options.layout, sizes.packed) for each in (out, d_out))
     sums, of_sums = (each[None] if each is not None and sizes.packed else each for each in (lse, d_lse))
     steps = -(-sums.shape[2] // SUMS_STEP)
@@ -34,16 +33,17 @@ def backward(
     padded = (*sums.shape[:2], steps * SUMS_STEP)
     base, delta = call.empty(padded, "f32"), call.empty(padded, "f32")
     nothing = call.added("", "f32", 3)
-    products_of_outputs(
-        *(o, do, sums, nothing if of_sums is None else of_sums, base, delta),
-        call.added("cu_seqlens_q", "i32"),
+    call.launch(
+        products_of_outputs,
+        *(o, do, sums, nothing if of_sums is None else of_sums),
+        *(call.added("cu_seqlens_q", "i32"), base, delta),
         width=tiles.width(sizes.e),
         of_lse=of_sums is not None,
         packed=sizes.packed,
         stream=stream,
     )
     _launch(call, do, base, delta, (dq, dk, dv), stream)
-    return dq, dk, dv, _of_sinks(call, lse, delta)
+    return dq, dk, dv, delta
 
 
 def _launch(call: Call, do: Any, base: Any, delta: Any, results: tuple[Any, Any, Any], stream: Any) -> None:
@@ -53,35 +53,25 @@ def _launch(call: Call, do: Any, base: Any, delta: Any, results: tuple[Any, Any,
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     options: dict[str, Any] = {**call.flags, "stream": stream}
     of_queries, of_keys = tiles.backward(call.sizes.d, call.sizes.e)
-    backward_of_queries(q, k, v, do, base, delta, dq, *added, *call.numbers, **of_queries, **options)
+    inputs = (q, k, v, do, base, delta, *added)
+    call.launch(backward_of_queries, *inputs, dq, *call.numbers, **of_queries, **options)
     for each in of_keys:
-        backward_of_keys(q, k, v, do, base, delta, dk, dv, *added, *call.numbers, **each, **options)
+        none = call.added("", call.views["q"].dtype, 4)
+        of_k, of_v = dk if each.get("of_k", True) else none, dv if each.get("of_v", True) else none
+        call.launch(backward_of_keys, *inputs, of_k, of_v, *call.numbers, **each, **options)
 
 
-def _of_sinks(call: Call, lse: Any, delta: Any) -> Any:
-    """The gradient of the sinks: their shares take from those of all values."""
-    if "sinks" not in call.given:
-        return None
-    sinks = call.given["sinks"]
-    if delta is None:
-        return sinks * 0
-    if call.sizes.packed:
-        delta = _unpadded(call, delta)
-    delta = delta[..., : lse.shape[-1]]
-    shares = lse * -1
-    shares += sinks[:, None]
-    shares = shares.exp() if hasattr(shares, "exp") else np.exp(shares)
+def of_sinks(sinks: Any, lse: Any, delta: Any, exp: Callable[[Any], Any]) -> Any:
+    """The gradient of the sinks, in f32, from what `backward` returns: their shares take from those of all
+    values.
+    """
+    shares = exp(sinks[:, None] - lse)
     others = tuple(number for number in range(lse.ndim) if number != lse.ndim - 2)
-    total = (shares * delta).sum(others)
-    return -(total.to(sinks.dtype) if hasattr(total, "to") else total.astype(sinks.dtype))
+    return -(shares * delta).sum(others)
 
 
-def _unpadded(call: Call, delta: Any) -> Any:
-    """The sums of packed sequences without gaps: sequence i has gaps of up to `SUMS_STEP` before it."""
-    starts = call.given["cu_seqlens_q"]
-    rows = call.empty((call.sizes.queries,), "i32")
-    rows[...] = 0
-    places = (rows + 1).cumsum(0) - 1
+def unpadded(delta: Any, starts: Any, places: Any) -> Any:
+    """The sums of packed sequences without the gaps between these. `places` counts the tokens."""
     number = (places[:, None] >= starts[None, 1:]).sum(1).clip(max=len(starts) - 2)
     first = starts[number]
     return delta[0][:, (first // SUMS_STEP + number) * SUMS_STEP + places - first]

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,13 @@ class Call:
     views: Mapping[str, ArrayView]
     options: Options
     sizes: Sizes
+    launch: Callable[..., None]
 
     @staticmethod
-    def of(given: Mapping[str, Any], options: Options) -> "Call":
-        """Checks a call. Raises WeftError for arrays that don't fit."""
+    def of(given: Mapping[str, Any], options: Options, launch: Callable[..., None] | None = None) -> "Call":
+        """Checks a call. Raises WeftError for arrays that don't fit. `launch` calls a kernel; by default at
+        once.
+        """
         given = {name: each for name, each in given.items() if each is not None}
         views = {name: _view(name, each) for name, each in given.items()}
         sizes = sizes_of(
@@ -43,7 +46,7 @@ class Call:
         )
         _check_rows(views)
         _check_added(views, sizes)
-        return Call(given, views, options, sizes)
+        return Call(given, views, options, sizes, launch or _at_once)
 
     @property
     def scale(self) -> float:
@@ -88,6 +91,10 @@ class Call:
         """A new array of the library of q."""
         q = self.given["q"]
         return libraries.of(q).empty(q, self.views["q"], shape, dtype)
+
+
+def _at_once(kernel: Callable[..., None], *arguments: Any, **options: Any) -> None:
+    kernel(*arguments, **options)
 
 
 def batched(array: Any, layout: str, packed: bool) -> Any:
@@ -189,8 +196,9 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     parts = call.empty((splits * o.shape[0], *o.shape[1:]), "f32")
     part_sums = call.empty((splits * o.shape[0], *o.shape[1:3]), "f32")
     _forward(call, q, parts, part_sums, grouped, splits, stream)
-    combine(
-        *(parts, part_sums, o, sums, _sinks(call)),
+    call.launch(
+        combine,
+        *(parts, part_sums, _sinks(call), o, sums),
         width=tiles.width(sizes.e),
         splits=splits,
         sinking="sinks" in call.given,
@@ -204,13 +212,15 @@ def _forward(call: Call, q: Any, o: Any, sums: Any, grouped: bool, splits: int, 
     """Launches the forward kernel."""
     sizes, flags = call.sizes, call.flags
     causal, window = flags["rights"] and not flags["lefts"], flags["lefts"]
-    forward(
-        *(q, call.matrices("k"), call.matrices("v"), o, sums),
+    call.launch(
+        forward,
+        *(q, call.matrices("k"), call.matrices("v")),
         call.added("cu_seqlens_q", "i32"),
         call.added("cu_seqlens_k", "i32"),
         call.added("lengths", "i32"),
         call.added("page_table", "i32", 2),
         _sinks(call),
+        *(o, sums),
         *call.numbers,
         **flags,
         **_tiles(call, grouped, splits),

@@ -1,8 +1,11 @@
 ; The handlers that XLA calls for a product (XLA's FFI, xla/ffi/api/c_api.h). `xla_target.py` compiles this file.
 ;
-; The operands are A, B and what else the kernel reads; there is one result. The attributes, in the order of their
-; names, are `key`, an integer that stands for a product, and `product`, the text that describes it. On a GPU the
-; launch of a product is in a table, by key and GPU. Python is asked only where the table has none.
+; The operands of a product are A, B and what else the kernel reads; there is one result. The attributes, in the order
+; of their names, are `key`, an integer that stands for a product, and `product`, the text that describes it. On a GPU
+; the launch of a product is in a table, by key and GPU. Python is asked only where the table has none.
+;
+; Launches of other kernels have a third attribute, `results`, and any number of results, whose addresses follow those
+; of all operands.
 
 %Frame = type {
   i64, ptr, ptr, ptr, i32,          ; size, extension, API, context, stage
@@ -143,9 +146,7 @@ emulate:
   br i1 %execute, label %here, label %nothing
 
 here:
-  %inputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 2
-  %inputs = load i64, ptr %inputs.at
-  %count = add i64 %inputs, 1
+  %count = call i64 @buffers(ptr %frame)
   %given = alloca i64, i64 %count
   %low = call i64 @gather(ptr %frame, ptr %given)
   %given.at = getelementptr %Request, ptr %request, i64 0, i32 6
@@ -159,9 +160,7 @@ here:
 define internal ptr @launch(ptr %frame, ptr %request, ptr %entry) {
   %capturing = alloca i32
   %graph = alloca i64
-  %inputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 2
-  %inputs = load i64, ptr %inputs.at
-  %count = add i64 %inputs, 1
+  %count = call i64 @buffers(ptr %frame)
   %given = alloca i64, i64 %count
   %low = call i64 @gather(ptr %frame, ptr %given)
   %aligned = icmp eq i64 %low, 0
@@ -239,12 +238,31 @@ failed:
   ret ptr %why
 }
 
-; Writes the addresses of the buffers, the result's third. Returns their low bits, which are 0 if all are aligned.
+; How many operands and results there are.
+define internal i64 @buffers(ptr %frame) {
+  %inputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 2
+  %inputs = load i64, ptr %inputs.at
+  %outputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 6, i32 2
+  %outputs = load i64, ptr %outputs.at
+  %count = add i64 %inputs, %outputs
+  ret i64 %count
+}
+
+; Writes the addresses of the buffers: of a product the result's third, of another kernel those of results last. Returns
+; their low bits, which are 0 if all are aligned.
 define internal i64 @gather(ptr %frame, ptr %given) {
+  %attributes.at = getelementptr %Frame, ptr %frame, i64 0, i32 7, i32 2
+  %attributes = load i64, ptr %attributes.at
+  %product = icmp eq i64 %attributes, 2
   %inputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 2
   %inputs = load i64, ptr %inputs.at
   %buffers.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 4
   %buffers = load ptr, ptr %buffers.at
+  %outputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 6, i32 2
+  %outputs = load i64, ptr %outputs.at
+  %results.at = getelementptr %Frame, ptr %frame, i64 0, i32 6, i32 4
+  %results = load ptr, ptr %results.at
+  %before = select i1 %product, i64 2, i64 %inputs  ; operands before the results
   br label %next
 
 next:
@@ -255,8 +273,8 @@ next:
 
 take:
   %buffer = call i64 @address(ptr %buffers, i64 %i)
-  %moved = add i64 %i, 1
-  %early = icmp slt i64 %i, 2
+  %moved = add i64 %i, %outputs
+  %early = icmp slt i64 %i, %before
   %place = select i1 %early, i64 %i, i64 %moved
   %place.at = getelementptr i64, ptr %given, i64 %place
   store i64 %buffer, ptr %place.at
@@ -265,12 +283,21 @@ take:
   br label %next
 
 result:
-  %results.at = getelementptr %Frame, ptr %frame, i64 0, i32 6, i32 4
-  %results = load ptr, ptr %results.at
-  %out = call i64 @address(ptr %results, i64 0)
-  %out.at = getelementptr i64, ptr %given, i64 2
+  %r = phi i64 [ 0, %next ], [ %r.following, %write ]
+  %every = phi i64 [ %all, %next ], [ %every.following, %write ]
+  %left = icmp slt i64 %r, %outputs
+  br i1 %left, label %write, label %done
+
+write:
+  %out = call i64 @address(ptr %results, i64 %r)
+  %out.place = add i64 %r, %before
+  %out.at = getelementptr i64, ptr %given, i64 %out.place
   store i64 %out, ptr %out.at
-  %every = or i64 %all, %out
+  %every.following = or i64 %every, %out
+  %r.following = add i64 %r, 1
+  br label %result
+
+done:
   %low = and i64 %every, 15
   ret i64 %low
 }

@@ -53,7 +53,21 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
         call = _call(tuple(inputs), options)
         of_lse = None if d_lse is None else d_lse.contiguous()
         found = gradients.backward(call, _readable(out), lse.contiguous(), _readable(d_out), of_lse)
-        return [each for each in found if each is not None]
+        *of_inputs, delta = found
+        if "sinks" in call.given:
+            of_inputs.append(_of_sinks(call, lse, delta))
+        return of_inputs
+
+
+def _of_sinks(call: launches.Call, lse: Any, delta: Any) -> Any:
+    sinks = call.given["sinks"]
+    if delta is None:
+        return torch.zeros_like(sinks)
+    if call.sizes.packed:
+        places = torch.arange(lse.shape[-1], device=lse.device)
+        delta = gradients.unpadded(delta, call.given["cu_seqlens_q"], places)
+    delta = delta[..., : lse.shape[-1]]
+    return gradients.of_sinks(sinks.float(), lse, delta, torch.exp).to(sinks.dtype)
 
 
 def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:

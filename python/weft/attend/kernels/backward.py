@@ -22,9 +22,9 @@ def products_of_outputs(
     do: w.In["batches heads m E"],
     lse: w.In["batches heads m", w.f32],
     d_lse: w.In["lse_batches lse_heads lse_m", w.f32],
+    starts_q: w.In["sequences", w.i32],
     base: w.Out["batches heads padded", w.f32],
     delta: w.Out["batches heads padded", w.f32],
-    starts_q: w.In["sequences", w.i32],
     *,
     E,
     width,
@@ -78,10 +78,10 @@ def backward_of_queries(
     do: w.In["batches heads m E"],
     base: w.In["batches heads padded", w.f32],
     delta: w.In["batches heads padded", w.f32],
-    dq: w.Out["batches heads m D"],
     starts_q: w.In["sequences", w.i32],
     starts_k: w.In["key_sequences", w.i32],
     lengths: w.In["limits", w.i32],
+    dq: w.Out["batches heads m D"],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
@@ -168,11 +168,11 @@ def backward_of_keys(
     do: w.In["batches heads m E"],
     base: w.In["batches heads padded", w.f32],
     delta: w.In["batches heads padded", w.f32],
-    dk: w.Out["key_batches key_heads n D"],
-    dv: w.Out["key_batches key_heads n E"],
     starts_q: w.In["sequences", w.i32],
     starts_k: w.In["key_sequences", w.i32],
     lengths: w.In["limits", w.i32],
+    dk: w.Out["dk_batches dk_heads dk_n dk_size"],
+    dv: w.Out["dv_batches dv_heads dv_n dv_size"],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
@@ -193,7 +193,9 @@ def backward_of_keys(
     of_k=True,
     of_v=True,
 ):
-    """dk = scale * ds.T @ q with `of_k`, and dv = p.T @ do with `of_v`. Options are those of `forward`."""
+    """dk = scale * ds.T @ q with `of_k`, and dv = p.T @ do with `of_v`. The gradient that
+    isn't computed is an array of one element. Options are those of `forward`.
+    """
     M = ROWS * groups
     tile = w.ring(1, k=(M, width, k.dtype), v=(M, value_width, v.dtype), takers=groups)
     blocks = w.ring(

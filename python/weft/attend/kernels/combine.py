@@ -13,9 +13,9 @@ ROWS = 64
 def combine(
     parts: w.In["parts heads m E", w.f32],
     sums: w.In["parts heads m", w.f32],
+    sinks: w.In["sink_heads", w.f32],
     o: w.Out["batches heads m E"],
     lse: w.Out["batches heads m", w.f32],
-    sinks: w.In["sink_heads", w.f32],
     *,
     E,
     width,

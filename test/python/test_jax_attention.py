@@ -1,0 +1,102 @@
+"""`weft.attention` in JAX's programs, in the emulator."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import weft  # noqa: E402
+from weft.attend.xla_launch import KernelLaunch  # noqa: E402
+from weft.reference.attention import attention, gradients  # noqa: E402
+
+F16 = np.float16
+
+
+def close(got, wanted):
+    wanted = np.asarray(wanted, np.float64)
+    largest = max(np.abs(wanted).max(initial=0), 1e-3)
+    assert np.abs(np.asarray(got, np.float64) - wanted).max(initial=0) <= 4 * np.finfo(F16).eps * largest
+
+
+def test_gradients_of_a_compiled_function():
+    rng, sinks = np.random.default_rng(0), np.array([0.5, -1], np.float32)
+    q, d_out = rng.standard_normal((2, 1, 2, 70, 64)).astype(F16)
+    k, v = rng.standard_normal((2, 1, 1, 90, 64)).astype(F16)
+
+    @jax.jit
+    def function(q, k, v, sinks):
+        return weft.attention(q, k, v, causal=True, sinks=sinks)
+
+    out, pull = jax.vjp(function, *map(jnp.asarray, (q, k, v, sinks)))
+    exact = attention(q, k, v, causal=True, sinks=sinks)
+    close(out, exact.out)
+    *of_inputs, of_sinks = pull(jnp.asarray(d_out))
+    for one, other in zip(of_inputs, gradients(d_out, q, k, v, causal=True, sinks=sinks), strict=True):
+        close(one, other)
+    delta = (d_out.astype(float) * exact.out).sum(-1)
+    wanted = -(np.exp(sinks[:, None] - exact.lse) * delta).sum((0, 2))
+    assert np.allclose(of_sinks, wanted, atol=2e-2)
+
+
+@pytest.mark.slow
+def test_gradients_of_packed_sequences_and_of_lengths():
+    """Rows of no sequence have gradients of 0."""
+    rng, starts = np.random.default_rng(0), np.array([0, 30, 70], np.int32)
+    packed = [jnp.asarray(each) for each in rng.standard_normal((3, 80, 1, 64)).astype(F16)]
+
+    def of_packed(q, k, v):
+        starts_ = jnp.asarray(starts)
+        out = weft.attention(q, k, v, cu_seqlens_q=starts_, cu_seqlens_k=starts_)
+        return out[:70].astype(jnp.float32).sum()
+
+    got = jax.grad(of_packed, (0, 1, 2))(*packed)
+    for first, end in ((0, 30), (30, 70)):
+        parts = [np.asarray(each)[first:end].swapaxes(0, 1) for each in packed]
+        for one, other in zip(got, gradients(np.ones_like(parts[0]), *parts), strict=True):
+            close(one[first:end].swapaxes(0, 1), other)
+    assert not any(np.asarray(each)[70:].any() for each in got)
+    whole = [each[None] for each in packed]
+    lengths = jnp.array([37], jnp.int32)
+
+    def of_lengths(q, k, v):
+        return weft.attention(q, k, v, lengths=lengths, layout="bthd").astype(jnp.float32).sum()
+
+    got = jax.grad(of_lengths, (0, 1, 2))(*whole)
+    q, k, v = (np.asarray(each).swapaxes(1, 2) for each in whole)
+    wanted = gradients(np.ones_like(q), q, k[:, :, :37], v[:, :, :37])
+    close(got[0].swapaxes(1, 2), wanted[0])
+    for one, other in zip(got[1:], wanted[1:], strict=True):
+        close(one[:, :37].swapaxes(1, 2), other)
+        assert not np.asarray(one)[:, 37:].any()
+
+
+def test_splits_and_a_map():
+    rng = np.random.default_rng(0)
+    q = jnp.asarray(rng.standard_normal((2, 1, 2, 1, 64)).astype(F16))
+    k, v = (jnp.asarray(each) for each in rng.standard_normal((2, 2, 1, 2, 130, 64)).astype(F16))
+    out, lse = jax.vmap(lambda q, k, v: weft.attention(q, k, v, splits=2, return_lse=True))(q, k, v)
+    exact = attention(*(np.asarray(each) for each in (q, k, v)))
+    close(out, exact.out)
+    assert np.allclose(lse, exact.lse, atol=1e-4)
+
+
+def test_nothing_to_see():
+    q, k = jnp.zeros((1, 2, 3, 64), F16), jnp.zeros((1, 2, 0, 64), F16)
+    out, lse = weft.attention(q, k, k, return_lse=True)
+    assert not out.any() and jnp.all(lse == -jnp.inf)
+    assert jax.grad(lambda q: weft.attention(q, k, k).astype(jnp.float32).sum())(q).shape == q.shape
+
+
+def test_mistakes():
+    q = jnp.zeros((1, 2, 3, 64), F16)
+    with pytest.raises(weft.WeftError, match="out must be None where arrays are JAX's"):
+        weft.attention(q, q, q, out=q)
+    with pytest.raises(weft.WeftError, match="q and k must have heads of one size, got 64 and 32"):
+        jax.jit(weft.attention)(q, q[..., :32], q)
+    text = KernelLaunch("forward", (), ()).text.replace('"version":1', '"version":0')
+    with pytest.raises(
+        weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 1"
+    ):
+        KernelLaunch.of(text)
