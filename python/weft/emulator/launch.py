@@ -212,7 +212,7 @@ class Module:
         _check(launch, kernel, directives, room)
         return program, launch
 
-    def _program(self, kernel: str, chip: str, scopes: Mapping[str, int]) -> Program:
+    def _program(self, kernel: str, chip: str, scopes: Mapping[str, int] = LEVELS) -> Program:
         if not isinstance(kernel, str):
             raise WeftError(f"kernel must be a name, got {shown(kernel)}")
         key = kernel, chip, tuple(scopes.items())
