@@ -212,7 +212,7 @@ def test_a_mistake_of_a_wave_that_had_begun_is_that_of_one_core(at_once):
 
 
 def test_a_time_limit_ends_all_processes(at_once):
-    endless = "mov.u32 %r6, 0; L: add.u32 %r6, %r6, 1; st.global.u32 [%rd3], %r6; bra L;"
+    endless = "setp.eq.u32 %p2, %r1, %r1; L: st.global.u32 [%rd3], %r4; @%p2 bra L;"
     began = time.monotonic()
     data = np.arange(COUNT, dtype=np.uint32)
     with pytest.raises(emulator.TimeLimit, match=r"reached the time limit of 0\.5 s"):

@@ -135,7 +135,7 @@ LAYERS = (
     ("sanitizer",),
     ("compiled",),
     ("watching",),
-    ("arguments", "waves"),
+    ("arguments", "limits", "waves"),
     ("parallel",),
     ("launch",),
     ("explore", "world"),

@@ -8,9 +8,9 @@ from weft.emulator.arguments import Multicast, Named, Struct, Unwritten
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread, TimeLimit
 from weft.emulator.explore import Exploration, explore
 from weft.emulator.launch import Module, Report
+from weft.emulator.limits import Progress, limits
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.sanitizer import Finding
-from weft.emulator.waves import Progress
 from weft.emulator.world import Event, Stream, World, WorldReport
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "World",
     "WorldReport",
     "explore",
+    "limits",
 ]

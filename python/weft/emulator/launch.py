@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from weft.emulator import parallel
-from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
+from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, whole_number
 from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import chosen, tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.instructions import TABLE
+from weft.emulator.limits import Progress, checked
 from weft.emulator.memory.access import LEVELS
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import WINDOWS, Segment, wrap
@@ -24,7 +25,7 @@ from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.running.totals import Totals
 from weft.emulator.sanitizer import Finding, ignored_rules, page
 from weft.emulator.watching.observers import Observers
-from weft.emulator.waves import Progress, Waves
+from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
 from weft.isa.family import unknown_chip
@@ -145,12 +146,8 @@ class Module:
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
         compiled = None if compiled is None else _flag("compiled", compiled)
-        cores = None if threads is None else whole_number("threads", threads)
-        if cores == 0:
-            raise WeftError("threads must be at least 1, got 0")
+        limits = checked(progress, max_seconds, threads)
         ignored = ignored_rules(ignore)
-        if progress is not None and not callable(progress):
-            raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
         if trace is not None and not isinstance(trace, str | os.PathLike):
             raise WeftError(f"trace must be a path, got {shown(trace)}")
         shape = Shape(grid, block, cluster, shared_bytes, arithmetic, dependent=dependent)
@@ -159,7 +156,7 @@ class Module:
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
         device.map_workspace()
-        totals = Totals(len(program.blocks), limit, seconds(max_seconds))
+        totals = Totals(len(program.blocks), limit, limits.max_seconds)
         begun: list[Observers] = []
 
         def start() -> tuple[Waves, Observers]:
@@ -168,14 +165,14 @@ class Module:
             watch = observers.watch
             running = observers.program
             compiler = tier_of(running, compiled)
-            waves = Waves(running, launch, device, totals, watch, progress, seed, strict)
+            waves = Waves(running, launch, device, totals, watch, limits.progress, seed, strict)
             waves.compiler, waves.worth = compiler, worth_of(compiled)
             waves.products = chosen(compiled)
             return waves, observers
 
         try:
             with np.errstate(all="ignore"):
-                observers = parallel.run(start, cores)
+                observers = parallel.run(start, limits.threads)
         except (Fault, Deadlock) as error:
             error.findings = begun[-1].ended(error)
             raise

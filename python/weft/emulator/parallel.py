@@ -27,11 +27,12 @@ import numpy.typing as npt
 from weft import system
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
+from weft.emulator.limits import Progress
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import Segment
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.watching.observers import Observers
-from weft.emulator.waves import Progress, Waves
+from weft.emulator.waves import Waves
 
 _TRIAL = 0.02
 """Seconds that a launch of several waves runs in this process alone; starting others takes about as long."""

@@ -9,6 +9,7 @@ from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
 from weft.emulator.compiled.products import Products
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
+from weft.emulator.limits import Progress
 from weft.emulator.machine import Machine
 from weft.emulator.memory.device import Device
 from weft.emulator.running.code import Compiler
@@ -18,8 +19,6 @@ from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Watch
 
-Progress = Callable[[int, int], None]
-"""Called with the number of completed CTAs, and of all CTAs."""
 _WAVE_WARPS = 64
 _MAX_WAVES = 160
 _IDLE_TURNS = 20
