@@ -130,7 +130,7 @@ class Writer:
     def bulk_load(self, warp):
         size = 16 * self.number(1, 40)
         mask = self.number(1, 4) if self.cluster > 1 and self.maybe(0.5) else 0
-        address = f"[%g+{16 * self.number(WORDS // 8)}]"
+        address = f"[%g+{16 * self.number(WORDS // 16)}]"
         self._load(
             warp,
             size,
@@ -140,18 +140,21 @@ class Writer:
         )
 
     def _load(self, warp, size, text, mask):
+        copies = 2 if not mask and self.maybe(0.4) else 1
         for rank in range(self.cluster):
-            expected = size if not mask or mask >> rank & 1 else 0
+            expected = copies * size if not mask or mask >> rank & 1 else 0
             self.add(f"setp.eq.and.u32 %q, %c, {rank}, %w{warp};")
             self.add(f"@%q mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+{8 * warp}], {expected};")
         multicast = {"multicast": ".multicast::cluster" if mask else "", "mask": f", {mask}" if mask else ""}
         issuer = f"setp.eq.and.u32 %q, %c, 0, %w{warp};" if mask else f"mov.pred %q, %w{warp};"
         if mask:
             self.add("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;")
-        made = text
-        for key, value in (*multicast.items(), ("place", f"+{self.place()}")):
-            made = made.replace("{" + key + "}", value)
-        self.add(f"{issuer}\n@%q {made}")
+        self.add(issuer)
+        for _ in range(copies):
+            made = text
+            for key, value in (*multicast.items(), ("place", f"+{self.place()}")):
+                made = made.replace("{" + key + "}", value)
+            self.add(f"@%q {made}")
         if self.maybe(self.ordered):
             self.wait(warp)
         else:
@@ -175,7 +178,7 @@ class Writer:
 
     def bulk_store(self, warp):
         size = 16 * self.number(1, 40)
-        address = f"[%g+{16 * self.number(WORDS // 8)}]"
+        address = f"[%g+{16 * self.number(WORDS // 16)}]"
         self._store(
             warp, f"cp.async.bulk.global.shared::cta.bulk_group {address}, [%s+{self.place()}], {size};"
         )
@@ -203,7 +206,7 @@ class Writer:
             access = f"[%t4+{self.place() + 128 * self.number(4)}]"
             text = f"st.shared.b32 {access}, %r0;" if self.maybe(0.5) else f"ld.shared.b32 %r1, {access};"
         else:
-            access = f"[%g4+{128 * self.number(WORDS // 64)}]"
+            access = f"[%g4+{128 * self.number(WORDS // 128)}]"
             how = ".relaxed.gpu" if self.maybe(0.4) else ""
             store = f"st{how}.global.b32 {access}, %r0;"
             text = store if self.maybe(0.4) else f"ld.global.b32 %r1, {access};"
@@ -222,6 +225,11 @@ class Writer:
 def kernel(rng, cluster=1, ordered=0.9, count=30):
     """The PTX of a kernel of clusters of this size."""
     body = Writer(rng, cluster, ordered).body(count)
+    return around(body, cluster, fenced=rng.random() < ordered)
+
+
+def around(body, cluster=1, *, fenced=True):
+    """A kernel with a body, whose mbarriers are initialised and, if `fenced`, visible to the cluster."""
     maps = "".join(f", .param .align 64 .b8 p_m{at}[128]" for at in range(len(SHAPES)))
     taken = "\n".join(f"mov.b64 %m{at}, p_m{at}; cvta.param.u64 %m{at}, %m{at};" for at in range(len(SHAPES)))
     fills = "\n".join(
@@ -240,10 +248,10 @@ def kernel(rng, cluster=1, ordered=0.9, count=30):
   setp.eq.u32 %w0, %t, 0; setp.eq.u32 %w1, %t, 32; setp.lt.u32 %v0, %t, 32; setp.ge.u32 %v1, %t, 32;
   and.b32 %r3, %t, 31; shl.b32 %r3, %r3, 2; add.u32 %t4, %s, %r3; cvt.u64.u32 %g4, %r3; add.u64 %g4, %g4, %g;
   shl.b32 %r2, %t, 4; add.u32 %r2, %r2, %s;
-  {inits}
-  @%w0 fence.mbarrier_init.release.cluster;
   {fills}
   fence.proxy.async;
+  {inits}
+  {"@%w0 fence.mbarrier_init.release.cluster;" if fenced else ""}
   {"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if cluster > 1 else "bar.sync 0;"}
   {body}
   {"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if cluster > 1 else "bar.sync 0;"}

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from random_copies import kernel, launch
+from random_copies import around, kernel, launch
 
 from weft.emulator.compiled import boxes
 from weft.emulator.sanitizer.checker import Sanitizer
@@ -118,3 +118,14 @@ def test_few_copies_are_left_to_the_interpreter(monkeypatch):
     recorder = Recorder(monkeypatch)
     launch(kernel(np.random.default_rng(0)))
     assert not recorder.counts["load", True]
+
+
+def test_a_store_replaces_a_strong_one(recorder):
+    body = """
+      @%v0 st.relaxed.gpu.global.b32 [%g4], %r0;
+      fence.proxy.async; bar.sync 0;
+      @%w0 cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], 64;
+      @%w0 cp.async.bulk.commit_group;
+      @%w0 cp.async.bulk.wait_group 0;"""
+    assert not both(around(body), recorder).findings
+    assert recorder.counts["store", True] == 1
