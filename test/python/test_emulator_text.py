@@ -339,6 +339,25 @@ def test_older_chips_are_targets(target):
     emulator.Module(f".version 8.0\n.target {target}\n.address_size 64\n")
 
 
+def test_an_opcode_is_looked_up_once(monkeypatch):
+    looked_up = []
+    monkeypatch.setattr(unsupported, "reason", looked_up.append)
+    text = HEAD + ".visible .entry k() { .reg .b32 %r; " + "mov.b32 %r, 1; add.s32 %r, %r, 1; " * 9 + "ret; }"
+    emulator.Module(text).launch("k")
+    assert sorted(looked_up) == ["add.s32", "mov.b32", "ret"]
+
+
+def test_blanks_and_comments_hide_no_mistake():
+    for before in ("  ", "// x\n", "/* \n */ ", "\t// .version\n  /**/"):
+        with pytest.raises(emulator.PtxError) as caught:
+            emulator.Module(before + "`")
+        last = before.rpartition("\n")[2]
+        where = before.count("\n") + 1, len(last) + 1
+        assert (caught.value.line, caught.value.column) == where and "unexpected '`'" in str(caught.value)
+    with pytest.raises(emulator.PtxError, match="got the end of the text"):
+        emulator.Module(".version // 8.6")
+
+
 def test_what_is_left_out_is_listed():
     """Each is refused with its reason, which the documentation has, too."""
     page = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text(encoding="utf-8")

@@ -55,6 +55,7 @@ class Program:
         scopes: Mapping[str, int] = LEVELS,
     ) -> None:
         self._table, self.scopes = table, scopes
+        self._decoders: dict[str, tuple[str, Decoder]] = {}
         self.target, self.chip = tree.target, chip
         self.slots = Slots()
         self.blocks: list[Block] = []
@@ -185,11 +186,15 @@ class Program:
 
     def _decoder(self, instruction: Instruction) -> tuple[str, Decoder]:
         """The prefix of an instruction's opcode that the table has, and its decoder."""
-        if why := unsupported.reason(instruction.opcode):
-            raise PtxError(f"{instruction.opcode}: {why}", *instruction.location)
-        entry = self._table.find(instruction.opcode)
+        opcode = instruction.opcode
+        if (known := self._decoders.get(opcode)) is not None:
+            return known
+        if why := unsupported.reason(opcode):
+            raise PtxError(f"{opcode}: {why}", *instruction.location)
+        entry = self._table.find(opcode)
         if entry is None:
-            raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.location)
+            raise PtxError(f"unsupported instruction '{opcode}'", *instruction.location)
+        self._decoders[opcode] = entry
         return entry
 
 

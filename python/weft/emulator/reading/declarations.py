@@ -49,7 +49,8 @@ class DeclarationReader:
 
     @property
     def location(self) -> SourceLocation:
-        return self.location_of(self.token)
+        _, _, line, column = self.tokens[self.next]
+        return SourceLocation(line, column)
 
     @staticmethod
     def location_of(token: Token) -> SourceLocation:
@@ -62,7 +63,8 @@ class DeclarationReader:
         return token
 
     def accept(self, text: str) -> bool:
-        matches = self.token.text == text and self.token.kind != "string"
+        token = self.tokens[self.next]
+        matches = token.text == text and token.kind != "string"
         self.next += matches
         return matches
 

@@ -8,10 +8,10 @@ from weft.isa.text.identifiers import NAME
 
 # An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
 # `%tid.x`).
+_BLANK = r"(?:[^\S\n]++|//[^\n]*+)*+"
 _TOKEN = re.compile(
-    rf"""
+    rf"""{_BLANK}(?:
       (?P<newline>\n)
-    | (?P<blank>[^\S\n]+|//[^\n]*)
     | (?P<comment>/\*(?:[^*]|\*(?!/))*\*/)
     | (?P<float>0[fF][0-9a-fA-F]{{8}}(?!\w)|0[dD][0-9a-fA-F]{{16}}(?!\w)
         |\d+\.\d*(?:[eE][-+]?\d+)?(?![\w.])|\d+[eE][-+]?\d+(?!\w))
@@ -20,9 +20,10 @@ _TOKEN = re.compile(
     | (?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
     | (?P<string>"(?:[^"\\\n]|\\.)*")
     | (?P<punctuation>[][(){{}}<>,;:|=!@+*_~-])
-    """,
+    )""",
     re.VERBOSE | re.ASCII,
 )
+_BLANKS = re.compile(_BLANK, re.ASCII)
 
 
 class Token(NamedTuple):
@@ -37,22 +38,22 @@ class Token(NamedTuple):
 def tokens(text: str) -> list[Token]:
     """All tokens of `text`, followed by an `end` token. Raises PtxError for text that is no token."""
     tokens: list[Token] = []
-    position, line, begin = 0, 1, 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            column = position - begin + 1
-            raise PtxError(f"unexpected {text[position]!r}", line, column)
-        kind = match.lastgroup
+    end, line, begin = 0, 1, 0
+    while (match := _TOKEN.match(text, end)) is not None:
+        kind, end = match.lastgroup, match.end()
+        assert kind is not None
         if kind == "newline":
-            line, begin = line + 1, match.end()
+            line, begin = line + 1, end
         elif kind == "comment":
-            inside = match.group()
+            inside = match[kind]
             if "\n" in inside:
                 line += inside.count("\n")
-                begin = position + inside.rindex("\n") + 1
-        elif kind is not None and kind != "blank":
-            tokens.append(Token(kind, match.group(), line, position - begin + 1))
-        position = match.end()
+                begin = match.start(kind) + inside.rindex("\n") + 1
+        else:
+            tokens.append(Token(kind, match[kind], line, match.start(kind) - begin + 1))
+    blanks = _BLANKS.match(text, end)
+    assert blanks is not None
+    if (position := blanks.end()) < len(text):
+        raise PtxError(f"unexpected {text[position]!r}", line, position - begin + 1)
     tokens.append(Token("end", "", line, position - begin + 1))
     return tokens
