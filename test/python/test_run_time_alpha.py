@@ -114,7 +114,7 @@ def cases() -> list[tuple[str, Product, tuple[int, int, int]]]:
     return found
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("chip", "product", "shape"), cases(), ids=lambda each: str(each))
 def test_products(chip: str, product: Product, shape: tuple[int, int, int]) -> None:
     assert product.schedule.complaint(product.types, Target.of(chip)) is None

@@ -97,7 +97,7 @@ def test_cases_are_many() -> None:
     assert {made.d for made, _ in ALL} == {"f16", "bf16", "f32", "f8E4M3FN", "i32"}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("made", "case"), ALL, ids=lambda each: str(each))
 def test_rows_begin_anywhere(made: AnyRows, case: Case) -> None:
     kernel = weft.compile(made.module(), CHIP)

@@ -151,6 +151,7 @@ def test_products(case):
     assert case.complaint() is None
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("formats", PAIRS[:2], ids=["nvfp4", "mxfp8"])
 @pytest.mark.parametrize(
     "schedule",
