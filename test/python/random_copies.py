@@ -260,11 +260,13 @@ def around(body, cluster=1, *, fenced=True):
 """
 
 
-def launch(text, cluster=1, clusters=1, **options):
-    """Runs a kernel; returns the report and the buffer."""
+def launch(text, cluster=1, clusters=1, written=True, **options):
+    """Runs a kernel, and returns the report and the buffer. If that isn't `written`, the kernel must write
+    before it reads.
+    """
     buffer = np.random.default_rng(3).integers(0, 1 << 32, WORDS, dtype=np.uint32)
     maps = [shape.map(buffer) for shape in SHAPES]
     made = module(text, "sm_100a")
-    grid, args = cluster * clusters, [buffer, *maps]
+    grid, args = cluster * clusters, [buffer if written else emulator.Unwritten(buffer), *maps]
     report = made.launch("k", grid=grid, block=32 * WARPS, args=args, threads=1, **options)
     return report, buffer

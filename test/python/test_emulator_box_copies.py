@@ -129,3 +129,18 @@ def test_a_store_replaces_a_strong_one(recorder):
       @%w0 cp.async.bulk.wait_group 0;"""
     assert not both(around(body), recorder).findings
     assert recorder.counts["store", True] == 1
+
+
+@pytest.mark.parametrize("stored", [64, 48])
+def test_reads_follow_the_first_writes_of_a_buffer(recorder, stored):
+    body = f"""
+      @%w0 cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], {stored};
+      @%w0 cp.async.bulk.commit_group;
+      @%w0 cp.async.bulk.wait_group 0;
+      @%w0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
+      @%w0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s+1024], [%g], 64, [bar];
+      W: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;
+      @!%q bra W;"""
+    found = both(around(body), recorder, written=False).findings
+    assert [each.rule for each in found] == (["uninitialised-global"] if stored < 64 else [])
+    assert recorder.counts["load", True] == (stored == 64)
