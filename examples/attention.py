@@ -3,6 +3,8 @@
 Two warpgroups multiply 64 rows of queries each, and a third copies blocks of keys and values by TMA. The
 products of one block overlap with the exponentials of the one before. The warpgroups take turns to start
 products, so that the tensor cores work on one's products during the other's exponentials.
+
+`weft.attention` is this kernel with masks, packed sequences, pages and gradients.
 """
 
 import math
@@ -10,6 +12,8 @@ import math
 import numpy as np
 
 import weft.language as w
+from weft.attend.tiles import best  # the meta-parameters that were fastest on an H100
+from weft.reference.attention import attention as exact
 
 LOG2E = math.log2(math.e)
 ROWS = 64  # of queries, for each warpgroup
@@ -153,26 +157,10 @@ def attention(
                 values.fill(v=v[head, 0])
 
 
-def best(d, queries, causal):
-    """The meta-parameters that were fastest on an H100 for this size of heads and this many queries."""
-    if d <= 64:
-        return {"groups": 2 if causal and queries <= 1024 else 3}
-    return {"N": 80, "ahead": False} if d > 128 else {}
-
-
 def reference(q, k, v, scale, causal):
     """The same in float64: the output, and the logarithms of the sums."""
-    q, k, v = (each.astype(np.float64) for each in (q, k, v))
-    s = scale * q @ k.swapaxes(1, 2)
-    if causal:
-        m, n = s.shape[1:]
-        s = np.where(np.arange(n) <= np.arange(m)[:, None] + n - m, s, -np.inf)
-    peak = s.max(2, keepdims=True)
-    e = np.exp(s - np.where(np.isfinite(peak), peak, 0))
-    total = e.sum(2, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        out = np.where(total > 0, e @ v / total, 0)
-        return out, (peak + np.log(total))[..., 0]
+    found = exact(q, k, v, scale=scale, causal=causal)
+    return found.out, found.lse
 
 
 def main():
