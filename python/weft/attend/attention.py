@@ -53,7 +53,7 @@ def attention(
     - `softcap`: scores become `softcap * tanh(score / softcap)`.
     - `sinks` has one more score for each head of q, which takes a share and adds nothing.
     - `lengths` (int32): the number of keys of each sequence that exist, the first ones; the positions of
-      queries follow from it. The keys and values behind must be finite.
+      queries follow from it. For gradients, the keys and values behind must be finite.
     - `cu_seqlens_q`, `cu_seqlens_k` (int32): sequences of different lengths, one after the other. The arrays
       then have the dimensions tokens, heads and size, and sequence i has the tokens from `cu_seqlens[i]` on
       and before `cu_seqlens[i + 1]`.
@@ -110,8 +110,7 @@ def _parts(
 def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
     """The result of `torch.ops.weft.attention`."""
     _refuse_places(out, stream, "PyTorch differentiates or traces a call", "call it under torch.no_grad()")
-    with late_imports.whole():
-        from weft.torch import attention as operators
+    from weft.torch import attention as operators
 
     result, lse = operators.attention(given, options)
     return (result, lse) if return_lse else result
