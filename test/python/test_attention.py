@@ -101,6 +101,19 @@ def test_lengths():
         check((out[number], lse[number]), q[number], keys, values, causal=True)
 
 
+def test_what_is_behind_a_sequence_has_no_effect():
+    """A share of 0 of a NaN would be a NaN."""
+    q, k, v = arrays(2, (1, 1), 20, 140, (64, 64))
+    lengths = np.array([70, 0], np.int32)
+    k[0, :, 70:] = v[0, :, 70:] = k[1] = v[1] = np.nan
+    out = weft.attention(q, k, v, lengths=lengths)
+    check((out[0], expected(q[0], k[0, :, :70], v[0, :, :70]).lse), q[0], k[0, :, :70], v[0, :, :70])
+    assert not out[1].any()
+    starts = np.array([0, 70, 140], np.int32)
+    packed = [np.ascontiguousarray(each[0].swapaxes(0, 1)) for each in (k, k, v)]
+    assert np.isfinite(weft.attention(*packed, cu_seqlens_q=starts, cu_seqlens_k=starts)[:70]).all()
+
+
 @pytest.mark.parametrize(
     "causal, queries, keys",
     [
@@ -200,10 +213,10 @@ def test_no_spills(d, e, options):
 @pytest.mark.parametrize("d", [64, 256])
 @pytest.mark.slow
 def test_spills_outside_of_loops_only(d):
-    """Of numbers that a tile needs at its beginning or end."""
+    """Of numbers that a tile needs at its beginning or end; a loop loads one of them again."""
     meta = tiles.forward(d, d, 4096, causal=True, window=False)
     kernel = forward.compile(*TYPES, D=d, E=d, rights=True, paired=True, arch="sm_90a", **meta)
-    assert kernel.resources.spill_stores <= 32
+    assert kernel.resources.spill_stores <= 64
 
 
 MISTAKES = [

@@ -347,6 +347,26 @@ def test_rings_of_vectors_and_waits_for_several_shapes():
     assert np.allclose(z, exact[:, :64] @ exact[:, :64].T, atol=1e-3)
 
 
+@pytest.mark.parametrize("columns", [16, 160])  # of one panel, and of several
+def test_rows_that_are_cleared(columns):
+    @w.kernel()
+    def cleared(x: w.In["m k", w.f16], y: w.Out["m k", w.f16], first: w.i32, *, columns):
+        ring = w.ring(1, x=(64, columns, x.dtype))
+        with w.role():
+            w.clear_rows(ring.ready().x, first)
+            w.barrier()
+            with ring.take() as stage:
+                w.store(w.load(stage.x), y[0, 0])
+        with w.role(), w.one_thread():
+            ring.fill(x=x[0, 0])
+
+    x = np.random.default_rng(0).standard_normal((64, columns)).astype(np.float16)
+    for first in (0, 5, 64):
+        y = np.ones_like(x)
+        assert not cleared.emulate(x, y, first, columns=columns).findings
+        assert np.array_equal(y[:first], x[:first]) and not y[first:].any()
+
+
 def test_atomic_sums():
     @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), threads=64)
     def total(x: w.In["n", w.f32], y: w.Out["m", w.f32], counts: w.Out["m", w.i32]):

@@ -263,6 +263,20 @@ def some_rows_to_a_buffer(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
         w.store(w.zeros((64, 64)), buffer, rows=3)  # here
 
 
+@mistake("this stage wasn't taken: ready.. only waits for it, and take.. takes it")
+def a_stage_that_is_only_ready(a: w.In["m k", w.f16], d: w.Out["m", w.f32]):
+    ring = w.ring(1, a=(64, 64, w.f16))
+    with w.role():
+        ring.ready().release()  # here
+
+
+@mistake("w.clear_rows expects a buffer in shared memory that isn't transposed")
+def rows_of_a_transposed_buffer(a: w.In["m k", w.f16], d: w.Out["m", w.f32]):
+    buffer = w.shared(64, 64, w.f16)
+    with w.role():
+        w.clear_rows(buffer.T, 3)  # here
+
+
 @mistake("w.load_row expects an element of an array, with all its indices")
 def a_row_without_its_first_element(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
     with w.role():

@@ -38,7 +38,16 @@ from weft.language.maths import minimum_of as min
 from weft.language.maths import round_ as round
 from weft.language.maths import sum_of as sum
 from weft.language.matrices import Matrix, Place
-from weft.language.memory import atomic_add, fence, load, load_column, load_row, store, store_column
+from weft.language.memory import (
+    atomic_add,
+    clear_rows,
+    fence,
+    load,
+    load_column,
+    load_row,
+    store,
+    store_column,
+)
 from weft.language.products import Pending, gemm, wait
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
@@ -70,6 +79,7 @@ __all__ = [
     "ceil",
     "ceil_div",
     "check",
+    "clear_rows",
     "column",
     "cos",
     "cta",

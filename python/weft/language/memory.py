@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
+from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language import registers, trace
 from weft.language.buffers import Buffer
@@ -17,8 +18,8 @@ from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
 from weft.language.scalars import Scalar, as_scalar, i32
 from weft.layout import MEMORY, Iter, Layout
-from weft.mlir import arith, ir, memref, nvvm, scf
-from weft.passes.builders import emit
+from weft.mlir import arith, ir, llvm, memref, nvvm, scf
+from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
 _VECTOR_BYTES = 16
@@ -302,6 +303,35 @@ def atomic_add(to: Any, value: Any) -> None:
     kind = arith.AtomicRMWKind.addf if to.dtype.is_float else arith.AtomicRMWKind.addi
     indices = [emit.as_index(each.value) for each in to.indices]
     memref.AtomicRMWOp(kind, number.value, to.matrix.value, indices)
+
+
+def clear_rows(buffer: Any, first: Any) -> None:
+    """Sets the rows of a buffer from `first` on to zeros, by a warpgroup, and makes them visible to products.
+    A barrier follows.
+    """
+    if not isinstance(buffer, Buffer) or buffer.transposed:
+        raise mistake(f"w.clear_rows expects a buffer in shared memory that isn't transposed, got {buffer}")
+    role_ = trace.current().role
+    if role_ is None:
+        raise mistake("w.clear_rows must be in a role, executed by whole warpgroups")
+    rows, columns = buffer.layout.group(buffer.value.type.shape)
+    if len(rows) != 1 or len(columns) > 2 or rows[0].stride != columns[-1].extent:
+        raise mistake(f"rows of a buffer must be contiguous in its panels, got {buffer.layout}")
+    if buffer.ring is not None:
+        buffer.ring.read_by_lanes()
+    row_bytes = rows[0].stride * buffer.dtype.bytes
+    base, start = tile.address(buffer.value), emit.mul(as_scalar(first, i32).value, row_bytes)
+    kind = ir.VectorType.get([_VECTOR_BYTES // 4], i32.type)
+    zeros, lane = emit.constant(kind, 0), emit.mul(emit.rem(emit.thread(), WARPGROUP), _VECTOR_BYTES)
+    count, distance = (columns[0].extent, columns[0].stride) if len(columns) > 1 else (1, 0)
+    for step in range(0, rows[0].extent * row_bytes, WARPGROUP * _VECTOR_BYTES):
+        at = emit.add(lane, step)
+        cleared = arith.andi(emit.less(emit.sub(start, 1), at), emit.less(at, rows[0].extent * row_bytes))
+        with emit.when(cleared):
+            for panel in range(count):
+                place = emit.add(at, panel * distance * buffer.dtype.bytes)
+                llvm.store(zeros, addresses.offset(base, emit.value(place)), alignment=_VECTOR_BYTES)
+    fence()
 
 
 def fence() -> None:

@@ -23,7 +23,7 @@ from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
 
 Position = tuple[Scalar, Scalar]
-_TAKEN_NAMES = ("ring", "stage", "where", "held")  # of a stage's own attributes
+_TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
 class Ring:
@@ -87,10 +87,15 @@ class Ring:
         current.holds(slot)
         return slot
 
-    def ready(self) -> None:
-        """Waits until the next stage is full, without taking it."""
+    def ready(self) -> "Slot":
+        """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before
+        any warpgroup takes it; only `take` lets it be released.
+        """
         self._in_role("taken")
         tile.await_(self._ring, *(each.value for each in self.taken))
+        slot = Slot(self, self.taken[0].value)
+        slot.held, slot.taken = False, False
+        return slot
 
     def _in_role(self, done: str) -> trace.Trace:
         current = trace.current()
@@ -127,6 +132,7 @@ class Slot(Carried):
         self.ring, self.stage = ring, stage
         self.where = construction.here()
         self.held = True
+        self.taken = True
         self._released: Any = None
 
     def __getattr__(self, name: str) -> Buffer:
@@ -141,6 +147,8 @@ class Slot(Carried):
 
     def release(self) -> None:
         """Lets the stage be filled again. Products that read it must be finished."""
+        if not self.taken:
+            raise mistake("this stage wasn't taken: ready() only waits for it, and take() takes it")
         if self._released is not None:
             raise mistake(f"this stage was released already{at(self._released)}")
         self.ring.release(self.stage)

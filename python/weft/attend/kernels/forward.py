@@ -120,6 +120,15 @@ def forward(
             place = position if grouped else w.row(s) + (position + ROWS * me)
             return w.where(visible(window, w.column(s) + j * N, place, limit), s, -w.inf)
 
+        @w.inline
+        def clear_values(first):
+            """Sets the values from `first` on in the last block to zeros: a share of 0 of a NaN is a NaN."""
+            if first < N:
+                block = values.ready()
+                if me == 0:
+                    w.clear_rows(block.v, w.maximum(first, 0))
+                w.barrier()
+
         def sinks_of(head, like):
             """One number, or one for each row."""
             return w.load_column(sinks[head * q.rows + ROWS * me], like=like) if grouped else sinks[head]
@@ -137,6 +146,8 @@ def forward(
                 e = w.exp2(s * c - finite(peak) * c)
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, value_width))
+                if packed or limited:
+                    clear_values(rows.keys - last * N)
                 count = blocks.end - blocks.begin
                 ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count) if rights else 1
                 whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
