@@ -3,12 +3,13 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.language import calls, given, surroundings, trace
+from weft.language import calls, exporting, given, surroundings, trace, tuning
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
@@ -20,6 +21,8 @@ _WITHOUT_GPU = "sm_90a"
 
 class KernelFunction:
     """A kernel. Call it with arrays and numbers, and meta-parameters by name."""
+
+    __wrapped__: Callable[..., Any]
 
     def __init__(self, function: Callable[..., Any], options: Options, arch: str | None) -> None:
         functools.update_wrapper(self, function)
@@ -102,6 +105,52 @@ class KernelFunction:
         """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
         values, kernel = self._for_call(args, named)
         return kernel.prepare(*values)
+
+    def show(self, *args: Any, stage: str = "source", arch: str | None = None, **named: Any) -> None:
+        """Prints the kernel for arguments as those of `compile`: its IR as traced ("source") or after a pass
+        of `compile().stages`, or its "llvm", "ptx" or "sass".
+        """
+        print(exporting.text(self.compile(*args, arch=arch, **named), stage))
+
+    def export(self, path: Any, *args: Any, arch: str | None = None, **named: Any) -> list[Path]:
+        """Writes the kernel for arguments as those of `compile` to `path`.cubin and `path`.ptx, and what a
+        launch of it needs to `path`.json (docs/launch.md). Returns the paths.
+        """
+        return exporting.export(self.compile(*args, arch=arch, **named), path)
+
+    def tune(
+        self,
+        *args: Any,
+        space: Any,
+        measure: Any = None,
+        check: Any = None,
+        again: bool = False,
+        **named: Any,
+    ) -> dict[str, Any]:
+        """The fastest meta-parameters of a space, `{"stages": (2, 3), "N": (64, 128)}` or a list of choices,
+        for these arguments. `kernel(…, **kernel.tune(…))` runs with them.
+
+        Each choice runs with the arguments several times, and writes its results. `measure` is a function of
+        a compiled kernel and arguments that runs it and returns a time: by default, milliseconds on the GPU.
+        `check` is called after each choice, and returns whether the results are right. Choices that fail are
+        skipped. The cache on disk keeps the result for this source, these types and sizes, and this GPU;
+        `again` measures in any case.
+        """
+        values, meta = self._arguments(args, named)
+        found = tuning.choices(space, [name for name in self.signature.meta if name not in meta])
+        parts = tuning.key(self.__wrapped__, values, meta, found, self._arch or _default_chip())
+        if not again and (known := tuning.known(parts, found)) is not None:
+            return dict(known)
+        best = tuning.fastest(
+            self.signature.name,
+            found,
+            lambda choice: self._compiled_for(values, {**meta, **choice}),
+            values,
+            measure or tuning.milliseconds,
+            check,
+        )
+        tuning.keep(parts, found, best)
+        return dict(best)
 
     def module(self, *args: Any, **named: Any) -> Module:
         """The module that the kernel is traced to, for arguments as those of `compile`."""

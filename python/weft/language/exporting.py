@@ -1,0 +1,38 @@
+"""`kernel.show` and `kernel.export`: a compiled kernel as text, and as files for launches without Weft."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
+from weft.launch.kernel import Kernel
+
+_TEXTS = ("llvm", "ptx", "sass")
+
+
+def text(kernel: Kernel, stage: Any) -> str:
+    """The IR after a pass, or the LLVM IR, PTX or SASS. Raises WeftError for another stage."""
+    names = ("source", *dict.fromkeys(kernel.stages), *_TEXTS)
+    if not isinstance(stage, str) or stage not in names:
+        meant = did_you_mean(stage, names) if isinstance(stage, str) else ""
+        raise WeftError(f"stage must be one of {', '.join(names)}, got {stage!r}{meant}")
+    return str(getattr(kernel, stage)) if stage in _TEXTS else kernel.ir(stage)
+
+
+def export(kernel: Kernel, path: Any) -> list[Path]:
+    """Writes `path`.cubin, .ptx and .json, and returns their paths."""
+    base = Path(path)
+    if not base.parent.is_dir():
+        raise WeftError(f"path: {base.parent} must be a directory")
+    described = {"name": kernel.name, "chip": kernel.chip, **kernel.launch.description()}
+    contents = {
+        "cubin": kernel.cubin,
+        "ptx": kernel.ptx.encode(),
+        "json": (json.dumps(described, indent=2) + "\n").encode(),
+    }
+    paths = []
+    for suffix, data in contents.items():
+        paths.append(base.with_name(f"{base.name}.{suffix}"))
+        paths[-1].write_bytes(data)
+    return paths

@@ -1,0 +1,97 @@
+"""Showing, exporting and tuning kernels of `weft.language`."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from language_kernels import add
+
+import weft
+import weft.language as w
+
+
+@w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), threads=32)
+def double(x: w.In["n", w.f32], y: w.Out["n", w.f32], *, N=32, by=2):
+    for i in w.range(w.cta() * N + w.thread(), w.minimum(w.cta() * N + N, x.rows), 32):
+        y[i] = x[i] * float(by)
+    if N == 7:
+        w.shared(3, 3, w.f32)
+
+
+def instructions(kernel, *args):
+    return kernel.emulate(*args, sanitize=False).instructions
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def arrays():
+    return np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+
+
+def test_show_prints_a_stage(capsys):
+    add.show()
+    assert "gpu.func @add" in capsys.readouterr().out
+    add.show(stage="ptx", arch="sm_80")
+    assert re.search(r"\.target sm_80", capsys.readouterr().out)
+    with pytest.raises(
+        weft.WeftError, match=r"stage must be one of source, .*sass, got 'ptxx'; did you mean 'ptx'"
+    ):
+        add.show(stage="ptxx")
+
+
+def test_export_writes_what_a_launch_needs(tmp_path):
+    cubin, ptx, launch = add.export(tmp_path / "add.v1")
+    assert cubin.name == "add.v1.cubin"
+    assert cubin.read_bytes().startswith(b"\x7fELF")
+    described = json.loads(launch.read_text())
+    assert (described["name"], described["chip"], described["block"]) == ("add", "sm_90a", [256, 1, 1])
+    assert len(described["parameters"]) == ptx.read_text().count(".param .")
+    assert described["parameters"][0] == "argument 'x': pointer"
+    with pytest.raises(weft.WeftError, match="must be a directory"):
+        add.export(tmp_path / "none" / "add")
+
+
+def test_tune_finds_the_fastest_and_keeps_it(cache, arrays):
+    x, y = arrays
+    seen = []
+
+    def measure(kernel, *args):
+        seen.append(kernel)
+        return instructions(kernel, *args)
+
+    space = {"N": (32, 64, 256)}
+    assert double.tune(x, y, space=space, measure=measure) == {"N": 256}
+    assert len(seen) == 3
+    assert np.array_equal(y, 2 * x)
+    assert double.tune(x, y, space=space, measure=measure) == {"N": 256}
+    assert len(seen) == 3
+    double.tune(x, y, space=space, measure=measure, again=True)
+    double.tune(x[:128], y[:128], space=space, measure=measure)
+    double.tune(x, y, space=space, measure=measure, by=3)
+    assert len(seen) == 12
+
+
+def test_choices_that_fail_are_skipped(cache, arrays):
+    x, y = arrays
+    with pytest.warns(UserWarning, match=r"2 of 3 choices are skipped: .*'N': 7.*'by': 3.*check returned"):
+        best = double.tune(
+            *arrays,
+            space=[{"N": 7}, {"N": 32}, {"N": 256, "by": 3}],
+            measure=instructions,
+            check=lambda: np.array_equal(y, 2 * x),
+        )
+    assert best == {"N": 32}
+    with pytest.raises(weft.WeftError, match=r"no choice can run: .*columns of a buffer"):
+        double.tune(*arrays, space={"N": (7,)}, measure=instructions)
+
+
+@pytest.mark.parametrize("space", [{}, {"N": 3}, {"M": (1,)}, [], [{"N": 1}, {"M": 2}], "N", {"x": (1,)}])
+def test_spaces_that_dont_fit(space, arrays):
+    with pytest.raises(weft.WeftError, match="space"):
+        double.tune(*arrays, space=space, measure=instructions)
