@@ -8,6 +8,7 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Fragment, matrix_index
+from weft.emulator.instructions.mma_code import quick
 from weft.emulator.instructions.sparse import Chosen, Sparse
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
@@ -54,7 +55,14 @@ def mma(op: Op) -> Collective:
     satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
     rounding = getattr(form, "rounding", "")
 
+    code = None
+    if not sparse and scales is None:
+        bits = _bits(form.a_type, packed), _bits(form.b_type, packed)
+        code = quick(types, (d, a, b, c), bits, rule, satfinite=satfinite)
+
     def run(lanes: Lanes) -> None:
+        if code is not None and code.run(lanes):
+            return
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
         left, absent = a.read(lanes), None
         if sparse:
