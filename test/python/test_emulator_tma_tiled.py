@@ -294,7 +294,10 @@ def test_reductions(operation, dtype):
 
 @pytest.mark.parametrize("swizzle", ["none", "128B"])
 def test_boxes_in_chunks_are_those_of_single_elements(swizzle, monkeypatch):
-    """A box inside its tensor moves 16 bytes at a time; the bytes and the counters are the same."""
+    """The interpreter moves a box inside its tensor 16 bytes at a time; the bytes and the counters are the
+    same.
+    """
+    monkeypatch.setenv("WEFT_EMULATOR_COMPILED", "0")
     spec = Tiled("UINT16", (192, 9, 3), (64, 4, 2), swizzle=swizzle)
     memory = tma.memory_of(np.random.default_rng(5), spec)
     inner, found = tensor_map.inner, []
