@@ -19,7 +19,7 @@ from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Watch
 
-_WAVE_WARPS = 64
+_WAVE_WARPS = 96
 _MAX_WAVES = 160
 _IDLE_TURNS = 20
 Live = deque[tuple[Machine, Wave]]

@@ -372,6 +372,7 @@ class Sanitizer(Watch):
         if event in ("init", "inval"):
             change = self.mbarriers.init if event == "init" else self.mbarriers.inval
             change(key, int(rows_of(threads)[0]) if threads is not None else 0, line)
+            self.table.column(key)
         elif event in ("arrive", "arrive_relaxed", "expect_tx") and threads is not None:
             rows = rows_of(threads)
             self._use(key, rows, line)
