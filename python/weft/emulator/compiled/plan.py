@@ -71,6 +71,14 @@ class Plan:
 
 def make(program: Program, chosen_addresses: frozenset[int], hot: Set[int] | None = None) -> Plan:
     """Compiles the blocks `hot` of a program (None: all). `chosen_addresses`: see `GlobalRaces`."""
+    plan, pieces = planned(program, hot)
+    _find_needs(plan)
+    _assemble(plan, pieces, chosen_addresses)
+    return plan
+
+
+def planned(program: Program, hot: Set[int] | None = None) -> tuple[Plan, list[Piece]]:
+    """The operations of a program's blocks, and the pieces that have no code yet."""
     plan = Plan(program, Layout(program.slots.bits))
     registers, liveness = Registers(program.slots), Liveness(program)
     pieces: list[Piece] = []
@@ -83,9 +91,7 @@ def make(program: Program, chosen_addresses: frozenset[int], hot: Set[int] | Non
         else:
             _Planner(plan, registers, pieces, number, liveness.before(number)).add(block)
     plan.steps = [operation.step for operation in plan.operations]
-    _find_needs(plan)
-    _assemble(plan, pieces, chosen_addresses)
-    return plan
+    return plan, pieces
 
 
 class _Planner:

@@ -3,6 +3,7 @@ becomes an expression, from which `emit` makes code: instructions have one defin
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -145,9 +146,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
             raise UntraceableError(f"calls {ufunc.__name__}.{method}")
         values = [x if isinstance(x, Symbol) else _constant(x) for x in inputs]
         types = (*map(_weak_type, values, inputs), None)
-        signature = None if wide is None else (*[None] * len(values), np.dtype(wide))
-        resolve: Any = ufunc.resolve_dtypes
-        loop = resolve(types) if signature is None else resolve(types, signature=signature)
+        loop = _loop(ufunc, types, None if wide is None else np.dtype(wide))
         converted = [v.astype(to) for v, to in zip(values, loop, strict=False)]
         count, trailing = _shape(converted)
         numbers = [number_of(value) for value in converted]
@@ -162,6 +161,15 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         if implementation is None:
             raise UntraceableError(f"calls {function.__name__}")
         return implementation(*args, **kwargs)
+
+
+@cache
+def _loop(ufunc: np.ufunc, types: tuple[Any, ...], wide: "np.dtype[Any] | None") -> tuple[Any, ...]:
+    """The types with which NumPy computes."""
+    resolve: Any = ufunc.resolve_dtypes
+    signature = (*[None] * (len(types) - 1), wide)
+    found: tuple[Any, ...] = resolve(types) if wide is None else resolve(types, signature=signature)
+    return found
 
 
 def _weak_type(value: Symbol, given: Any) -> Any:
