@@ -58,13 +58,18 @@ def pytest_collection_modifyitems(items):
 
 
 def _covering(cases):
-    """The numbers of a few cases that have every value of every parameter; ties go to the first."""
+    """The numbers of a few cases that have every value of every parameter, each value about equally often."""
     values = [{(name, _identity(value)) for name, value in case.items()} for case in cases]
-    missing, chosen = set().union(*values), set()
+    missing, chosen, uses = set().union(*values), set(), Counter()
+
+    def gain(number):
+        return len(values[number] & missing), -sum(uses[value] for value in values[number])
+
     while missing:
-        best = max(range(len(cases)), key=lambda number: len(values[number] & missing))
+        best = max(range(len(cases)), key=gain)  # the first of equal ones
         chosen.add(best)
         missing -= values[best]
+        uses.update(values[best])
     return chosen
 
 

@@ -16,6 +16,12 @@ def test_one_in_three(x):
     pass
 
 @pytest.mark.each_value
+@pytest.mark.parametrize("second", range(6))
+@pytest.mark.parametrize("first", range(2))
+def test_balance(first, second):
+    pass
+
+@pytest.mark.each_value
 @pytest.mark.parametrize("z", [None, {}], ids=str)
 @pytest.mark.parametrize(("x", "y"), [(1, "a"), (2, "a"), (1, "b"), (2, "b")])
 def test_product(x, y, z):
@@ -103,6 +109,8 @@ def test_a_sample_has_every_value_and_the_rest_is_slow(collected):
     assert {each for each in default if "three" in each} == {f"test_one_in_three[{x}]" for x in (0, 3, 6)}
     product = {each for each in default if "product" in each}
     assert len(product) == 2
-    assert not default & slow and len(default | slow) == 7 + 8
+    assert not default & slow and len(default | slow) == 7 + 12 + 8
+    balance = [each for each in default if "balance" in each]
+    assert len(balance) == 6 and sum("[0-" in each for each in balance) == 3
     for value in ("1", "2", "a", "b", "None", "{}"):
         assert any(value in each.partition("[")[2].strip("]").split("-") for each in product), value

@@ -145,7 +145,7 @@ def cases() -> Iterator[Case]:
             yield Case(formats, next(results), schedule, (130, 80, 128), (2,))
 
 
-@pytest.mark.sampled(19)
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_products(case):
     assert case.complaint() is None
@@ -372,6 +372,7 @@ def test_packed_elements_must_be_k_major():
         weft.matmul(a.elements, a.elements, scales=(a.tiled_scales, a.tiled_scales))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("n", "depths"), [(128, [96, 96, 64]), (192, [96, 96, 64]), (224, [64] * 4), (96, [64] * 4)]
 )

@@ -192,7 +192,7 @@ def test_cases_are_many() -> None:
     }
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize(("made", "case"), ALL, ids=lambda each: str(each))
 def test_products(made: Product, case: Case) -> None:
     kernel = weft.compile(made.module(), CHIP)

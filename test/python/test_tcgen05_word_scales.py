@@ -221,6 +221,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("case", [replace(PAIR, schedule=of(128, 64)), PAIR], ids=["alone", "pair"])
 def test_faults_in_what_brings_words_are_found(case, fault, monkeypatch):

@@ -75,6 +75,7 @@ def compare(operands, shape, weft_options=None, **options):
         close(x, y, dtype)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", list(itertools.product((False, True), repeat=2)), ids=str)
 @pytest.mark.parametrize("dtype", [BF16, F16, F32, F64], ids=str)
 def test_gradients_of_both_matrices_in_every_layout(dtype, layout):
