@@ -291,10 +291,12 @@ def a_vector_of_another_size(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
         t + w.load_row(d[0], like=small)  # here
 
 
-@mistake("can't reduce along axis 0: several warps hold the elements of a column")
-def a_reduction_of_columns(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
+@mistake("a reduction along axis 0 must be in a role, executed by whole warpgroups")
+def a_reduction_of_columns_by_one_thread(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
     with w.role():
-        w.sum(w.load(a[0, 0], (64, 64)), axis=0)  # here
+        t = w.load(a[0, 0], (64, 64))
+        with w.one_thread():
+            w.sum(t, axis=0)  # here
 
 
 @mistake(r"'d' has elements of w.bf16, got w.f32: convert with .to\(w.bf16\)")

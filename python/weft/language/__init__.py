@@ -47,6 +47,7 @@ from weft.language.memory import (
     load_row,
     store,
     store_column,
+    store_row,
 )
 from weft.language.products import Pending, gemm, wait
 from weft.language.ranges import range_ as range
@@ -130,6 +131,7 @@ __all__ = [
     "sqrt",
     "store",
     "store_column",
+    "store_row",
     "sum",
     "tanh",
     "thread",

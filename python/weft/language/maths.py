@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.language import operators, registers
+from weft.language import column_reductions, operators, registers
 from weft.language.fragments import Fragment, together
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
@@ -216,10 +216,13 @@ def _reduce(x: Any, name: str, axis: int, within: str | None) -> Fragment:
     if within not in (None, "lane"):
         raise mistake(f"within must be None or 'lane', got {within!r}")
     distances = registers.shuffles(x.layout, x.shape, axis)
+    through = axis == 0 and within is None and distances is None
+    if through:
+        distances = column_reductions.distances(x.layout, x.shape)
     if distances is None and within is None:
         raise mistake(
-            f"can't reduce along axis {axis}: several warps hold the elements of a column: reduce along axis "
-            "1, or through shared memory"
+            f"can't reduce along axis {axis}: several warps hold the elements, in layout {x.layout}: reduce "
+            "a tile in the layout of sums of w.gemm"
         )
     lanes = within == "lane"
     layout = registers.without_axis(x.layout, x.shape, axis, lanes)
@@ -232,6 +235,8 @@ def _reduce(x: Any, name: str, axis: int, within: str | None) -> Fragment:
     folded = {key: _folded(name, elements) for key, elements in groups.items()}
     if not lanes:
         folded = {key: _across(value, name, distances or ()) for key, value in folded.items()}
+    if through:
+        return column_reductions.across_warps(x, folded, lambda values: _folded(name, values))
     order = [at[1 - axis] if lanes else at[0] for at in registers.registers_of(layout, shape)]
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
 
@@ -286,7 +291,8 @@ def minimum_of(x: Any, *, axis: int) -> Fragment:
 
 
 def sum_of(x: Any, *, axis: int, within: str | None = None) -> Fragment:
-    """The sums along an axis: of rows (`axis=1`), a vector of rows.
+    """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
+    columns. That goes through shared memory, so that all threads of the warpgroup must get there.
 
     With `within="lane"` each lane adds only its own elements, which needs no exchange. The result has a
     column for each lane of a row; adding these up, once, is the sum.

@@ -162,9 +162,9 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
     `rows` elements are.
     """
     if not isinstance(vector, Fragment) or len(vector.shape) != 1:
-        raise mistake(f"w.store_column expects a vector of rows, as w.sum(x, axis=1), got {vector}")
+        raise mistake(f"expects a vector, as w.sum(x, axis=1), got {vector}")
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
-        raise mistake(f"w.store_column expects an element of an array, with all its indices, got {to}")
+        raise mistake(f"expects an element of an array, with all its indices, got {to}")
     _check_written(to, vector.dtype)
     numbers, limit = _indices(vector, to)
     if rows is not None:
@@ -175,6 +175,13 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(emit.less(number, limit)):
                 memref.store(element, to.matrix.value, _at(to, number))
+
+
+def store_row(vector: Any, to: Any) -> None:
+    """Stores a vector of columns, such as `w.sum(x, axis=0)`, to an array whose last dimension is these
+    columns. Elements outside of the array are not written.
+    """
+    store_column(vector, to)
 
 
 def _first_of_copies(layout: Layout) -> Any:

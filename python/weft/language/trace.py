@@ -69,6 +69,7 @@ class Trace:
     groups: int = 0  # of asynchronous products that were started
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
     loads: list[Any] = field(default_factory=list)  # of single elements, which may turn out to be unused
+    scratch: dict[Any, Any] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
     _points: list[Any] = field(default_factory=list)
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])

@@ -1,0 +1,67 @@
+"""Reductions along columns of a tile: within warps by exchanges, across warps through shared memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import BufferType, FragmentType
+from weft.isa.chips import WARPS
+from weft.language import registers, trace
+from weft.language.fragments import Fragment
+from weft.language.mistakes import mistake
+from weft.language.roles import warpgroup_barrier
+from weft.layout import MEMORY, Iter, Layout
+from weft.passes.builders import emit
+
+
+def distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The distances of the lanes of a warp that hold elements of one column; None where warps don't each hold
+    a part of all columns.
+    """
+    found: list[int] = []
+    for it in layout.group(shape)[0]:
+        if it.axis == MEMORY or (it.axis != "laneid" and (it.extent, it.stride) == (WARPS, 1)):
+            continue
+        if it.axis != "laneid" or it.extent & (it.extent - 1):
+            return None
+        found += [it.stride << bit for bit in range(it.extent.bit_length() - 1)]
+    return tuple(found)
+
+
+def across_warps(x: Fragment, values: dict[int, Any], fold: Callable[[list[Any]], Any]) -> Fragment:
+    """A vector of the columns of a tile, from what each warp has for each of a lane's columns."""
+    current, columns = trace.current(), x.shape[1]
+    role = current.role
+    if role is None or current.one_thread:
+        raise mistake("a reduction along axis 0 must be in a role, executed by whole warpgroups")
+    groups = x.layout.group(x.shape)
+    copies = tuple(it for it in groups[0] if it.axis == "laneid" and it.extent > 1)
+    of_columns = registers.without_axis(x.layout, x.shape, 0)
+    by_warp = Layout((Iter(WARPS, 1, "warpid"), *of_columns.shard), (*x.layout.replica, *copies))
+    order = [at[1] for at in registers.registers_of(by_warp, (WARPS, columns))]
+    part = Fragment(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
+    key = role.first, columns, x.dtype.name
+    if key not in current.scratch:
+        with current.at_entry():
+            current.scratch[key] = tile.alloc(_scratch(role.warpgroups, columns, x.dtype))
+    mine = tile.stage(current.scratch[key], role.number)
+    warpgroup_barrier()  # others may still read what an earlier reduction stored
+    tile.store(part.value, mine, emit.value(0), emit.value(0))
+    warpgroup_barrier()
+    count = len(registers.registers_of(of_columns, (columns,)))
+    together = Layout((Iter(WARPS, count), *of_columns.shard), of_columns.replica)
+    zero = emit.value(0)
+    kind = FragmentType.of((WARPS, columns), x.dtype.type, together)
+    read = Fragment.of(tile.load(mine, zero, zero, kind))
+    of_column = dict[int, list[Any]]()
+    for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
+        of_column.setdefault(at[1], []).append(element)
+    folded = {column: fold(elements) for column, elements in of_column.items()}
+    order = [at[0] for at in registers.registers_of(of_columns, (columns,))]
+    return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
+
+
+def _scratch(warpgroups: int, columns: int, dtype: Any) -> Any:
+    """The type of a row for each warp, of each warpgroup."""
+    rows = f"S[({warpgroups},{WARPS},{columns}):({WARPS * columns},{columns},1)]"
+    return BufferType.of((warpgroups, WARPS, columns), dtype.type, Layout.parse(rows))

@@ -1,0 +1,39 @@
+"""Reductions along columns, across the warps of a warpgroup."""
+
+import numpy as np
+import pytest
+
+import weft.language as w
+
+
+@w.kernel()
+def reduced(
+    x: w.In["m n", w.f32],
+    y: w.Out["m n", w.f32],
+    sums: w.Out["g n", w.f32],
+    *,
+    M=64,
+    N=32,
+):
+    """Reductions in a loop, broadcast to the tile, and stored."""
+    with w.role(warpgroups=2) as me:
+        t = w.load(x[M * me, 0], (M, N))
+        w.store_row(w.sum(t, axis=0), sums[me, 0])
+        for _ in w.range(2):
+            t = t - w.sum(t, axis=0) * 0.5
+        w.store(t + w.max(t, axis=0) * w.min(t, axis=0), y[M * me, 0])
+
+
+@pytest.mark.parametrize("m, n, columns", [(64, 32, 32), (64, 8, 8), (128, 24, 21)])
+def test_columns_are_reduced(m, n, columns):
+    x = np.random.default_rng(0).standard_normal((2 * m, columns)).astype(np.float32)
+    y, sums = np.zeros_like(x), np.full((2, columns), np.nan, np.float32)
+    for seed in (None, 1):
+        report = reduced.emulate(x, y, sums, M=m, N=n, seed=seed)
+        assert not report.findings, report.findings[0]
+        t = x.reshape(2, m, columns).astype(float)
+        assert np.allclose(sums, t.sum(1), atol=1e-4)
+        for _ in range(2):
+            t = t - t.sum(1, keepdims=True) * 0.5
+        t = t + t.max(1, keepdims=True) * t.min(1, keepdims=True)
+        assert np.allclose(y.reshape(t.shape), t, rtol=1e-4, atol=1e-3)
