@@ -149,6 +149,21 @@ def test_code_is_compiled_after_a_while(patch):
         assert made[0]
 
 
+def test_pieces_that_differ_only_in_registers_share_a_function(monkeypatch):
+    made, make = [], plan.make
+    monkeypatch.setattr(plan, "make", lambda *args: made.append(make(*args)) or made[-1])
+    body = "".join(
+        f"ld.global.u32 %r{a}, [%rd4]; xor.b32 %r{b}, %r{a}, %r6; add.u32 %r{a}, %r{b}, %r2;"
+        f"st.global.u32 [%rd5], %r{a};"
+        for a, b in ((7, 8), (10, 11), (12, 13), (14, 15), (8, 10))
+    )
+    assert outcome(body, True) == outcome(body, False)
+    pieces = [operation.piece for operation in made[0].operations if operation.piece is not None]
+    shared = [piece for piece in pieces if piece.offsets]
+    assert len(shared) >= 4
+    assert len({piece.function for piece in pieces}) <= len(pieces) - 3
+
+
 def test_random_turns_and_traces_are_the_interpreter_s(tmp_path, patch):
     patch.setattr(plan, "make", lambda *args: pytest.fail("compiles"))
     body = KERNELS["loads and stores"]
