@@ -94,18 +94,19 @@ def test_lengths_and_sinks():
 
 
 @pytest.mark.slow
-def test_packed_sequences():
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_sequences(causal):
     rng, starts = np.random.default_rng(0), np.array([0, 70, 70, 100], np.int32)
     q, d_out = rng.standard_normal((2, 100, 2, 64)).astype(F16)
     k, v = rng.standard_normal((2, 100, 1, 64)).astype(F16)
     sinks, of_all = np.array([0.5, -1], np.float32), np.zeros(2)
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": starts, "cu_seqlens_k": starts}
-    got = found(given, d_out, causal=True)
+    got = found(given, d_out, causal=causal)
     for first, end in itertools.pairwise(starts):
         parts = [each[first:end].swapaxes(0, 1) for each in (*got[:3], d_out, q, k, v)]
-        for one, other in zip(parts[:3], gradients(*parts[3:], causal=True, sinks=sinks), strict=True):
+        for one, other in zip(parts[:3], gradients(*parts[3:], causal=causal, sinks=sinks), strict=True):
             close(one, other, F16)
-        exact = attention(*parts[4:], causal=True, sinks=sinks)
+        exact = attention(*parts[4:], causal=causal, sinks=sinks)
         of_all -= (np.exp(sinks[:, None] - exact.lse) * (parts[3] * exact.out).sum(-1)).sum(-1)
     assert np.allclose(got[3], of_all, atol=2e-2)
 
