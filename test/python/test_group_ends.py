@@ -127,7 +127,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
 def test_rows_of_groups_with_ends(schedule, counts):

@@ -224,6 +224,7 @@ def test_fp8_in_programs_of_inductor(fp8):
     assert "weft_quantize(" in "".join(texts) and "= torch.ops.weft" not in "".join(texts)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fp8", ["tensorwise", "rowwise"])
 def test_transformed_fp8(fp8):
     torch.manual_seed(0)

@@ -7,6 +7,7 @@ from protocol_cases import CASES
 SEEDS = (None, 0, 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_kernel_itself_has_no_finding(case):
     assert case.rules() == (set(), True)
