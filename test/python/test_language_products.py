@@ -24,6 +24,7 @@ def example(name):
 
 gemm_gelu = example("language_gemm").gemm_gelu
 gated = example("language_gated_mlp").gated
+rmsnorm_gemm = example("language_rmsnorm").rmsnorm_gemm
 softmax = example("language_softmax").softmax
 attention_example = example("attention")
 
@@ -239,3 +240,18 @@ def test_a_call_raises_what_the_sanitizer_finds():
         hasty(a, d, on="emulator")
     with pytest.warns(UserWarning, match="the emulator found"):
         hasty(a, d, on="emulator", findings="warn")
+
+
+@pytest.mark.parametrize("m, n, k", [(130, 264, 72), (64, 8, 200)])
+def test_rmsnorm_is_a_prologue(m, n, k):
+    rng = np.random.default_rng(0)
+    x, b = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
+    gain, d = rng.uniform(0.5, 1.5, k).astype(np.float32), np.zeros((m, n), ml_dtypes.bfloat16)
+    clean(rmsnorm_gemm.emulate(x, gain, b, d, 1e-2))
+    exact = x.astype(float)
+    exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-2) * gain @ b.astype(float).T
+    assert np.abs(d.astype(float) - exact).max() < 6e-3 * np.abs(exact).max()
+
+
+def test_rmsnorm_fits_into_registers():
+    assert rmsnorm_gemm.compile(arch="sm_90a").resources.spill_stores == 0
