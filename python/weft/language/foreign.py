@@ -67,8 +67,7 @@ class Foreign:
 
 def _refused(library: str, name: str) -> WeftError:
     """The error for a function of a library, with that of `weft.language` in its place."""
-    from weft import language
-
+    language = sys.modules["weft.language"]  # which imports this module
     own, known = _OTHERS.get(name, name), [each for each in language.__all__ if each.islower()]
     hint = f"w.{own}" if own in known else f"functions of w{did_you_mean(name, known)}"
     what, where = f"{library}.{name}", _user()

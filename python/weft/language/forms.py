@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -38,8 +39,7 @@ def _innermost(traceback: TracebackType | None) -> tuple[FrameType | None, int]:
 
 def _called(name: str) -> tuple[str, Any] | None:
     """The function, or method, of the language with this name of Python's, and its public name."""
-    from weft import language
-
+    language = sys.modules["weft.language"]  # which imports this module
     public = {each: getattr(language, each) for each in language.__all__}
     for own, value in public.items():
         if inspect.isfunction(value) and value.__name__ == name:
