@@ -74,7 +74,7 @@ def arguments(kernel: str) -> list[Any]:
                 swizzle="32B",
             )
         )
-    return [np.arange(1536 * 32 if maps else 4096, dtype=np.uint32), *maps]
+    return [np.arange(1792 * 32 if maps else 4096, dtype=np.uint32), *maps]
 
 
 def faults() -> list[Fault]:
