@@ -184,7 +184,9 @@ def test_a_process_goes_on_with_the_waves_that_it_has_begun(at_once, monkeypatch
     several = launch(kernel(), 2)
     assert at_once == [True]
     assert len(starts) == 1
-    assert set(range(34)) <= set(begun) < set(range(CTAS))
+    # How many of the others this process takes depends on when the other one starts.
+    assert set(range(34)) <= set(begun) <= set(range(CTAS))
+    assert len(begun) == len(set(begun))
     same(several, launch(kernel(), 1))
 
 
