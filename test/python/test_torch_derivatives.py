@@ -215,4 +215,5 @@ def test_opcheck(name, with_out):
 def test_every_operator_is_checked():
     every = torch._C._dispatch_get_all_op_names()
     names = {each.split(".")[0].removeprefix("weft::") for each in every if each.startswith("weft::")}
-    assert {each.removesuffix("_out") for each in names} == set(operators())
+    attention = {"attention", "attention_backward"}  # test_torch_attention.py checks them
+    assert {each.removesuffix("_out") for each in names} - attention == set(operators())
