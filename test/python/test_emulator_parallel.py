@@ -10,6 +10,7 @@ from emulator_ptx import module
 from weft import WeftError, emulator
 from weft.emulator import parallel
 from weft.emulator.running.ctas import Grid, Launch
+from weft.emulator.running.totals import Totals
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Waves
 
@@ -188,6 +189,21 @@ def test_a_process_goes_on_with_the_waves_that_it_has_begun(at_once, monkeypatch
     assert set(range(34)) <= set(begun) <= set(range(CTAS))
     assert len(begun) == len(set(begun))
     same(several, launch(kernel(), 1))
+
+
+def test_a_launch_whose_last_wave_has_begun_ends_in_one_process(at_once, monkeypatch):
+    begun, take = [], Grid.take
+
+    def taken(grid, most):
+        ctas = take(grid, most)
+        begun.extend(ctas)
+        return ctas
+
+    whole = launch(kernel(extra=LOOP), 1)
+    monkeypatch.setattr(Grid, "take", taken)
+    monkeypatch.setattr(Totals, "pauses", lambda totals: totals.pause is not None and len(begun) == CTAS)
+    same(launch(kernel(extra=LOOP), 2), whole)
+    assert not at_once
 
 
 def test_a_launch_of_one_wave_begins_again(at_once):

@@ -84,7 +84,8 @@ def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Ob
         if waves.run(grid):
             return observers
         waves.totals.pause, shown = None, waves.done
-        if observers.findings():
+        none_left = not one_wave and grid.begun == grid.end
+        if observers.findings() or none_left:
             waves.run(grid)
             return observers
         if one_wave:
