@@ -14,7 +14,7 @@ from weft.emulator.machine import Machine
 from weft.emulator.memory.device import Device
 from weft.emulator.running.code import Compiler
 from weft.emulator.running.ctas import Grid, Launch
-from weft.emulator.running.deadlock import stuck
+from weft.emulator.running.deadlock import Wait, stuck
 from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Watch
@@ -74,22 +74,35 @@ class Waves:
         """
         live = self._live
         while live or rest.begun < rest.end:
-            if not self.step(live, rest):
+            if not self.step(rest):
                 if self.totals.pauses():
                     self._resumes = True
                     return False
-                now = rest.begun, self.done, sum(wave.changes for _, wave in live)
+                now = self.state(rest)
                 self._idle = self._idle + 1 if now == self._before else 0
                 self._before = now
                 if self._idle > _IDLE_TURNS * (len(live) + 9):
-                    raise stuck([wait for machine, _ in live for wait in machine.waiting()])
+                    raise stuck(self.waiting())
             if self.totals.pauses() and rest.begun < rest.end:
                 self._resumes = bool(live)
                 return False
         return True
 
-    def step(self, live: Live, rest: Grid) -> bool:
+    def state(self, rest: Grid) -> tuple[int, int, int]:
+        """Numbers that change whenever a wave does something that others may see."""
+        return rest.begun, self.done, sum(wave.changes for _, wave in self._live)
+
+    def waiting(self) -> list[Wait]:
+        """What the warps of waves that have begun wait for."""
+        return [wait for machine, _ in self._live for wait in machine.waiting()]
+
+    def over(self, rest: Grid) -> bool:
+        """Whether all waves have ended."""
+        return not self._live and rest.begun == rest.end
+
+    def step(self, rest: Grid) -> bool:
         """Runs a wave for a turn, one that has not started if there may be more. True: the wave has ended."""
+        live = self._live
         more = rest.begun < rest.end and len(live) < _MAX_WAVES
         if not self._resumes and (not live or more):
             live.appendleft(self._begun(rest))

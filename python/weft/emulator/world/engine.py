@@ -43,7 +43,6 @@ class Engine:
     """
 
     def __init__(self, device: Device, findings: Findings, memory: GlobalMemory | None) -> None:
-        self._device = device
         self._races: GlobalRaces | None = None
         self._clocks = VectorClocks(1, global_copies=True, levels=frozenset({SYSTEM}))
         if memory is not None:

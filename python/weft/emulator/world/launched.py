@@ -7,12 +7,12 @@ from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.memory.device import Device
 from weft.emulator.running.ctas import Grid, Launch
-from weft.emulator.running.deadlock import Wait, stuck
+from weft.emulator.running.deadlock import stuck
 from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, GlobalMemory, Kernel, Sanitizer, instrumented
 from weft.emulator.watch import Watch
-from weft.emulator.waves import Live, Waves
+from weft.emulator.waves import Waves
 from weft.emulator.world.engine import begin, end
 
 _TICKS = 500
@@ -52,22 +52,22 @@ class Running:
         self.device = device
         watched = instrumented(program) if how.sanitize else program
         watch = self._watch if how.sanitize else lambda wave: None
-        self._waves = Waves(watched, launch, device, self.totals, watch, seed=how.seed, skew=how.strict)
-        self._waves.ticks = _TICKS
-        self.program = program
-        self._rest, self._live = Grid(launch), Live()
+        self._waves = Waves(
+            watched, launch, device, self.totals, watch, seed=how.seed, skew=how.strict, ticks=_TICKS
+        )
+        self.program, self._rest = program, Grid(launch)
 
     def step(self) -> bool:
         """Runs a wave for a turn. True: the kernel has ended."""
         try:
-            self._waves.step(self._live, self._rest)
+            self._waves.step(self._rest)
         except Fault as error:
             error.say_sources(self.findings.sources)
             self.findings.add(error.rule, error.reason, error.line, error.thread, error.address)
             raise
         except Deadlock as error:
             raise self.stuck(error) from None
-        if self._live or self._rest.begun < self._rest.end:
+        if not self._waves.over(self._rest):
             return False
         for checker in self._checkers:
             end(checker, self._key)
@@ -75,21 +75,16 @@ class Running:
 
     def progress(self) -> tuple[int, ...]:
         """Numbers that change whenever the kernel does something that others may see."""
-        waves = self._waves
-        return self._rest.begun, waves.done, sum(wave.changes for _, wave in self._live)
-
-    def waiting(self) -> list[Wait]:
-        """What its warps wait for."""
-        return [wait for machine, _ in self._live for wait in machine.waiting()]
+        return self._waves.state(self._rest)
 
     def stuck(self, error: Deadlock | None = None) -> Deadlock:
         """A deadlock of its warps, which names its GPU."""
-        error = stuck(self.waiting()) if error is None else error
+        error = stuck(self._waves.waiting()) if error is None else error
         error.say_sources(self.findings.sources)
-        where = f"{self.device.user}:"
+        user = self.device.user
         return Deadlock(
-            [f"{self.device.user}: {line}" for line in error.waiting],
-            [where, *(f"  {line}" for line in error.report)],
+            [f"{user}: {line}" for line in error.waiting],
+            [f"{user}:", *(f"  {line}" for line in error.report)],
             error.line,
         )
 

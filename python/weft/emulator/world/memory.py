@@ -30,6 +30,10 @@ class Buffer:
     shared: bool
     segment: Segment
 
+    def offset(self, array: Array) -> int:
+        """Where the first element of an array in this memory is."""
+        return int(array.__array_interface__["data"][0]) - self.begin if array.size else 0
+
 
 class WorldMemory:
     """The buffers of all GPUs. Each has an address of its own, which is the same on every GPU."""
@@ -70,8 +74,7 @@ class WorldMemory:
     def address(self, array: Array, rank: int) -> int:
         """The address of an array's first element."""
         buffer = self.buffer(array, rank)
-        first = int(array.__array_interface__["data"][0])
-        return buffer.segment.base + (first - buffer.begin if array.size else 0)
+        return buffer.segment.base + buffer.offset(array)
 
     def device(self, rank: int, user: str, variables: Device) -> Device:
         """What a GPU can access, with the variables of a module."""

@@ -133,5 +133,5 @@ class Stream:
             raise WeftError(f"{what} must be contiguous, got strides {given.strides}")
         if writes and not given.flags.writeable:
             raise WeftError(f"{what} is read-only")
-        segment = self._memory.buffer(given, self.rank).segment
-        return Part(segment, self._memory.address(given, self.rank) - segment.base, given.nbytes)
+        buffer = self._memory.buffer(given, self.rank)
+        return Part(buffer.segment, buffer.offset(given), given.nbytes)
