@@ -58,28 +58,19 @@ def outcome(form, compiled, guard=""):
     return report.findings, report.instructions, out.tobytes()
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """The products that code of the host has computed."""
-    made = []
-    run = products._Function.run
-    monkeypatch.setattr(products._Function, "run", lambda *args: made.append(args) or run(*args))
-    return made
-
-
 @pytest.mark.parametrize("name", [*FORMS, *INTERPRETED])
-def test_any_bits_have_the_same_sums(name, calls):
+def test_any_bits_have_the_same_sums(name, product_calls):
     form = (FORMS | INTERPRETED)[name]
     expected = outcome(form, False)
-    assert not calls
+    assert not product_calls
     assert outcome(form, True) == expected
-    assert bool(calls) == (name in FORMS)
+    assert bool(product_calls) == (name in FORMS)
 
 
-def test_some_warps_of_a_group(calls):
+def test_some_warps_of_a_group(product_calls):
     expected = outcome(FORMS["bf16"], False, "@%p")
     assert outcome(FORMS["bf16"], True, "@%p") == expected
-    assert calls
+    assert product_calls
 
 
 @pytest.mark.parametrize("change", ["firsts", "half"])

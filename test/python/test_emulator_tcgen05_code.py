@@ -7,7 +7,6 @@ import pytest
 import tcgen05_case
 from tcgen05_case import Case
 
-from weft.emulator.compiled import products
 from weft.emulator.instructions import tcgen05_code
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
@@ -50,15 +49,6 @@ CASES = {
 }
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """The products that code of the host has computed."""
-    made = []
-    run = products._Function.run
-    monkeypatch.setattr(products._Function, "run", lambda *args: made.append(args) or run(*args))
-    return made
-
-
 def outcome(case, compiled, monkeypatch, **options):
     monkeypatch.setenv("WEFT_EMULATOR_COMPILED", str(int(compiled)))
     _, report = case.run(findings=True, **options)
@@ -77,16 +67,16 @@ def filled(name, **more):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_any_bits_have_the_same_sums(name, calls, monkeypatch):
+def test_any_bits_have_the_same_sums(name, product_calls, monkeypatch):
     for keeps in (True, False):
         expected = outcome(filled(name), False, monkeypatch, keeps=keeps)
-        assert not calls
+        assert not product_calls
         assert outcome(filled(name), True, monkeypatch, keeps=keeps) == expected
-        assert calls
-        calls.clear()
+        assert product_calls
+        product_calls.clear()
 
 
-def test_findings_are_the_same(calls, monkeypatch):
+def test_findings_are_the_same(product_calls, monkeypatch):
     """D that nothing wrote, and operands that the proxy can't see."""
     plain = Case._body
 
@@ -97,7 +87,7 @@ def test_findings_are_the_same(calls, monkeypatch):
     expected = outcome(filled("bf16"), False, monkeypatch)
     assert {finding.rule for finding in expected[0].findings} == {"missing-proxy-fence"}
     assert outcome(filled("bf16"), True, monkeypatch) == expected
-    assert not calls
+    assert not product_calls
 
 
 @pytest.mark.parametrize("change", ["rows", "scales", "pair"])

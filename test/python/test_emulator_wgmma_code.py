@@ -112,20 +112,11 @@ def random_data(rng, kind):
     return words.reshape(CTAS, -1), c
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """The products that code of the host has computed."""
-    made = []
-    run = products._Function.run
-    monkeypatch.setattr(products._Function, "run", lambda *args: made.append(args) or run(*args))
-    return made
-
-
-def check(lines, words, data, calls, used=True, **more):
+def check(lines, words, data, product_calls, used=True, **more):
     expected = outcome(lines, words, False, data, **more)
-    assert not calls
+    assert not product_calls
     got = outcome(lines, words, True, data, **more)
-    assert bool(calls) == used
+    assert bool(product_calls) == used
     assert got == expected
     return expected
 
@@ -161,7 +152,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_forms_have_the_same_bits(name, calls):
+def test_forms_have_the_same_bits(name, product_calls):
     types, n, k, more, kind = FORMS[name]
     data = random_data(np.random.default_rng(len(name)), kind)
     words = SAME
@@ -170,27 +161,27 @@ def test_forms_have_the_same_bits(name, calls):
     written = instruction(types, n, k, **more)
     if "s32" in types:
         written = re.sub(r"(\.satfinite)?\.s32(\.\w+\.\w+) ", r"\1.s32\2 ", written)
-    check(around(written, written), words, data, calls)
-    assert len(calls) == 2
+    check(around(written, written), words, data, product_calls)
+    assert len(product_calls) == 2
 
 
 @pytest.mark.parametrize("mode", ["none", "32B", "64B", "128B"])
-def test_swizzles_and_warpgroups_of_different_matrices(mode, calls):
+def test_swizzles_and_warpgroups_of_different_matrices(mode, product_calls):
     words = [
         [descriptor(A, mode, 256), descriptor(B, mode, 128), 0],
         [descriptor(A + 4096, mode, 256), descriptor(B + 2048, mode, 128), 1],
     ]
     data = random_data(np.random.default_rng(7), ml_dtypes.bfloat16)
-    check(around(instruction(BF16, 16, 16)), words, data, calls)
+    check(around(instruction(BF16, 16, 16)), words, data, product_calls)
 
 
 @pytest.mark.parametrize("interpreted", [False, True], ids=["compiled moves", "interpreted moves"])
-def test_a_copy_of_an_accumulator_stays_as_it_was(interpreted, calls, monkeypatch):
+def test_a_copy_of_an_accumulator_stays_as_it_was(interpreted, product_calls, monkeypatch):
     if interpreted:
         monkeypatch.setattr(launch, "tier_of", lambda *args: None)
     once = [*around(instruction(BF16, 16, 16)), "mov.b32 %r100, %r0; mov.b32 %r101, %r7;"]
     data = random_data(np.random.default_rng(8), ml_dtypes.bfloat16)
-    results = check(once + around(instruction(BF16, 16, 16)), SAME, data, calls)
+    results = check(once + around(instruction(BF16, 16, 16)), SAME, data, product_calls)
     out = np.frombuffer(results[1], np.uint32).reshape(CTAS, 128, THREADS)
     assert (out[:, 100] != out[:, 0]).any()
 
@@ -234,7 +225,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_mistakes_have_the_same_findings(name, calls):
+def test_mistakes_have_the_same_findings(name, product_calls):
     lines, words, rule = BROKEN[name]
     data = random_data(np.random.default_rng(9), ml_dtypes.bfloat16)
     expected = outcome(lines, words, False, data)
