@@ -107,6 +107,8 @@ def pytest_runtest_call(item):
     finally:
         seconds = _cpu_seconds() - began
         item.user_properties.append(("cpu_seconds", seconds))
+    if item.path.parent.name == "gpu":
+        return result  # XLA and Inductor compile there; no such test is in the default run
     marker = item.get_closest_marker("cpu_seconds")
     limit = LIMIT_SECONDS if marker is None else marker.args[0]
     if seconds > limit and item.get_closest_marker("slow") is None:

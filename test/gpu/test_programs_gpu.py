@@ -74,6 +74,28 @@ def test_a_captured_call_replays_with_new_contents(torch, program):
         assert torch.allclose(result.float(), wanted(torch, a, b), atol=1e-2)
 
 
+EXP = """
+func.func @exp(%x: tensor<64x96xf32>) -> tensor<64x96xf32> {
+  %e = tensor.empty() : tensor<64x96xf32>
+  %r = linalg.exp ins(%x : tensor<64x96xf32>) outs(%e : tensor<64x96xf32>) -> tensor<64x96xf32>
+  return %r : tensor<64x96xf32>
+}"""
+
+
+def test_copies_of_transposed_arguments_are_captured(torch):
+    x = torch.randn(96, 64, device="cuda").t()
+    graph = weft.from_linalg(EXP).capture(x)
+    for _ in range(2):
+        x.normal_()
+        assert torch.allclose(graph.replay(), x.exp(), rtol=1e-5)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    result = graph.replay(stream)
+    del graph
+    stream.synchronize()
+    assert torch.allclose(result, x.exp(), rtol=1e-5)
+
+
 def test_a_module_is_captured_with_its_parameters(torch):
     pytest.importorskip("torch_mlir.fx")
     torch.manual_seed(0)

@@ -1,8 +1,10 @@
 """CUDA graphs: kernels that a stream records once, and launches together at each replay."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from weft.launch.arrays import library
 from weft.launch.cuda_driver import api, call, context, entered, release
 from weft.launch.runtime import stream_handle
 
@@ -25,6 +27,8 @@ class Graph:
         stream that was PyTorch's current one.
         """
         handle = stream_handle(self._default if stream is None else stream)
+        if stream is not None:
+            keep_until(stream, self._kept)
         with entered(self._context):
             call("replaying a graph", api().cuGraphLaunch, self._executable, handle)
         return self.results
@@ -35,6 +39,30 @@ class Graph:
         driver = api()
         release(self._context, driver.cuGraphExecDestroy, self._executable)
         release(self._context, driver.cuGraphDestroy, self._captured)
+
+
+def keep_until(stream: Any, used: Iterable[Any]) -> None:
+    """Keeps the memory of PyTorch's tensors from being used again before a stream, which isn't its own, is
+    done.
+    """
+    for each in used:
+        if library(type(each)) == "torch" and each.is_cuda:
+            each.record_stream(_external(stream, each.device))
+
+
+def torch_stream(stream: Any, device: Any) -> Any:
+    """A block in which PyTorch queues its own kernels for a GPU on a stream."""
+    if stream is None or device.type != "cuda":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.cuda.stream(_external(stream, device))
+
+
+def _external(stream: Any, device: Any) -> Any:
+    import torch
+
+    return torch.cuda.ExternalStream(stream_handle(stream), device)
 
 
 def captured(run: Callable[[int], tuple[Any, Any]], default: Any) -> Graph:

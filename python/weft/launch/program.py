@@ -95,7 +95,10 @@ class Program:
         PyTorch's current stream, which may be capturing a graph. Raises WeftError for arguments that don't
         fit.
         """
-        return self._run(args, stream, on)[0]
+        results, used = self._run(args, stream, on)
+        if stream is not None and on != "emulator":
+            graph.keep_until(stream, used)
+        return results
 
     def capture(self, *args: Any) -> graph.Graph:
         """Captures a call with these arrays, which must be on a GPU, as a CUDA graph, and returns it. Each
@@ -120,8 +123,6 @@ class Program:
         known = {f"argument {number}": array for number, array in enumerate(given)}
         for step in self.steps:
             self._launch(step, known, given, current if stream is None else stream, on)
-        if current is not None and stream is not None:
-            _keep_until(stream, [each for label, each in known.items() if not label.startswith("argument")])
         results = []
         for number, (source, element) in enumerate(self._results):
             result = _reshaped(known[source.label], source, given, f"{self.name}: result {number}")
@@ -162,12 +163,14 @@ class Program:
             passed[at] = known[step.written]
         if prod(known[step.written].shape):
             wanted = step.kernel.launch.arguments
-            fitted = [_fitted(a, w, step, p) for a, w, p in zip(passed, wanted, step.parameters, strict=True)]
-            step.kernel(*fitted, stream=stream, on=on)
+            for number, parameter in enumerate(step.parameters):
+                fitted = _fitted(passed[number], wanted[number], step, parameter, stream)
+                passed[number] = known[f"operand {number} of {step.written}"] = fitted
+            step.kernel(*passed, stream=stream, on=on)
 
 
-def _fitted(array: Any, wanted: Any, step: Step, parameter: Source) -> Any:
-    """An array as a kernel takes it: contiguous, and booleans as bytes."""
+def _fitted(array: Any, wanted: Any, step: Step, parameter: Source, stream: Any) -> Any:
+    """An array as a kernel on a stream takes it: contiguous, and booleans as bytes."""
     dtype = getattr(wanted, "dtype", None)
     if not hasattr(array, "shape") or not hasattr(wanted, "shape"):
         return array
@@ -176,7 +179,10 @@ def _fitted(array: Any, wanted: Any, step: Step, parameter: Source) -> Any:
         return array
     if isinstance(array, np.ndarray):
         return array if array.flags.c_contiguous else np.ascontiguousarray(array)
-    return array.contiguous() if arrays.library(type(array)) == "torch" else array
+    if arrays.library(type(array)) != "torch" or array.is_contiguous():
+        return array
+    with graph.torch_stream(stream, array.device):
+        return array.contiguous()
 
 
 def _viewed(array: Any, element: Any) -> Any:
@@ -233,15 +239,6 @@ def _current_stream(args: Sequence[Any]) -> Any:
 
             return torch.cuda.current_stream(each.device)
     return None
-
-
-def _keep_until(stream: Any, tensors: Sequence[Any]) -> None:
-    """Keeps PyTorch from using the memory of tensors again before a stream, which isn't its own, is done."""
-    import torch
-
-    for each in tensors:
-        if each.device.type == "cuda":
-            each.record_stream(torch.cuda.ExternalStream(runtime.stream_handle(stream), each.device))
 
 
 def _device_of(array: Any) -> int | None:
