@@ -143,7 +143,9 @@ def _is_exporting() -> bool:
 def _autocast_type(x: Any) -> Any:
     """The type that `torch.autocast` asks for; None without it."""
     device = x.device.type
-    if x.dtype in _CAST and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    # Dynamo of PyTorch 2.11 can't trace `is_autocast_available`.
+    known = device != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(device)
+    if x.dtype in _CAST and known and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return None
 

@@ -2,6 +2,7 @@
 call: to differentiate, trace or cast it.
 """
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -23,7 +24,9 @@ _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "pa
 def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     """The output and lse of tensors by their names, by the operator."""
     operands = [given.get(name) for name in _NAMES]
-    return torch.ops.weft.attention(*operands, **vars(options))  # type: ignore[no-any-return]
+    # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
+    named = {each.name: getattr(options, each.name) for each in fields(options)}
+    return torch.ops.weft.attention(*operands, **named)  # type: ignore[no-any-return]
 
 
 def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:
