@@ -1,5 +1,7 @@
 """`weft.attention` in JAX's programs, in the emulator."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,11 @@ def test_mistakes():
         weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 1"
     ):
         KernelLaunch.of(text)
+
+
+def test_keys_are_split_for_the_gpu_of_the_program(patch):
+    device = SimpleNamespace(multiprocessors=132)
+    patch.setattr(jax, "default_backend", lambda: "gpu")
+    patch.setattr("weft.launch.runtime.device", lambda ordinal: device)
+    q, k = jnp.zeros((1, 1, 1, 64), F16), jnp.zeros((1, 1, 1024, 64), F16)
+    assert "combine" in str(jax.make_jaxpr(weft.attention)(q, k, k))

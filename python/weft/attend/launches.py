@@ -22,18 +22,26 @@ INTEGERS = "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
 
 @dataclass(frozen=True)
 class Call:
-    """A call with plain arrays: those given by name, the others left out; and their views."""
+    """A call with plain arrays: those given by name, the others left out; and their views. `multiprocessors`
+    are those of the GPU, 0 in the emulator.
+    """
 
     given: Mapping[str, Any]
     views: Mapping[str, ArrayView]
     options: Options
     sizes: Sizes
     launch: Callable[..., None]
+    multiprocessors: int
 
     @staticmethod
-    def of(given: Mapping[str, Any], options: Options, launch: Callable[..., None] | None = None) -> "Call":
+    def of(
+        given: Mapping[str, Any],
+        options: Options,
+        launch: Callable[..., None] | None = None,
+        multiprocessors: int | None = None,
+    ) -> "Call":
         """Checks a call. Raises WeftError for arrays that don't fit. `launch` calls a kernel; by default at
-        once.
+        once. `multiprocessors` are by default those of the GPU with q.
         """
         given = {name: each for name, each in given.items() if each is not None}
         views = {name: _view(name, each) for name, each in given.items()}
@@ -46,7 +54,9 @@ class Call:
         )
         _check_rows(views)
         _check_added(views, sizes)
-        return Call(given, views, options, sizes, launch or _at_once)
+        if multiprocessors is None:
+            multiprocessors = _multiprocessors(views["q"])
+        return Call(given, views, options, sizes, launch or _at_once, multiprocessors)
 
     @property
     def scale(self) -> float:
@@ -91,6 +101,10 @@ class Call:
         """A new array of the library of q."""
         q = self.given["q"]
         return libraries.of(q).empty(q, self.views["q"], shape, dtype)
+
+
+def _multiprocessors(view: ArrayView) -> int:
+    return 0 if view.device == "cpu" else runtime.device(max(view.device_id, 0)).multiprocessors
 
 
 def _at_once(kernel: Callable[..., None], *arguments: Any, **options: Any) -> None:
@@ -283,15 +297,14 @@ def _splits(call: Call) -> int:
     sizes = call.sizes
     if call.options.splits is not None:
         return call.options.splits
-    if call.views["q"].device == "cpu" or sizes.packed:
+    if not call.multiprocessors or sizes.packed:
         return 1
     group = sizes.group if sizes.queries == 1 else 1
     found = sizes.batch * sizes.heads // group * -(-sizes.queries // tiles.WARPGROUP_ROWS)
     keys = sizes.keys
     if sizes.page:
         keys = call.views["page_table"].shape[1] * sizes.page
-    cores = runtime.device(max(call.views["q"].device_id, 0)).multiprocessors
     blocks = -(-keys // tiles.WARPGROUP_ROWS)
-    if 2 * found > cores:
+    if 2 * found > call.multiprocessors:
         return 1
-    return max(min(cores // found, blocks // _LEAST_BLOCKS, _MOST_SPLITS), 1)
+    return max(min(call.multiprocessors // found, blocks // _LEAST_BLOCKS, _MOST_SPLITS), 1)

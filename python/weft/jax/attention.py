@@ -12,7 +12,7 @@ from weft.attend.launches import Call
 from weft.attend.problem import Options
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.language.arguments import ArrayArgument
-from weft.launch import arrays
+from weft.launch import arrays, runtime
 from weft.multiply import xla_target
 
 _REAL = ("q", "k", "v", "sinks")  # which have gradients
@@ -100,7 +100,9 @@ def _attention(names: tuple[str, ...], options: Options, *values: Any) -> tuple[
 def _call(names: tuple[str, ...], options: Options, values: Any) -> tuple[_Program, Call]:
     program = _Program()
     given = {name: program.array(value) for name, value in zip(names, values, strict=True)}
-    return program, Call.of(given, options, program.launch)
+    on_gpu = jax.default_backend() == "gpu"
+    multiprocessors = runtime.device(0).multiprocessors if on_gpu else 0
+    return program, Call.of(given, options, program.launch, multiprocessors)
 
 
 def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[Any, Any]:
