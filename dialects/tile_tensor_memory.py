@@ -31,10 +31,13 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
     Its beginning is a barrier of the CTA, or of the cluster with `cta_group` 2, so that rings that were made
     before it are ready in the region. So is its end: each thread's accesses to tensor memory must be
     complete when it leaves the region, and those of an MMA when any thread leaves it.
+
+    With `reload`, the address is read from shared memory again to free it. No register then has to hold it
+    throughout the region, where roles may have few of them.
     """
 
     body: ext.Region
-    optional = {"warp": 0, "cta_group": 1}  # noqa: RUF012
+    optional = {"warp": 0, "cta_group": 1, "reload": False}  # noqa: RUF012
 
     @property
     def buffers(self) -> list[AllocOp]:

@@ -90,7 +90,8 @@ def _lower(op: TensorMemoryOp) -> None:
     _synchronize(group)
     with emit.when(emit.equal(number, op.attribute("warp"))):
         tcgen05.fence(kind="after_thread_sync")
-        tcgen05.dealloc(address=tensor_memory_tiles.pointer(base), columns=columns, cta_group=group)
+        freed = llvm.load(emit.i32(), word) if op.attribute("reload") else base
+        tcgen05.dealloc(address=tensor_memory_tiles.pointer(freed), columns=columns, cta_group=group)
     _forward(op, address_of)
 
 

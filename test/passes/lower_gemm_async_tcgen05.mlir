@@ -212,3 +212,29 @@ gpu.module @long_rows [#nvvm.target<chip = "sm_103a">] {
     gpu.return
   }
 }
+
+// One thread of each warpgroup of a role multiplies into the stage that has the warpgroup's number.
+!OfWarpgroups = !tile.buffer<array<i64: 2, 128, 128>, f32, #tile.layout<"S[(2,128,128):(128@TCol,1@TLane,1@TCol)]">, "tmem">
+gpu.module @warpgroups [#nvvm.target<chip = "sm_100a">] {
+  // WHY: remark: 'tile.gemm_async' op is lowered by candidate tcgen05.mma (priority 10)
+  // CHECK-LABEL: gpu.func @one_thread_of_each_warpgroup
+  gpu.func @one_thread_of_each_warpgroup(%a: !Stage, %b: !Stage, %more: i1) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %sums = "tile.alloc"() : () -> !OfWarpgroups
+      "tile.role"() ({
+      ^bb0(%number: i32):
+        %c = "tile.stage"(%sums, %number) : (!OfWarpgroups, i32) -> !C
+        %thread = gpu.thread_id x
+        %c128 = arith.constant 128 : index
+        %zero = arith.constant 0 : index
+        %lane = arith.remui %thread, %c128 : index
+        %some = arith.cmpi eq, %lane, %zero : index
+        scf.if %some {
+          // CHECK-COUNT-4: "tcgen05.mma"
+          "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
+        }
+      }) {first = 0 : i64, warpgroups = 2 : i64} : () -> ()
+    }) : () -> ()
+    gpu.return
+  }
+}

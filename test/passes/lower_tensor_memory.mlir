@@ -105,4 +105,20 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     }) : () -> ()
     gpu.return
   }
+
+  // With `reload`, the address is read again to be freed.
+  // CHECK-LABEL: gpu.func @reloaded
+  // CHECK: %[[WORD:.*]] = "tile.address"
+  // CHECK: llvm.load %[[WORD]]
+  // CHECK: %[[AGAIN:.*]] = llvm.load %[[WORD]]
+  // CHECK: %[[FREED:.*]] = llvm.inttoptr %[[AGAIN]]
+  // CHECK: "tcgen05.dealloc"(%[[FREED]]
+  gpu.func @reloaded(%out: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.tensor_memory"() ({
+      %sum = "tile.alloc"() : () -> !Accumulator
+      %0 = "tile.address"(%sum) : (!Accumulator) -> !llvm.ptr<6>
+      llvm.store %0, %out : !llvm.ptr<6>, !llvm.ptr<1>
+    }) {reload = true} : () -> ()
+    gpu.return
+  }
 }

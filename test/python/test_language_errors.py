@@ -305,7 +305,7 @@ def a_store_of_another_type(a: w.In["m k", w.f32], d: w.Out["m n", w.bf16]):
         w.store(w.load(a[0, 0], (64, 64)), d[0, 0])  # here
 
 
-@mistake("a CTA has 512 registers .*, got 520 .2 x 240, 1 x 40.: give a role fewer")
+@mistake("a CTA has 504 registers .*, got 520 .2 x 240, 1 x 40.: give a role fewer")
 def too_many_registers(d: w.Out["m", w.f32]):
     with w.role(warpgroups=2, registers=240):
         pass

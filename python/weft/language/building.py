@@ -7,18 +7,20 @@ from typing import Any
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import WARPGROUP, register_share
+from weft.isa.tcgen05.mma_rows import MMA
 from weft.language import forms
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
+from weft.language.multipliers import Multiplier, WgmmaProducts
 from weft.language.scalars import Scalar, as_scalar, i32
 from weft.language.signatures import ALIGNMENT, Signature, Specialization
+from weft.language.tensor_products import TensorProducts
 from weft.language.trace import Trace, tracing
 from weft.mlir import ir
 from weft.module_arguments import memref
 
-_REGISTERS = 65536
 _NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
 
 
@@ -36,10 +38,11 @@ def build(
     signature: Signature,
     special: Specialization,
     options: Options,
+    chip: str,
 ) -> Module:
-    """The module of a kernel, for these types and meta-parameters."""
+    """The module of a kernel, for these types and meta-parameters, on a chip."""
     try:
-        return _traced(function, signature, special, options)
+        return _traced(function, signature, special, options, chip)
     except RecursionError:
         message = (
             f"kernel {signature.name}: functions call each other without end: tracing takes both sides of a "
@@ -63,7 +66,7 @@ def build(
 
 
 def _traced(
-    function: Callable[..., Any], signature: Signature, special: Specialization, options: Options
+    function: Callable[..., Any], signature: Signature, special: Specialization, options: Options, chip: str
 ) -> Module:
     meta = dict(special.meta)
     kinds = list(signature.arguments.values())
@@ -73,7 +76,8 @@ def _traced(
         block = (options.threads or WARPGROUP, 1, 1)
         with module.kernel(signature.name, types, block=block, writes=writes) as values:
             kernel = ir.InsertionPoint.current.block.owner.opview
-            with tracing(Trace(signature.name, kernel, options.threads)) as trace:
+            with tracing(Trace(signature.name, kernel, chip, options.threads)) as trace:
+                trace.multiplier = _multiplier(trace)
                 arguments = _arguments(signature, special, values)
                 _set_launch(kernel, signature, special, options, trace)
                 trace.tile_counts = _tile_counts(options.grid, signature, arguments, meta)
@@ -81,6 +85,11 @@ def _traced(
                 _finish(trace, result)
             kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
     return module
+
+
+def _multiplier(trace: Trace) -> Multiplier:
+    """How the chip multiplies tiles."""
+    return TensorProducts(trace) if trace.chip in MMA.chips() else WgmmaProducts()
 
 
 def _type(kind: Any, dtype: Any) -> Any:
@@ -113,18 +122,18 @@ def _finish(trace: Trace, result: Any) -> None:
     """Checks the whole trace, and removes what turned out to be unused."""
     if result is not None:
         raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
+    trace.multiplier.finish()
     for load in reversed(trace.loads):
         if not list(load.uses):
             load.owner.erase()
-    share = _REGISTERS // trace.threads
+    share = register_share(trace.threads)
     if any(role.registers for role in trace.roles):
         total = sum(role.threads * (role.registers or share) for role in trace.roles)
-        if total > _REGISTERS:
+        if total > share * trace.threads:
             each = ", ".join(f"{r.warpgroups} x {r.registers or share}" for r in trace.roles)
-            most = _REGISTERS // WARPGROUP
             message = (
-                f"a CTA has {most} registers for a thread of each of its warpgroups together, got "
-                f"{total // WARPGROUP} ({each}): give a role fewer"
+                f"a CTA has {share * trace.threads // WARPGROUP} registers for a thread of each of its "
+                f"warpgroups together, got {total // WARPGROUP} ({each}): give a role fewer"
             )
             raise WeftError(Diagnostic(message, trace.roles[-1].where))
 

@@ -230,13 +230,16 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         name = self._fresh("branch")
         names = self.liveness.carried(node, assigned([*node.body, *node.orelse], parts=True))
-        begun = self._assign(node, name, _runtime("Branch", self.visit(node.test), _names(names)))
+        changed = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
+        again = tuple(each for each in changed if each not in names)
+        test = self.visit(node.test)
+        begun = self._assign(node, name, _runtime("Branch", test, _names(names), _names(again)))
         then = self._inside(name, False, node.body)
         otherwise = self._inside(name, False, node.orelse)
         # A branch of its own for each side: both are traced where the condition is known on the GPU only.
         first = ast.If(
             ast.Attribute(_load(name), "then", ast.Load()),
-            [*then, *self._rebind(node, name, names, "end_then", _locals())],
+            [*then, *self._rebind(node, name, (*names, *again), "end_then", _locals())],
             [],
         )
         second = ast.If(

@@ -129,6 +129,7 @@ class Loop(_Construct):
 
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
+        trace.current().multiplier.end_body()
         self._values, new = self._before.taken(scope, "in a loop of the GPU")
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
         trace.current().check_released()
@@ -205,6 +206,7 @@ class While(_Construct):
 
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
+        trace.current().multiplier.end_body()
         _, parts = self._before.taken(scope, "in a loop of the GPU")
         trace.current().check_released()
         scf.yield_(parts)
@@ -222,8 +224,10 @@ class While(_Construct):
 class Branch(_Construct):
     """`if`: on a condition of the GPU both sides are traced, otherwise Python takes one."""
 
-    def __init__(self, value: Any, names: tuple[str, ...]) -> None:
+    def __init__(self, value: Any, names: tuple[str, ...], again: tuple[str, ...] = ()) -> None:
+        """`again` are names that aren't carried, but that the other side reads as they were before."""
         known = condition(value)
+        self._again = again
         self.names, self.traced = names, not isinstance(known, bool)
         self.then = self.traced or known
         self.otherwise = self.traced or not known
@@ -232,21 +236,28 @@ class Branch(_Construct):
     def begin(self, scope: dict[str, Any]) -> None:
         """Enters the side where the condition is true."""
         self._before = _Carrier(self.names, scope)
+        kept = _Carrier(self._again, scope).values
+        self._kept = [carried.copied(each) for each in kept]
         # The first side may change lists and objects in place.
         self._before.values = [carried.copied(each) for each in self._before.values]
         self._op = scf.IfOp(self._condition.value, has_else=True)
         self._point = trace.current().enter(self._op.then_block)
+        self._known = trace.current().multiplier.known()
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
         self._first = self._side(scope)
         self._point = trace.current().enter(self._op.else_block)
         trace.current().restore(self._before.state)
-        return tuple(self._before.values)
+        multiplier = trace.current().multiplier
+        before, self._known = self._known, multiplier.known()
+        multiplier.restore(before)
+        return (*self._before.values, *self._kept)
 
     def end_else(self, scope: dict[str, Any]) -> None:
         """Leaves the other side."""
         self._second = self._side(scope)
+        trace.current().multiplier.merge(self._known)
 
     def _side(self, scope: dict[str, Any]) -> list[tuple[Any, list[Any]]]:
         """The names' values and the rings' positions at the end of a side, each with its SSA values there."""

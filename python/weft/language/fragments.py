@@ -6,7 +6,7 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
-from weft.language import operators, registers
+from weft.language import operators, registers, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, constant, converted, dtype_of, f32, same
@@ -197,4 +197,4 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
             f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of 8 columns, got "
             f"{list(shape)}: or name another with like="
         )
-    return registers.sums(shape)
+    return trace.current().sums(shape)

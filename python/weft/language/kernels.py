@@ -156,7 +156,7 @@ class KernelFunction:
         """The module that the kernel is traced to, for arguments as those of `compile`."""
         args = args or (None,) * len(self.signature.arguments)
         values, meta = self.signature.positional(args, named)
-        return self._build(self.signature.specialization(values, meta))
+        return self._build(self.signature.specialization(values, meta), self._arch or _default_chip())
 
     @property
     def _names(self) -> set[str]:
@@ -185,7 +185,7 @@ class KernelFunction:
         with self._lock:
             if key not in self._compiled:
                 self._reads = surroundings.reads(self._function, self._options.grid, self._options.persistent)
-                made = compile(self._build(special), arch=chip)
+                made = compile(self._build(special, chip), arch=chip)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 self._compiled[key] = made
             return self._compiled[key]
@@ -196,8 +196,8 @@ class KernelFunction:
             self._compiled, self._reads = {}, ()
             self._plans = calls.Plans(list(self.signature.arguments.values()))
 
-    def _build(self, special: Specialization) -> Module:
-        return build(self._function, self.signature, special, self._options)
+    def _build(self, special: Specialization, chip: str) -> Module:
+        return build(self._function, self.signature, special, self._options, chip)
 
 
 def _default_chip() -> str:

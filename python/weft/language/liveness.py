@@ -37,6 +37,7 @@ class Liveness:
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.live: dict[ast.stmt, Names] = {}
+        self._otherwise: dict[ast.stmt, Names] = {}  # what is live where the second side of a branch begins
         # A function inside may be called anywhere, so what it reads is always live.
         scopes = [each for each in ast.walk(function) if isinstance(each, _SCOPES) and each is not function]
         self._always = frozenset[str]().union(*map(_free, scopes))
@@ -46,6 +47,10 @@ class Liveness:
     def carried(self, statement: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the names that the loop or branch has to carry."""
         return tuple(name for name in names if name in self.live[statement])
+
+    def read_otherwise(self, branch: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the names that the second side of a branch reads as they were before."""
+        return tuple(name for name in names if name in self._otherwise[branch])
 
     def _block(self, statements: list[ast.stmt], after: Names) -> Names:
         """The names that are live before statements."""
@@ -58,7 +63,9 @@ class Liveness:
             return self._loop(node, after)
         if isinstance(node, ast.If):
             self._note(node, after)
-            return self._block(node.body, after) | self._block(node.orelse, after) | _read([node.test])
+            otherwise = self._block(node.orelse, after)
+            self._otherwise[node] = self._otherwise.get(node, frozenset()) | otherwise
+            return self._block(node.body, after) | otherwise | _read([node.test])
         if isinstance(node, ast.Break):
             return self._breaks[-1][0]
         if isinstance(node, ast.Continue):

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import construction
-from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.language import registers, trace
 from weft.language.buffers import Buffer
@@ -12,27 +11,29 @@ from weft.language.carried import Carried
 from weft.language.fragments import Fragment
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import DType, dtype_of, f32, i8, i32
-from weft.mlir import arith
-from weft.passes.builders import emit
-from weft.passes.kernels.fragments import undefined
 
 
 class Pending(Carried):
     """A product that may not be finished. Wait for it, or let the next product add to it."""
 
-    def __init__(self, value: Any, group: int) -> None:
-        self.value, self.group = value, group
+    def __init__(self, kind: Any, value: Any, group: int, region: Any = None) -> None:
+        self.kind, self.value, self.group = kind, value, group
+        self.region = region
+        """Where it is in tensor memory; there is no SSA value then."""
+        self.loops = trace.current().loops
         self.where = construction.here()
+        if region is not None:
+            region.holder = self
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns."""
-        return tuple(self.value.type.shape)
+        return tuple(self.kind.shape)
 
     @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return dtype_of(self.value.type.element_type)
+        return dtype_of(self.kind.element_type)
 
     def _refuse(self, *_: Any) -> Any:
         raise mistake(
@@ -44,15 +45,21 @@ class Pending(Carried):
     __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __iter__ = to = elements = _refuse
 
     def parts(self) -> list[Any]:
-        return [self.value]
+        return [] if self.region is not None else [self.value]
 
     def like(self, parts: Iterator[Any]) -> "Pending":
-        return Pending(next(parts), trace.current().groups)
+        value = None if self.region is not None else next(parts)
+        return Pending(self.kind, value, trace.current().groups, self.region)
 
     def complaint(self, other: "Pending") -> str | None:
-        if other.value.type == self.value.type:
-            return None
-        return f"was {self} and becomes {other}"
+        if other.kind != self.kind:
+            return f"was {self} and becomes {other}"
+        if other.region is not self.region:
+            return (
+                f"becomes {other} with sums in other tensor memory{at(other.where)}: pass the one before as "
+                "sums of w.gemm, or wait for it first"
+            )
+        return None
 
     def __str__(self) -> str:
         return f"a pending product of {' x '.join(map(str, self.shape))} {self.dtype}"
@@ -87,22 +94,16 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
         raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: convert with .to")
     if isinstance(a, Fragment):
         _check_operand(a)
-    start, continues = _start(sums, (m, n), i32 if a.dtype == i8 else f32)
-    result = tile.gemm_async(
-        a.value,
-        b.value,
-        start,
-        arith.constant(emit.i1(), int(continues)),
-        transpose_a=isinstance(a, Buffer) and a.transposed,
-        transpose_b=b.transposed,
-    )
+    kind = FragmentType.of((m, n), (i32 if a.dtype == i8 else f32).type, current.sums((m, n)))
+    _check_sums(sums, kind)
+    value, region = current.multiplier.start(a, b, sums, kind)
     current.groups += 1
-    return Pending(result, current.groups)
+    return Pending(kind, value, current.groups, region)
 
 
 def _check_operand(a: Fragment) -> None:
     """Raises WeftError for a fragment that isn't in the layout of A in registers."""
-    wanted = registers.sums(a.shape)
+    wanted = trace.current().sums(a.shape)
     if a.dtype.bits != 16:
         raise mistake(
             f"a fragment as a of w.gemm must have 16 bits, got {a}: convert it with .to(w.bf16), or store it "
@@ -112,21 +113,18 @@ def _check_operand(a: Fragment) -> None:
         raise mistake(f"a fragment as a of w.gemm must be in layout {wanted}, that of sums, got {a.layout}")
 
 
-def _start(sums: Any, shape: tuple[int, int], dtype: DType) -> tuple[Any, bool]:
-    """What the product adds to, and whether it does."""
-    kind = FragmentType.of(shape, dtype.type, registers.sums(shape))
+def _check_sums(sums: Any, kind: Any) -> None:
+    """Raises WeftError for sums to which a product with sums of this type can't be added."""
     if sums is None:
-        return undefined(kind), False
+        return
     if not isinstance(sums, (Fragment, Pending)):
         raise mistake(f"sums of w.gemm must be a fragment or a pending product, got {sums}")
+    shape, dtype = kind.shape, dtype_of(kind.element_type)
     if (tuple(sums.shape), sums.dtype) != (shape, dtype):
         raise mistake(f"sums of this product must be {shape[0]} x {shape[1]} {dtype}, got {sums}")
-    value = sums.value
-    if not registers.same(value.type.layout, kind.layout, shape):
-        raise mistake(
-            f"sums of w.gemm must be in layout {kind.layout}, got {value.type.layout}{at(sums.where)}"
-        )
-    return value, True
+    layout = sums.layout if isinstance(sums, Fragment) else sums.kind.layout
+    if not registers.same(layout, kind.layout, shape):
+        raise mistake(f"sums of w.gemm must be in layout {kind.layout}, got {layout}{at(sums.where)}")
 
 
 def wait(*products: Any, pending: int = 0) -> Any:
@@ -142,12 +140,7 @@ def wait(*products: Any, pending: int = 0) -> Any:
         if not isinstance(each, Pending):
             raise mistake(f"w.wait expects pending products, got {each}")
     ready = [each for each in products if current.groups - each.group >= pending]
-    done = dict[int, Any]()
-    for kind in dict.fromkeys(each.value.type for each in ready):  # the operands of one wait have one type
-        alike = [each for each in ready if each.value.type == kind]
-        values = tile.wait_gemm(*(each.value for each in alike), pending=pending)
-        done |= {id(each): value for each, value in zip(alike, values, strict=True)}
-    if not ready:
-        tile.wait_gemm(pending=pending)
-    results = tuple(Fragment.of(done[id(each)]) if each in ready else each for each in products)
+    values = current.multiplier.wait(ready, pending)
+    done = {id(each): Fragment.of(value) for each, value in zip(ready, values, strict=True)}
+    results = tuple(done.get(id(each), each) for each in products)
     return results[0] if len(results) == 1 else results or None

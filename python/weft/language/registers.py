@@ -12,13 +12,27 @@ WGMMA_ROWS = 64
 """Rows of the sums of one `wgmma`."""
 
 
+LANE_ROWS = 128
+"""Rows of the sums of one `tcgen05.mma`, in the lanes of tensor memory."""
+
+
 @lru_cache(maxsize=256)
-def sums(shape: Shape) -> Layout:
-    """The layout of the sums of `wgmma`: of rows x columns, or of a vector with an element for each row."""
+def sums(shape: Shape, row_block: int = WGMMA_ROWS) -> Layout:
+    """The layout of the sums of products: of rows x columns, or of a vector with an element for each row.
+
+    It is that of the sums of `wgmma`, where each warp has 16 of 64 rows. With a `row_block` of 128, each has
+    32 of 128 rows where there are as many, as it can access so many lanes of tensor memory.
+    """
     rows = shape[0]
     columns = shape[1] if len(shape) > 1 else 8
-    block = Layout.parse(f"S[(4,2,8,{columns // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]")
-    whole = block if rows == WGMMA_ROWS else block.tile_to((rows, columns), (WGMMA_ROWS, columns))
+    if row_block == LANE_ROWS and rows % LANE_ROWS == 0:
+        high = f"{columns // 2}"
+        text = f"S[(4,2,2,8,{columns // 8},4,2):(1@warpid,{high},2,4@laneid,4,1@laneid,1)]"
+    else:
+        row_block = WGMMA_ROWS
+        text = f"S[(4,2,8,{columns // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
+    block = Layout.parse(text)
+    whole = block if rows == row_block else block.tile_to((rows, columns), (row_block, columns))
     return whole if len(shape) > 1 else without_axis(whole, (rows, columns), 1)
 
 

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import BARRIERS, WARPGROUP
+from weft.language import registers
 from weft.language.mistakes import mistake
+from weft.layout import Layout
 from weft.mlir import gpu, ir
 
 
@@ -56,6 +58,7 @@ class Trace:
 
     name: str
     function: Any  # the gpu.func
+    chip: str
     cta_threads: int | None = None  # where the kernel has no roles
     persistent: int | None = None
     grid_rank: int = 1
@@ -64,6 +67,7 @@ class Trace:
     role: Role | None = None
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
+    multiplier: Any = None  # how tiles are multiplied
     rings: list[Moving] = field(default_factory=list)
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
@@ -80,6 +84,15 @@ class Trace:
     def threads(self) -> int:
         """The threads of a CTA."""
         return self.cta_threads or max(self.warpgroups, 1) * WARPGROUP
+
+    @property
+    def loops(self) -> int:
+        """How many loops of the GPU are around what is built."""
+        return len(self._loops) - 1
+
+    def sums(self, shape: tuple[int, ...]) -> Layout:
+        """The layout of the sums of products of this shape, and of vectors of their rows."""
+        return registers.sums(shape, self.multiplier.row_block)
 
     # Regions
 
@@ -122,9 +135,15 @@ class Trace:
         with ir.InsertionPoint.at_block_begin(self.function.body.blocks[0]):
             yield
 
+    @contextmanager
+    def before_roles(self) -> Iterator[None]:
+        """In the block, operations are built before the barrier that precedes the first role."""
+        with ir.InsertionPoint(self._anchor):
+            yield
+
     def check_before_roles(self, what: str) -> None:
         """Raises WeftError in a loop, branch or role, or after the first one."""
-        if self._points or self.role or self._anchor is not None:
+        if self._anchor is not None or self._points or self.role:
             raise mistake(f"{what} must be made before the first role, outside of loops and branches")
 
     def named_barriers(self, count: int) -> int:
@@ -138,6 +157,7 @@ class Trace:
         """Before the first role: all threads wait until the rings are there."""
         if self._anchor is None:
             self._anchor = gpu.barrier()
+            self.multiplier.begin()
 
     # What loops and branches carry beside names
 

@@ -1,0 +1,72 @@
+"""How a kernel multiplies tiles: what `w.gemm` and `w.wait` build on a chip."""
+
+from typing import Any
+
+from weft.dialects import tile
+from weft.language import registers
+from weft.mlir import arith
+from weft.passes.builders import emit
+from weft.passes.kernels.fragments import undefined
+
+
+class Multiplier:
+    """The products of a kernel, and what is known about them where its trace is now."""
+
+    row_block = registers.WGMMA_ROWS
+    """The rows of sums of which each warp of a warpgroup has a quarter."""
+
+    def begin(self) -> None:
+        """Called before the first role."""
+
+    def finish(self) -> None:
+        """Called at the end of the kernel."""
+
+    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+        """Starts a product whose sums have this type. They are added to a fragment, to a pending product, or
+        to nothing (None). Returns their SSA value and their region of tensor memory, one of them None.
+        """
+        raise NotImplementedError
+
+    def wait(self, products: list[Any], pending: int) -> list[Any]:
+        """Waits until at most `pending` products are unfinished. Returns the SSA values of the sums of some
+        products that are finished then.
+        """
+        raise NotImplementedError
+
+    def end_body(self) -> None:
+        """Called at the end of the body of a loop."""
+
+    def known(self) -> Any:
+        """What is known, for `restore`."""
+
+    def restore(self, known: Any) -> None:
+        """Returns to what was known."""
+
+    def merge(self, other: Any) -> None:
+        """Keeps only what is known on another side of a branch as well."""
+
+
+class WgmmaProducts(Multiplier):
+    """Products by `wgmma`, with sums in registers."""
+
+    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+        start = undefined(kind) if sums is None else sums.value
+        result = tile.gemm_async(
+            a.value,
+            b.value,
+            start,
+            arith.constant(emit.i1(), int(sums is not None)),
+            transpose_a=getattr(a, "transposed", False),
+            transpose_b=b.transposed,
+        )
+        return result, None
+
+    def wait(self, products: list[Any], pending: int) -> list[Any]:
+        done = dict[int, Any]()
+        for kind in dict.fromkeys(each.kind for each in products):  # the operands of one wait have one type
+            alike = [each for each in products if each.kind == kind]
+            values = tile.wait_gemm(*(each.value for each in alike), pending=pending)
+            done |= {id(each): value for each, value in zip(alike, values, strict=True)}
+        if not products:
+            tile.wait_gemm(pending=pending)
+        return [done[id(each)] for each in products]

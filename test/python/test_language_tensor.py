@@ -1,0 +1,264 @@
+"""The sources of kernels that run on sm_90a run on sm_100a: products in tensor memory, without findings."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BF16, F16 = ml_dtypes.bfloat16, np.float16
+slow = pytest.mark.slow
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def random(*shape, dtype=BF16, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def clean(report):
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+
+
+@w.kernel(grid=lambda a, b, *, R, BN: (w.ceil_div(a.rows, 2 * R), w.ceil_div(b.rows, BN)), arch="sm_100a")
+def with_bias(
+    a: w.In["m k"],
+    b: w.In["n k"],
+    bias: w.In["n", w.f32],
+    d: w.Out["m n", w.bf16],
+    *,
+    R=64,
+    BN=64,
+    BK=64,
+):
+    ring = w.ring(3, a=(2 * R, BK, a.dtype), b=(BN, BK, b.dtype), takers=2)
+    staging = w.shared(2 * R, BN, d.dtype)
+    row, column = w.cta(0) * 2 * R, w.cta(1) * BN
+    with w.role(warpgroups=2, registers=232) as me:
+        slot = ring.take()
+        sums = w.gemm(slot.a.rows(R * me, R), slot.b.T)
+        for _ in w.range(1, w.ceil_div(a.columns, BK)):
+            late, slot = slot, ring.take()
+            sums = w.gemm(slot.a.rows(R * me, R), slot.b.T, sums)
+            sums = w.wait(sums, pending=1)
+            late.release()
+        sums = w.wait(sums)
+        x = sums + w.load_row(bias[column], like=sums)
+        w.store(x.to(d.dtype), d[row + R * me, column], via=staging.rows(R * me, R))
+    with w.role(registers=32), w.one_thread():
+        for k in w.range(0, a.columns, BK):
+            ring.fill(a=a[row, k], b=b[column, k])
+
+
+@pytest.mark.parametrize(
+    "rows, shape, dtype",
+    [
+        (64, (77, 72, 136), BF16),
+        (128, (200, 72, 72), BF16),
+        pytest.param(64, (1, 8, 8), F16, marks=slow),
+        pytest.param(128, (500, 264, 200), F16, marks=slow),
+        pytest.param(64, (300, 136, 256), ml_dtypes.float8_e4m3fn, marks=slow),
+        pytest.param(128, (300, 136, 256), np.float32, marks=slow),
+    ],
+)
+def test_products_of_64_and_of_128_rows(rows, shape, dtype):
+    m, n, k = shape
+    a, b, bias, d = (
+        random(m, k, dtype=dtype),
+        random(n, k, dtype=dtype, seed=1),
+        random(n),
+        np.zeros((m, n), BF16),
+    )
+    bias = bias.astype(np.float32)
+    clean(with_bias.emulate(a, b, bias, d, R=rows, BK=32 if dtype == np.float32 else 64))
+    expected = a.astype(float) @ b.astype(float).T + bias
+    assert np.allclose(d.astype(float), expected, rtol=2**-7, atol=0.02)
+
+
+def test_instructions_have_as_many_rows_as_a_warpgroup_multiplies():
+    """An M of 128 uses all lanes of tensor memory; two warpgroups of 64 rows share columns."""
+    small, large = (with_bias.compile("bf16", "bf16", None, None, R=rows) for rows in (64, 128))
+    assert "tcgen05.mma.cta_group::1.kind::f16" in small.ptx and "wgmma" not in small.ptx
+    columns = [kernel.ptx.count("tcgen05.ld") for kernel in (small, large)]
+    assert columns[1] == 2 * columns[0]
+    assert not any(each.resources.spill_stores for each in (small, large))
+
+
+@w.kernel(arch="sm_100a")
+def operands(
+    a: w.In["k m", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], e: w.Out["m n", w.f32], times: w.i32
+):
+    """d = a.T @ b; e = d + times * f16(d) @ b.T: fragments as left operands and as sums."""
+    ring = w.ring(1, a=(64, 64, w.f16), b=(64, 64, w.f16))
+    with w.role():
+        slot = ring.take()
+        d_ = w.wait(w.gemm(slot.a.T, slot.b))
+        w.store(d_, d[0, 0])
+        left = d_.to(w.f16)
+        sums = w.gemm(left, slot.b.T, d_)
+        for _ in w.range(1, times):  # never waits for its products
+            sums = w.gemm(left, slot.b.T, sums)
+        w.store(w.wait(sums), e[0, 0])
+    with w.role():
+        ring.fill(a=a[0, 0], b=b[0, 0])
+
+
+def test_operands_may_be_transposed_or_in_registers():
+    a, b = random(2, 64, 64, dtype=F16)
+    d, e = np.zeros((2, 64, 64), np.float32)
+    clean(operands.emulate(a, b, d, e, 3))
+    expected = a.astype(float).T @ b.astype(float)
+    assert np.allclose(d, expected, atol=1e-3)
+    again = expected.astype(F16).astype(float) @ b.astype(float).T
+    assert np.allclose(e, expected + 3 * again, atol=0.1)
+
+
+@w.kernel(arch="sm_100a")
+def ahead(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32], twice: w.i32):
+    """The squares of the products of each block, added up: the next product starts before they are."""
+    ring = w.ring(2, a=(64, 64, w.f16), b=(64, 64, w.f16))
+    with w.role():
+        total = w.zeros((64, 64))
+        slot = ring.take()
+        s = w.gemm(slot.a, slot.b.T)
+        for _ in w.range(1, w.ceil_div(a.columns, 64)):
+            block = w.wait(s)
+            slot.release()
+            slot = ring.take()
+            s = w.gemm(slot.a, slot.b.T)
+            total = total + block * block
+        if twice > 0:
+            s = w.gemm(slot.a, slot.b.T, s)
+            t = w.wait(s)
+        else:
+            t = w.wait(s)
+        slot.release()
+        w.store(total + t * t, d[0, 0])
+    with w.role():
+        for k in w.range(0, a.columns, 64):
+            ring.fill(a=a[0, k], b=b[0, k])
+
+
+@pytest.mark.parametrize("twice", [0, 1])
+def test_a_product_that_the_next_iteration_waits_for(twice):
+    a, b, d = random(64, 192, dtype=F16), random(64, 192, dtype=F16, seed=1), np.zeros((64, 64), np.float32)
+    clean(ahead.emulate(a, b, d, twice))
+    blocks = [a[:, k : k + 64].astype(float) @ b[:, k : k + 64].astype(float).T for k in (0, 64, 128)]
+    blocks[-1] *= 1 + twice
+    assert np.allclose(d, sum(each**2 for each in blocks), rtol=1e-3, atol=0.05)
+
+
+def refused(kernel, message, *arguments, **meta):
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        kernel.compile(*arguments, **meta)
+    location = caught.value.diagnostics[0].location
+    assert location is not None and location.file == __file__
+
+
+def test_mistakes_are_reported_at_the_line_of_the_kernel():
+    @w.kernel(arch="sm_100a")
+    def wide(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
+        ring = w.ring(1, a=(64, 64, w.f16), b=(256, 64, w.f16))
+        with w.role():
+            slot = ring.take()
+            products = [w.gemm(slot.a, slot.b.T) for _ in range(3)]
+            for each in w.wait(*products):
+                w.store(each, d[0, 0])
+
+    refused(wide, "have 512 columns of tensor memory, got 768")
+
+    @w.kernel(arch="sm_100a")
+    def stale(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
+        ring = w.ring(1, a=(64, 64, w.f16))
+        with w.role():
+            slot = ring.take()
+            first = w.gemm(slot.a, slot.a.T)
+            second = w.gemm(slot.a, slot.a.T, first)
+            first, second = w.wait(first, second)
+            w.store(first + second, d[0, 0])
+
+    refused(stale, "later products were added to the sums of this one")
+
+    @w.kernel(arch="sm_100a")
+    def many(a: w.In["m k", w.f16]):
+        ring = w.ring(1, a=(64, 64, w.f16))
+        with w.role():
+            slot = ring.take()
+            w.gemm(slot.a, slot.a.T)
+            w.wait(pending=8)
+
+    refused(many, "pending must be less than 8")
+
+    @w.kernel(arch="sm_100a")
+    def moves(a: w.In["m k", w.f16], d: w.Out["m n", w.f32], n: w.i32):
+        ring = w.ring(1, a=(64, 64, w.f16))
+        with w.role():
+            slot = ring.take()
+            s = w.gemm(slot.a, slot.a.T)
+            for _ in w.range(n):
+                s = w.gemm(slot.a, slot.a.T)
+            w.store(w.wait(s), d[0, 0])
+
+    refused(moves, "becomes a pending product of 64 x 64 w.f32 with sums in other tensor memory")
+
+
+@slow
+def test_the_examples_on_sm_100a():
+    gemm, gated, rmsnorm = (
+        getattr(example(f"language_{name}"), kernel)
+        for name, kernel in (("gemm", "gemm_gelu"), ("gated_mlp", "gated"), ("rmsnorm", "rmsnorm_gemm"))
+    )
+    a, b, bias, d = (
+        random(200, 136),
+        random(264, 136, seed=1),
+        random(264).astype(np.float32),
+        np.zeros((200, 264), BF16),
+    )
+    clean(gemm.emulate(a, b, bias, d, arch="sm_100a"))
+    x = a.astype(float) @ b.astype(float).T + bias
+    expected = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    assert np.allclose(d.astype(float), expected, rtol=2**-8, atol=1e-4)
+    x, gate, up = (random(n, 136, seed=n) / 4 for n in (200, 264, 265))
+    x, gate, up, y = x.astype(BF16), gate.astype(BF16), up[:264].astype(BF16), np.zeros((200, 264), BF16)
+    clean(gated.emulate(x, gate, up, y, arch="sm_100a"))
+    one, other = (x.astype(float) @ each.astype(float).T for each in (gate, up))
+    assert np.allclose(y.astype(float), one / (1 + np.exp(-one)) * other, rtol=2**-7, atol=1e-3)
+    gain, d = np.random.default_rng(0).uniform(0.5, 1.5, 136).astype(np.float32), np.zeros((200, 264), BF16)
+    clean(rmsnorm.emulate(a, gain, b, d, 1e-6, arch="sm_100a"))
+    exact = a.astype(float)
+    exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-6) * gain @ b.astype(float).T
+    assert np.abs(d.astype(float) - exact).max() < 0.01 * np.abs(exact).max()
+    for kernel in (gemm, gated, rmsnorm):
+        resources = kernel.compile(arch="sm_100a").resources
+        assert resources.spill_stores == resources.spill_loads == 0
+
+
+@pytest.mark.parametrize(
+    "d, causal", [(64, False), pytest.param(64, True, marks=slow), pytest.param(128, False, marks=slow)]
+)
+def test_attention_on_sm_100a(d, causal):
+    attention = example("attention").attention
+    q, k, v = (random(2, n, d, dtype=F16, seed=n) for n in (70, 130, 131))
+    v = v[:, :130].copy()
+    o, lse, scale = np.zeros_like(q), np.zeros(q.shape[:2], np.float32), 1 / math.sqrt(d)
+    meta = {"causal": causal, "ahead": False, "arch": "sm_100a"}
+    clean(attention.emulate(q, k, v, o, lse, scale, **meta))
+    s = q.astype(float) @ k.astype(float).swapaxes(1, 2) * scale
+    if causal:
+        s = np.where(np.arange(130) <= np.arange(70)[:, None] + 60, s, -np.inf)
+    e = np.exp(s)
+    assert np.allclose(o.astype(float), e / e.sum(2)[..., None] @ v.astype(float), atol=2e-3)
+    assert np.allclose(lse, np.log(e.sum(2)), atol=2e-3)
+    resources = attention.compile(q, k, v, o, lse, scale, **meta).resources
+    assert resources.spill_stores <= (12 if causal else 0)  # in the role that copies, which has 24 registers
