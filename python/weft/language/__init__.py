@@ -5,11 +5,13 @@ docs/language.md explains it.
 
 from weft.language.arguments import In, Out
 from weft.language.buffers import Buffer, shared
+from weft.language.clusters import cluster_barrier, cluster_rank
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
 from weft.language.debugging import print_ as print
 from weft.language.exponentials import exp2
 from weft.language.fragments import Fragment, full, zeros
+from weft.language.int4 import dequantize_int4
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
 from weft.language.maths import (
@@ -44,6 +46,7 @@ from weft.language.memory import (
     fence,
     load,
     load_column,
+    load_contiguous,
     load_row,
     store,
     store_column,
@@ -81,10 +84,13 @@ __all__ = [
     "ceil_div",
     "check",
     "clear_rows",
+    "cluster_barrier",
+    "cluster_rank",
     "column",
     "cos",
     "cta",
     "ctas",
+    "dequantize_int4",
     "e4m3",
     "e5m2",
     "exp",
@@ -108,6 +114,7 @@ __all__ = [
     "last",
     "load",
     "load_column",
+    "load_contiguous",
     "load_row",
     "log",
     "log2",

@@ -54,6 +54,14 @@ class Buffer(Carried):
         """`count` columns from `first` on, a multiple of `count`."""
         return self._part(1, first, count)
 
+    def peer(self, rank: Any) -> "Buffer":
+        """The buffer at the same address in another CTA of the cluster, by its rank, to load from. That CTA
+        must have written it before a `w.cluster_barrier()`.
+        """
+        if trace.current().cluster is None:
+            raise mistake("only a kernel with clusters has peers: write @w.kernel(cluster=2, …)")
+        return Buffer(tile.peer(self.value, as_scalar(rank, i32).value), transposed=self.transposed)
+
     def _part(self, axis: int, first: Any, count: int) -> "Buffer":
         whole = self.shape
         if not isinstance(count, int) or count < 1 or whole[axis] % count:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft import module_arguments
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError
@@ -31,6 +32,12 @@ class Options:
     grid: Any
     threads: int | None
     persistent: Any
+    cluster: Any = None
+
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        """What may be functions, whose global variables the kernel depends on."""
+        return self.grid, self.persistent, self.cluster
 
 
 def build(
@@ -147,6 +154,16 @@ def _tile_counts(
     return lambda: tuple(as_scalar(each, i32) for each in numbers_of(grid, {**named, **meta}))
 
 
+def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) -> None:
+    """Writes the CTAs of a cluster in x, y and z, if the kernel has clusters."""
+    made = call_with(cluster, meta) if callable(cluster) else cluster
+    if made is None:
+        return
+    extents = list(made) if isinstance(made, (tuple, list)) else [made]
+    trace.cluster = tuple(module_arguments.cluster([*extents, *[1] * (3 - len(extents))], None))
+    kernel.operation.attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get(trace.cluster)
+
+
 def _set_launch(
     kernel: Any, signature: Signature, special: Specialization, options: Options, trace: Trace
 ) -> None:
@@ -177,6 +194,7 @@ def _set_launch(
     contract.GRID.set(kernel, affine(expressions_of(options.grid, {**named, **meta})))
     persistent = options.persistent
     trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
+    _set_cluster(kernel, options.cluster, meta, trace)
     if trace.persistent is not None:
         limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
         contract.PERSISTENT.set(kernel, limit)

@@ -47,6 +47,14 @@ class Fragment(operators.Operators, Carried):
         return self.shape[-1]
 
     @property
+    def T(self) -> "Fragment":
+        """The transposed tile, in the same registers; nothing moves."""
+        if len(self.shape) != 2:
+            raise mistake(f"only a tile of rows and columns can be transposed, got {self}")
+        rows, columns = self.layout.group(self.shape)
+        return Fragment(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
+
+    @property
     def type(self) -> Any:
         """The `tile.fragment` type."""
         return FragmentType.of(self.shape, self.dtype.type, self.layout)

@@ -184,7 +184,7 @@ class KernelFunction:
             return kernel
         with self._lock:
             if key not in self._compiled:
-                self._reads = surroundings.reads(self._function, self._options.grid, self._options.persistent)
+                self._reads = surroundings.reads(self._function, *self._options.functions)
                 made = compile(self._build(special, chip), arch=chip)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 self._compiled[key] = made
@@ -218,6 +218,7 @@ def kernel(
     grid: Any = 1,
     threads: int | None = None,
     persistent: Any = None,
+    cluster: Any = None,
     arch: str | None = None,
 ) -> Any:
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
@@ -225,18 +226,22 @@ def kernel(
     `grid` is one to three numbers, or a function of arrays and meta-parameters by their names that returns
     them. `threads` is the number of threads of a CTA without roles, by default 128. `persistent` is the
     largest number of CTAs for each multiprocessor, or a function of meta-parameters that returns it or None;
-    the grid then counts tiles, and each CTA computes the tiles of `w.tiles`. `arch` is the chip to compile
-    for: by default that of the GPU, or sm_90a without a GPU.
+    the grid then counts tiles, and each CTA computes the tiles of `w.tiles`. `cluster` is the number of CTAs
+    in a cluster, in one to three dimensions of the grid, which must be multiples of them, or a function of
+    meta-parameters that returns them or None. `arch` is the chip to compile for: by default that of the GPU,
+    or sm_90a without a GPU.
     """
     if function is None:
-        return functools.partial(kernel, grid=grid, threads=threads, persistent=persistent, arch=arch)
+        return functools.partial(
+            kernel, grid=grid, threads=threads, persistent=persistent, cluster=cluster, arch=arch
+        )
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
     if threads is not None and (
         not isinstance(threads, int) or threads < 32 or threads % 32 or threads > 1024
     ):
         raise WeftError(f"threads must be a multiple of 32 in 32..1024, got {shown(threads)}")
-    return KernelFunction(function, Options(grid, threads, persistent), arch)
+    return KernelFunction(function, Options(grid, threads, persistent, cluster), arch)
 
 
 def inline(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language import registers, trace
 from weft.language.buffers import Buffer
@@ -16,7 +16,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import DType, Scalar, as_scalar, i32
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, llvm, memref, nvvm, scf
 from weft.passes.builders import addresses, emit
@@ -61,6 +61,28 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     return Fragment.of(tile.load(source.value, zero, zero, kind, transpose=source.transposed))
 
 
+def load_contiguous(buffer: Any) -> Fragment:
+    """Loads a buffer by a warpgroup so that each thread holds contiguous elements, in the order of the
+    threads: those of the first row come first. Where that makes 16 bytes, one instruction loads them.
+    """
+    if not isinstance(buffer, Buffer) or buffer.transposed:
+        raise mistake(f"w.load_contiguous expects a buffer that isn't transposed, got {buffer}")
+    rows, columns = buffer.shape
+    run = rows * columns // WARPGROUP
+    if rows * columns % WARPGROUP or columns % run:
+        raise mistake(
+            f"a buffer must divide into parts of rows for {WARPGROUP} threads, got {rows} x {columns}"
+        )
+    if buffer.ring is not None:
+        buffer.ring.read_by_lanes()
+    layout = Layout.parse(f"S[({WARPS},{LANES},{run}):(1@warpid,1@laneid,1)]")
+    kind = FragmentType.of(buffer.shape, buffer.dtype.type, layout)
+    width = min(run * buffer.dtype.bytes, _VECTOR_BYTES)
+    zero = emit.value(0)
+    loaded = tile.load(buffer.value, zero, zero, kind, vector_bytes=width if run > 1 else 0)
+    return Fragment.of(loaded)
+
+
 def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
     """The bytes that a lane can access at once; 0 for single elements."""
     run = _run(layout, shape)
@@ -92,31 +114,47 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
     if not isinstance(like, Fragment) or len(like.shape) != 2:
         raise mistake(f"like must be a tile with columns, got {like}")
     layout = registers.without_axis(like.layout, like.shape, 0)
-    columns = like.shape[1]
-    kind = FragmentType.of(
-        (1, columns), source.dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica)
-    )
     if isinstance(source, Buffer):
-        if source.ring is not None:
-            source.ring.read_by_lanes()
-        bytes_ = min(_run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
-        width = bytes_ if bytes_ > source.dtype.bytes else 0
-        loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
-    else:
-        loaded = tile.load_row(_row_of(source), source.indices[-1].value, kind)
+        return _vector_of_buffer(source, layout)
+    columns = like.shape[1]
+    loaded = tile.load_row(
+        _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
+    )
+    return Fragment(tile.to_lane(loaded), (columns,), layout)
+
+
+def _row_type(columns: int, dtype: DType, layout: Layout) -> Any:
+    """The type of a vector in this layout as a fragment of one row."""
+    return FragmentType.of((1, columns), dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica))
+
+
+def _vector_of_buffer(source: Buffer, layout: Layout) -> Fragment:
+    """The only row of a buffer as a vector in this layout."""
+    if source.ring is not None:
+        source.ring.read_by_lanes()
+    columns = source.shape[1]
+    kind = _row_type(columns, source.dtype, layout)
+    bytes_ = min(_run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
+    width = bytes_ if bytes_ > source.dtype.bytes else 0
+    loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
 def load_column(source: Any, *, like: Fragment) -> Fragment:
-    """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows.
+    """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
+    or from a buffer of one row.
 
     Elements outside of the array are 0.
     """
-    _check_element(source, "w.load_column")
     if not isinstance(like, Fragment):
         raise mistake(f"like must be a tile, got {like}")
     layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
     rows = like.shape[0]
+    if isinstance(source, Buffer):
+        if source.shape != (1, rows):
+            raise mistake(f"w.load_column expects a buffer of 1 x {rows}, got {source}")
+        return _vector_of_buffer(source, layout)
+    _check_element(source, "w.load_column")
     vector = Fragment(emit.constant(ir.VectorType.get([1], source.dtype.type), 0), (rows,), layout)
     numbers, limit = _indices(vector, source)
     elements = []

@@ -61,6 +61,7 @@ class Trace:
     chip: str
     cta_threads: int | None = None  # where the kernel has no roles
     persistent: int | None = None
+    cluster: tuple[int, ...] | None = None  # the CTAs of a cluster in x, y and z
     grid_rank: int = 1
     tile_counts: Callable[[], tuple[Any, ...]] = tuple  # the grid, as values of the GPU
     warpgroups: int = 0  # of the roles so far

@@ -1,0 +1,147 @@
+"""Weights of 4 bits in registers, transposed tiles, and clusters, in kernels of `weft.language`."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+BF16, F16 = ml_dtypes.bfloat16, np.float16
+DTYPES = {"bf16": BF16, "f16": F16}
+
+
+@w.kernel()
+def dequantized(
+    words: w.In["g 32", w.i32], scale: w.In["one s"], zero: w.In["p r"], y: w.Out["m n"], *, L=4, parts=1
+):
+    """The transposed weights of 64 x 16 L, with the vectors of each part of the columns."""
+    ring = w.ring(1, q=(4 * L, 32, w.i32), scale=(1, 64 * parts, y.dtype))
+    with w.role():
+        with ring.take() as stage:
+            found, like = w.load_contiguous(stage.q), w.zeros(64, y.dtype)
+            scales = [w.load_column(stage.scale.columns(64 * part, 64), like=like) for part in range(parts)]
+        zeros = [w.load_column(zero[part, 0], like=like) for part in range(parts)]
+        single = parts == 1
+        weights = w.dequantize_int4(found, scales[0] if single else scales, zeros[0] if single else zeros)
+        w.store(weights.T, y[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(q=words[0, 0], scale=scale[0, 0])
+
+
+def integers(words, count):
+    """What the 128 threads hold: 64 x 16 `count`, by the layout of the first operand of `wgmma`."""
+    made = np.zeros((64, 16 * count), int)
+    words = words.reshape(128, count).view(np.uint32)
+    for thread in range(128):
+        row, column = 16 * (thread // 32) + thread % 32 // 4, 2 * (thread % 4)
+        for number in range(count):
+            for register in range(4):
+                at = row + 8 * (register % 2), 16 * number + column + 8 * (register // 2)
+                word = int(words[thread, number])
+                made[at[0], at[1]] = word >> 4 * register & 15
+                made[at[0], at[1] + 1] = word >> (16 + 4 * register) & 15
+    return made
+
+
+@pytest.mark.parametrize("dtype, count, parts", [("bf16", 4, 1), ("f16", 2, 2)])
+def test_weights_are_dequantised_exactly(dtype, count, parts):
+    rng, kind = np.random.default_rng(0), DTYPES[dtype]
+    words = rng.integers(-(2**31), 2**31, (4 * count, 32)).astype(np.int32)
+    scale = rng.standard_normal((parts, 64)).astype(kind)
+    zero = rng.integers(0, 16, (parts, 64)).astype(kind)
+    y = np.zeros((16 * count, 64), kind)
+    report = dequantized.emulate(words, scale.reshape(1, -1), zero, y, L=count, parts=parts)
+    assert not report.findings, report.findings[0]
+    of = np.arange(16 * count) * parts // (16 * count)
+    exact = (integers(words, count) - zero.astype(int)[of].T) * scale.astype(float)[of].T
+    assert np.array_equal(y, exact.astype(kind).T)
+
+
+@w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), cluster=lambda *, N: (N,))
+def of_next(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, N=2):
+    """64 rows of each CTA, from the next one in its cluster."""
+    buffer, me = w.shared(64, 32, w.f32), w.cta() * 64
+    with w.role():
+        w.store(w.load(x[me, 0], (64, 32)), buffer)
+        w.cluster_barrier()
+        w.store(w.load(buffer.peer((w.cluster_rank() + 1) % N)), y[me, 0])
+        w.cluster_barrier()
+
+
+@pytest.mark.parametrize("ctas", [2, 4])
+def test_ctas_of_a_cluster_read_each_others_memory(ctas):
+    x = np.random.default_rng(0).standard_normal((64 * ctas, 32)).astype(np.float32)
+    y = np.zeros_like(x)
+    report = of_next.emulate(x, y, N=ctas, grid=(ctas, 1, 1))
+    assert not report.findings, report.findings[0]
+    assert np.array_equal(y, np.roll(x, -64, 0))
+    assert of_next.compile(x, y, N=ctas).launch.cluster == (ctas, 1, 1)
+
+
+def refused(body, **options):
+    """The message for a kernel with this body in a role, which gets a ring and an array."""
+
+    @w.kernel(**options)
+    def kernel(x: w.In["m n", w.bf16]):
+        ring, row = w.ring(1, q=(16, 32, w.i32), x=(64, 64, w.bf16)), w.shared(1, 96, w.bf16)
+        with w.role():
+            body(row if body is of_row else x, ring)
+
+    with pytest.raises(weft.WeftError) as caught:
+        kernel.compile()
+    return str(caught.value)
+
+
+def of_row(row, ring):
+    w.load_contiguous(row)
+
+
+def words(ring):
+    return w.load_contiguous(ring.take().q)
+
+
+@pytest.mark.parametrize(
+    "message, body",
+    [
+        ("words must be a fragment of w.i32", lambda x, r: w.dequantize_int4(w.zeros((64, 64)), 1)),
+        ("must be different in all 128 threads", lambda x, r: w.dequantize_int4(w.zeros(64, w.i32), 1)),
+        (
+            "scale must be a vector of 64 rows, of w.bf16 or w.f16",
+            lambda x, r: w.dequantize_int4(words(r), 2),
+        ),
+        (
+            "scale must be a vector of the 64 rows of sums",
+            lambda x, r: w.dequantize_int4(words(r), w.zeros(128, w.bf16)),
+        ),
+        (
+            "a divisor of the 4 words of a thread, got 3 and 3",
+            lambda x, r: w.dequantize_int4(words(r), [w.zeros(64, w.bf16)] * 3),
+        ),
+        (
+            "zero must be an integer in 0..15, or a vector of the rows, got 16",
+            lambda x, r: w.dequantize_int4(words(r), w.zeros(64, w.bf16), 16),
+        ),
+        (
+            "zero must have the type of scale, w.bf16",
+            lambda x, r: w.dequantize_int4(words(r), w.zeros(64, w.bf16), w.zeros(64, w.f16)),
+        ),
+        ("expects a buffer that isn't transposed", lambda x, r: w.load_contiguous(r.take().x.T)),
+        ("must divide into parts of rows", of_row),
+        ("expects a buffer of 1 x 64", lambda x, r: w.load_column(r.take().x, like=w.zeros(64, w.bf16))),
+        ("only a tile of rows and columns can be transposed", lambda x, r: w.zeros(64).T),
+        ("w.cluster_rank is for kernels with clusters", lambda x, r: w.cluster_rank()),
+        ("only a kernel with clusters has peers", lambda x, r: r.take().x.peer(0)),
+    ],
+)
+def test_mistakes(message, body):
+    assert message in refused(body)
+
+
+def test_clusters_have_limits():
+    def nothing(x, ring):
+        with w.one_thread():
+            w.cluster_barrier()
+
+    assert "can't be in w.one_thread()" in refused(nothing, cluster=2)
+    assert "cluster must be in 1..16 on x, got 32" in refused(nothing, cluster=32)
