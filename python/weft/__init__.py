@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from weft.attend.attention import attention
     from weft.builder import Module, memref
     from weft.dialects import register_dialect
+    from weft.int4.product import matmul_int4
+    from weft.int4.weights import Int4Weights, quantize_int4
     from weft.launch.kernel import Kernel, compile
     from weft.launch.linalg_source import from_linalg, from_torch
     from weft.launch.program import Program
@@ -26,6 +28,7 @@ __version__ = VERSION
 __all__ = [
     "Diagnostic",
     "Epilogue",
+    "Int4Weights",
     "Kernel",
     "Location",
     "Module",
@@ -37,8 +40,10 @@ __all__ = [
     "from_linalg",
     "from_torch",
     "matmul",
+    "matmul_int4",
     "memref",
     "quantize",
+    "quantize_int4",
     "register_candidate",
     "register_dialect",
     "register_pass",
@@ -54,6 +59,9 @@ _LAZY = {
     "from_linalg": "launch.linalg_source",
     "from_torch": "launch.linalg_source",
     "attention": "attend.attention",
+    "Int4Weights": "int4.weights",
+    "matmul_int4": "int4.product",
+    "quantize_int4": "int4.weights",
     "matmul": "multiply.matmul",
     "Epilogue": "multiply.matmul",
     "Module": "builder",

@@ -29,7 +29,12 @@ def blocks(page, kind):
 
 
 # Pages whose examples need a framework, and go on where the ones above them ended.
-FRAMEWORKS = {"attention": ("jax", "torch"), "jax": ("jax", "flatbuffers"), "pytorch": ("torch",)}
+FRAMEWORKS = {
+    "attention": ("jax", "torch"),
+    "int4": ("torch",),
+    "jax": ("jax", "flatbuffers"),
+    "pytorch": ("torch",),
+}
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
 CONTINUED = ("language",)
 

@@ -5,6 +5,7 @@ Importing this package imports PyTorch.
 
 from weft.nn.convert import convert
 from weft.nn.gated import GatedMLP, gated
+from weft.nn.int4 import Int4Linear
 from weft.nn.linear import Linear, linear
 
-__all__ = ["GatedMLP", "Linear", "convert", "gated", "linear"]
+__all__ = ["GatedMLP", "Int4Linear", "Linear", "convert", "gated", "linear"]

@@ -6,6 +6,7 @@ differentiate, trace, batch or cast it.
 
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
 from weft.torch import autograd, casting, operators, quantizing, scaled_gradients, vectorizing
+from weft.torch import int4 as _int4  # noqa: F401
 from weft.torch.products import product
 
 __all__ = ["product", "quantized"]

@@ -1,0 +1,103 @@
+"""The launches of products with weights of 4 bits, for plain arrays of NumPy, PyTorch and CuPy."""
+
+from typing import Any
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.int4 import tiles
+from weft.int4.kernel import product
+from weft.int4.weights import Int4Weights
+from weft.isa.tensor_map import ROW_BYTES
+from weft.launch import arrays, libraries, runtime
+from weft.launch.arrays import ArrayView
+
+_EMULATED_MULTIPROCESSORS = 132
+
+
+def run(x: Any, weights: Int4Weights, bias: Any, out: Any = None, stream: Any = None) -> Any:
+    """The product of plain arrays."""
+    view = arrays.view(x)
+    _check(view, weights, bias)
+    shape = (*view.shape[:-1], weights.rows)
+    library = libraries.of(x)
+    result = library.empty(x, view, shape, weights.dtype) if out is None else out
+    _check_out(result, shape, weights.dtype)
+    if 0 not in shape:
+        rows, y = _readable(x, view), result.reshape(-1, weights.rows)
+        _launch(rows, arrays.view(rows), weights, bias, y, stream)
+    return result if out is not None else library.handed_over(result, x)
+
+
+def _launch(x: Any, view: ArrayView, weights: Int4Weights, bias: Any, y: Any, stream: Any) -> None:
+    zeros, asymmetric = weights.zeros, weights.zeros is not None
+    m, k = view.shape
+    of_tiles = tiles.chosen(m, weights.rows, k, weights.group, asymmetric, _multiprocessors(view))
+    added = weights.scales[0] if bias is None else bias  # which the kernel doesn't read
+    product(
+        *(x, weights.packed, weights.scales, zeros if asymmetric else weights.scales, added, y),
+        group=weights.group,
+        asymmetric=asymmetric,
+        biased=bias is not None,
+        stream=stream,
+        **of_tiles,
+    )
+
+
+def _multiprocessors(view: ArrayView) -> int:
+    if view.device == "cpu":
+        return _EMULATED_MULTIPROCESSORS
+    return runtime.device(max(view.device_id, 0)).multiprocessors
+
+
+def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
+    if not view.shape or view.shape[-1] != weights.columns:
+        raise refuse(f"rows of x must have the weights' {weights.columns} elements, got shape {view.shape}")
+    if view.dtype != weights.dtype:
+        raise refuse(f"x must have elements of {weights.dtype}, as the scales have, got {view.dtype}")
+    if bias is None:
+        return
+    of_bias = arrays.view(bias)
+    if of_bias.shape != (weights.rows,) or of_bias.dtype != weights.dtype:
+        raise refuse(
+            f"bias must have {weights.rows} elements of {weights.dtype}, got {of_bias.shape} of "
+            f"{of_bias.dtype}"
+        )
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: str) -> None:
+    view = arrays.view(out)
+    if view.shape != shape or view.dtype != dtype:
+        raise refuse(f"out must have shape {shape} and elements of {dtype}, got {view.shape} of {view.dtype}")
+    if view.strides != arrays.contiguous_strides(shape) and 0 not in shape:
+        raise refuse(f"out must be contiguous, got strides {view.strides}")
+
+
+def _readable(x: Any, view: ArrayView) -> Any:
+    """x as a matrix whose rows TMA can copy: itself, or a copy where its rows aren't contiguous or don't
+    begin at multiples of 16 bytes.
+    """
+    k = view.shape[-1]
+    step = ROW_BYTES * 8 // view.bits
+    rows = x.reshape(-1, k)
+    made = arrays.view(rows)
+    in_place = (made.strides[-1] == 1 or k == 1) and (made.strides[0] % step == 0 or made.shape[0] == 1)
+    if in_place and made.address % ROW_BYTES == 0 and k % step == 0:
+        return rows
+    wide = (made.shape[0], -(-k // step) * step)
+    copy = np.zeros(wide, rows.dtype) if isinstance(rows, np.ndarray) else _zeros(x, wide)
+    copy[:, :k] = rows
+    return copy
+
+
+def _zeros(like: Any, shape: tuple[int, int]) -> Any:
+    if hasattr(like, "new_zeros"):
+        return like.new_zeros(shape)
+    import cupy
+
+    return cupy.zeros(shape, like.dtype)
+
+
+def refuse(message: str) -> WeftError:
+    """The error for a call."""
+    return WeftError(f"weft.matmul_int4: {message}")

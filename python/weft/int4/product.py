@@ -1,0 +1,42 @@
+"""`weft.matmul_int4`: x @ weights.T for weights of 4 bits."""
+
+from typing import Any
+
+from weft.errors import shown
+from weft.int4 import launches
+from weft.int4.launches import refuse
+from weft.int4.weights import Int4Weights
+from weft.launch import arrays, torch_tensors
+
+
+def _watched(x: Any, weights: Any, *, bias: Any = None, out: Any = None, stream: Any = None) -> Any:
+    """`matmul_int4` by an operator of PyTorch, which computes the same for plain tensors."""
+    if out is not None or stream is not None:
+        name = "out" if out is not None else "stream"
+        raise refuse(f"{name} must be None where PyTorch differentiates or traces a call")
+    from weft.torch import int4
+
+    return int4.matmul_int4(x, weights, bias)
+
+
+@torch_tensors.traced_as(_watched)
+def matmul_int4(
+    x: Any, weights: Int4Weights, *, bias: Any = None, out: Any = None, stream: Any = None
+) -> Any:
+    """`x @ weights.T + bias`, where `weights` are those of `weft.quantize_int4` or `Int4Weights.pack`.
+
+    `x` has any number of leading dimensions and rows of K elements of the type of the scales, bf16 or f16;
+    `bias` has N such elements. Products are added in f32, and the result, of ... x N elements, is rounded
+    once. Weights are those of `weights.dequantize()`: rounded to 16 bits. `out` is an array for the result.
+
+    Arrays are those of NumPy, PyTorch or CuPy, on the device of the weights; those on the CPU are multiplied
+    in the emulator. Rows of x that TMA can't copy are copied first. In PyTorch, the call has gradients of `x`
+    and `bias`. Raises WeftError for arrays that don't fit, and for chips without `wgmma` (other than sm_90a).
+    """
+    if not isinstance(weights, Int4Weights):
+        raise refuse(f"weights must be Int4Weights, as weft.quantize_int4 makes them, got {shown(weights)}")
+    if torch_tensors.are_watched((x, bias, weights.packed, weights.scales, weights.zeros, out)):
+        return _watched(x, weights, bias=bias, out=out, stream=stream)
+    if arrays.library(type(x)) == "jax":
+        raise refuse("arrays of JAX aren't supported: pass those of NumPy, PyTorch or CuPy")
+    return launches.run(x, weights, bias, out, stream)

@@ -1,0 +1,62 @@
+"""`weft.nn.Int4Linear`: a linear layer with weights of 4 bits."""
+
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError, shown
+from weft.int4.product import matmul_int4
+from weft.int4.weights import Int4Weights, quantize_int4
+
+
+class Int4Linear(torch.nn.Module):  # type: ignore[misc]
+    """`x @ weight.T + bias` for a weight of 4 bits: `Int4Linear.of(layer)` quantises that of a linear layer.
+
+    Its buffers are `packed`, `scales` and `zeros` (as in `weft.Int4Weights`) and `bias`, so that a state dict
+    has them. x has the type of the scales, bf16 or f16, and under `torch.autocast` is cast to it. The layer
+    has gradients of x only.
+    """
+
+    packed: torch.Tensor
+    scales: torch.Tensor
+    zeros: torch.Tensor | None
+    bias: torch.Tensor | None
+
+    def __init__(self, weights: Int4Weights, bias: Any = None) -> None:
+        super().__init__()
+        if not isinstance(weights, Int4Weights) or not isinstance(weights.packed, torch.Tensor):
+            raise WeftError(
+                f"weft.nn.Int4Linear: weights must be Int4Weights of tensors, got {shown(weights)}: use "
+                "Int4Linear.of(layer)"
+            )
+        self.out_features, self.in_features = weights.rows, weights.columns
+        self.group = weights.group
+        for name in ("packed", "scales", "zeros"):
+            self.register_buffer(name, getattr(weights, name))
+        self.register_buffer("bias", None if bias is None else bias.detach().to(weights.scales.dtype))
+
+    @staticmethod
+    def of(
+        layer: torch.nn.Linear, *, group: int = 128, symmetric: bool = False, dtype: str | None = None
+    ) -> "Int4Linear":
+        """The layer with its weight quantised, as `weft.quantize_int4` does with these options."""
+        if not isinstance(layer, torch.nn.Linear):
+            raise WeftError(f"weft.nn.Int4Linear: expects a torch.nn.Linear, got {shown(layer)}")
+        weights = quantize_int4(layer.weight, group=group, symmetric=symmetric, dtype=dtype)
+        return Int4Linear(weights, layer.bias)
+
+    @property
+    def weights(self) -> Int4Weights:
+        """The weights."""
+        sizes = self.out_features, self.in_features, self.group
+        return Int4Weights(self.packed, self.scales, self.zeros, *sizes)
+
+    def forward(self, x: Any) -> Any:
+        """The layer of a tensor of ... x in_features: ... x out_features."""
+        return matmul_int4(x, self.weights, bias=self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, group={self.group}, "
+            f"symmetric={self.zeros is None}, bias={self.bias is not None}"
+        )

@@ -1,0 +1,44 @@
+"""Products with weights of 4 bits on the GPU."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gpu_marks import SM_90A, with_marks
+
+from weft.int4.kernel import product
+from weft.int4.weights import Int4Weights
+
+BF16, F16 = ml_dtypes.bfloat16, np.float16
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("group, asymmetric", [(128, True), (64, True), (32, False), (0, False)])
+@pytest.mark.parametrize(
+    "m, n, k, meta",
+    [
+        (1, 128, 128, {"BM": 8}),
+        (3, 136, 320, {"BM": 8}),
+        (3, 200, 1032, {"BM": 8, "parts": 2}),
+        (16, 1000, 4096, {"BM": 16, "parts": 2, "splits": 4}),
+        (16, 1000, 4096, {"BM": 16, "parts": 1, "splits": 2}),
+        (70, 264, 520, {"BM": 64}),
+        (700, 520, 1096, {"BM": 256}),
+    ],
+)
+def test_products_of_both_kernels(m, n, k, meta, group, asymmetric, dtype):
+    rng = np.random.default_rng(0)
+    q = rng.integers(0, 16, (n, k), dtype=np.uint8)
+    groups = -(-k // group) if group else 1
+    scales = (rng.random((n, groups)) / 8 + 0.02).astype(dtype)
+    zeros = rng.integers(0, 16, (n, groups)) if asymmetric else None
+    weights = Int4Weights.pack(q, scales, zeros, group=group)
+    x, bias, y = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), n, (m, n)))
+    of_weights = weights.packed, weights.scales, weights.scales if zeros is None else weights.zeros
+    options = {"group": weights.group, "asymmetric": asymmetric, "biased": True}
+    product(x, *of_weights, bias, y, **options, **meta, on="gpu")
+    exact = weights.dequantize().astype(float)
+    expected = x.astype(float) @ exact.T + bias.astype(float)
+    largest = np.abs(x.astype(float)) @ np.abs(exact).T + 1
+    bound = ml_dtypes.finfo(dtype).eps * np.abs(expected) + 2**-18 * largest
+    assert (np.abs(y.astype(float) - expected) <= bound).all()

@@ -1,0 +1,85 @@
+"""Products with weights of 4 bits of PyTorch's tensors."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import weft  # noqa: E402
+from weft.nn import Int4Linear  # noqa: E402
+
+
+def layer(n=40, k=96, *, group=32, symmetric=False):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(k, n, dtype=torch.bfloat16)
+    return linear, Int4Linear.of(linear, group=group, symmetric=symmetric)
+
+
+def expected(x, made):
+    exact = made.weights.dequantize().double()
+    return x.detach().double() @ exact.t() + made.bias.double()
+
+
+def assert_close(y, exact):
+    assert y.dtype == torch.bfloat16
+    assert ((y.double() - exact).abs() <= 2**-8 * exact.abs() + 1e-4).all()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_linear_layer(symmetric):
+    linear, made = layer(symmetric=symmetric)
+    x = torch.randn(2, 3, 96, dtype=torch.bfloat16)
+    y = made(x)
+    assert_close(y, expected(x, made))
+    assert (y - linear(x)).abs().max() < 0.2
+    assert f"group=32, symmetric={symmetric}, bias=True" in repr(made)
+
+
+def test_gradients_of_x():
+    _, made = layer()
+    x = torch.randn(5, 96, dtype=torch.bfloat16, requires_grad=True)
+    y = made(x)
+    assert_close(y, expected(x, made))
+    y.sum().backward()
+    exact = made.weights.dequantize().double().sum(0).expand(5, -1)
+    assert (x.grad.double() - exact).abs().max() <= 2**-7 * exact.abs().max()
+
+
+def test_the_operator():
+    _, made = layer()
+    x = torch.randn(5, 96, dtype=torch.bfloat16)
+    operands = x, made.packed, made.scales, made.zeros, made.bias, 40, 32
+    tests = "test_schema", "test_autograd_registration", "test_faketensor"
+    torch.library.opcheck(torch.ops.weft.matmul_int4.default, operands, test_utils=tests)
+
+
+def test_the_state_and_autocast():
+    _, made = layer()
+    other = layer()[1]
+    for each in other.buffers():
+        each.zero_()
+    other.load_state_dict(made.state_dict())
+    x = torch.randn(5, 96)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = other(x)
+    assert torch.equal(y, made(x.bfloat16()))
+
+
+def test_meta_tensors():
+    _, made = layer()
+    y = made.to("meta")(torch.empty(2, 3, 96, dtype=torch.bfloat16, device="meta"))
+    assert y.shape == (2, 3, 40) and y.device.type == "meta"
+
+
+@pytest.mark.slow
+def test_compiled_programs():
+    _, made = layer()
+    x = torch.randn(5, 96, dtype=torch.bfloat16)
+    compiled = torch.compile(lambda x: made(x * 2), fullgraph=True)
+    assert torch.equal(compiled(x), made(x * 2))
+
+
+def test_other_layers_are_refused():
+    with pytest.raises(weft.WeftError, match=r"expects a torch.nn.Linear, got"):
+        Int4Linear.of(torch.nn.ReLU())
+    with pytest.raises(weft.WeftError, match=r"weights must be Int4Weights of tensors"):
+        Int4Linear(weft.quantize_int4(torch.zeros(2, 64).numpy()))
