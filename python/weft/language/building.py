@@ -10,6 +10,7 @@ from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.tcgen05.mma_rows import MMA
+from weft.isa.wgmma import MMA_ASYNC
 from weft.language import forms
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
@@ -19,6 +20,7 @@ from weft.language.scalars import Scalar, as_scalar, i32
 from weft.language.signatures import ALIGNMENT, Signature, Specialization
 from weft.language.tensor_products import TensorProducts
 from weft.language.trace import Trace, tracing
+from weft.language.warp_products import WarpProducts
 from weft.mlir import ir
 from weft.module_arguments import memref
 
@@ -96,7 +98,9 @@ def _traced(
 
 def _multiplier(trace: Trace) -> Multiplier:
     """How the chip multiplies tiles."""
-    return TensorProducts(trace) if trace.chip in MMA.chips() else WgmmaProducts()
+    if trace.chip in MMA.chips():
+        return TensorProducts(trace)
+    return WgmmaProducts() if trace.chip in MMA_ASYNC.chips() else WarpProducts(trace.chip)
 
 
 def _type(kind: Any, dtype: Any) -> Any:

@@ -9,7 +9,7 @@ from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.isa.launch_limits import MOST_THREADS
-from weft.isa.register_counts import COUNTS
+from weft.isa.register_counts import COUNTS, SETMAXNREG
 from weft.language import trace
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, i32
@@ -23,7 +23,7 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     """What the next `warpgroups` warpgroups of the CTA do. `as me` is the number of each of them, from 0 on.
 
     `registers` is the number of registers of each thread. A role that copies needs few, and leaves more to
-    roles that multiply.
+    roles that multiply. Chips without `setmaxnreg` give all threads an equal share.
     """
     current = trace.current()
     if current.role is not None:
@@ -38,6 +38,8 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
         )
     if current.cta_threads is not None:
         raise mistake("a kernel with threads= has no roles: leave threads out, the roles are its threads")
+    if current.chip not in SETMAXNREG:
+        registers = 0
     current.begin_roles()
     first, current.warpgroups = current.warpgroups, current.warpgroups + warpgroups
     with tile.role(first, warpgroups, registers=registers) as number:

@@ -1,0 +1,131 @@
+"""Products by `mma.sync`, on chips with neither `wgmma` nor `tcgen05.mma`.
+
+Each warp of a warpgroup multiplies 16 of 64 rows. It loads its parts of the operands from shared memory, one
+step of K after the other. The sums are there at once, in the layout of those of `wgmma`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.isa.chips import WARPS
+from weft.isa.family import Registers
+from weft.isa.mma import SYNC, Sync
+from weft.language import registers
+from weft.language.fragments import Fragment
+from weft.language.mistakes import mistake
+from weft.language.multipliers import Multiplier
+from weft.layout import Layout
+from weft.passes.builders import emit, thread_ids
+
+_ROWS = registers.WGMMA_ROWS // WARPS
+"""The rows of one `mma.sync`."""
+Load = Callable[[int, int], Any]
+"""Loads a warp's part of an operand, from a row (or column) and a depth on."""
+
+
+class WarpProducts(Multiplier):
+    """Products by `mma.sync`."""
+
+    def __init__(self, chip: str) -> None:
+        self._chip = chip
+
+    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+        (rows, columns), form = kind.shape, self._form(a, b, kind)
+        d, of_a, of_b, *_ = form.operands
+        depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
+        if a.shape[1] % depth:
+            raise mistake(
+                f"a must have a multiple of {depth} columns of {a.dtype} on this chip, got {a.shape[1]}"
+            )
+        left = (
+            _of_fragment(a, of_a, depth) if isinstance(a, Fragment) else _of_buffer(a, of_a, (_ROWS, depth))
+        )
+        right = _of_buffer(b, of_b, (depth, columns))
+        lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
+        blocks = [_Part(kind.layout, kind.shape, row, part) for row in range(0, rows, registers.WGMMA_ROWS)]
+        elements = emit.elements(lane)
+        parts = [block.taken(elements) for block in blocks]
+        for k in range(0, a.shape[1], depth):
+            of_columns = right(0, k)
+            for number, block in enumerate(blocks):
+                parts[number] = tile.gemm(left(block.row, k), of_columns, parts[number], part)
+        for block, each in zip(blocks, parts, strict=True):
+            block.put(elements, each)
+        return tile.from_lane(emit.vector_of(elements), kind), None
+
+    def wait(self, products: list[Any], pending: int) -> list[Any]:
+        return [each.value for each in products]
+
+    def _form(self, a: Any, b: Any, kind: Any) -> Sync:
+        """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
+        of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
+        sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
+        shapes = [f"m{_ROWS}n8k{k}" for k in (32, 16, 8)]
+        forms = [Sync(shape, of_a, of_b, sums, sums) for shape in shapes]
+        reasons = [SYNC.judge(form, self._chip) for form in forms]
+        for form, reason in zip(forms, reasons, strict=True):
+            if reason is None:
+                return form
+        raise mistake(
+            f"products of {a.dtype} and {b.dtype} don't exist on this chip: mma.sync {reasons[0]}: convert "
+            "the tiles, or compile for another chip"
+        )
+
+
+class _Part:
+    """A warp's 16 rows of a block of 64 rows of sums."""
+
+    def __init__(self, layout: Layout, shape: tuple[int, int], row: int, kind: Any) -> None:
+        self.row, self.kind = row, kind
+        held = {at: number for number, at in enumerate(registers.registers_of(layout, shape))}
+        wanted = registers.registers_of(kind.layout, kind.shape)
+        self._numbers = [held[at[0] + row, at[1]] for at in wanted]
+
+    def taken(self, elements: Sequence[Any]) -> Any:
+        """The warp's fragment, from a lane's elements of all sums."""
+        return tile.from_lane(emit.vector_of([elements[number] for number in self._numbers]), self.kind)
+
+    def put(self, elements: list[Any], fragment: Any) -> None:
+        """Puts a lane's elements of the warp's fragment to their places."""
+        for number, element in zip(self._numbers, emit.elements(tile.to_lane(fragment)), strict=True):
+            elements[number] = element
+
+
+def _kind(shape: tuple[int, int], element: Any, atom: Registers) -> Any:
+    """The type of a fragment that is made up of the registers of instructions."""
+    return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
+
+
+def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int]) -> Load:
+    """Loads parts of an operand in shared memory: of A the warp's rows, from the first one of a block on."""
+    if buffer.ring is not None:
+        buffer.ring.read_by_lanes()
+    kind, first = _kind(shape, buffer.dtype.type, atom), 0
+    if atom.name == "a":
+        first = emit.mul(thread_ids.warp(), _ROWS)
+
+    def load(row: int, k: int) -> Any:
+        at = (emit.value(emit.add(row, first)), emit.value(k))
+        if atom.name == "b":
+            at = at[::-1]
+        at = at[::-1] if buffer.transposed else at
+        return tile.load(buffer.value, *at, kind, transpose=buffer.transposed)
+
+    return load
+
+
+def _of_fragment(a: Fragment, atom: Registers, depth: int) -> Load:
+    """Takes parts of an operand in registers."""
+    held = {at: number for number, at in enumerate(registers.registers_of(a.layout, a.shape))}
+    elements = a.elements()
+    kind = _kind((_ROWS, depth), a.dtype.type, atom)
+    wanted = registers.registers_of(kind.layout, kind.shape)
+
+    def take(row: int, k: int) -> Any:
+        chosen = [elements[held[at[0] + row, at[1] + k]] for at in wanted]
+        return tile.from_lane(emit.vector_of(chosen), kind)
+
+    return take

@@ -1,0 +1,150 @@
+"""The sources of kernels for sm_90a run on chips without `wgmma`: each warp multiplies by `mma.sync`."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+BF16, F16, FP8 = ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn
+slow = pytest.mark.slow
+TMA_CHIPS = ("sm_120a", "sm_90", "sm_100")
+
+
+def random(*shape, dtype=BF16, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def clean(report):
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+
+
+@w.kernel(grid=lambda a, b, *, R, BN: (w.ceil_div(a.rows, 2 * R), w.ceil_div(b.rows, BN)))
+def with_bias(
+    a: w.In["m k"],
+    b: w.In["n k"],
+    bias: w.In["n", w.f32],
+    d: w.Out["m n", w.bf16],
+    *,
+    R=64,
+    BN=64,
+    BK=64,
+    stages=2,
+):
+    ring = w.ring(stages, a=(2 * R, BK, a.dtype), b=(BN, BK, b.dtype), takers=2)
+    staging = w.shared(2 * R, BN, d.dtype)
+    row, column = w.cta(0) * 2 * R, w.cta(1) * BN
+    with w.role(warpgroups=2, registers=232) as me:
+        slot = ring.take()
+        sums = w.gemm(slot.a.rows(R * me, R), slot.b.T)
+        for _ in w.range(1, w.ceil_div(a.columns, BK)):
+            late, slot = slot, ring.take()
+            sums = w.gemm(slot.a.rows(R * me, R), slot.b.T, sums)
+            sums = w.wait(sums, pending=1)
+            late.release()
+        x = w.wait(sums)
+        x = x + w.load_row(bias[column], like=x)
+        w.store(x.to(d.dtype), d[row + R * me, column], via=staging.rows(R * me, R))
+    with w.role(registers=32), w.one_thread():
+        for k in w.range(0, a.columns, BK):
+            ring.fill(a=a[row, k], b=b[column, k])
+
+
+@pytest.mark.parametrize(
+    "arch, rows, shape, dtype",
+    [
+        ("sm_120a", 64, (77, 72, 136), BF16),
+        pytest.param("sm_90", 128, (200, 72, 72), BF16, marks=slow),
+        pytest.param("sm_100", 64, (1, 8, 8), F16, marks=slow),
+        pytest.param("sm_120a", 64, (300, 136, 256), FP8, marks=slow),
+        pytest.param("sm_90", 64, (300, 136, 256), np.float32, marks=slow),
+        pytest.param("sm_120a", 64, (500, 264, 200), F16, marks=slow),
+    ],
+)
+def test_products_of_64_and_of_128_rows(arch, rows, shape, dtype):
+    m, n, k = shape
+    a, b, bias = random(m, k, dtype=dtype), random(n, k, dtype=dtype, seed=1), random(n, dtype=np.float32)
+    d, meta = np.zeros((m, n), BF16), {"arch": arch, "R": rows, "BK": 32 if dtype == np.float32 else 64}
+    clean(with_bias.emulate(a, b, bias, d, **meta))
+    expected = a.astype(float) @ b.astype(float).T + bias
+    assert np.allclose(d.astype(float), expected, rtol=2**-7, atol=0.03)
+    kernel = with_bias.compile(a, b, bias, d, **meta)
+    assert kernel.resources.spill_stores == 0
+    assert "mma.sync" in kernel.ptx and "wgmma" not in kernel.ptx
+    assert ("setmaxnreg" in kernel.ptx) == (arch == "sm_120a")
+
+
+@w.kernel()
+def operands(
+    a: w.In["k m", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], e: w.Out["m n", w.f32], times: w.i32
+):
+    """d = a.T @ b; e = d + times * f16(d) @ b.T: fragments as left operands and as sums."""
+    ring = w.ring(1, a=(64, 64, w.f16), b=(64, 64, w.f16))
+    with w.role():
+        slot = ring.take()
+        d_ = w.wait(w.gemm(slot.a.T, slot.b))
+        w.store(d_, d[0, 0])
+        left = d_.to(w.f16)
+        sums = w.gemm(left, slot.b.T, d_)
+        for _ in w.range(1, times):
+            sums = w.gemm(left, slot.b.T, sums)
+        w.store(w.wait(sums), e[0, 0])
+    with w.role():
+        ring.fill(a=a[0, 0], b=b[0, 0])
+
+
+@pytest.mark.parametrize("arch", ["sm_120a"])
+def test_operands_may_be_transposed_or_in_registers(arch):
+    a, b = random(2, 64, 64, dtype=F16)
+    d, e = np.zeros((2, 64, 64), np.float32)
+    clean(operands.emulate(a, b, d, e, 3, arch=arch))
+    expected = a.astype(float).T @ b.astype(float)
+    assert np.allclose(d, expected, atol=1e-3)
+    again = expected.astype(F16).astype(float) @ b.astype(float).T
+    assert np.allclose(e, expected + 3 * again, atol=0.1)
+
+
+@w.kernel(grid=lambda q: (w.ceil_div(q.rows, 64), q.matrices))
+def attend(
+    q: w.In["heads m D"], k: w.In["heads n D"], v: w.In["heads n D"], o: w.Out["heads m D"], *, D, N=64
+):
+    queries = w.ring(1, q=(64, D, q.dtype))
+    blocks = w.ring(2, k=(N, D, k.dtype), v=(N, D, v.dtype))
+    row, head = w.cta(0) * 64, w.cta(1)
+    with w.role():
+        query = queries.take().q
+        peak, total, out = w.full(64, -w.inf), w.zeros(64), w.zeros((64, D))
+        for n in w.range(0, k.rows, N):
+            with blocks.take() as block:
+                s = w.wait(w.gemm(query, block.k.T)) * (math.log2(math.e) / math.sqrt(D))
+                s = w.where(w.column(s) + n < k.rows, s, -w.inf)
+                old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                p = w.exp2(s - peak)
+                scale = w.exp2(old - peak)
+                total = total * scale + w.sum(p, axis=1)
+                out = w.wait(w.gemm(p.to(v.dtype), block.v, out * scale))
+        w.store((out / total).to(o.dtype), o[head, row, 0])
+    with w.role(), w.one_thread():
+        queries.fill(q=q[head, row])
+        for n in w.range(0, k.rows, N):
+            blocks.fill(k=k[head, n], v=v[head, n])
+
+
+@pytest.mark.parametrize("arch", ["sm_120a", pytest.param("sm_100a", marks=slow)])
+def test_attention(arch):
+    q, k, v = (random(1, n, 64, dtype=F16, seed=n) for n in (64, 100, 101))
+    v, o = v[:, :100].copy(), np.zeros_like(q)
+    clean(attend.emulate(q, k, v, o, arch=arch))
+    e = np.exp(q.astype(float) @ k.astype(float).swapaxes(1, 2) / 8)
+    assert np.allclose(o, e / e.sum(2)[..., None] @ v.astype(float), atol=2e-3)
+
+
+def test_types_that_a_chip_cant_multiply():
+    with pytest.raises(
+        weft.WeftError, match=r"products of w.e4m3 and w.e4m3 don't exist on this chip"
+    ) as caught:
+        with_bias.compile("f8E4M3FN", "f8E4M3FN", None, None, arch="sm_80")
+    assert caught.value.diagnostics[0].location.file == __file__
