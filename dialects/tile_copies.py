@@ -77,10 +77,11 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
     matrix become zero.
 
-    From a memref, all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
-    aligned to `vector_bytes`. The data has arrived after `nvvm.cp.async.commit.group`,
-    `nvvm.cp.async.wait.group` and a barrier. `rows` = `inside` asserts that the matrix has all rows of the
-    tile. With `any`, elements in rows that it lacks are undefined, not zero. `columns` is the same for
+    From a memref, all threads of the CTA copy, in a role those of its warpgroup, `vector_bytes` at a time
+    (cp.async): rows and tile must be aligned to `vector_bytes`. The data has arrived after
+    `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier, or when a stage is full for which
+    each thread executes `tile.commit` with `copies`. `rows` = `inside` asserts that the matrix has all rows
+    of the tile. With `any`, elements in rows that it lacks are undefined, not zero. `columns` is the same for
     columns.
 
     From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier

@@ -230,10 +230,14 @@ class CommitOp(Op, dialect=Tile, name="commit"):
     Filled by "threads", each thread that executes it counts as a producer; filled by "warps", each warp,
     after all writes of its own lanes, or a thread that `nvvm.elect.sync` chose in it. Filled by "mma", one
     thread executes it: the stage is full when all `tcgen05` operations that it has issued are done.
+
+    With `copies`, in a ring filled by "threads", it counts when what the thread has copied by `cp.async` so
+    far has arrived. Nothing waits. TMA and MMAs that read shared memory themselves don't see these copies.
     """
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
+    optional = {"copies": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         if wrong := use_complaint(self):
@@ -242,6 +246,8 @@ class CommitOp(Op, dialect=Tile, name="commit"):
         if maker is not None and maker.filler not in _COMMITS:
             legal = ", ".join(_COMMITS)
             return f"the ring's filled_by must be one of {legal}, got {maker.filler}{_fills_with(maker)}"
+        if self.attribute("copies") and maker is not None and maker.filler != THREADS:
+            return f"the ring's filled_by must be threads with copies, got {maker.filler}"
         return None
 
 
@@ -383,9 +389,9 @@ def expect(ring: Any, stage: Any, bytes_: int) -> None:
     build(ExpectOp, operands=[ring, stage], attributes={"bytes": bytes_})
 
 
-def commit(ring: Any, stage: Any) -> None:
+def commit(ring: Any, stage: Any, *, copies: bool = False) -> None:
     """Builds `tile.commit`."""
-    build(CommitOp, operands=[ring, stage])
+    build(CommitOp, operands=[ring, stage], attributes={"copies": copies})
 
 
 def await_(ring: Any, stage: Any, phase: Any) -> None:

@@ -21,6 +21,7 @@ from weft.dialects.tile import (
     is_tensor_buffer,
 )
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
+from weft.dialects.tile_roles import RoleOp
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import LANES, WARPGROUP, WARPS, describe
 from weft.isa.family import operand_text
@@ -87,17 +88,16 @@ def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:
 def _copy_async(op: CopyAsyncOp) -> None:
     """Each thread takes every `threads`-th vector of the tile, row by row."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
-    (rows, columns), threads = op.tile.type.shape, thread_ids.threads_of(op)
+    (rows, columns), (threads, thread) = op.tile.type.shape, _copying_threads(op)
     width = op.attribute("vector_bytes")
     elements = width // source.bytes
     if columns % elements:
         raise refuse(op, f"expects tile rows of a multiple of {width} bytes, got {columns * source.bytes}")
     per_row = columns // elements
-    uniformity.require(op, Scope.CTA)
     if wrong := shared.run_complaint(elements):
         raise refuse(op, wrong)
     remarks.explain(op, lambda: _path_of_copy(op))
-    base, thread = tile.address(op.tile), emit.thread()
+    base = tile.address(op.tile)
     rows_at_once = threads // per_row
     even = threads % per_row == 0 and rows % rows_at_once == 0
     split = even and shared_tiles.carry_free(shared.groups[0], rows_at_once)
@@ -137,6 +137,18 @@ def _copy_async(op: CopyAsyncOp) -> None:
             continue
         with emit.when(emit.less(number, rows * per_row)):
             copy(Point(row), column)
+
+
+def _copying_threads(op: CopyAsyncOp) -> tuple[int, Any]:
+    """How many threads copy together, and the number of each: those of the CTA, or of a role's warpgroup."""
+    threads, role = thread_ids.threads_of(op), op.operation.parent
+    while role.name not in ("gpu.func", RoleOp.OPERATION_NAME):
+        role = role.parent.operation
+    if role.name == "gpu.func" or role.opview.by_warps:
+        uniformity.require(op, Scope.CTA)
+        return threads, emit.thread()
+    uniformity.require(op, Scope.WARPGROUP)
+    return WARPGROUP, emit.rem(emit.thread(), WARPGROUP)
 
 
 def _path_of_copy(op: CopyAsyncOp) -> remarks.Path:

@@ -50,6 +50,8 @@ class Barriers:
     emptier: str
     cta_group: int
     cluster: int
+    sleeps: bool = True
+    """Whether the chip has waits in which the hardware sleeps."""
     answers: Any = None
     """The address of the answers of launch control, one for each stage."""
 
@@ -113,7 +115,8 @@ def _make(op: MakeRingOp) -> Barriers:
     cluster = thread_ids.cluster_size_of(op)
     if cluster % op.cta_group:
         raise refuse(op, f"expects a kernel whose 'known_cluster_size' has whole pairs, got {cluster} CTAs")
-    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, _answers(op))
+    sleeps = op.target is None or op.target.chip.name in mbarriers.TRY_WAIT
+    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, sleeps, _answers(op))
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
     if emptiers > mbarriers.MOST_ARRIVALS:
@@ -123,7 +126,8 @@ def _make(op: MakeRingOp) -> Barriers:
         for stage in range(stages):
             nvvm.MBarrierInitOp(barriers.full(stage), emit.value(fillers))
             nvvm.MBarrierInitOp(barriers.empty(stage), emit.value(emptiers))
-        nvvm.FenceMbarrierInitOp()
+        if sleeps:
+            nvvm.FenceMbarrierInitOp()
     return barriers
 
 
@@ -139,7 +143,7 @@ def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
     """Waits for the other parity: a new mbarrier counts as past the phase before its first, so that the ring
     begins empty.
     """
-    _spin(ring.empty(op.stage), emit.xor(op.phase, 1))
+    _spin(ring, ring.empty(op.stage), emit.xor(op.phase, 1))
     if ring.orders_tcgen05 and ring.filler != TMA:
         tcgen05.fence(kind="after_thread_sync")
     return []
@@ -150,7 +154,7 @@ def _drain(op: DrainOp, ring: Barriers) -> list[Any]:
 
     def each(_: Any, position: list[Any]) -> list[Any]:
         stage, phase = position
-        _spin(ring.empty(stage), emit.xor(phase, 1))
+        _spin(ring, ring.empty(stage), emit.xor(phase, 1))
         return _next(stage, phase, ring.stages)
 
     emit.loop(0, ring.stages, 1, [op.stage, op.phase], each)
@@ -158,17 +162,20 @@ def _drain(op: DrainOp, ring: Barriers) -> list[Any]:
 
 
 def _await(op: AwaitOp, ring: Barriers) -> list[Any]:
-    _spin(ring.full(op.stage), op.phase)
+    _spin(ring, ring.full(op.stage), op.phase)
     if ring.orders_tcgen05:
         tcgen05.fence(kind="after_thread_sync")
     return []
 
 
-def _spin(barrier: Any, parity: Any) -> None:
-    """Waits until the phase of this parity is over; the hardware sleeps a while in each iteration."""
+def _spin(ring: Barriers, barrier: Any, parity: Any) -> None:
+    """Waits until the phase of this parity is over; where it can, the hardware sleeps a while in each
+    iteration.
+    """
+    wait = nvvm.MBarrierTryWaitOp if ring.sleeps else nvvm.MBarrierTestWaitOp
 
     def before() -> tuple[Any, list[Any]]:
-        done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[emit.i1()]).result
+        done = wait(barrier, parity, results=[emit.i1()]).result
         return emit.negate(done), []
 
     emit.repeat([], before)
@@ -193,7 +200,10 @@ def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
 
 
 def _commit(op: CommitOp, ring: Barriers) -> list[Any]:
-    if ring.filler != MMA:
+    if op.attribute("copies"):
+        nvvm.CpAsyncMBarrierArriveOp(ring.full(op.stage), noinc=True)
+        return []
+    if ring.filler != MMA and ring.sleeps:
         # Who reads the stage may do so through the async proxy.
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
     _arrive(op, ring, ring.filler, lambda: ring.full(op.stage))

@@ -25,6 +25,21 @@ gpu.module @m {
     gpu.return
   }
 
+  // In a role, the 128 threads of its warpgroup copy.
+  // CHECK-LABEL: gpu.func @copy_async_in_a_role
+  // CHECK: "tile.role"
+  // CHECK-COUNT-4: nvvm.cp.async.shared.global
+  // CHECK-NOT: nvvm.cp.async.shared.global
+  // CHECK: gpu.return
+  gpu.func @copy_async_in_a_role(%m: memref<?x?xf16>, %i: i32, %t: !Rows) kernel
+      attributes {known_block_size = array<i32: 384, 1, 1>} {
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !Rows) -> ()
+    }) {first = 2, warpgroups = 1} : () -> ()
+    gpu.return
+  }
+
   // All columns are inside: a row beyond the last is replaced by that, and no copy has a length.
   // CHECK-LABEL: gpu.func @copy_async_any_rows
   // CHECK: %[[LAST:.*]] = arith.subi %{{.*}}, %{{.*}} : i32

@@ -98,3 +98,21 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 }
+
+// Chips before sm_90 test a barrier without sleeping, and have no proxies.
+gpu.module @before_sm_90 [#nvvm.target<chip = "sm_80">] {
+  // CHECK-LABEL: gpu.func @copied_by_threads
+  // CHECK-NOT: nvvm.fence
+  gpu.func @copied_by_threads(%stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %r = "tile.make_ring"() {filled_by = "threads", producers = 32, emptied_by = "threads", consumers = 32} : () -> !tile.ring<3>
+    // CHECK: nvvm.mbarrier.test.wait
+    "tile.acquire"(%r, %stage, %phase) : (!tile.ring<3>, i32, i32) -> ()
+    // Each thread arrives when its copies have.
+    // CHECK: nvvm.cp.async.mbarrier.arrive %{{.*}} {noinc = true}
+    // CHECK-NOT: nvvm.mbarrier.arrive
+    "tile.commit"(%r, %stage) {copies = true} : (!tile.ring<3>, i32) -> ()
+    // CHECK: nvvm.mbarrier.test.wait
+    "tile.await"(%r, %stage, %phase) : (!tile.ring<3>, i32, i32) -> ()
+    gpu.return
+  }
+}

@@ -62,6 +62,11 @@ def with_bias(
         pytest.param("sm_120a", 64, (300, 136, 256), FP8, marks=slow),
         pytest.param("sm_90", 64, (300, 136, 256), np.float32, marks=slow),
         pytest.param("sm_120a", 64, (500, 264, 200), F16, marks=slow),
+        ("sm_80", 64, (77, 72, 136), BF16),
+        pytest.param("sm_86", 64, (200, 72, 72), F16, marks=slow),
+        pytest.param("sm_80", 128, (500, 264, 200), BF16, marks=slow),
+        pytest.param("sm_89", 64, (300, 136, 256), FP8, marks=slow),
+        pytest.param("sm_80", 64, (1, 8, 8), F16, marks=slow),
     ],
 )
 def test_products_of_64_and_of_128_rows(arch, rows, shape, dtype):
@@ -75,6 +80,8 @@ def test_products_of_64_and_of_128_rows(arch, rows, shape, dtype):
     assert kernel.resources.spill_stores == 0
     assert "mma.sync" in kernel.ptx and "wgmma" not in kernel.ptx
     assert ("setmaxnreg" in kernel.ptx) == (arch == "sm_120a")
+    assert ("cp.async.bulk.tensor" in kernel.ptx) == (arch in TMA_CHIPS)
+    assert ("cp.async.mbarrier.arrive.noinc" in kernel.ptx) == (arch not in TMA_CHIPS)
 
 
 @w.kernel()
@@ -96,7 +103,7 @@ def operands(
         ring.fill(a=a[0, 0], b=b[0, 0])
 
 
-@pytest.mark.parametrize("arch", ["sm_120a"])
+@pytest.mark.parametrize("arch", ["sm_120a", pytest.param("sm_80", marks=slow)])
 def test_operands_may_be_transposed_or_in_registers(arch):
     a, b = random(2, 64, 64, dtype=F16)
     d, e = np.zeros((2, 64, 64), np.float32)
@@ -133,7 +140,9 @@ def attend(
             blocks.fill(k=k[head, n], v=v[head, n])
 
 
-@pytest.mark.parametrize("arch", ["sm_120a", pytest.param("sm_100a", marks=slow)])
+@pytest.mark.parametrize(
+    "arch", ["sm_80", pytest.param("sm_120a", marks=slow), pytest.param("sm_100a", marks=slow)]
+)
 def test_attention(arch):
     q, k, v = (random(1, n, 64, dtype=F16, seed=n) for n in (64, 100, 101))
     v, o = v[:, :100].copy(), np.zeros_like(q)
@@ -148,3 +157,33 @@ def test_types_that_a_chip_cant_multiply():
     ) as caught:
         with_bias.compile("f8E4M3FN", "f8E4M3FN", None, None, arch="sm_80")
     assert caught.value.diagnostics[0].location.file == __file__
+
+
+def test_one_thread_has_effects_where_all_threads_copy():
+    @w.kernel(arch="sm_80")
+    def counted(x: w.In["m n", w.f16], total: w.Out["one", w.i32], y: w.Out["m n", w.f16]):
+        ring = w.ring(2, x=(64, 64, w.f16))
+        staging = w.shared(64, 64, w.f16)
+        with w.role():
+            for i in w.range(0, x.rows, 64):
+                with ring.take() as stage:
+                    t = w.load(stage.x)
+                w.store(t, y[i, 0], via=staging)
+        with w.role(), w.one_thread():
+            for i in w.range(0, x.rows, 64):
+                ring.fill(x=x[i, 0])
+                w.atomic_add(total[0], 1)
+                w.print("block", i)
+            total[1] = x.rows
+
+    x = random(200, 72, dtype=F16)
+    y, total = np.zeros_like(x), np.zeros(2, np.int32)
+    report = counted.emulate(x, total, y)
+    clean(report)
+    assert np.array_equal(y[:, :64], x[:, :64]) and total.tolist() == [4, 200]
+    assert report.printed.split("\n")[:4] == [f"block {i}" for i in (0, 64, 128, 192)]
+
+
+def test_rows_that_begin_anywhere_cant_be_copied():
+    with pytest.raises(weft.WeftError, match="rows of 'a' must begin at multiples of 16 bytes"):
+        with_bias.compile(random(64, 65, dtype=F16), random(64, 65, dtype=F16), None, None, arch="sm_80")

@@ -65,6 +65,8 @@ def _forms() -> Iterator[tuple[Copy, Support]]:
 CP_ASYNC = Family("cp.async", Copy, _forms)
 
 
+TMA = since("sm_90")
+"""The chips with `cp.async.bulk.tensor`."""
 CLUSTER_COPY_BY_CALL = since("sm_120")
 """Where ptxas 12.9 to 13.5 compile `cp.async.bulk.tensor` to `.shared::cluster` to a call for destinations in
 other CTAs, which also makes them ignore `setmaxnreg`. To `.shared::cta` it is one instruction.

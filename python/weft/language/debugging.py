@@ -29,7 +29,8 @@ def print_(*values: Any) -> None:
             wide = scalar.dtype.bits > i32.bits
             texts.append("%lld" if wide else "%d")
             numbers.append(converted(scalar.value, i64 if wide else i32))
-    gpu.PrintfOp(" ".join(texts) + "\n", numbers)
+    with trace.current().effects():
+        gpu.PrintfOp(" ".join(texts) + "\n", numbers)
 
 
 def check(holds: Any, message: str) -> None:

@@ -85,9 +85,9 @@ class Matrix(Foreign):
             raise mistake(
                 f"expects a number for an element of '{self.name}', got {value}: use w.store for tiles"
             )
-        memref.store(
-            as_scalar(value, self.dtype).value, self.value, [emit.as_index(each.value) for each in at]
-        )
+        number, indices = as_scalar(value, self.dtype).value, [emit.as_index(each.value) for each in at]
+        with trace.current().effects():
+            memref.store(number, self.value, indices)
 
     def __iter__(self) -> Any:
         raise mistake(f"can't loop over '{self.name}': loop over w.range of one of its sizes")

@@ -290,8 +290,11 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
 
 
 def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
-    """Stores through a buffer by TMA."""
+    """Stores through a buffer by TMA, or by the lanes on chips without it."""
     to.check_aligned()
+    if not trace.current().has_tma:
+        _through_by_lanes(fragment, to, via, rows)
+        return
     later = via.ring is None
     if later:
         _await_stores()
@@ -325,6 +328,17 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
         warpgroup_barrier()
 
 
+def _through_by_lanes(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
+    """Stores through a buffer by the lanes, which write rows whole."""
+    warpgroup_barrier()  # others may still read what an earlier store put there
+    _to_buffer(fragment, via)
+    warpgroup_barrier()
+    first_row, first_column = to.corner
+    tile.copy_out(via.value, _limited(to.memref(), first_row, rows), first_row, first_column)
+    if via.ring is not None:
+        warpgroup_barrier()
+
+
 def _await_stores() -> None:
     """Waits until TMA has read what the warpgroup stores; in its thread that started the stores."""
     with one_thread():
@@ -347,7 +361,8 @@ def atomic_add(to: Any, value: Any) -> None:
     number = as_scalar(value, to.dtype)
     kind = arith.AtomicRMWKind.addf if to.dtype.is_float else arith.AtomicRMWKind.addi
     indices = [emit.as_index(each.value) for each in to.indices]
-    memref.AtomicRMWOp(kind, number.value, to.matrix.value, indices)
+    with trace.current().effects():
+        memref.AtomicRMWOp(kind, number.value, to.matrix.value, indices)
 
 
 def clear_rows(buffer: Any, first: Any) -> None:
@@ -381,5 +396,5 @@ def clear_rows(buffer: Any, first: Any) -> None:
 
 def fence() -> None:
     """Makes what this thread stored in shared memory visible to TMA and to products. A barrier follows."""
-    trace.current()
-    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+    if trace.current().has_tma:
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)

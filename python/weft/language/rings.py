@@ -11,7 +11,7 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.errors import shown
-from weft.isa.chips import WARPS
+from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
 from weft.language import trace
 from weft.language.buffers import Buffer, buffer_type
@@ -19,6 +19,7 @@ from weft.language.carried import Carried
 from weft.language.matrices import Place
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import DType, Scalar
+from weft.language.signatures import ALIGNMENT
 from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
 
@@ -36,7 +37,9 @@ class Ring:
             name: tile.alloc(buffer_type(rows, columns, dtype, stages))
             for name, (rows, columns, dtype) in buffers.items()
         }
-        self._ring = tile.make_ring(stages, consumers=takers)
+        self._copied = not trace.current().has_tma
+        threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
+        self._ring = tile.make_ring(stages, consumers=takers, **threads)
         self._bytes = sum(rows * columns * dtype.bytes for rows, columns, dtype in buffers.values())
         self.begin()
 
@@ -64,19 +67,29 @@ class Ring:
                 raise mistake(
                     f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
                 )
+            if place.dtype != (dtype := self.kinds[name][2]):
+                raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
         stage, phase = (each.value for each in self.filled)
-        with nullcontext() if current.one_thread else thread_ids.one_thread():
-            tile.acquire(self._ring, stage, phase)
-            tile.expect(self._ring, stage, self._bytes)
-            barrier = tile.full_barrier(self._ring, stage)
-            for name, place in places.items():
-                part = tile.stage(self._buffers[name], stage)
-                dtype = self.kinds[name][2]
-                if place.dtype != dtype:
-                    raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
-                row, column = place.corner
-                tile.copy_async(place.map(part.type), row, column, part, barrier=barrier)
+        if self._copied:
+            self._copy(places, stage, phase)
+        else:
+            with nullcontext() if current.one_thread else thread_ids.one_thread():
+                tile.acquire(self._ring, stage, phase)
+                tile.expect(self._ring, stage, self._bytes)
+                barrier = tile.full_barrier(self._ring, stage)
+                for name, place in places.items():
+                    part = tile.stage(self._buffers[name], stage)
+                    tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
         self.filled = self._next(self.filled)
+
+    def _copy(self, places: dict[str, Place], stage: Any, phase: Any) -> None:
+        """Fills a stage by `cp.async` of all threads of the warpgroup."""
+        tile.acquire(self._ring, stage, phase)
+        for name, place in places.items():
+            place.check_aligned()
+            part = tile.stage(self._buffers[name], stage)
+            tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
+        tile.commit(self._ring, stage, copies=True)
 
     def take(self) -> "Slot":
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again."""

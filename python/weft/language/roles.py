@@ -1,7 +1,7 @@
 """What the warpgroups of a CTA do: roles, single threads, barriers and turns."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft import construction
@@ -58,12 +58,15 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """In the block, one thread of each warpgroup of the role runs, always the same."""
+    """In the block, one thread of each warpgroup of the role runs, always the same.
+
+    On chips without TMA, all threads run: they copy what `fill` copies, and one of them does the rest.
+    """
     current = trace.current()
     if current.one_thread:
         yield
         return
-    with thread_ids.one_thread():
+    with thread_ids.one_thread() if current.has_tma else nullcontext():
         current.one_thread = True
         try:
             with current.guarded():

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from weft.errors import Diagnostic, Location, WeftError
+from weft.isa.async_copy import TMA
 from weft.isa.chips import BARRIERS, WARPGROUP
 from weft.language import registers
 from weft.language.mistakes import mistake
 from weft.layout import Layout
 from weft.mlir import gpu, ir
+from weft.passes.builders import emit
 
 
 class Moving(Protocol):
@@ -94,6 +96,22 @@ class Trace:
     def sums(self, shape: tuple[int, ...]) -> Layout:
         """The layout of the sums of products of this shape, and of vectors of their rows."""
         return registers.sums(shape, self.multiplier.row_block)
+
+    @property
+    def has_tma(self) -> bool:
+        """Whether the chip has TMA. If not, `cp.async` of all threads of a warpgroup copies."""
+        return self.chip in TMA
+
+    @contextmanager
+    def effects(self) -> Iterator[None]:
+        """In the block, operations with effects are built for one thread in `w.one_thread()`, also where all
+        threads of the warpgroup execute that.
+        """
+        if self.has_tma or not self.one_thread:
+            yield
+            return
+        with emit.when(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0)):
+            yield
 
     # Regions
 

@@ -254,3 +254,12 @@ func.func @release_of_a_peer_in_launch_control(%stage: i32, %rank: i32) {
   "tile.release_peer"(%r, %stage, %rank) : (!tile.ring<4>, i32, i32) -> ()
   return
 }
+
+// -----
+
+func.func @copies_of_warps(%stage: i32) {
+  %r = "tile.make_ring"() {filled_by = "warps", emptied_by = "threads", consumers = 32} : () -> !tile.ring<3>
+  // expected-error @below {{'tile.commit' op the ring's filled_by must be threads with copies, got warps}}
+  "tile.commit"(%r, %stage) {copies = true} : (!tile.ring<3>, i32) -> ()
+  return
+}
