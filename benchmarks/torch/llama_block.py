@@ -4,8 +4,9 @@
 
 `--patterns` compiles Weft's blocks with `weft.inductor.enable()`.
 
-Each line is one case: milliseconds of a step (medians of rounds in turns), the ratio of Weft's to PyTorch's,
-and the largest difference of a gradient, relative to the largest element.
+Each line is one case: milliseconds of a step (medians of rounds in turns), the median and the quartiles of
+the ratios of Weft's to PyTorch's in one round, and the largest difference of a gradient, relative to the
+largest element.
 """
 
 import json
@@ -22,7 +23,7 @@ import weft.inductor
 import weft.nn
 
 WIDTH, INNER, HEADS, GROUPS = 4096, 14336, 32, 8
-ROUNDS, STEPS = 9, 5
+WARM, ROUNDS, STEPS = 30, 60, 2
 
 
 class Attention(torch.nn.Module):  # type: ignore[misc]
@@ -95,22 +96,28 @@ def step(block: Any, x: Any, gradient: Any) -> None:
     block(x).backward(gradient)
 
 
-def time(steps: list[Callable[[], None]]) -> list[float]:
-    """Milliseconds of each step, measured in turns."""
-    for each in steps:
-        for _ in range(3):
+def time(steps: list[Callable[[], None]]) -> list[list[float]]:
+    """Milliseconds of each step in every round, in turns. A GPU at its limit of power changes its clock by
+    up to 10 % from second to second, so that only neighbours can be compared.
+    """
+    for _ in range(WARM):
+        for each in steps:
             each()
+    torch.cuda.synchronize()
     found: list[list[float]] = [[] for _ in steps]
-    for _ in range(ROUNDS):
-        for number, each in enumerate(steps):
+    for turn in range(ROUNDS):
+        marks = {}
+        for number in sorted(range(len(steps)), reverse=turn % 2 == 1):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             for _ in range(STEPS):
-                each()
+                steps[number]()
             end.record()
-            end.synchronize()
+            marks[number] = start, end
+        torch.cuda.synchronize()
+        for number, (start, end) in marks.items():
             found[number].append(start.elapsed_time(end) / STEPS)
-    return [statistics.median(each) for each in found]
+    return found
 
 
 def difference(x: Any, y: Any) -> float:
@@ -140,15 +147,17 @@ def main() -> None:
                     for block, each in zip(pair, patterns, strict=True)
                 )
             of_weft, of_torch = time([partial(step, each, x, gradient) for each in pair])
+            ratios = sorted(a / b for a, b in zip(of_weft, of_torch, strict=True))
             line = {
                 "gpu": torch.cuda.get_device_name(),
                 "torch": torch.__version__,
                 "batch": batch,
                 "tokens": tokens,
                 "mode": mode,
-                "weft_ms": round(of_weft, 3),
-                "torch_ms": round(of_torch, 3),
-                "ratio": round(of_weft / of_torch, 4),
+                "weft_ms": round(statistics.median(of_weft), 3),
+                "torch_ms": round(statistics.median(of_torch), 3),
+                "ratio": round(statistics.median(ratios), 4),
+                "quartiles": [round(ratios[len(ratios) * i // 4], 4) for i in (1, 3)],
                 "difference": round(apart, 5),
             }
             print(json.dumps(line), flush=True)
