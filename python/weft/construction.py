@@ -22,6 +22,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from weft import locks
 from weft.errors import Diagnostic, Location, WeftError
 from weft.mlir import ir
 
@@ -56,6 +57,7 @@ class Block:
         self.closed = False
         self.location.__enter__()
         point.__enter__()
+        _builders.count(1)
 
     def pop(self) -> bool:
         """Removes MLIR's entries from its stack. Returns False if others are above them."""
@@ -63,6 +65,7 @@ class Block:
             return False
         self.point.__exit__(None, None, None)
         self.location.__exit__(None, None, None)
+        _builders.count(-1)
         return True
 
 
@@ -236,13 +239,34 @@ def _hidden_folders() -> Iterator[Path]:
 _HIDDEN = tuple(f"{folder}{os.sep}" for folder in _hidden_folders())
 
 
-def _give_locations() -> None:
-    """Makes operations that are built in a block get the location of the user's code.
+class _Builders:
+    """The two functions in which all of upstream's builders end. Upstream has no hook for one thread.
 
-    It replaces the two functions in which all of upstream's builders end. Upstream has no hook for one
-    thread.
+    While any thread has entries of a block on its stack, they give operations the location of the user's
+    code. At other times they are upstream's own: every operation that is built or read calls one of them,
+    and a pass does so thousands of times.
     """
-    build, create = ir.OpView.__init__, ir.Operation.create
+
+    def __init__(self) -> None:
+        self._lock = locks.lock()
+        self._blocks = 0
+        self._own = ir.OpView.__init__, ir.Operation.create
+
+    def count(self, entered: int) -> None:
+        """Counts blocks whose entries are put on a stack (1) or removed from it (-1)."""
+        with self._lock:
+            before, self._blocks = self._blocks, self._blocks + entered
+            if not before and self._blocks:
+                self._replace(*_located(*self._own))
+            elif before and not self._blocks:
+                self._replace(*self._own)
+
+    def _replace(self, build: Any, create: Any) -> None:
+        ir.OpView.__init__, ir.Operation.create = build, staticmethod(create)
+
+
+def _located(build: Any, create: Any) -> tuple[Any, Any]:
+    """Upstream's functions, with the location of the user's code where a block is entered and none given."""
 
     def located_build(self: Any, *arguments: Any, **named: Any) -> None:
         # With keywords it builds; with an operation alone it wraps.
@@ -255,8 +279,7 @@ def _give_locations() -> None:
             named["loc"] = _location(sys._getframe(1))
         return create(*arguments, **named)
 
-    ir.OpView.__init__ = located_build
-    ir.Operation.create = staticmethod(located_create)
+    return located_build, located_create
 
 
-_give_locations()
+_builders = _Builders()

@@ -93,6 +93,34 @@ def test_a_location_of_ones_own_is_kept():
     assert placed(module).count('loc("mine")') == 1
 
 
+def test_upstreams_builders_are_replaced_only_while_a_module_is_entered():
+    own = ir.OpView.__init__, ir.Operation.create
+    first, second = weft.Module(), weft.Module()
+    with first:
+        assert ir.OpView.__init__ is not own[0]
+        assert ir.Operation.create is not own[1]
+        with second:
+            pass
+        assert ir.OpView.__init__ is not own[0]
+    assert (ir.OpView.__init__, ir.Operation.create) == own
+    # Another thread that is in a module keeps them.
+    entered, leave = threading.Event(), threading.Event()
+
+    def work():
+        with weft.Module():
+            entered.set()
+            leave.wait()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    entered.wait()
+    assert built()
+    assert ir.OpView.__init__ is not own[0]
+    leave.set()
+    worker.join()
+    assert (ir.OpView.__init__, ir.Operation.create) == own
+
+
 def test_tasks_that_await_in_a_module_are_refused_rather_than_mixed():
     modules, refusals = {}, []
 
