@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import bindings, late_imports, mlir_text, phase, system
+from weft import bindings, late_imports, mlir_text, phase, quick_builders, system
 from weft.compiler.llvm_floats import respelled
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
@@ -34,11 +34,11 @@ def _module(name: str) -> Any:
 ir: Any = _module("ir")
 PassManager: Any = _module("passmanager").PassManager
 ext: Any = _module("dialects.ext")
-arith: Any = _module("dialects.arith")
+arith: Any = quick_builders.arith(ir, _module("dialects.arith"))
 func: Any = _module("dialects.func")
 gpu: Any = _module("dialects.gpu")
 irdl: Any = _module("dialects.irdl")
-llvm: Any = _module("dialects.llvm")
+llvm: Any = quick_builders.llvm(ir, _module("dialects.llvm"))
 memref: Any = _module("dialects.memref")
 nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")
@@ -386,7 +386,7 @@ def _has_unreachable_block(region: Any) -> bool:
     blocks = list(region.blocks)
     reached = blocks[:1]
     for block in reached:  # `reached` grows in the loop
-        end = list(block.operations)[-1] if len(blocks) > 1 else None
+        end = block.operations[-1] if len(blocks) > 1 else None
         reached += [each for each in end.operation.successors if each not in reached] if end else []
     return len(reached) < len(blocks)
 
