@@ -4,14 +4,16 @@ A kernel repeats a few kinds of instructions hundreds of times. What depends onl
 computed once for each context.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.target import Target
 
 Kind = tuple[Any, ...]
 Check = Callable[[Any], str | None]
+_Fact = TypeVar("_Fact")
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,34 @@ class Known:
     """What is known in one context; like the context, it belongs to one thread at a time.
 
     `sound` holds the kinds that the verifier has passed, each with the checks that depend on more than the
-    kind; `targets` the target that a `targets` attribute names.
+    kind; `targets` the target that a `targets` attribute names; `of_types` what `of_type` has computed.
     """
 
     sound: dict[Kind, tuple[Check, ...]] = field(default_factory=dict)
     targets: dict[int, Target | None] = field(default_factory=dict)
+    of_types: dict[tuple[Any, int], Any] = field(default_factory=dict)
 
 
 def known(context: Any) -> Known:
     """What is known in a context."""
-    facts: Known = context.__dict__.setdefault("weft_known", Known())
-    return facts
+    facts: Known | None = context.__dict__.get("weft_known")
+    return context.__dict__.setdefault("weft_known", Known()) if facts is None else facts
+
+
+def of_type(compute: Callable[[Any], _Fact]) -> Callable[[Any], _Fact]:
+    """A function of a type, computed once for each type of a context. It must not return a value of MLIR's,
+    which would keep the context alive.
+    """
+
+    @functools.wraps(compute)
+    def get(kind: Any) -> _Fact:
+        facts, key = known(kind.context).of_types, (compute, hash(kind))
+        if key not in facts:
+            facts[key] = compute(kind)
+        fact: _Fact = facts[key]
+        return fact
+
+    return get
 
 
 def kind_on(op: Any, target: Any) -> Kind:

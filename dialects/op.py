@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -174,14 +175,9 @@ def _miscounted(op: Any) -> str | None:
     """A complaint about the number of operands, results or regions: the accessors would read past their
     ends.
     """
-    for kind, values, what in (
-        (ext.OperandDef, op.operation.operands, "operand"),
-        (ext.ResultDef, op.operation.results, "result"),
-        (ext.RegionDef, op.operation.regions, "region"),
-    ):
-        groups = [f for f in op._fields if isinstance(f, kind)]
-        needed = [f.name for f in groups if f.variadicity == ext.Variadicity.single]
-        varies = len(needed) < len(groups)
+    operation = op.operation
+    values_of = (operation.operands, operation.results, operation.regions)
+    for (what, needed, varies), values in zip(_declared_counts(op.__class__), values_of, strict=True):
         if len(values) < len(needed) or (len(values) > len(needed) and not varies):
             least = "at least " if varies else ""
             named = f" ({', '.join(needed)})" if needed else ""
@@ -190,14 +186,31 @@ def _miscounted(op: Any) -> str | None:
     return None
 
 
+@cache
+def _declared_counts(kind: Any) -> tuple[tuple[str, list[str], bool], ...]:
+    """For operands, results and regions of a class: what they are, the names of those that must be there, and
+    whether there may be more.
+    """
+    counts = []
+    for field, what in ((ext.OperandDef, "operand"), (ext.ResultDef, "result"), (ext.RegionDef, "region")):
+        groups = [f for f in kind._fields if isinstance(f, field)]
+        needed = [f.name for f in groups if f.variadicity == ext.Variadicity.single]
+        counts.append((what, needed, len(needed) < len(groups)))
+    return tuple(counts)
+
+
+@cache
+def _declared_attributes(kind: Any) -> tuple[Any, ...]:
+    """The fields of a class that are attributes."""
+    return tuple(field for field in kind._fields if isinstance(field, ext.AttributeDef))
+
+
 def _undeclared(op: Any) -> str | None:
     """A complaint about a declared attribute that is missing or of the wrong class. IRDL's own verifier runs
     later.
     """
     attributes = op.operation.attributes
-    for field in op._fields:
-        if not isinstance(field, ext.AttributeDef):
-            continue
+    for field in _declared_attributes(op.__class__):
         if field.name not in attributes:
             return f"expects the attribute '{field.name}'"
         kind = field.constraint
@@ -216,7 +229,7 @@ def _undeclared(op: Any) -> str | None:
 
 def _unknown(op: Any) -> str | None:
     """A complaint about an unknown attribute, such as a misspelt one. Names with a dot are allowed."""
-    known = [f.name for f in op._fields if isinstance(f, ext.AttributeDef)] + list(op.optional)
+    known = [field.name for field in _declared_attributes(op.__class__)] + list(op.optional)
     for name in op.operation.attributes:
         if "." not in name and name not in known and name != "operandSegmentSizes":
             legal = ", ".join(known) or "none"

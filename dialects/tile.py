@@ -5,6 +5,7 @@ Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Globa
 
 from typing import Any
 
+from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.dialects.tile_async import gemm_async, pin, wait_gemm
 from weft.dialects.tile_buffers import (
@@ -183,6 +184,7 @@ class LoadOp(Op, dialect=Tile, name="load"):
     column: ext.Operand[Any]
     fragment: ext.Result[Any]
     optional = {"transpose": False, "vector_bytes": 0, "only_inside": False}  # noqa: RUF012
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
@@ -204,6 +206,9 @@ class LoadOp(Op, dialect=Tile, name="load"):
         if is_buffer(self.source):
             return _parts_complaint(self, self.source.type, self.attribute("transpose"))
         return self._matrix_complaint()
+
+    def rechecks(self) -> tuple[Check, ...]:
+        return (_source_complaint,) if is_buffer(self.source) else ()
 
     @property
     def _unpacks(self) -> bool:
@@ -233,6 +238,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
     column: ext.Operand[Any]
     fragment: ext.Result[Any]
     optional = {"vector_bytes": 0}  # noqa: RUF012
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
@@ -248,6 +254,10 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
         wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
         return wrong or element_complaint(self.source, self.fragment)
+
+
+def _source_complaint(op: LoadOp) -> str | None:
+    return _parts_complaint(op, op.source.type, op.attribute("transpose"))
 
 
 def _parts_complaint(op: Any, buffer: Any, transpose: bool) -> str | None:
@@ -277,6 +287,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
     row: ext.Operand[Any]
     column: ext.Operand[Any]
     optional = {"vector_bytes": 0}  # noqa: RUF012
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
@@ -293,7 +304,14 @@ class StoreOp(Op, dialect=Tile, name="store"):
             return wrong
         if not is_buffer(self.destination):
             return None
-        return _parts_complaint(self, self.destination.type, transpose=False)
+        return _destination_complaint(self)
+
+    def rechecks(self) -> tuple[Check, ...]:
+        return (_destination_complaint,) if is_buffer(self.destination) else ()
+
+
+def _destination_complaint(op: StoreOp) -> str | None:
+    return _parts_complaint(op, op.destination.type, transpose=False)
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane"):
@@ -301,6 +319,7 @@ class FromLaneOp(Op, dialect=Tile, name="from_lane"):
 
     lane: ext.Operand[Any]
     fragment: ext.Result[Any]
+    decided_by_kind = True
 
     def check(self) -> str | None:
         return _lane_complaint(self.fragment, self.lane)
@@ -311,6 +330,7 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane"):
 
     fragment: ext.Operand[Any]
     lane: ext.Result[Any]
+    decided_by_kind = True
 
     def check(self) -> str | None:
         return _lane_complaint(self.fragment, self.lane)

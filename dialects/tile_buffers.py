@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from weft.dialects.kinds import Check, of_type
 from weft.dialects.op import Op, build
 from weft.dialects.tile_constants import constant_complaint, part_complaint
 from weft.dialects.tile_types import (
@@ -70,6 +71,7 @@ class StageOp(Op, dialect=Tile, name="stage"):
     buffer: ext.Operand[Any]
     index: ext.Operand[Any]
     tile: ext.Result[Any]
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
@@ -81,10 +83,10 @@ class StageOp(Op, dialect=Tile, name="stage"):
             return f"expects a buffer whose first dimension has one stride, got {self.buffer.type}"
         if want != self.tile.type:
             return f"expects to return {want}, got {self.tile.type}"
-        if wrong := constant_complaint("index", self.index, self.buffer.type.shape[0]):
+        if wrong := _index_complaint(self):
             return wrong
         if is_tensor_buffer(self.buffer):
-            first = self.buffer.type.layout.group(self.buffer.type.shape)[0]
+            first = self.buffer.type.groups[0]
             return _columns_complaint("stages", self.buffer.type, {it.axis: it.stride for it in first})
         swizzle, apart = want.layout.swizzle, stage_bytes(self.buffer.type)
         if swizzle and apart % swizzle.period:
@@ -92,6 +94,14 @@ class StageOp(Op, dialect=Tile, name="stage"):
         if apart % STAGE_BYTES:
             return f"stages must be a multiple of {STAGE_BYTES} bytes apart, got {apart}"
         return None
+
+    def rechecks(self) -> tuple[Check, ...]:
+        return (_index_complaint,)
+
+
+def _index_complaint(op: Any) -> str | None:
+    """Why a constant index isn't that of a stage."""
+    return constant_complaint("index", op.index, op.buffer.type.shape[0])
 
 
 class SliceOp(Op, dialect=Tile, name="slice"):
@@ -106,6 +116,7 @@ class SliceOp(Op, dialect=Tile, name="slice"):
     column: ext.Operand[Any]
     tile: ext.Result[Any]
     optional = {"row_step": 0}  # noqa: RUF012
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
@@ -121,9 +132,12 @@ class SliceOp(Op, dialect=Tile, name="slice"):
             return wrong
         if (want := slice_type(whole, part.shape)) != part:
             return f"expects to return {want}, got {part}"
-        if wrong := part_complaint((self.row, self.column), whole.shape, part.shape):
+        if wrong := _slice_complaint(self):
             return wrong
         return self._layout_complaint(steps)
+
+    def rechecks(self) -> tuple[Check, ...]:
+        return (_slice_complaint,)
 
     def _layout_complaint(self, steps: tuple[int, int]) -> str | None:
         """Why slices that begin at multiples of `steps` don't have one layout."""
@@ -145,6 +159,11 @@ class SliceOp(Op, dialect=Tile, name="slice"):
             if apart % unit:
                 return f"slices must be a multiple of {unit} bytes apart, got {apart}"
         return None
+
+
+def _slice_complaint(op: Any) -> str | None:
+    """Why constant coordinates aren't those of a slice."""
+    return part_complaint((op.row, op.column), op.buffer.type.shape, op.tile.type.shape)
 
 
 def _steps_complaint(whole: Sequence[int], part: Sequence[int], steps: tuple[int, int]) -> str | None:
@@ -180,6 +199,7 @@ class PeerOp(Op, dialect=Tile, name="peer"):
     buffer: ext.Operand[Any]
     rank: ext.Operand[Any]
     peer: ext.Result[Any]
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.peer)):
@@ -201,6 +221,7 @@ class AddressOp(Op, dialect=Tile, name="address"):
 
     buffer: ext.Operand[Any]
     address: ext.Result[Any]
+    decided_by_kind = True
 
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
@@ -220,20 +241,29 @@ def _pointer(buffer: Any) -> str:
 
 def stage_type(buffer: Any) -> Any | None:
     """The type of one tile along the buffer's first dimension; None where that has more than one stride."""
+    layout = _stage_layout(buffer)
+    if layout is None:
+        return None
+    return BufferType.of(buffer.shape[1:], buffer.element_type, layout, buffer.space)
+
+
+@of_type
+def _stage_layout(buffer: Any) -> str | None:
+    """The notation of the layout of one tile along the buffer's first dimension, if that has one stride."""
     if len(buffer.shape) < 2:
         return None
-    first, *rest = buffer.layout.group(buffer.shape)
+    first, *rest = buffer.groups
     if len([i for i in first if i.extent > 1]) > 1:
         return None
-    inner = replace(buffer.layout, shard=tuple(i for group in rest for i in group))
-    return BufferType.of(buffer.shape[1:], buffer.element_type, inner, buffer.space)
+    return str(replace(buffer.layout, shard=tuple(i for group in rest for i in group)))
 
 
+@of_type
 def stage_bytes(buffer: Any) -> int:
     """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type` and
     isn't in tensor memory.
     """
-    strides = [it.stride for it in buffer.layout.group(buffer.shape)[0]]
+    strides = [it.stride for it in buffer.groups[0]]
     return int(sum(strides) * buffer.element_bits // 8)
 
 

@@ -30,6 +30,7 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
     c: Sequence[ext.Operand[Any]]
     d: ext.Result[Any]
     optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
+    decided_by_kind = True
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -68,6 +69,7 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled"):
     scale_b: ext.Operand[Any]
     d: ext.Result[Any]
     optional = {"first_group": 0, "a_element": None, "b_element": None}  # noqa: RUF012
+    decided_by_kind = True
 
     @property
     def mnk(self) -> tuple[int, int, int]:

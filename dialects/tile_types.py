@@ -14,10 +14,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from weft.dialects.kinds import of_type
 from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
 from weft.isa.tcgen05 import tensor_layouts
-from weft.layout import Layout, LayoutError
+from weft.layout import Iter, Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
 
 FP8_TYPES = ("f8E4M3FN", "f8E5M2")
@@ -72,7 +73,7 @@ class LayoutAttr(Tile.Attribute, name="layout"):
     @staticmethod
     def of(layout: Layout | str) -> Any:
         """The attribute of a layout or of its notation. Raises LayoutError for an invalid one."""
-        return LayoutAttr.get(ir.StringAttr.get(str(_parsed(str(layout)))))
+        return LayoutAttr.get(ir.StringAttr.get(_canonical(str(layout))))
 
     @property
     def layout(self) -> Layout:
@@ -83,6 +84,12 @@ class LayoutAttr(Tile.Attribute, name="layout"):
 @cache
 def _parsed(text: str) -> Layout:
     return Layout.parse(text)
+
+
+@cache
+def _canonical(text: str) -> str:
+    """A layout's notation as `Layout` prints it."""
+    return str(_parsed(text))
 
 
 def _check_context(what: str) -> None:
@@ -105,6 +112,7 @@ def _parts(shape: Sequence[int], element: Any, layout: Layout | str) -> tuple[An
     return ir.DenseI64ArrayAttr.get(extents), element, LayoutAttr.of(layout)
 
 
+@of_type
 def _shape(kind: Any) -> tuple[int, ...]:
     return tuple(ir.DenseI64ArrayAttr(kind.extents))
 
@@ -113,8 +121,16 @@ def _element_type(kind: Any) -> Any:
     return ir.TypeAttr(kind.element).value
 
 
+@of_type
 def _layout(kind: Any) -> Layout:
     return LayoutAttr(kind.map).layout
+
+
+@of_type
+def _groups(kind: Any) -> tuple[tuple[Iter, ...], ...]:
+    """The iterators of each dimension of a tile."""
+    layout: Layout = kind.layout
+    return layout.group(kind.shape)
 
 
 class FragmentType(Tile.Type, name="fragment"):
@@ -132,13 +148,16 @@ class FragmentType(Tile.Type, name="fragment"):
     shape = property(_shape)
     element_type = property(_element_type)
     layout = property(_layout)
+    groups = property(_groups)
 
     @property
+    @of_type
     def warps(self) -> int:
         """The number of warps that hold it: one, or a warpgroup's four."""
         return int(self.layout.span("warpid"))
 
     @property
+    @of_type
     def registers(self) -> int:
         """The number of elements that one lane holds."""
         return int(self.layout.span("m"))
@@ -148,6 +167,7 @@ class FragmentType(Tile.Type, name="fragment"):
         """The vector of one lane's elements, in register order."""
         return ir.VectorType.get([self.registers], self.element_type)
 
+    @of_type
     def complaint(self) -> str | None:
         """What is wrong with the type's parameters."""
         return _complaint(self, "fragment")
@@ -173,12 +193,15 @@ class BufferType(Tile.Type, name="buffer"):
     shape = property(_shape)
     element_type = property(_element_type)
     layout = property(_layout)
+    groups = property(_groups)
 
     @property
+    @of_type
     def space(self) -> str:
         return str(ir.StringAttr(self.memory).value)
 
     @property
+    @of_type
     def element_bits(self) -> int:
         """The distance of neighbouring elements: 8 for elements of 6 bits, of which 16 take 16 bytes."""
         bits = int(self.element_type.width)
@@ -194,6 +217,7 @@ class BufferType(Tile.Type, name="buffer"):
         """The 32-bit columns of tensor memory that the tile spans."""
         return -(-int(self.layout.span("TCol")) * self.element_bits // tensor_layouts.COLUMN_BITS)
 
+    @of_type
     def complaint(self) -> str | None:
         """What is wrong with the type's parameters."""
         if self.space not in ADDRESS_SPACES:
@@ -223,12 +247,14 @@ class MapType(Tile.Type, name="map"):
     shape = property(_shape)
     element_type = property(_element_type)
     layout = property(_layout)
+    groups = property(_groups)
 
     @property
     def buffer_type(self) -> Any:
         """The type of its tiles in shared memory."""
         return BufferType.get(self.extents, self.element, self.map, ir.StringAttr.get("shared"))
 
+    @of_type
     def complaint(self) -> str | None:
         """What is wrong with the type's parameters."""
         return _complaint(self, "map")
@@ -264,7 +290,7 @@ def _complaint(tile: Any, kind: str) -> str | None:
     if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in ELEMENT_TYPES:
         return f"has a {kind} of {tile.element}: elements must be one of {', '.join(ELEMENT_TYPES)}"
     try:
-        tile.layout.group(tile.shape)
+        _ = tile.groups
         wrong = _layout_complaint(tile.layout, kind)
     except LayoutError as error:
         reason = error.diagnostics[0].message
@@ -278,7 +304,7 @@ def _tensor_complaint(buffer: Any) -> str | None:
         most = tensor_layouts.COLUMN_BITS
         return f"has a {TENSOR_BUFFER} of {buffer.element_type}: elements must have at most {most} bits"
     # Stages may overlap: sums that are read while others grow need not be there whole.
-    stage = buffer.layout.group(buffer.shape)[1 if len(buffer.shape) > _MATRIX_RANK else 0 :]
+    stage = buffer.groups[1 if len(buffer.shape) > _MATRIX_RANK else 0 :]
     inner = replace(buffer.layout, shard=tuple(it for digits in stage for it in digits))
     if wrong := _overlap(inner, _AXES[TENSOR_BUFFER]):
         return f"has a {TENSOR_BUFFER} of layout {buffer.layout}: {wrong}"

@@ -20,11 +20,10 @@ class SharedTile:
     """A buffer of rank 2 in shared memory: byte offsets of its elements, swizzled."""
 
     def __init__(self, buffer_type: Any) -> None:
-        layout: Layout = buffer_type.layout
         self._bits = int(buffer_type.element_bits)
         self.bytes = self._bits // 8
-        self.groups = layout.group(buffer_type.shape)
-        self.swizzle = layout.swizzle
+        self.groups = buffer_type.groups
+        self.swizzle = buffer_type.layout.swizzle
 
     def offset(self, row: Point, column: Point) -> Any:
         """The byte offset of an element: the swizzled run-time digits plus the constant digits that the
@@ -83,7 +82,7 @@ def view_offset(view: StageOp | SliceOp, unit: int = 1) -> Any:
     if isinstance(view, StageOp):
         assert stage_bytes(kind) % unit == 0
         return emit.mul(view.index, stage_bytes(kind) // unit)
-    rows, columns = kind.layout.group(kind.shape)
+    rows, columns = kind.groups
     elements = emit.add(index_offset(view.row, rows), index_offset(view.column, columns))
     if kind.element_bits < 8:
         return emit.div(elements, 8 // kind.element_bits * unit)

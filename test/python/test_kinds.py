@@ -11,7 +11,9 @@ from weft.dialects import context
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.mma import SyncOp
 from weft.dialects.op import judged_on, unchecked
+from weft.dialects.tile import StageOp
 from weft.errors import WeftError
+from weft.layout import Layout
 
 HALF = "vector<2xf16>"
 TYPES = f"({HALF}, {HALF}, {HALF}, f32, f32, f32, f32)"
@@ -150,3 +152,93 @@ def test_verifying_and_lowering_takes_microseconds():
     manager.run(module.operation)
     assert time.process_time() - start < 0.15
     assert not mlir.operations(module, SyncOp)
+
+
+RING = '!tile.buffer<array<i64: 4, 64, 64>, f16, #tile.layout<"S[(4,64,64):(4096,64,1)]">, "shared">'
+SHARED = '!tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">'
+STAGES = f"""
+func.func @f(%b: {RING}) {{
+  %good = arith.constant 3 : i32
+  %bad = arith.constant 4 : i32
+  BODY
+  return
+}}
+"""
+STAGE = f'"tile.stage"(%b, %INDEX) : ({RING}, i32) -> {SHARED}\n'
+
+
+def test_constant_coordinates_are_looked_at_in_every_tile_operation(monkeypatch):
+    checked = []
+    check = StageOp.check
+    monkeypatch.setattr(StageOp, "check", lambda op: checked.append(op) or check(op))
+    good, bad = (STAGE.replace("INDEX", name) for name in ("good", "bad"))
+    mlir.parse(STAGES.replace("BODY", good * 20), context())
+    assert len(checked) == 1
+    with pytest.raises(WeftError, match=r"index must be in 0\.\.3, got 4"):
+        mlir.parse(STAGES.replace("BODY", good + bad), context())
+
+
+@pytest.mark.parametrize("name", ["load", "store", "slice", "copy_async"])
+def test_each_part_of_a_check_that_depends_on_operands_is_rechecked(name):
+    """A second operation with bad operands is refused, though one of its kind with good ones was verified."""
+    good, bad, complaint = REFUSED[name]
+    mlir.parse(BUFFERS.replace("BODY", good * 2), context())
+    with pytest.raises(WeftError, match=complaint):
+        mlir.parse(BUFFERS.replace("BODY", good + bad), context())
+
+
+PART = '!tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(64,1)]">, "shared">'
+LAYOUT = '#tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">'
+FRAGMENT = f"!tile.fragment<array<i64: 16, 16>, f16, {LAYOUT}>"
+MAP = '!tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">>'
+BUFFERS = f"""
+func.func @f(%b: {SHARED}, %g: {FRAGMENT}, %m: {MAP}) {{
+  %zero = arith.constant 0 : i32
+  %bad = arith.constant 3 : i32
+  %threads = "tile.make_ring"() {{consumers = 1, filled_by = "threads"}} : () -> !tile.ring<2>
+  %tma = "tile.make_ring"() {{consumers = 1}} : () -> !tile.ring<2>
+  %good_barrier = "tile.full_barrier"(%tma, %zero) : (!tile.ring<2>, i32) -> !llvm.ptr<3>
+  %bad_barrier = "tile.full_barrier"(%threads, %zero) : (!tile.ring<2>, i32) -> !llvm.ptr<3>
+  BODY
+  return
+}}
+"""
+
+
+def refused(operation, good, bad, complaint):
+    return operation.replace("X", good), operation.replace("X", bad), complaint
+
+
+REFUSED = {
+    "load": refused(
+        f'"tile.load"(%b, %X, %zero) : ({SHARED}, i32, i32) -> {FRAGMENT}\n',
+        *("zero", "bad", "row must be a multiple of 16"),
+    ),
+    "store": refused(
+        f'"tile.store"(%g, %b, %zero, %X) : ({FRAGMENT}, {SHARED}, i32, i32) -> ()\n',
+        *("zero", "bad", "column must be a multiple of 16"),
+    ),
+    "slice": refused(
+        f'"tile.slice"(%b, %X, %zero) : ({SHARED}, i32, i32) -> {PART}\n',
+        *("zero", "bad", "row must be a multiple of 16"),
+    ),
+    "copy_async": refused(
+        f'"tile.copy_async"(%m, %zero, %zero, %b, %X) : ({MAP}, i32, i32, {SHARED}, !llvm.ptr<3>) -> ()\n',
+        *("good_barrier", "bad_barrier", "ring whose filled_by is tma"),
+    ),
+}
+
+
+def test_facts_about_a_type_are_computed_once(monkeypatch):
+    grouped = []
+    group = Layout.group
+    monkeypatch.setattr(Layout, "group", lambda *given: grouped.append(given) or group(*given))
+    made = context()
+    with made:
+        one, other = (mlir.ir.Type.parse(SHARED) for _ in range(2))
+        assert one.groups == other.groups == group(one.layout, (64, 64))
+        assert (one.shape, one.space, one.element_bits) == ((64, 64), "shared", 16)
+        assert one.complaint() is other.complaint() is None
+    assert len(grouped) == 1
+    with context():
+        assert mlir.ir.Type.parse(SHARED).shape == (64, 64)
