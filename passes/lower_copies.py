@@ -63,16 +63,21 @@ def run(module: Any) -> None:
         StoreOp: _store,
     }
     kinds = list(lowerings)
-    for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
-        if isinstance(op, CopyAsyncOp) and is_map(op.source):
-            raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
-        if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
-            _check_warps(op)
-        with ir.InsertionPoint(op), op.location:
-            result = lowerings[type(op)](op)
-        if result is not None:
-            op.results[0].replace_all_uses_with(result)
-        op.operation.erase()
+    with uniformity.remembered():
+        for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
+            _lower(op, lowerings[type(op)])
+
+
+def _lower(op: Any, lowering: Callable[[Any], Any]) -> None:
+    if isinstance(op, CopyAsyncOp) and is_map(op.source):
+        raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
+    if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
+        _check_warps(op)
+    with ir.InsertionPoint(op), op.location:
+        result = lowering(op)
+    if result is not None:
+        op.results[0].replace_all_uses_with(result)
+    op.operation.erase()
 
 
 def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:

@@ -77,7 +77,7 @@ def _retype_block(block: Any) -> None:
             before.replace_all_uses_with(after)
     for number in reversed(range(len(old))):
         block.erase_argument(number)
-    end = list(block.operations)[-1].operation
+    end = block.operations[-1].operation
     if any(isinstance(v.type, FragmentType) for v in end.operands):
         with ir.InsertionPoint(end), end.location:
             values = [s for v in end.operands for s in _scalars(v)]

@@ -10,6 +10,7 @@ from weft.dialects import mma
 from weft.dialects.tile import GemmOp, GemmScaledOp
 from weft.dialects.tile_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.isa import mma as isa
+from weft.passes.analysis import uniformity
 from weft.passes.builders import scaled_products
 from weft.passes.builders.warp_products import Operands, Product, tiles
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
@@ -18,8 +19,9 @@ from weft.passes.registry.pass_ import Pass, rewrite
 
 def run(module: Any) -> None:
     """Lowers every product by the first candidate that fits."""
-    rewrite(module, [GemmOp], lambda op: [dispatch(op, CANDIDATES)])
-    rewrite(module, [GemmScaledOp], lambda op: [dispatch(op, SCALED_CANDIDATES)])
+    with uniformity.remembered():
+        rewrite(module, [GemmOp], lambda op: [dispatch(op, CANDIDATES)])
+        rewrite(module, [GemmScaledOp], lambda op: [dispatch(op, SCALED_CANDIDATES)])
 
 
 def _form(op: GemmOp, shape: str) -> isa.Sync:

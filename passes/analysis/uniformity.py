@@ -2,7 +2,9 @@
 together, as collective instructions and copies require.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any
 
@@ -55,6 +57,34 @@ def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
     """The condition that `op` lacks for all threads of `scope` to reach it together, to follow "expects" or
     "needs". None if they do.
     """
+    known = _reached.get()
+    if known is None:
+        return _complaint(op, scope)
+    block = hash(op.operation.block), scope
+    if block in known:
+        return None
+    if (unmet := _complaint(op, scope)) is None:
+        known.add(block)
+    return unmet
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """In the block, what `complaint` finds to be reached together, it finds only once for each basic block.
+
+    For passes that replace operations by others that compute the same, and that erase no basic block.
+    """
+    token = _reached.set(set())
+    try:
+        yield
+    finally:
+        _reached.reset(token)
+
+
+_reached: ContextVar[set[tuple[int, Scope]] | None] = ContextVar("reached", default=None)
+
+
+def _complaint(op: Any, scope: Scope) -> str | None:
     kernel = _function(op.operation)
     if kernel is None or "kernel" not in kernel.attributes:
         return f"to be in a kernel, so that {scope.value} reach it together"
@@ -101,7 +131,7 @@ def _branch_of_blocks(block: Any, scope: Scope) -> Any | None:
     blocks = list(block.region.blocks)
     if block == blocks[0]:
         return None
-    ends = (list(each.operations)[-1].operation for each in blocks)
+    ends = (each.operations[-1].operation for each in blocks)
     divergent = (end for end in ends if len(end.successors) > 1 and not _uniform(end.operands, scope))
     return next((end.opview for end in divergent), None)
 
@@ -127,7 +157,7 @@ def _deciders(op: Any) -> list[Any]:
     if op.name == "scf.for":
         return list(op.operands)[:3]
     if op.name == "scf.while":
-        return [list(op.regions[0].blocks[0].operations)[-1].operands[0]]
+        return [op.regions[0].blocks[0].operations[-1].operands[0]]
     return list(op.operands)
 
 
@@ -172,7 +202,7 @@ def _loop_sources(op: Any, index: int) -> list[Any]:
     """The values that determine one result of a loop or branch: what decides which blocks are executed and
     how often, and what they yield for this result.
     """
-    first, *others = (list(region.blocks[0].operations)[-1] for region in op.regions)
+    first, *others = (region.blocks[0].operations[-1] for region in op.regions)
     if op.name == "scf.while":
         return [first.operands[0], first.operands[1 + index]]
     yielded = [end.operands[index] for end in (first, *others)]
@@ -207,7 +237,7 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
         return [] if scope in _whole_in_role(parent) else None
     if parent.name == "scf.while":
         # The arguments of each block come from the other block's end, initially from the loop's operands.
-        before, after = (list(region.blocks[0].operations)[-1] for region in parent.regions)
+        before, after = (region.blocks[0].operations[-1] for region in parent.regions)
         condition, number = before.operands[0], argument.arg_number
         if argument.owner == parent.regions[0].blocks[0]:
             return [condition, parent.operands[number], after.operands[number]]
@@ -218,7 +248,7 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
     if argument.arg_number == 0:
         return bounds
     index = argument.arg_number - 1
-    terminator = list(parent.regions[0].blocks[0].operations)[-1]
+    terminator = parent.regions[0].blocks[0].operations[-1]
     return [parent.operands[3 + index], terminator.operands[index], *bounds]
 
 

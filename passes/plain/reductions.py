@@ -44,7 +44,7 @@ class Needed:
 def needed(block: Any, inputs: int, number: int) -> Needed:
     """What result `number` needs of a body whose first `inputs` arguments aren't sums."""
     arguments = list(block.arguments)
-    terminator = list(block.operations)[-1].operation
+    terminator = block.operations[-1].operation
     wanted, ops = {number}, set[Any]()
     while True:
         values = [terminator.operands[each] for each in wanted]
@@ -132,7 +132,7 @@ def by_lanes(op: Any, number: int, sizes: Sizes) -> ByLanes | None:
     if not inner or not _along_rows(op, maps[:inputs], inner[-1], sizes):
         return None
     found = needed(block, inputs, number)
-    value = list(block.operations)[-1].operation.operands[number]
+    value = block.operations[-1].operation.operands[number]
     if found.results != (number,) or isinstance(value.owner, ir.Block) or value.owner.name not in _NEUTRAL:
         return None
     total = block.arguments[inputs + number]

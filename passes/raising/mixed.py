@@ -59,7 +59,7 @@ class MixedReader(Reader):
         self._done: set[Any] = set()
         self._reasons: dict[Any, Unraisable] = {}
         self._order = {view.operation: i for i, view in enumerate(self._block.operations)}
-        self._return = list(self._block.operations)[-1].operation
+        self._return = self._block.operations[-1].operation
         self._numbers = Numbers({each: i for i, each in enumerate(self._block.arguments)})
 
     def in_memory(self, value: Any) -> Buffer | None:

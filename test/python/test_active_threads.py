@@ -7,7 +7,8 @@ import pytest
 
 import weft
 from weft.mlir import arith, gpu, nvvm
-from weft.passes.analysis import active_threads
+from weft.passes.analysis import active_threads, uniformity
+from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit
 
 CONDITIONS = {
@@ -84,3 +85,23 @@ def test_one_thread_of_each_warp_is_told_apart_from_more():
 @pytest.mark.parametrize(("conditions", "threads"), CONDITIONS.values(), ids=CONDITIONS)
 def test_threads_are_those_for_which_no_condition_is_false(conditions, threads):
     assert reached(conditions) == threads
+
+
+def test_a_pass_asks_once_for_each_basic_block(monkeypatch):
+    """Whether threads reach it together. An operation in a branch of some lanes is still refused."""
+    asked = []
+    complaint = uniformity._complaint
+    monkeypatch.setattr(uniformity, "_complaint", lambda *given: asked.append(given) or complaint(*given))
+    with weft.Module() as module, module.kernel("k", [], block=(128, 1, 1)):
+        both = [gpu.barrier() for _ in range(2)]
+        with emit.when(emit.less(emit.thread(), 5)):
+            few = [gpu.barrier() for _ in range(2)]
+        for scope in (Scope.WARP, Scope.CTA):
+            with uniformity.remembered():
+                assert [uniformity.complaint(op, scope) for op in both] == [None, None]
+                assert len(asked) == 1
+                assert all("depends on the" in uniformity.complaint(op, scope) for op in few)
+            asked.clear()
+            assert [uniformity.complaint(op, scope) for op in both] == [None, None]
+            assert len(asked) == 2
+            asked.clear()
