@@ -1,6 +1,7 @@
 """Writes expressions as LLVM IR, for eight lanes at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -53,6 +54,7 @@ class Emitter:
         self.declared: set[str] = set()
         self._inputs = inputs
         self._names = 0
+        self._parts = False
         self._done: dict[str, str] = {}
         self._known: dict[tuple[int, int], str] = {}
         self._kept: list[Symbol] = []
@@ -65,6 +67,15 @@ class Emitter:
         """Removes the lines after so many."""
         del self.lines[lines:]
         self._done = {}
+
+    @contextmanager
+    def numbers_apart(self) -> Iterator[None]:
+        """Constants of integers become `@=NUMBER@`, so that code that differs only in them is the same."""
+        self._parts = True
+        try:
+            yield
+        finally:
+            self._parts = False
 
     def do(self, text: str) -> str:
         """Adds an instruction, unless there is the same, and returns the name of its result. What it reads
@@ -90,7 +101,7 @@ class Emitter:
         kind, *operands = symbol.node
         number = number_of(symbol)
         if number is not None:
-            return splat(number, LANES * count)
+            return self._apart(number, count) if self._parts else splat(number, LANES * count)
         if symbol.count != count:
             raise UntraceableError("broadcasts")
         if kind in ("left_shift", "right_shift") and (by := number_of(operands[1])) is not None:
@@ -114,6 +125,15 @@ class Emitter:
         if kind == "fma":
             return self._fused(operands, symbol.dtype, count)
         return self._call(kind, operands, count)
+
+    def _apart(self, number: Any, count: int) -> str:
+        """A constant that isn't part of the code."""
+        of, kind = element(number.dtype), vector(number.dtype, count)
+        single = f"@={int(np.asarray(number).astype(np.int64))}@"
+        if of != "i64":
+            single = self.do(f"trunc i64 {single} to {of}")
+        first = self.do(f"insertelement {kind} poison, {of} {single}, i64 0")
+        return self._shuffle(kind, first, "poison", [0] * LANES * count)
 
     def select(self, condition: str, x: str, y: str, kind: str, count: int = LANES) -> str:
         return self.do(f"select <{count} x i1> {condition}, {kind} {x}, {kind} {y}")

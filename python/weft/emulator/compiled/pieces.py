@@ -96,7 +96,8 @@ class Piece:
         now = dict(self._now)
         emitter.forget()
         try:
-            address = emitter.value(access.address, 1)
+            with emitter.numbers_apart():
+                address = emitter.value(access.address, 1)
             guard = None if access.mask is None else emitter.value(access.mask, 1)
             value = "" if access.value is None else emitter.value(access.value)
         except UntraceableError:
@@ -200,7 +201,11 @@ class Piece:
                 used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
         numbers: dict[str, int] = {}
         text = _SLOT.sub(lambda m: f"%offset.{numbers.setdefault(m[1], len(numbers))}", code)
-        return "\n".join([_HEAD, *used, text, _TAIL]), [self.layout.of(int(slot)) for slot in numbers]
+        return "\n".join([_HEAD, *used, text, _TAIL]), list(map(self._offset, numbers))
+
+    def _offset(self, text: str) -> int:
+        """What a function gets for `@text@` in its code."""
+        return int(text[1:]) if text[0] == "=" else self.layout.of(int(text))
 
 
 def module(pieces: Sequence[Piece]) -> str:
@@ -229,7 +234,7 @@ def _numbered(body: str, offsets: Sequence[int]) -> str:
     return _NUMBER.sub(lambda m: str(offsets[int(m[1])]), body)
 
 
-_SLOT, _NUMBER = re.compile(r"@(\d+)@"), re.compile(r"%offset\.(\d+)")
+_SLOT, _NUMBER = re.compile(r"@(=?-?\d+)@"), re.compile(r"%offset\.(\d+)")
 _ARGUMENTS = """(ptr %rows, ptr noalias %all, ptr %masks, ptr %octets, ptr %offsets, i64 %end) {
 entry:"""
 _OFFSET = """  %place.{0} = getelementptr i64, ptr %offsets, i64 {0}

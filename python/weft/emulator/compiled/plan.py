@@ -13,7 +13,7 @@ from weft.emulator.compiled import driver
 from weft.emulator.compiled.liveness import Liveness
 from weft.emulator.compiled.pieces import Layout, Piece, module
 from weft.emulator.compiled.state import BlockPart, Kind, Operand
-from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, trace
+from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, Trace, trace
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Exchange
@@ -135,21 +135,32 @@ class _Planner:
             found = trace(step, self.registers)
             if found is None:
                 self._interpret(number)
-            elif found.access is None:
-                if not self.piece.add(found):
-                    self._interpret(number)
-            elif not self.piece.access(found.access):
+            elif found.access is not None:
+                self._access(number, found)
+            elif not self.piece.add(found):
                 self._interpret(number)
-            else:
-                self._close(number)
-                kind = Kind.LOAD if found.access.value is None else Kind.STORE
-                self._operation(kind, number, access=found.access)
-                self.begun = number + 1
-                if not self.piece.add(found):
-                    # The access has been made, so the step can't be left to the interpreter.
-                    del self.plan.operations[-1:]
-                    self._interpret(number)
         self._end(block, len(block.steps))
+
+    def _access(self, number: int, found: Trace) -> None:
+        """Adds an access, with pieces of its own for its operands and for what is loaded: many accesses differ
+        only in their registers and offsets, and share these pieces.
+        """
+        access = found.access
+        assert access is not None
+        self._close(number)
+        self.begun = number
+        if not self.piece.access(access):
+            self._interpret(number)
+            return
+        self._close(number)
+        self._operation(Kind.LOAD if access.value is None else Kind.STORE, number, access=access)
+        self.begun = number + 1
+        if self.piece.add(found):
+            self._close(number + 1)
+        else:
+            # The access has been made, so the step can't be left to the interpreter.
+            del self.plan.operations[-1:]
+            self._interpret(number)
 
     def _announce(self, number: int, step: Announcement) -> bool:
         """Adds what an announcement does to that of the piece; False, with no effect, if it does more."""
