@@ -46,13 +46,13 @@ def has_fma() -> bool:
 
 class Emitter:
     """Adds instructions to `lines`. `declared` are the intrinsics that they call. `inputs` returns the value
-    of a register or of what was loaded.
+    of a register or of what was loaded, `loaded` the address of 16 bytes that were loaded for each lane.
     """
 
-    def __init__(self, inputs: Callable[[Symbol], str]) -> None:
+    def __init__(self, inputs: Callable[[Symbol], str], loaded: Callable[[], str]) -> None:
         self.lines: list[str] = []
         self.declared: set[str] = set()
-        self._inputs = inputs
+        self._inputs, self._loaded = inputs, loaded
         self._names = 0
         self._parts = False
         self._done: dict[str, str] = {}
@@ -69,9 +69,9 @@ class Emitter:
         self._done = {}
 
     @contextmanager
-    def numbers_apart(self) -> Iterator[None]:
-        """Constants of integers become `@=NUMBER@`, so that code that differs only in them is the same."""
-        self._parts = True
+    def numbers_apart(self, apart: bool) -> Iterator[None]:
+        """Constants become `@=NUMBER@`, so that code that differs only in them is the same."""
+        self._parts = apart
         try:
             yield
         finally:
@@ -101,7 +101,7 @@ class Emitter:
         kind, *operands = symbol.node
         number = number_of(symbol)
         if number is not None:
-            return self._apart(number, count) if self._parts else splat(number, LANES * count)
+            return self._apart(number, count) if self._parts and number.dtype.kind in "iu" else splat(number, LANES * count)
         if symbol.count != count:
             raise UntraceableError("broadcasts")
         if kind in ("left_shift", "right_shift") and (by := number_of(operands[1])) is not None:
@@ -221,9 +221,32 @@ class Emitter:
     # Moves of elements
 
     def _pick(self, source: Symbol, which: tuple[int, ...]) -> str:
+        if len(which) == 1 and _loads_words(source):
+            return self._words(self._loaded())[which[0]]
+        if source.count == len(which) == 1:
+            return self.value(source)
         value = self.value(source)
         indices = [lane * source.count + at for lane in range(LANES) for at in which]
         return self._shuffle(vector(source.dtype, source.count), value, "poison", indices)
+
+    def _words(self, pointer: str) -> list[str]:
+        """The four words of each lane, from memory with one lane after the other. LLVM takes ten times as long
+        for shuffles of 32 words.
+        """
+        lane, both = "<4 x i32>", "<8 x i32>"
+        at = [self.do(f"getelementptr i8, ptr {pointer}, i64 {16 * each}") for each in range(LANES)]
+        lanes = [self.do(f"load {lane}, ptr {each}, align 1") for each in at]
+        rows = [self._shuffle(lane, lanes[i], lanes[i + 4], list(range(8))) for i in range(4)]
+        words = []
+        for first in (0, 2):
+            low, high = (
+                self._shuffle(both, rows[i], rows[i + 1], [first + k for k in (0, 8, 1, 9, 4, 12, 5, 13)])
+                for i in (0, 2)
+            )
+            for word in (0, 2):
+                pairs = [word + k for k in (0, 1, 8, 9, 4, 5, 12, 13)]
+                words.append(self._shuffle(both, low, high, pairs))
+        return words
 
     def _shuffle(self, kind: str, a: str, b: str, indices: list[int]) -> str:
         mask = ", ".join(f"i32 {i}" for i in indices)
@@ -421,6 +444,16 @@ class Emitter:
         moved = self.select(zero, least, moved, whole, n)
         stays = self.do(f"fcmp ueq {kind} {x}, {splat(dtype.type(towards), n)}")
         return self.do(f"bitcast {whole} {self.select(stays, bits, moved, whole, n)} to {kind}")
+
+
+def _loads_words(symbol: Symbol) -> bool:
+    """Whether these are the four words of 16 loaded bytes."""
+    while symbol.node[0] == "same":
+        symbol = symbol.node[1]
+    if symbol.node[0] != "bits" or symbol.dtype.itemsize != 4:
+        return False
+    origin = symbol.node[1].node
+    return origin[0] == "load" and origin[1] == 16
 
 
 def splat(number: Any, n: int) -> str:

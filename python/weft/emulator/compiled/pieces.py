@@ -57,7 +57,7 @@ class Piece:
         self.offsets: list[int] = []
         """After `module`: the offsets of registers that the function gets, if it is shared."""
         self.function = name
-        self._emitter = Emitter(self._input)
+        self._emitter = Emitter(self._input, lambda: self._values(LOADED, 16))
         self._now: dict[int, str] = {}
         self._before: dict[int, str] = {}
         self._loaded = ""
@@ -69,8 +69,10 @@ class Piece:
     def declared(self) -> set[str]:
         return self._emitter.declared
 
-    def add(self, trace: Trace) -> bool:
-        """Adds a step without its access; False, with no effect, if there is no code for it."""
+    def add(self, trace: Trace, *, apart: bool = False) -> bool:
+        """Adds a step without its access; False, with no effect, if there is no code for it. `apart`: with its
+        constants apart from the code.
+        """
         emitter, kept, now = self._emitter, len(self._emitter.lines), dict(self._now)
         before = dict(self._before)
         emitter.forget()
@@ -78,7 +80,8 @@ class Piece:
         try:
             changed: dict[int, str] = {}
             for slot, value, mask in trace.writes:
-                new = emitter.value(value, 1)
+                with emitter.numbers_apart(apart):
+                    new = emitter.value(value, 1)
                 if mask is not None:
                     old = changed.get(slot) or self._read(slot, merged=True)
                     new = emitter.select(emitter.value(mask, 1), new, old, self._kind(slot))
@@ -96,7 +99,7 @@ class Piece:
         now = dict(self._now)
         emitter.forget()
         try:
-            with emitter.numbers_apart():
+            with emitter.numbers_apart(True):
                 address = emitter.value(access.address, 1)
             guard = None if access.mask is None else emitter.value(access.mask, 1)
             value = "" if access.value is None else emitter.value(access.value)

@@ -103,6 +103,8 @@ class _Planner:
         self.plan, self.registers, self.pieces, self.block = plan, registers, pieces, block
         self._live = live
         self.piece, self.begun = self._new(), 0
+        import os
+        self._fused = not os.environ.get("MICRO")
         self._announced: list[Operation] = []
         """What is announced before the piece begins: at most one `TOUCH`, which comes first."""
 
@@ -137,9 +139,21 @@ class _Planner:
                 self._interpret(number)
             elif found.access is not None:
                 self._access(number, found)
-            elif not self.piece.add(found):
+            elif not self._add(number, found):
                 self._interpret(number)
         self._end(block, len(block.steps))
+
+    def _add(self, number: int, found: Trace) -> bool:
+        """Adds what a step computes to the piece; in a block that isn't fused, to a piece of its own."""
+        if self._fused:
+            return self.piece.add(found)
+        self._close(number)
+        self.begun = number
+        if not self.piece.add(found, apart=True):
+            return False
+        self._close(number + 1)
+        self.begun = number + 1
+        return True
 
     def _access(self, number: int, found: Trace) -> None:
         """Adds an access, with pieces of its own for its operands and for what is loaded: many accesses differ
