@@ -2,8 +2,8 @@
 
     python benchmarks/emulator/compiling.py > benchmarks/emulator/compiling.json
 
-`mixed` kernels are generated: of their instructions, the given share accesses memory. The others are the
-kernels of other compilers that tests run, up to `MOST` instructions of them. Each line has the best of `RUNS`.
+The kernels named `mixed` are generated: of their instructions, one in 20 is a branch, and the given share
+accesses memory. The others are kernels of CuTe DSL. Each line has the best of `RUNS` compilations.
 
 | field | what takes the time |
 |---|---|
@@ -18,7 +18,6 @@ import json
 import lzma
 import os
 import random
-import sys
 import time
 from pathlib import Path
 
@@ -26,12 +25,13 @@ import llvmlite.binding as llvm
 
 from weft import emulator
 from weft.emulator import native
-from weft.emulator.compiled import plan, pieces
+from weft.emulator.compiled import pieces, plan
 from weft.emulator.decoding.program import Program
+from weft.emulator.launch import Shape
 
 RUNS = 5
-MOST = 3000
 TESTS = Path(__file__).parents[2] / "test" / "emulator"
+CUTE = ("dense.sm_80", "dense.sm_90a", "persistent.sm_90a", "transpose.sm_100a", "nvf4_pair.sm_100a")
 HEAD = """.version 8.4
 .target sm_80
 .address_size 64
@@ -40,7 +40,8 @@ HEAD = """.version 8.4
   .shared .align 16 .b8 s[8192];
   ld.param.u64 %rd1, [data];
 """
-ARITHMETIC = """add.u32 R, R, R;|mad.lo.s32 R, R, R, R;|fma.rn.f32 F, F, F, F;|shl.b32 R, R, 5;|and.b32 R, R, 4095;
+ARITHMETIC = """add.u32 R, R, R;
+mad.lo.s32 R, R, R, R;|fma.rn.f32 F, F, F, F;|shl.b32 R, R, 5;|and.b32 R, R, 4095;
 xor.b32 R, R, R;|setp.lt.s32 P, R, R;|selp.b32 R, R, R, P;|mul.f32 F, F, F;|cvt.rn.f32.s32 F, R;|mov.b32 R, F;
 @P add.s32 R, R, 1;|max.f32 F, F, F;|cvt.u64.u32 D, R;|shr.u32 R, R, 3;|add.s64 D, D, D;"""
 ACCESSES = """ld.shared.f32 F, [s+N];|st.shared.f32 [s+N], F;|ld.global.u32 R, [D+N];|st.global.u32 [D+N], R;
@@ -48,7 +49,7 @@ ld.shared.v4.f32 {F, F, F, F}, [s+N];|@P ld.global.u32 R, [D+N];"""
 
 
 def mixed(count: int, memory: float) -> str:
-    """A kernel with so many instructions, one in 20 a branch."""
+    """A kernel with so many instructions."""
     draw = random.Random(0)
     registers = {"R": (10, 60), "F": (0, 60), "D": (2, 14), "P": (0, 8)}
     kinds = [each.replace("\n", "|").split("|") for each in (ARITHMETIC, ACCESSES)]
@@ -78,11 +79,11 @@ def seconds(program: Program) -> dict[str, float]:
     times.append(time.process_time())
     module = llvm.parse_assembly(text)
     times.append(time.process_time())
-    machine = native.machine(plan.LEVEL)
+    machine = native.machine(plan.level(text))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     data = machine.emit_object(module)
     times.append(time.process_time())
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), native.machine(plan.LEVEL))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), native.machine(plan.level(text)))
     engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()
     times.append(time.process_time())
@@ -91,16 +92,17 @@ def seconds(program: Program) -> dict[str, float]:
     return {**steps, "total": times[-1] - times[0], "wall": time.perf_counter() - wall}
 
 
-def kernels() -> "list[tuple[str, Program]]":
+def kernels() -> list[tuple[str, Program]]:
     """What is compiled."""
     found = []
     for count, memory in ((100, 0.25), (1000, 0.25), (3000, 0.0), (3000, 0.25), (3000, 0.5)):
         module = emulator.Module(mixed(count, memory))
-        found.append((f"mixed {memory}", module.prepared("k", SHAPE)[0]))
-    for path in sorted(TESTS.glob("cute/*.json.xz")):
-        ptx = json.loads(lzma.open(path).read())["ptx"]
-        module = emulator.Module(ptx)
-        found.append((path.name.partition(".json")[0], module._program(module.kernels[0], module.target)))
+        found.append((f"mixed {memory}", module.prepared("k", Shape(1, 32, 1, 0))[0]))
+    for name in CUTE:
+        case = json.loads(lzma.decompress((TESTS / "cute" / f"{name}.json.xz").read_bytes()))
+        module = emulator.Module(case["ptx"])
+        shape = Shape(case["grid"], case["block"], case["cluster"], case["shared_bytes"])
+        found.append((name, module.prepared(module.kernels[0], shape)[0]))
     return found
 
 
@@ -111,3 +113,7 @@ def main() -> None:
         line = {"kernel": name, "instructions": sum(len(block.opcodes) for block in program.blocks)}
         line |= {step: round(value, 3) for step, value in best.items()} | {"load": round(load, 1)}
         print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -32,21 +32,30 @@ def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) 
         import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     with _lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-        target = llvm.Target.from_triple(llvm.get_process_triple())
-
-        def machine() -> Any:
-            return target.create_target_machine(cpu, features, code, codemodel="jitdefault", jit=True)
-
-        key = ir, cpu, features, llvmlite.__version__, f"{code} {whole}"
-        made = disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(), whole=whole))
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
+        key = ir, *_host(), llvmlite.__version__, f"{code} {whole}"
+        made = disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(code), whole=whole))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(code))
         engine.add_object_file(llvm.ObjectFileRef.from_data(made))
         engine.finalize_object()
         _engines.append(engine)
     return {name: engine.get_function_address(name) for name in names}
+
+
+def _host() -> tuple[str, str]:
+    """The name and the features of this host's CPU."""
+    import llvmlite.binding as llvm
+
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def machine(code: int) -> Any:
+    """LLVM's code generator for this host, at a level from 0 to 3."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(*_host(), code, codemodel="jitdefault", jit=True)
 
 
 def _object(ir: str, machine: Any, *, whole: bool) -> bytes:

@@ -1,12 +1,13 @@
 """Writes expressions as LLVM IR, for eight lanes at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from weft.emulator.compiled.shuffles import loads_words, shuffle, words
 from weft.emulator.compiled.symbols import Symbol, UntraceableError, number_of
 
 LANES = 8
@@ -22,6 +23,7 @@ _INTRINSICS = ("sqrt", "rint", "trunc", "floor", "ceil")
 _QUIET = 1 << 51
 
 
+@cache
 def element(dtype: "np.dtype[Any]") -> str:
     """The LLVM type of an element."""
     if dtype.kind == "b":
@@ -31,6 +33,7 @@ def element(dtype: "np.dtype[Any]") -> str:
     return f"i{8 * dtype.itemsize}"
 
 
+@cache
 def vector(dtype: "np.dtype[Any]", count: int = 1) -> str:
     """The LLVM type of `count` elements of eight lanes."""
     return f"<{LANES * count} x {element(dtype)}>"
@@ -55,6 +58,7 @@ class Emitter:
         self._inputs, self._loaded = inputs, loaded
         self._names = 0
         self._parts = False
+        self._words_at: int | None = None
         self._done: dict[str, str] = {}
         self._known: dict[tuple[int, int], str] = {}
         self._kept: list[Symbol] = []
@@ -67,11 +71,13 @@ class Emitter:
         """Removes the lines after so many."""
         del self.lines[lines:]
         self._done = {}
+        if self._words_at is not None and self._words_at >= lines:
+            self._words_at = None
 
     @contextmanager
-    def numbers_apart(self, apart: bool) -> Iterator[None]:
+    def numbers_apart(self) -> Iterator[None]:
         """Constants become `@=NUMBER@`, so that code that differs only in them is the same."""
-        self._parts = apart
+        self._parts = True
         try:
             yield
         finally:
@@ -101,7 +107,9 @@ class Emitter:
         kind, *operands = symbol.node
         number = number_of(symbol)
         if number is not None:
-            return self._apart(number, count) if self._parts and number.dtype.kind in "iu" else splat(number, LANES * count)
+            if self._parts and number.dtype.kind in "iu":
+                return self._apart(number, count)
+            return splat(number, LANES * count)
         if symbol.count != count:
             raise UntraceableError("broadcasts")
         if kind in ("left_shift", "right_shift") and (by := number_of(operands[1])) is not None:
@@ -221,36 +229,23 @@ class Emitter:
     # Moves of elements
 
     def _pick(self, source: Symbol, which: tuple[int, ...]) -> str:
-        if len(which) == 1 and _loads_words(source):
-            return self._words(self._loaded())[which[0]]
+        if len(which) == 1 and loads_words(source):
+            return self._word(which[0])
         if source.count == len(which) == 1:
             return self.value(source)
         value = self.value(source)
         indices = [lane * source.count + at for lane in range(LANES) for at in which]
         return self._shuffle(vector(source.dtype, source.count), value, "poison", indices)
 
-    def _words(self, pointer: str) -> list[str]:
-        """The four words of each lane, from memory with one lane after the other. LLVM takes ten times as long
-        for shuffles of 32 words.
-        """
-        lane, both = "<4 x i32>", "<8 x i32>"
-        at = [self.do(f"getelementptr i8, ptr {pointer}, i64 {16 * each}") for each in range(LANES)]
-        lanes = [self.do(f"load {lane}, ptr {each}, align 1") for each in at]
-        rows = [self._shuffle(lane, lanes[i], lanes[i + 4], list(range(8))) for i in range(4)]
-        words = []
-        for first in (0, 2):
-            low, high = (
-                self._shuffle(both, rows[i], rows[i + 1], [first + k for k in (0, 8, 1, 9, 4, 12, 5, 13)])
-                for i in (0, 2)
-            )
-            for word in (0, 2):
-                pairs = [word + k for k in (0, 1, 8, 9, 4, 5, 12, 13)]
-                words.append(self._shuffle(both, low, high, pairs))
-        return words
+    def _word(self, which: int) -> str:
+        """A word of each lane, of those that were loaded."""
+        if self._words_at is None:
+            self._words_at = len(self.lines)
+            self.lines += [f"  %words = getelementptr i8, ptr {self._loaded()}, i64 0", *words()]
+        return f"%word{which}"
 
-    def _shuffle(self, kind: str, a: str, b: str, indices: list[int]) -> str:
-        mask = ", ".join(f"i32 {i}" for i in indices)
-        return self.do(f"shufflevector {kind} {a}, {kind} {b}, <{len(indices)} x i32> <{mask}>")
+    def _shuffle(self, kind: str, a: str, b: str, indices: Iterable[int]) -> str:
+        return self.do(shuffle(kind, a, b, indices))
 
     def _stack(self, parts: list[Symbol]) -> str:
         dtype, values, count = parts[0].dtype, [self.value(p, 1) for p in parts], 1
@@ -444,16 +439,6 @@ class Emitter:
         moved = self.select(zero, least, moved, whole, n)
         stays = self.do(f"fcmp ueq {kind} {x}, {splat(dtype.type(towards), n)}")
         return self.do(f"bitcast {whole} {self.select(stays, bits, moved, whole, n)} to {kind}")
-
-
-def _loads_words(symbol: Symbol) -> bool:
-    """Whether these are the four words of 16 loaded bytes."""
-    while symbol.node[0] == "same":
-        symbol = symbol.node[1]
-    if symbol.node[0] != "bits" or symbol.dtype.itemsize != 4:
-        return False
-    origin = symbol.node[1].node
-    return origin[0] == "load" and origin[1] == 16
 
 
 def splat(number: Any, n: int) -> str:

@@ -69,10 +69,8 @@ class Piece:
     def declared(self) -> set[str]:
         return self._emitter.declared
 
-    def add(self, trace: Trace, *, apart: bool = False) -> bool:
-        """Adds a step without its access; False, with no effect, if there is no code for it. `apart`: with its
-        constants apart from the code.
-        """
+    def add(self, trace: Trace) -> bool:
+        """Adds a step without its access; False, with no effect, if there is no code for it."""
         emitter, kept, now = self._emitter, len(self._emitter.lines), dict(self._now)
         before = dict(self._before)
         emitter.forget()
@@ -80,8 +78,7 @@ class Piece:
         try:
             changed: dict[int, str] = {}
             for slot, value, mask in trace.writes:
-                with emitter.numbers_apart(apart):
-                    new = emitter.value(value, 1)
+                new = emitter.value(value, 1)
                 if mask is not None:
                     old = changed.get(slot) or self._read(slot, merged=True)
                     new = emitter.select(emitter.value(mask, 1), new, old, self._kind(slot))
@@ -99,7 +96,7 @@ class Piece:
         now = dict(self._now)
         emitter.forget()
         try:
-            with emitter.numbers_apart(True):
+            with emitter.numbers_apart():
                 address = emitter.value(access.address, 1)
             guard = None if access.mask is None else emitter.value(access.mask, 1)
             value = "" if access.value is None else emitter.value(access.value)
@@ -204,7 +201,7 @@ class Piece:
                 used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
         numbers: dict[str, int] = {}
         text = _SLOT.sub(lambda m: f"%offset.{numbers.setdefault(m[1], len(numbers))}", code)
-        return "\n".join([_HEAD, *used, text, _TAIL]), list(map(self._offset, numbers))
+        return "\n".join([_HEAD, *used, _BODY, text, _TAIL]), list(map(self._offset, numbers))
 
     def _offset(self, text: str) -> int:
         """What a function gets for `@text@` in its code."""
@@ -238,13 +235,13 @@ def _numbered(body: str, offsets: Sequence[int]) -> str:
 
 
 _SLOT, _NUMBER = re.compile(r"@(=?-?\d+)@"), re.compile(r"%offset\.(\d+)")
-_ARGUMENTS = """(ptr %rows, ptr noalias %all, ptr %masks, ptr %octets, ptr %offsets, i64 %end) {
+_ARGUMENTS = """(ptr %rows, ptr noalias %all, ptr %masks, ptr %octets, ptr %offsets, i64 %end) nounwind {
 entry:"""
 _OFFSET = """  %place.{0} = getelementptr i64, ptr %offsets, i64 {0}
   %offset.{0} = load i64, ptr %place.{0}"""
 _HEAD = """  br label %loop
 loop:
-  %each = phi i64 [0, %entry], [%next, %loop]
+  %each = phi i64 [0, %entry], [%next, %body]
   %warp = lshr i64 %each, 2
   %chunk = and i64 %each, 3
   %lane = shl i64 %chunk, 3
@@ -252,6 +249,9 @@ loop:
   %registers = load ptr, ptr %place"""
 _SCRATCH = f"""  %mine = mul i64 %warp, {SCRATCH}
   %scratch = getelementptr i8, ptr %all, i64 %mine"""
+# In a block of its own, because the code generator is quick only with blocks that have no vectors.
+_BODY = """  br label %body
+body:"""
 _TAIL = """  %next = add i64 %each, 1
   %more = icmp ult i64 %next, %end
   br i1 %more, label %loop, label %done

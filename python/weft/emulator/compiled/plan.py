@@ -20,8 +20,8 @@ from weft.emulator.decoding.table import Exchange
 from weft.emulator.sanitizer.dataflow import is_copy
 from weft.emulator.sanitizer.registers import Announcement
 
-_LEVEL = 0
-"""Of the code generator, for pieces."""
+_SHORT = 3000
+"""The lines of LLVM IR up to which the code generator optimises, which takes it four times as long."""
 Numbers = npt.NDArray[np.int64]
 
 
@@ -72,7 +72,7 @@ class Plan:
 def make(program: Program, chosen_addresses: frozenset[int], hot: Set[int] | None = None) -> Plan:
     """Compiles the blocks `hot` of a program (None: all). `chosen_addresses`: see `GlobalRaces`."""
     plan, pieces = planned(program, hot)
-    _find_needs(plan)
+    find_needs(plan)
     _assemble(plan, pieces, chosen_addresses)
     return plan
 
@@ -103,8 +103,6 @@ class _Planner:
         self.plan, self.registers, self.pieces, self.block = plan, registers, pieces, block
         self._live = live
         self.piece, self.begun = self._new(), 0
-        import os
-        self._fused = not os.environ.get("MICRO")
         self._announced: list[Operation] = []
         """What is announced before the piece begins: at most one `TOUCH`, which comes first."""
 
@@ -139,25 +137,13 @@ class _Planner:
                 self._interpret(number)
             elif found.access is not None:
                 self._access(number, found)
-            elif not self._add(number, found):
+            elif not self.piece.add(found):
                 self._interpret(number)
         self._end(block, len(block.steps))
 
-    def _add(self, number: int, found: Trace) -> bool:
-        """Adds what a step computes to the piece; in a block that isn't fused, to a piece of its own."""
-        if self._fused:
-            return self.piece.add(found)
-        self._close(number)
-        self.begun = number
-        if not self.piece.add(found, apart=True):
-            return False
-        self._close(number + 1)
-        self.begun = number + 1
-        return True
-
     def _access(self, number: int, found: Trace) -> None:
-        """Adds an access, with pieces of its own for its operands and for what is loaded: many accesses differ
-        only in their registers and offsets, and share these pieces.
+        """Adds an access, with pieces of its own for its operands and for what it loads: many accesses differ
+        only in registers and offsets, and share these pieces.
         """
         access = found.access
         assert access is not None
@@ -230,7 +216,7 @@ class _Planner:
             )
 
 
-def _find_needs(plan: Plan) -> None:
+def find_needs(plan: Plan) -> None:
     """What each entry needs: sets of registers as bits, until they no longer grow."""
     operations, first = plan.operations, plan.blocks[:, BlockPart.FIRST].tolist()
     needs = [sum(1 << slot for slot in operation.slots) for operation in operations]
@@ -268,12 +254,17 @@ def _offsets(operation: Operation, layout: Layout) -> list[int]:
     return [*operation.reads, *operation.writes]
 
 
+def level(ir: str) -> int:
+    """Of the code generator, for pieces."""
+    return int(ir.count("\n") <= _SHORT)
+
+
 def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
     """Compiles the pieces, and writes the table of operations."""
     generic = driver.addresses()
     ir = module(pieces)
     functions = sorted({piece.function for piece in pieces})
-    code = native.addresses(ir, functions, code=_LEVEL) if pieces else {}
+    code = native.addresses(ir, functions, code=level(ir)) if pieces else {}
     plan.run = generic["run"]
     saved = [each for piece in pieces for each in piece.saved]
     plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
