@@ -7,7 +7,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType
 from weft.errors import shown
-from weft.language import trace
+from weft.language import clusters, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import mistake
 from weft.language.scalars import DType, as_scalar, dtype_of, i32
@@ -58,8 +58,7 @@ class Buffer(Carried):
         """The buffer at the same address in another CTA of the cluster, by its rank, to load from. That CTA
         must have written it before a `w.cluster_barrier()`.
         """
-        if trace.current().cluster is None:
-            raise mistake("only a kernel with clusters has peers: write @w.kernel(cluster=2, …)")
+        clusters.check("a buffer's peer")
         return Buffer(tile.peer(self.value, as_scalar(rank, i32).value), transposed=self.transposed)
 
     def _part(self, axis: int, first: Any, count: int) -> "Buffer":

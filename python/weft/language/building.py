@@ -23,6 +23,7 @@ from weft.language.trace import Trace, tracing
 from weft.language.warp_products import WarpProducts
 from weft.mlir import ir
 from weft.module_arguments import memref
+from weft.passes.kernels.cluster import meet_cluster
 
 _NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
 
@@ -134,6 +135,8 @@ def _finish(trace: Trace, result: Any) -> None:
     if result is not None:
         raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
     trace.multiplier.finish()
+    if trace.shares_copies:
+        meet_cluster()  # others copy into this CTA's memory, and signal its rings, until they end
     for load in reversed(trace.loads):
         if not list(load.uses):
             load.owner.erase()
@@ -165,6 +168,9 @@ def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) 
         return
     extents = list(made) if isinstance(made, (tuple, list)) else [made]
     trace.cluster = tuple(module_arguments.cluster([*extents, *[1] * (3 - len(extents))], None))
+    if not trace.has_tma:  # each CTA copies all for itself
+        trace.cluster = (1, 1, 1)
+        return
     kernel.operation.attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get(trace.cluster)
 
 

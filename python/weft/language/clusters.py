@@ -1,15 +1,21 @@
 """Clusters: CTAs that run at the same time and read each other's shared memory."""
 
+from math import prod
+from typing import Any
+
+from weft.isa.async_copy import TMA
+from weft.isa.chips import describe
 from weft.language import trace
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar
-from weft.passes.builders import thread_ids
+from weft.mlir import arith, gpu, ir
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_cluster
 
 
 def cluster_rank() -> Scalar:
     """The number of the CTA in its cluster: x varies fastest, then y and z."""
-    _check("w.cluster_rank")
+    check("w.cluster_rank")
     return Scalar(thread_ids.cluster_rank())
 
 
@@ -20,12 +26,51 @@ def cluster_barrier() -> None:
     A CTA's shared memory ends with it: before the end, let all meet once more after the last read of a
     peer's.
     """
-    _check("w.cluster_barrier")
+    check("w.cluster_barrier")
     if trace.current().one_thread:
         raise mistake("a barrier waits for all threads, so it can't be in w.one_thread()")
     meet_cluster()
 
 
-def _check(name: str) -> None:
-    if trace.current().cluster is None:
+def check(name: str) -> None:
+    """Raises WeftError for what needs clusters, by its name, in a kernel or on a chip without them."""
+    current = trace.current()
+    if current.cluster is None:
         raise mistake(f"{name} is for kernels with clusters: write @w.kernel(cluster=2, …)")
+    if not current.has_tma:
+        raise mistake(f"{name} needs {describe(TMA)}, whose CTAs form clusters, got {current.chip}")
+
+
+def size(axis: int) -> int:
+    """The CTAs of a cluster along an axis; 1 without clusters."""
+    cluster = trace.current().cluster
+    return int(cluster[axis]) if cluster else 1
+
+
+def coordinate(axis: int) -> Any:
+    """The number of the CTA in its cluster along an axis, an SSA value."""
+    number = gpu.block_id((gpu.Dimension.x, gpu.Dimension.y, gpu.Dimension.z)[axis])
+    return emit.rem(emit.as_i32(number), size(axis))
+
+
+def peers(axis: int) -> list[Any]:
+    """The ranks of the other CTAs along an axis, SSA values."""
+    own, first = coordinate(axis), _first(axis)
+    numbers = (emit.rem(emit.add(own, each), size(axis)) for each in range(1, size(axis)))
+    return [emit.value(emit.add(first, emit.mul(each, _step(axis)))) for each in numbers]
+
+
+def mask(axis: int) -> Any:
+    """The CTAs along an axis, this one among them: an i16 with a bit for each rank."""
+    bits = emit.value(sum(1 << number * _step(axis) for number in range(size(axis))))
+    return arith.trunci(ir.IntegerType.get_signless(16), arith.shli(bits, emit.value(_first(axis))))
+
+
+def _step(axis: int) -> int:
+    """The distance of the ranks of neighbours along an axis."""
+    return prod(size(each) for each in range(axis))
+
+
+def _first(axis: int) -> Any:
+    """The rank of the first CTA along an axis."""
+    return emit.sub(thread_ids.cluster_rank(), emit.mul(coordinate(axis), _step(axis)))

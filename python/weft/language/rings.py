@@ -13,7 +13,7 @@ from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
-from weft.language import trace
+from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type
 from weft.language.carried import Carried
 from weft.language.matrices import Place
@@ -24,22 +24,31 @@ from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
 
 Position = tuple[Scalar, Scalar]
+_SWIZZLED_ROWS = 8  # after which the pattern of a swizzle repeats
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
 class Ring:
     """Stages of one or more buffers. One role fills them in order, `takers` warpgroups take each of them."""
 
-    def __init__(self, stages: int, takers: int, buffers: dict[str, tuple[int, int, DType]]) -> None:
+    def __init__(
+        self,
+        stages: int,
+        takers: int,
+        buffers: dict[str, tuple[int, int, DType]],
+        shared: dict[str, int],
+    ) -> None:
         self.name = ", ".join(buffers)
-        self.stages, self.takers, self.kinds = stages, takers, buffers
+        self.stages, self.kinds, self._shared = stages, buffers, shared
+        # This CTA's takers must have read a stage, and those of CTAs that it copies for.
+        self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
         self._buffers = {
             name: tile.alloc(buffer_type(rows, columns, dtype, stages))
             for name, (rows, columns, dtype) in buffers.items()
         }
         self._copied = not trace.current().has_tma
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
-        self._ring = tile.make_ring(stages, consumers=takers, **threads)
+        self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
         self._bytes = sum(rows * columns * dtype.bytes for rows, columns, dtype in buffers.values())
         self.begin()
 
@@ -78,9 +87,22 @@ class Ring:
                 tile.expect(self._ring, stage, self._bytes)
                 barrier = tile.full_barrier(self._ring, stage)
                 for name, place in places.items():
-                    part = tile.stage(self._buffers[name], stage)
-                    tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
+                    self._start(name, place, stage, barrier)
         self.filled = self._next(self.filled)
+
+    def _start(self, name: str, place: Place, stage: Any, barrier: Any) -> None:
+        """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
+        part = tile.stage(self._buffers[name], stage)
+        if name not in self._shared:
+            tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
+            return
+        axis = self._shared[name]
+        (rows, columns), (row, column) = part.type.shape, place.corner
+        rows //= clusters.size(axis)
+        first = emit.value(emit.mul(clusters.coordinate(axis), rows))
+        share = tile.slice_(part, first, emit.value(0), (rows, columns))
+        row, mask = emit.value(emit.add(row, first)), clusters.mask(axis)
+        tile.copy_multicast(place.map(share.type), row, column, share, barrier, mask)
 
     def _copy(self, places: dict[str, Place], stage: Any, phase: Any) -> None:
         """Fills a stage by `cp.async` of all threads of the warpgroup."""
@@ -130,8 +152,11 @@ class Ring:
         maker.attributes["emptied_by"] = ir.StringAttr.get("warps")
 
     def release(self, stage: Any) -> None:
-        """Lets a stage be filled again."""
+        """Lets a stage be filled again, by all CTAs that copy into it."""
         tile.release(self._ring, stage)
+        for axis in sorted(set(self._shared.values())):
+            for rank in clusters.peers(axis):
+                tile.release_peer(self._ring, stage, rank)
 
     def buffer(self, name: str, stage: Any) -> Buffer:
         """One of the buffers of a stage."""
@@ -202,10 +227,14 @@ class Slot(Carried):
         return f"<{self}>"
 
 
-def ring(stages: int, *, takers: int = 1, **buffers: Any) -> Ring:
+def ring(stages: int, *, takers: int = 1, shared: Any = None, **buffers: Any) -> Ring:
     """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
 
     `takers` warpgroups take, and release, each stage. Make it before the first role.
+
+    In a kernel with clusters, `shared={"b": 0}` states that the CTAs of a cluster along axis 0 of the grid
+    fill `b` from the same elements: each of them copies a share of the rows, for all. These CTAs must fill
+    and take equally many stages.
     """
     current = trace.current()
     current.check_before_roles("a ring")
@@ -219,6 +248,30 @@ def ring(stages: int, *, takers: int = 1, **buffers: Any) -> Ring:
             raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
         if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
-    made = Ring(stages, takers, buffers)
+    made = Ring(stages, takers, buffers, _sharing(shared, buffers))
+    current.shares_copies |= bool(made._shared)
     current.rings.append(made)
     return made
+
+
+def _sharing(shared: Any, buffers: dict[str, Any]) -> dict[str, int]:
+    """The buffers that CTAs copy for each other, each with the axis along which these are in the cluster."""
+    if shared is not None and not isinstance(shared, dict):
+        raise mistake(f'shared must be a dictionary such as {{"b": 0}}, got {shown(shared)}')
+    if shared and trace.current().cluster is None:
+        raise mistake("only CTAs of a cluster can share copies: write @w.kernel(cluster=2, …)")
+    result = dict[str, int]()
+    for name, axis in (shared or {}).items():
+        if name not in buffers:
+            meant = did_you_mean(name, buffers)
+            raise mistake(f"shared must name buffers of the ring, {', '.join(buffers)}, got '{name}'{meant}")
+        if axis not in (0, 1, 2) or isinstance(axis, bool):
+            raise mistake(f"an axis of shared must be 0, 1 or 2, got {shown(axis)}")
+        count, rows = clusters.size(axis), buffers[name][0]
+        if rows % (least := count * _SWIZZLED_ROWS):
+            raise mistake(
+                f"'{name}' must have a multiple of {least} rows to be shared by {count} CTAs, got {rows}"
+            )
+        if count > 1:
+            result[name] = axis
+    return result

@@ -14,6 +14,7 @@ from weft.language.mistakes import mistake
 from weft.layout import Layout
 from weft.mlir import gpu, ir
 from weft.passes.builders import emit
+from weft.passes.kernels.cluster import meet_cluster
 
 
 class Moving(Protocol):
@@ -71,6 +72,7 @@ class Trace:
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
     multiplier: Any = None  # how tiles are multiplied
+    shares_copies: bool = False  # whether the CTAs of a cluster copy for each other
     rings: list[Moving] = field(default_factory=list)
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
@@ -176,6 +178,8 @@ class Trace:
         """Before the first role: all threads wait until the rings are there."""
         if self._anchor is None:
             self._anchor = gpu.barrier()
+            if self.shares_copies:
+                meet_cluster()
             self.multiplier.begin()
 
     # What loops and branches carry beside names
