@@ -131,7 +131,7 @@ def words(ring):
         ("expects a buffer of 1 x 64", lambda x, r: w.load_column(r.take().x, like=w.zeros(64, w.bf16))),
         ("only a tile of rows and columns can be transposed", lambda x, r: w.zeros(64).T),
         ("w.cluster_rank is for kernels with clusters", lambda x, r: w.cluster_rank()),
-        ("a buffer.s peer is for kernels with clusters", lambda x, r: r.take().x.peer(0)),
+        ("a buffer's peer is for kernels with clusters", lambda x, r: r.take().x.peer(0)),
     ],
 )
 def test_mistakes(message, body):
