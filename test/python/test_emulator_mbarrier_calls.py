@@ -75,6 +75,69 @@ def kernel(seed):
     return HEAD + "\n  ".join([*lines, "st.global.u64 [%rd2], %rd9; ret; }"])
 
 
+COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+MULTICAST = COMMIT + ".multicast::cluster.b64"
+MASKS = """.shared .align 16 .b64 space[2]; .reg .b16 %h<8>; mov.b16 %h0, 0; mov.b16 %h1, 1; mov.b16 %h2, 2;
+  mov.b16 %h3, 3; mov.b16 %h4, 4; cvt.u16.u32 %h5, %r1; add.u16 %h5, %h5, 1; cvt.u16.u32 %h6, %r5;
+  add.u16 %h6, %h6, 1; mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1;"""
+COMMITTERS = (
+    (6, "setp.eq.u32 %p1, %r0, {thread};"),
+    (6, "setp.eq.u32 %p1, %r5, {lane};"),
+    (4, "setp.eq.u32 %p1, %r3, {thread};"),
+    (2, "setp.lt.u32 %p1, %r0, 2;"),
+)
+COMMITS = (
+    (6, COMMIT + ".b64 [bars+{at}];"),
+    (6, COMMIT + ".b64 [%rd5];"),
+    (10, MULTICAST + " [bars+{at}], %h{mask};"),
+    (4, MULTICAST + " [%rd5], %h3;"),
+    (3, "mapa.shared::cluster.u64 %rd10, %rd6, %r10; @%p1 " + COMMIT + ".b64 [%rd10];"),
+    (3, "mapa.shared::cluster.u64 %rd10, %rd6, %r10; @%p1 " + MULTICAST + " [%rd10], %h3;"),
+    (3, "cp.async.ca.shared.global [space], [%rd1], 16;"),
+    (2, "mbarrier.arrive.shared.b64 %rd4, [bars+{at}];"),
+    (4, "mbarrier.test_wait.parity.shared.b64 %p2, [bars+{at}], {parity};"),
+    (2, "tcgen05.fence::before_thread_sync;"),
+    (3, "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"),
+)
+
+
+def commits(seed):
+    """Random commits of a few lanes in a cluster, with waits and copies. The inits are fenced most of the
+    time.
+    """
+    choice = random.Random(seed)
+
+    def chosen(of):
+        return choice.choices([what for _, what in of], [often for often, _ in of])[0].format(
+            at=choice.choice((0, 0, 8, 16)),
+            lane=choice.randrange(32),
+            mask=choice.choices(range(7), (0.3, 4, 4, 8, 0.3, 2, 4))[0],
+            parity=choice.randrange(2),
+            thread=choice.randrange(BLOCK),
+        )
+
+    counts = [choice.choice((7, 16, 40, 100)) for _ in range(4)]
+    lines = []
+    for _ in range(24):
+        what = chosen(COMMITS)
+        whole = what.startswith(("barrier", "tcgen05.fence"))
+        lines.append(what if whole else f"{chosen(COMMITTERS)} @%p1 {what}")
+        lines.append("selp.u64 %rd8, 1, 0, %p2; shl.b64 %rd9, %rd9, 1; xor.b64 %rd9, %rd9, %rd8;")
+    return committing(lines, counts, fenced=choice.random() < 0.7)
+
+
+def committing(lines, counts, *, fenced=True):
+    """A kernel whose clusters run `lines` with four mbarriers."""
+    begin = [MASKS, "setp.eq.u32 %p7, %r0, 0; mov.u64 %rd6, bars;"]
+    begin += [f"@%p7 mbarrier.init.shared.b64 [bars+{8 * at}], {n};" for at, n in enumerate(counts)]
+    begin += ["fence.mbarrier_init.release.cluster;"] * fenced
+    begin.append("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;")
+    begin.append("and.b32 %r7, %r6, 3; mad.wide.u32 %rd5, %r7, 8, %rd6; mov.u64 %rd4, 0;")
+    begin.append("setp.eq.u32 %p2, %r0, %r0;")
+    end = "barrier.cluster.arrive; barrier.cluster.wait; st.global.u64 [%rd2], %rd9; ret; }"
+    return HEAD + "\n  ".join([*begin, *lines, end])
+
+
 def known(sanitizer):
     """What the sanitizer of a wave knows."""
     clocks, table, lanes = sanitizer.clocks, sanitizer.table, sanitizer.lanes
@@ -132,6 +195,32 @@ def test_random_operations(options, monkeypatch):
         ptx, out = module(kernel(seed), "sm_90a"), np.zeros(COUNT, np.uint64)
         names |= same(ptx, [out], monkeypatch, grid=GRID, block=BLOCK, **options)
     assert names == {"look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
+
+
+@pytest.mark.parametrize("options", [{}, {"strict": True}, {"sanitize": False}, {"seed": 1}], ids=str)
+def test_random_commits(options, monkeypatch):
+    names = set()
+    for seed in range(8 if "seed" in options else 24):
+        ptx, out = module(commits(seed), "sm_100a"), np.zeros(2 * COUNT, np.uint64)
+        names |= same(ptx, [out], monkeypatch, grid=2 * GRID, block=BLOCK, cluster=2, **options)
+    assert ("commit" in names) == ("seed" not in options)
+
+
+REFUSED = {
+    "CTAs of another cluster": f"setp.eq.u32 %p1, %r3, 0; @%p1 {MULTICAST} [bars], %h4;",
+    "lanes with different CTAs": f"setp.lt.u32 %p1, %r0, 2; @%p1 {MULTICAST} [bars], %h6;",
+    "too many arrivals": f"setp.lt.u32 %p1, %r0, 5; @%p1 {MULTICAST} [bars], %h3;",
+    "the other order": "cp.async.ca.shared.global [space], [%rd1], 16; setp.eq.u32 %p1, %r0, 0;"
+    f" mapa.shared::cluster.u64 %rd10, %rd6, %r10; @%p1 {MULTICAST} [%rd10], %h3;",
+}
+
+
+@pytest.mark.parametrize("sanitize", [True, False])
+@pytest.mark.parametrize("name", REFUSED)
+def test_commits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
+    ptx, out = module(committing([REFUSED[name]], [8] * 4), "sm_100a"), np.zeros(2 * COUNT, np.uint64)
+    options = {"grid": 2 * GRID, "block": BLOCK, "cluster": 2, "sanitize": sanitize}
+    assert "commit" not in same(ptx, [out], monkeypatch, **options)
 
 
 @pytest.mark.parametrize("strict", [True, False])

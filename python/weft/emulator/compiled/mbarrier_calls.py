@@ -15,11 +15,14 @@ from weft.emulator.memory.segments import WINDOWS, Addresses
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
+from weft.emulator.sanitizer.mbarrier_table import NONE
 
 _WORTH = 200
 """The operations of a process after which they are compiled."""
+_UNITS = ("cp.async", "tcgen05")
+"""The units whose operations a commit ends."""
 _asked = [0]
-_WAVE = slice(Field.SHARED, Field.WATCHED)
+_WAVE = slice(Field.SHARED, Field.COMPLETED)
 _CLOCKS = slice(Field.WATCHED, None)
 
 
@@ -41,7 +44,8 @@ class MbarrierCalls:
         self._fits = watch is None or self._sanitizer is not None
         self._state: npt.NDArray[np.int64] = np.zeros(len(Field), np.int64)
         self._pointer = self._state.ctypes.data
-        self._scratch: npt.NDArray[np.int64] = np.zeros((6, max(1, warps)), np.int64)
+        self._scratch: npt.NDArray[np.int64] = np.zeros((5, max(1, warps)), np.int64)
+        self._by_number: npt.NDArray[np.int64] = np.zeros((2, 0), np.int64)
         self._lanes: Threads | None = None
         self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._masks: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
@@ -51,9 +55,12 @@ class MbarrierCalls:
         self._before: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         memory = wave.memory
         self._bases = np.ascontiguousarray(memory.shared_base)
+        self._own = (wave.cta_of_row * memory.shared_stride).astype(np.int64)
+        self._units: npt.NDArray[np.int64] = np.zeros((len(_UNITS), 0), np.int64)
+        self._units_of: tuple[object, ...] = ()
         self._state[_WAVE] = (
             *(memory.shared.data.ctypes.data, memory.shared_size, memory.shared_stride, memory.cluster),
-            *(self._bases.ctypes.data, wave.mbarriers.places.ctypes.data),
+            *(self._bases.ctypes.data, self._own.ctypes.data, wave.mbarriers.places.ctypes.data),
             *(row.ctypes.data for row in self._scratch),
         )
 
@@ -81,20 +88,54 @@ class MbarrierCalls:
     ) -> Array | None:
         if not self._begin(lanes):
             return None
-        sanitizer, wave = self._sanitizer, self.wave
+        sanitizer = self._sanitizer
         if sanitizer is not None and not sanitizer.lanes.nothing_since(self._rows):
             return None
         states = np.zeros((lanes.warps, 32), np.uint64)
         if not self._run("arrive", space, addresses, line, counts, False, sizes, states):
             return None
-        wave.changes += int(self._state[Field.CHANGES])
-        completed = self._scratch[Field.COMPLETED - Field.NUMBERS]
-        for number in completed[: self._state[Field.PHASES]].tolist():
-            wave.mbarriers.completed_phase(wave.mbarriers.keys[number])
+        self._continue()
         return states
 
-    def _begin(self, lanes: Threads) -> bool:
-        """Prepares for an instruction of these lanes; False if the interpreter must run it."""
+    def commit(
+        self, lanes: Threads, space: str, addresses: Addresses, masks: Array | None, line: int
+    ) -> bool:
+        if not self._begin(lanes, whole=False):
+            return False
+        if self._sanitizer is not None:
+            self._take_units(self._sanitizer)
+        self._state[Field.MULTICASTS] = masks is not None
+        asked = addresses if masks is None else masks.astype(np.uint32)
+        if not self._run("commit", space, addresses, line, asked, False, addresses, addresses):
+            return False
+        self._continue()
+        return True
+
+    def _take_units(self, sanitizer: Sanitizer) -> None:
+        """The columns of the units of the warps."""
+        clocks = sanitizer.clocks
+        key = self._lanes, clocks.width
+        if self._units_of == key:
+            return
+        names = [[(unit, row) for row in self._rows.tolist()] for unit in _UNITS]
+        found = [[clocks.find(name) for name in each] for each in names]
+        columns = [[NONE if column is None else column for column in each] for each in found]
+        self._units, self._units_of = np.array(columns, np.int64), key
+        self._state[Field.INIT_FENCES : Field.WATCHED] = (
+            *(sanitizer.mbarriers.init_fences, clocks.tensor_fences, len(_UNITS), self._units.ctypes.data),
+        )
+
+    def _continue(self) -> None:
+        """After arrivals: those who wait for phases that are complete now continue."""
+        wave, state = self.wave, self._state
+        wave.changes += int(state[Field.CHANGES])
+        for number in self._by_number[0, : state[Field.PHASES]].tolist():
+            wave.mbarriers.completed_phase(wave.mbarriers.keys[number])
+
+    def _begin(self, lanes: Threads, *, whole: bool = True) -> bool:
+        """Prepares for an instruction of these lanes; False if the interpreter must run it. `whole`: each
+        warp must have an active one.
+        """
         _asked[0] += 1
         if not self._fits or _asked[0] < _WORTH:
             return False
@@ -102,6 +143,11 @@ class MbarrierCalls:
             if self._sanitizer.some_ended:
                 return False
             self._refresh(self._sanitizer)
+        least = max(self.wave.warps, len(self.wave.mbarriers.keys))
+        if self._by_number.shape[1] < least:
+            self._by_number = np.zeros((2, 2 * least), np.int64)
+            completed, tally = self._by_number
+            self._state[Field.COMPLETED : Field.INIT_FENCES] = completed.ctypes.data, tally.ctypes.data
         if lanes is not self._lanes:
             self._lanes = lanes
             self._rows = lanes.row_numbers()
@@ -111,7 +157,7 @@ class MbarrierCalls:
             state[Field.COUNT], state[Field.ROWS] = len(self._rows), self._rows.ctypes.data
             state[Field.MASKS] = self._masks.ctypes.data
             self._whole = bool(self._masks.all())
-        return self._whole
+        return self._whole or not whole
 
     def _run(
         self,

@@ -5,7 +5,8 @@ of a warp with several mbarriers, arrivals that complete more than one phase. `i
 sanitizer, which define the operations, then run them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -19,14 +20,14 @@ from weft.emulator.memory.segments import RANK_SHIFT
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 _LANES = 32
-FUNCTIONS = ("look", "observe", "arrive")
+FUNCTIONS = ("look", "observe", "arrive", "commit")
 
 
 @cache
 def addresses() -> Mapping[str, int]:
     """The addresses of the functions, which get the address of a state."""
     module = ir.Module("mbarriers")
-    for name, write in zip(FUNCTIONS, (_look, _observe, _arrive), strict=True):
+    for name, write in zip(FUNCTIONS, (_look, _observe, _arrive, _commit), strict=True):
         write(_Operation(module, name))
     return native.addresses(str(module), FUNCTIONS, code=2, whole=True)
 
@@ -54,8 +55,10 @@ class _Operation(Code):
         """The index of a lane of a warp in the instruction's operands."""
         return self.b.add(self.b.mul(index, self.number(_LANES)), lane)
 
-    def find(self, index: Value) -> None:
-        """Finds the mbarrier of a warp, which must be alive, and the same for all of its lanes."""
+    def find(self, index: Value) -> tuple[Value, Value]:
+        """Finds the mbarrier of a warp, which must be alive, and the same for all of its lanes. Returns its
+        place in the first CTA of the cluster, and the rank of its own CTA.
+        """
         b, of = self.b, self.of
         mask, every = self.mask(index), of[Field.ADDRESSES]
         first = self.wide(b.cttz(mask, self.number(1, I1)))
@@ -71,15 +74,21 @@ class _Operation(Code):
         self.give_when(self.is_(">=", rank, of[Field.CLUSTER]), 0)
         self.give_when(self.is_(">", b.add(offset, self.number(BYTES)), of[Field.SHARED_SIZE]), 0)
         self.give_when(self.is_("!=", b.and_(offset, self.number(BYTES - 1)), 0), 0)
-        base = self.load(of[Field.BASES], self.row(index))
-        place = b.add(b.add(base, b.mul(rank, of[Field.STRIDE])), offset)
+        first = b.add(self.load(of[Field.BASES], self.row(index)), offset)
+        number, word = self.at_place(b.add(first, b.mul(rank, of[Field.STRIDE])))
+        self.store(number, of[Field.NUMBERS], index)
+        b.store(word, self.at(of[Field.WORDS], index))
+        return first, rank
+
+    def at_place(self, place: Value) -> tuple[Value, Value]:
+        """The number of the mbarrier at a byte of shared memory, which must be alive, and its address."""
+        b, of = self.b, self.of
         number = self.load(of[Field.PLACES], b.udiv(place, self.number(BYTES)), I32)
         self.give_when(self.is_("==", number, 0), 0)
         word = self.at(of[Field.SHARED], place, I8)
         mark = b.and_(b.lshr(self.load(word), self.number(MARK_SHIFT)), self.number(3))
         self.give_when(self.is_("!=", mark, 1), 0)
-        self.store(b.sub(self.wide(number), self.number(1)), of[Field.NUMBERS], index)
-        b.store(word, self.at(of[Field.WORDS], index))
+        return b.sub(self.wide(number), self.number(1)), word
 
     def each(self) -> Any:
         """Runs for the index of each warp."""
@@ -104,10 +113,12 @@ class _Operation(Code):
         line = self.b.add(self.b.mul(number, self.of[Field.LAYERS]), layer)
         return self.at(self.of[which], self.b.mul(line, self.of[Field.WIDTH]), I32)
 
-    def check_use(self, index: Value) -> None:
-        """A use must be ordered after the init, and the mbarrier must have a column."""
-        b, number = self.b, self.mbarrier(index)
-        known = self.known(0, self.row(index))
+    def check_use(self, row: Value, number: Value, near: "Value | None" = None) -> None:
+        """A warp's use must be ordered after the init, and the mbarrier must have a column. `near`: no fence
+        is needed in between.
+        """
+        b = self.b
+        known = self.known(0, row)
         self.give_when(self.is_("<", self.signed(Field.COLUMNS, number), 0, signed=True), 0)
         init = self.signed(Field.INIT_ROWS, number)
         self.give_when(self.is_("<", init, 0, signed=True), 0)
@@ -117,6 +128,8 @@ class _Operation(Code):
         some = self.load(known, b.select(none, self.number(0), column), I32)
         fenced = self.at_most(self.signed(Field.FENCED_TIMES, number), some)
         fenced = b.and_(b.not_(none), fenced)
+        if near is not None:
+            after = b.and_(after, near)
         self.give_when(b.not_(b.or_(after, fenced)), 0)
 
     def signed(self, which: Field, number: Value) -> Value:
@@ -130,10 +143,14 @@ class _Operation(Code):
             return self.b.icmp_signed(order, a, self._value(b, a.type))
         return super().is_(order, a, b)
 
-    def record_use(self, index: Value) -> None:
-        b, of, row = self.b, self.of, self.row(index)
-        at = b.add(b.mul(self.mbarrier(index), of[Field.WIDTH]), row)
-        self.store(self.load(self.known(0, row), row, I32), of[Field.USE_TIMES], at, I32)
+    def record_use(self, row: Value, number: Value) -> None:
+        """A warp uses an mbarrier."""
+        self.record_use_by(row, number, self.load(self.known(0, row), row, I32))
+
+    def record_use_by(self, column: Value, number: Value, time: Value) -> None:
+        b, of = self.b, self.of
+        at = b.add(b.mul(number, of[Field.WIDTH]), column)
+        self.store(time, of[Field.USE_TIMES], at, I32)
         self.store(self.line, of[Field.USE_LINES], at, I32)
         order = self.at(of[Field.USE_ORDERS], at, I32)
         with self.when(self.is_("==", b.load(order, typ=I32), 0)):
@@ -173,10 +190,10 @@ def _observe(c: _Operation) -> None:
     """Threads have seen that the phase before the current one is complete."""
     with c.each() as index:
         c.find(index)
-        c.check_use(index)
+        c.check_use(c.row(index), c.mbarrier(index))
     with c.each() as index:
-        c.record_use(index)
         row, number = c.row(index), c.mbarrier(index)
+        c.record_use(row, number)
         live = _bits(c, c.at(c.of[Field.LIVE], c.b.mul(row, c.number(_LANES)), I8))
         others = c.b.and_(live, c.b.not_(c.mask(index)))
         some = c.b.and_(c.strict, c.is_("!=", others, 0))
@@ -252,21 +269,26 @@ def _arrive(c: _Operation) -> None:
             tx = b.add(word.tx, size)
             c.give_when(c.more(tx, MOST_TRANSACTION_BYTES), 0)
         with c.when(c.watched):
-            c.check_use(index)
+            c.check_use(c.row(index), c.mbarrier(index))
     _give_states(c)
     with c.when(c.watched), c.each() as index:
-        c.record_use(index)
-        row = c.row(index)
-        with c.loop(of[Field.LAYERS]) as layer:
-            c.join(c.clock(Field.PENDING, c.mbarrier(index), layer), c.known(layer, row))
-        c.add(c.at(c.known(0, row), row, I32), 1, I32)
+        c.record_use(c.row(index), c.mbarrier(index))
+        _release(c, c.row(index), c.mbarrier(index))
     phases, changes = c.variable(0), c.variable(0)
     with c.each() as index, c.when(_leads(c, index)):
         c.add(changes, b.add(c.number(1), c.wide(c.is_("!=", c.load(of[Field.BYTES], index), 0))))
-        _settle(c, index, phases)
+        total, size = c.load(of[Field.TOTALS], index), c.load(of[Field.BYTES], index)
+        _settle(c, c.mbarrier(index), c.word(index), total, size, phases)
     c.store(b.load(phases, typ=I64), c.state, Field.PHASES)
     c.store(b.load(changes, typ=I64), c.state, Field.CHANGES)
     c.give(1)
+
+
+def _release(c: _Operation, row: Value, number: Value) -> None:
+    """What a warp knows precedes the phase; what it does from here on is later."""
+    with c.loop(c.of[Field.LAYERS]) as layer:
+        c.join(c.clock(Field.PENDING, number, layer), c.known(layer, row))
+    c.add(c.at(c.known(0, row), row, I32), 1, I32)
 
 
 def _leads(c: _Operation, index: Value) -> Value:
@@ -308,13 +330,15 @@ def _give_states(c: _Operation) -> None:
             b.store(b.sub(left, c.wide(c.load(of[Field.ASKED], at, I32))), rest)
 
 
-def _settle(c: _Operation, index: Value, phases: Value) -> None:
-    """Writes the new state, and begins the next phase if this one is complete."""
-    of, b, place, number = c.of, c.b, c.word(index), c.mbarrier(index)
+def _settle(c: _Operation, number: Value, place: Value, count: Value, size: Value, phases: Value) -> None:
+    """Writes the new state after so many arrivals, and bytes that are expected, and begins the next phase if
+    this one is complete.
+    """
+    of, b = c.of, c.b
     old = c.load(place)
     word = _Word(c, old)
-    pending = b.sub(word.pending, c.load(of[Field.TOTALS], index))
-    tx = b.and_(b.add(word.tx, c.load(of[Field.BYTES], index)), c.number((1 << TX_BITS) - 1))
+    pending = b.sub(word.pending, count)
+    tx = b.and_(b.add(word.tx, size), c.number((1 << TX_BITS) - 1))
     complete = c.is_("==", b.or_(pending, tx), 0)
     phase = b.and_(old, c.number(1 << 63))
     phase = b.select(complete, b.xor(phase, c.number(1 << 63)), phase)
@@ -333,3 +357,106 @@ def _settle(c: _Operation, index: Value, phases: Value) -> None:
                 with c.loop(of[Field.WIDTH]) as column:
                     c.store(0, waiting, column, I32)
             c.add(c.at(of[Field.TIMES], c.load(of[Field.COLUMNS], number)), 1)
+
+
+def _commit(c: _Operation) -> None:
+    """Units arrive at mbarriers for warps, one warp after the other."""
+    of, b = c.of, c.b
+    last = c.variable(-1)
+    with _active(c) as index:
+        _find_targets(c, index, last)
+    for check in (_tally, _check_targets):
+        with _active(c) as index:
+            check(c, index)
+    phases, changes = c.variable(0), c.variable(0)
+    with _active(c) as index, _targets(c, index) as (number, place):
+        with c.when(c.watched):
+            _complete_units(c, index, number)
+        word = c.at(of[Field.SHARED], place, I8)
+        _settle(c, number, word, _arrivals(c, index), c.number(0), phases)
+        c.add(changes, 1)
+    c.store(b.load(phases, typ=I64), c.state, Field.PHASES)
+    c.store(b.load(changes, typ=I64), c.state, Field.CHANGES)
+    c.give(1)
+
+
+@contextmanager
+def _active(c: _Operation) -> Iterator[Value]:
+    """Runs for the index of each warp with an active lane."""
+    with c.each() as index, c.when(c.is_("!=", c.mask(index), 0)):
+        yield index
+
+
+def _arrivals(c: _Operation, index: Value) -> Value:
+    """A commit arrives once for each lane."""
+    return c.wide(c.b.ctpop(c.mask(index)))
+
+
+@contextmanager
+def _targets(c: _Operation, index: Value) -> Iterator[tuple[Value, Value]]:
+    """Runs for each mbarrier at which a warp's commit arrives: its number, and its place."""
+    of, b = c.of, c.b
+    with c.bits(b.trunc(c.load(of[Field.LEADERS], index), I32)) as rank:
+        place = b.add(c.load(of[Field.TOTALS], index), b.mul(rank, of[Field.STRIDE]))
+        number = c.load(of[Field.PLACES], b.udiv(place, c.number(BYTES)), I32)
+        yield b.sub(c.wide(number), c.number(1)), place
+
+
+def _find_targets(c: _Operation, index: Value, last: Value) -> None:
+    """Finds the mbarriers of a warp's commit. The addressed one must be after the `last` warp's, since that
+    is the order of commits.
+    """
+    of, b = c.of, c.b
+    first, rank = c.find(index)
+    named = c.variable(b.shl(c.number(1), rank))
+    with c.when(c.is_("!=", of[Field.MULTICASTS], 0)):
+        mask, asked = c.mask(index), of[Field.ASKED]
+        one = c.load(asked, c.lane(index, c.wide(b.cttz(mask, c.number(1, I1)))), I32)
+        with c.bits(mask) as lane:
+            c.give_when(c.is_("!=", c.load(asked, c.lane(index, lane), I32), one), 0)
+        c.give_when(c.is_("!=", b.lshr(c.wide(one), of[Field.CLUSTER]), 0), 0)
+        b.store(c.wide(one), named)
+    c.store(b.load(named, typ=I64), of[Field.LEADERS], index)
+    c.store(first, of[Field.TOTALS], index)
+    place = b.add(first, b.mul(rank, of[Field.STRIDE]))
+    c.give_when(b.not_(c.more(place, b.load(last, typ=I64))), 0)
+    b.store(place, last)
+    with _targets(c, index) as (_, each):
+        number, _ = c.at_place(each)
+        c.store(0, of[Field.TALLY], number)
+
+
+def _tally(c: _Operation, index: Value) -> None:
+    with _targets(c, index) as (number, _):
+        c.add(c.at(c.of[Field.TALLY], number), _arrivals(c, index))
+
+
+def _check_targets(c: _Operation, index: Value) -> None:
+    """No phase must be complete before the last arrival, and uses must be ordered after the inits."""
+    of, b = c.of, c.b
+    with _targets(c, index) as (number, place):
+        word = _Word(c, c.load(c.at(of[Field.SHARED], place, I8)))
+        c.give_when(c.is_(">", c.load(of[Field.TALLY], number), word.pending), 0)
+        with c.when(c.watched):
+            begin = c.load(of[Field.OWN], c.row(index))
+            near = c.is_("<", b.sub(place, begin), of[Field.STRIDE])
+            near = b.and_(near, c.is_("==", of[Field.INIT_FENCES], 0))
+            c.check_use(c.row(index), number, near)
+
+
+def _complete_units(c: _Operation, index: Value, number: Value) -> None:
+    """What a warp knows, and what its units have done, precedes the phase (`Sanitizer._commit`)."""
+    of, b, row = c.of, c.b, c.row(index)
+    c.record_use(row, number)
+    with c.when(c.is_("!=", of[Field.TENSOR_FENCES], 0)):
+        c.join(c.known(2, row), c.known(0, row))
+    _release(c, row, number)
+    with c.loop(of[Field.UNITS]) as unit:
+        column = c.load(of[Field.UNIT_COLUMNS], b.add(b.mul(unit, of[Field.COUNT]), index))
+        with c.when(c.is_(">=", column, 0, signed=True)):
+            times = c.at(of[Field.TIMES], column)
+            c.add(times, 1)
+            time = b.trunc(b.load(times, typ=I64), I32)
+            with c.loop(of[Field.LAYERS]) as layer, c.when(c.is_("!=", layer, 1)):
+                c.store(time, c.clock(Field.PENDING, number, layer), column, I32)
+            c.record_use_by(column, number, time)

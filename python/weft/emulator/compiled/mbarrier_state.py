@@ -12,6 +12,8 @@ class Field(IntEnum):
     """The number of phases that an arrival has completed."""
     CHANGES = auto()
     """How often it has changed the state of an mbarrier."""
+    MULTICASTS = auto()
+    """Whether a commit names CTAs."""
     COUNT = auto()
     """The warps that execute the instruction."""
     ROWS = auto()
@@ -21,7 +23,7 @@ class Field(IntEnum):
     """The first generic address of shared memory, or 0 for addresses in it."""
     LINE = auto()
     ASKED = auto()
-    """The state or parity that a wait names, or the number of arrivals of each lane."""
+    """The state or parity that a wait names, the number of arrivals of each lane, or the CTAs of a commit."""
     BY_PARITY = auto()
     SIZES = auto()
     """The bytes that each lane expects."""
@@ -33,6 +35,8 @@ class Field(IntEnum):
     CLUSTER = auto()
     BASES = auto()
     """The first byte of the cluster of each warp of the wave."""
+    OWN = auto()
+    """The first byte of the CTA of each warp."""
     PLACES = auto()
     NUMBERS = auto()
     WORDS = auto()
@@ -42,6 +46,16 @@ class Field(IntEnum):
     BYTES = auto()
     COMPLETED = auto()
     """Scratch memory: the first warp with the same mbarrier, what all of them add, and whose phases ended."""
+    TALLY = auto()
+    """Scratch memory: what a commit adds to each mbarrier."""
+    INIT_FENCES = auto()
+    """Whether units need a fence after the init of an mbarrier of their own CTA."""
+    TENSOR_FENCES = auto()
+    UNITS = auto()
+    UNIT_COLUMNS = auto()
+    """The columns of the units whose operations a commit ends, `[units, warps that execute it]`, -1 for
+    none, and the number of units.
+    """
     WATCHED = auto()
     LAYERS = auto()
     WARPS = auto()
@@ -69,6 +83,7 @@ class Field(IntEnum):
 
 NUMBERS = {
     *(Field.RESULT, Field.PHASES, Field.CHANGES, Field.COUNT, Field.WINDOW, Field.LINE, Field.BY_PARITY),
+    *(Field.MULTICASTS, Field.INIT_FENCES, Field.TENSOR_FENCES, Field.UNITS),
     *(Field.SHARED_SIZE, Field.STRIDE, Field.CLUSTER, Field.WATCHED, Field.LAYERS, Field.WARPS),
     *(Field.WIDTH, Field.BY_LANE),
 }

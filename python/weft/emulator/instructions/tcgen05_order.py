@@ -12,7 +12,7 @@ from weft.emulator.decoding.steps import notify
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.bulk import chosen_ctas
-from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
+from weft.emulator.instructions.mbarrier import BarrierOperand, targets, threads_of
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tcgen05_operands import pair_of
 from weft.emulator.memory.mbarrier import COMMIT
@@ -152,8 +152,12 @@ def commit(op: Op) -> Step:
     mask = op.source(1, TYPES["u16"] if form.multicast == 16 else U32) if form.multicast else 0
 
     def run(lanes: Lanes) -> None:
-        masks = lanes.read(mask) if mask else None
-        for cta, offset, arriving in barrier.targets(lanes):
+        masks, wave = lanes.read(mask) if mask else None, lanes.wave
+        addresses, space = barrier.address(lanes), barrier.address.space
+        calls = wave.mbarriers.calls if wave.random is None else None
+        if calls is not None and calls.commit(lanes, space, addresses, masks, line):
+            return
+        for cta, offset, arriving in targets(lanes, barrier.offsets_of(lanes, addresses)):
             if masks is None:
                 _arrive(lanes, (cta,), offset, arriving, line)
                 continue

@@ -83,6 +83,13 @@ class Calls(Protocol):
     ) -> Array | None:
         """The active lanes expect `sizes` bytes and arrive `counts` times; returns the states from before."""
 
+    def commit(
+        self, lanes: Threads, space: str, addresses: Addresses, masks: Array | None, line: int
+    ) -> bool:
+        """The units of the active lanes, which have completed all operations, arrive: at the mbarriers of the
+        CTAs in `masks`, or (None) at the addressed ones.
+        """
+
 
 class Mbarriers:
     """The mbarriers of one wave, by CTA of the wave and offset in its shared memory.

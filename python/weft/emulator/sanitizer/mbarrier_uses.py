@@ -39,7 +39,7 @@ class MbarrierUses:
         *,
         init_fences: bool = False,
     ) -> None:
-        self.wave, self.clocks, self.findings, self._init_fences = wave, clocks, findings, init_fences
+        self.wave, self.clocks, self.findings, self.init_fences = wave, clocks, findings, init_fences
         self.table = table
         self._lives: dict[Key, _Life] = {}
         self._unfenced: dict[int, list[_Life]] = {}
@@ -91,7 +91,7 @@ class MbarrierUses:
             return True
         if table.init_times.item(at) > known.item(row, life.row):
             return False
-        return not self._init_fences and self.wave.cta_of_row.item(row) == key[0]
+        return not self.init_fences and self.wave.cta_of_row.item(row) == key[0]
 
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
         """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""
@@ -103,7 +103,7 @@ class MbarrierUses:
         if self.table.init_times[life.number] > self.clocks.known[row, life.row]:
             what = f"is used, and initialised at line {life.line}; nothing orders the two"
             self._report("mbarrier-race", key, what, row, line)
-        elif proxy in _NEED_FENCE and (self._init_fences or self.wave.cta_of_row[row] != key[0]):
+        elif proxy in _NEED_FENCE and (self.init_fences or self.wave.cta_of_row[row] != key[0]):
             of = "of another CTA " if self.wave.cta_of_row[row] != key[0] else ""
             what = f"{of}is used without a fence.mbarrier_init after its init at line {life.line}"
             self._report("mbarrier-init-fence", key, what, row, line)
