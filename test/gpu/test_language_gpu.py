@@ -81,6 +81,32 @@ def test_a_gated_layer(m, n, k):
 
 
 @with_marks(SM_90A)
+@pytest.mark.parametrize("arch", ["sm_90", "sm_90a"])
+@pytest.mark.parametrize("rows, m, n, k", [(64, 1, 8, 8), (64, 257, 520, 200), (128, 1024, 1536, 2048)])
+def test_products_with_a_bias(arch, rows, m, n, k):
+    """By the name without a letter, warps multiply by mma.sync."""
+    rng = np.random.default_rng(0)
+    a, b = ((rng.standard_normal((each, k)) / 8).astype(BF16) for each in (m, n))
+    bias, d = rng.standard_normal(n).astype(np.float32), np.zeros((m, n), BF16)
+    kernel = kernels.with_bias.compile(a, b, bias, d, arch=arch, R=rows)
+    assert ("wgmma" in kernel.ptx) == (arch == "sm_90a")
+    kernel(a, b, bias, d, on="gpu")
+    expected = a.astype(float) @ b.astype(float).T + bias
+    assert np.allclose(d.astype(float), expected, rtol=2**-8, atol=1e-3)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)])
+@pytest.mark.parametrize("m, n, k", [(100, 72, 264), (1000, 1024, 2048)])
+def test_tiles_that_ctas_copy_for_each_other(cluster, m, n, k):
+    rng = np.random.default_rng(0)
+    a, b = ((rng.standard_normal((each, k)) / 8).astype(BF16) for each in (m, n))
+    d = np.zeros((m, n), BF16)
+    kernels.shared_copies(a, b, d, cluster=cluster, on="gpu")
+    assert np.allclose(d.astype(float), a.astype(float) @ b.astype(float).T, rtol=2**-8, atol=1e-3)
+
+
+@with_marks(SM_90A)
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [BF16, F16])

@@ -46,3 +46,69 @@ def nested(z: w.Out["n", w.i32]):
         for k in w.range(j):
             pair = (pair[1], pair[0] + k)
     z[i] = pair[0] + triangle(i) * 1000
+
+
+@w.kernel(grid=lambda a, b, *, R, BN: (w.ceil_div(a.rows, 2 * R), w.ceil_div(b.rows, BN)))
+def with_bias(
+    a: w.In["m k"],
+    b: w.In["n k"],
+    bias: w.In["n", w.f32],
+    d: w.Out["m n", w.bf16],
+    *,
+    R=64,
+    BN=64,
+    BK=64,
+    stages=2,
+):
+    ring = w.ring(stages, a=(2 * R, BK, a.dtype), b=(BN, BK, b.dtype), takers=2)
+    staging = w.shared(2 * R, BN, d.dtype)
+    row, column = w.cta(0) * 2 * R, w.cta(1) * BN
+    with w.role(warpgroups=2, registers=232) as me:
+        slot = ring.take()
+        sums = w.gemm(slot.a.rows(R * me, R), slot.b.T)
+        for _ in w.range(1, w.ceil_div(a.columns, BK)):
+            late, slot = slot, ring.take()
+            sums = w.gemm(slot.a.rows(R * me, R), slot.b.T, sums)
+            sums = w.wait(sums, pending=1)
+            late.release()
+        x = w.wait(sums)
+        x = x + w.load_row(bias[column], like=x)
+        w.store(x.to(d.dtype), d[row + R * me, column], via=staging.rows(R * me, R))
+    with w.role(registers=32), w.one_thread():
+        for k in w.range(0, a.columns, BK):
+            ring.fill(a=a[row, k], b=b[column, k])
+
+
+def _grid(a, b, *, BM, BN, cluster):
+    x, y = cluster
+    return w.ceil_div(a.rows, BM * x) * x, w.ceil_div(b.rows, BN * y) * y
+
+
+@w.kernel(grid=_grid, cluster=lambda cluster: cluster)
+def shared_copies(
+    a: w.In["m k", w.bf16],
+    b: w.In["n k", w.bf16],
+    d: w.Out["m n", w.bf16],
+    *,
+    BM=64,
+    BN=64,
+    BK=64,
+    cluster=(2, 1),
+):
+    """A tile of a for all CTAs along axis 1, one of b for those along axis 0."""
+    ring = w.ring(3, a=(BM, BK, a.dtype), b=(BN, BK, b.dtype), takers=BM // 64, shared={"b": 0, "a": 1})
+    row, column = w.cta(0) * BM, w.cta(1) * BN
+    with w.role(warpgroups=BM // 64) as me:
+        slot = ring.take()
+        sums = w.gemm(slot.a.rows(64 * me, 64), slot.b.T)
+        for _ in w.range(1, w.ceil_div(a.columns, BK)):
+            late, slot = slot, ring.take()
+            sums = w.gemm(slot.a.rows(64 * me, 64), slot.b.T, sums)
+            sums = w.wait(sums, pending=1)
+            late.release()
+        sums = w.wait(sums)
+        slot.release()
+        w.store(sums.to(d.dtype), d[row + 64 * me, column])
+    with w.role(), w.one_thread():
+        for k in w.range(0, a.columns, BK):
+            ring.fill(a=a[row, k], b=b[column, k])

@@ -3,47 +3,13 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from language_kernels import shared_copies
 
 import weft
 import weft.language as w
 
 BF16 = ml_dtypes.bfloat16
 slow = pytest.mark.slow
-
-
-def _grid(a, b, *, BM, BN, cluster):
-    x, y = cluster
-    return w.ceil_div(a.rows, BM * x) * x, w.ceil_div(b.rows, BN * y) * y
-
-
-@w.kernel(grid=_grid, cluster=lambda cluster: cluster)
-def gemm(
-    a: w.In["m k", w.bf16],
-    b: w.In["n k", w.bf16],
-    d: w.Out["m n", w.bf16],
-    *,
-    BM=64,
-    BN=64,
-    BK=64,
-    cluster=(2, 1),
-):
-    """A tile of a for all CTAs along axis 1, one of b for those along axis 0."""
-    ring = w.ring(3, a=(BM, BK, a.dtype), b=(BN, BK, b.dtype), takers=BM // 64, shared={"b": 0, "a": 1})
-    row, column = w.cta(0) * BM, w.cta(1) * BN
-    with w.role(warpgroups=BM // 64) as me:
-        slot = ring.take()
-        sums = w.gemm(slot.a.rows(64 * me, 64), slot.b.T)
-        for _ in w.range(1, w.ceil_div(a.columns, BK)):
-            late, slot = slot, ring.take()
-            sums = w.gemm(slot.a.rows(64 * me, 64), slot.b.T, sums)
-            sums = w.wait(sums, pending=1)
-            late.release()
-        sums = w.wait(sums)
-        slot.release()
-        w.store(sums.to(d.dtype), d[row + 64 * me, column])
-    with w.role(), w.one_thread():
-        for k in w.range(0, a.columns, BK):
-            ring.fill(a=a[row, k], b=b[column, k])
 
 
 @pytest.mark.parametrize(
@@ -63,11 +29,11 @@ def test_tiles_that_ctas_copy_for_each_other(arch, cluster, shape):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((rows, k)).astype(BF16) for rows in (m, n))
     d = np.zeros((m, n), BF16)
-    report = gemm.emulate(a, b, d, arch=arch, cluster=cluster)
+    report = shared_copies.emulate(a, b, d, arch=arch, cluster=cluster)
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
     assert np.allclose(d.astype(float), a.astype(float) @ b.astype(float).T, rtol=2**-7, atol=0.02)
     shared = sum(each > 1 for each in cluster) if arch != "sm_80" else 0
-    assert gemm.compile(arch=arch, cluster=cluster).ptx.count(".multicast::cluster") == shared
+    assert shared_copies.compile(arch=arch, cluster=cluster).ptx.count(".multicast::cluster") == shared
 
 
 @pytest.mark.parametrize(

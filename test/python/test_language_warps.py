@@ -5,6 +5,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
+from language_kernels import with_bias
 
 import weft
 import weft.language as w
@@ -20,37 +21,6 @@ def random(*shape, dtype=BF16, seed=0):
 
 def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
-
-
-@w.kernel(grid=lambda a, b, *, R, BN: (w.ceil_div(a.rows, 2 * R), w.ceil_div(b.rows, BN)))
-def with_bias(
-    a: w.In["m k"],
-    b: w.In["n k"],
-    bias: w.In["n", w.f32],
-    d: w.Out["m n", w.bf16],
-    *,
-    R=64,
-    BN=64,
-    BK=64,
-    stages=2,
-):
-    ring = w.ring(stages, a=(2 * R, BK, a.dtype), b=(BN, BK, b.dtype), takers=2)
-    staging = w.shared(2 * R, BN, d.dtype)
-    row, column = w.cta(0) * 2 * R, w.cta(1) * BN
-    with w.role(warpgroups=2, registers=232) as me:
-        slot = ring.take()
-        sums = w.gemm(slot.a.rows(R * me, R), slot.b.T)
-        for _ in w.range(1, w.ceil_div(a.columns, BK)):
-            late, slot = slot, ring.take()
-            sums = w.gemm(slot.a.rows(R * me, R), slot.b.T, sums)
-            sums = w.wait(sums, pending=1)
-            late.release()
-        x = w.wait(sums)
-        x = x + w.load_row(bias[column], like=x)
-        w.store(x.to(d.dtype), d[row + R * me, column], via=staging.rows(R * me, R))
-    with w.role(registers=32), w.one_thread():
-        for k in w.range(0, a.columns, BK):
-            ring.fill(a=a[row, k], b=b[column, k])
 
 
 @pytest.mark.parametrize(
@@ -156,7 +126,7 @@ def test_types_that_a_chip_cant_multiply():
         weft.WeftError, match=r"products of w.e4m3 and w.e4m3 don't exist on this chip"
     ) as caught:
         with_bias.compile("f8E4M3FN", "f8E4M3FN", None, None, arch="sm_80")
-    assert caught.value.diagnostics[0].location.file == __file__
+    assert caught.value.diagnostics[0].location.file.endswith("language_kernels.py")
 
 
 def test_one_thread_has_effects_where_all_threads_copy():
