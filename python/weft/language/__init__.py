@@ -6,6 +6,7 @@ docs/language.md explains it.
 from weft.language.arguments import In, Out
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_barrier, cluster_rank
+from weft.language.conversions import convert
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
 from weft.language.debugging import print_ as print
@@ -87,6 +88,7 @@ __all__ = [
     "cluster_barrier",
     "cluster_rank",
     "column",
+    "convert",
     "cos",
     "cta",
     "ctas",

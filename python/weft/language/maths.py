@@ -252,16 +252,26 @@ def _folded(name: str, values: list[Any]) -> Any:
 def _across(value: Any, name: str, distances: tuple[int, ...]) -> Any:
     """The reduction over the lanes at these distances, in all of them."""
     for distance in distances:
-        other = nvvm.ShflOp(
-            emit.value(-1),
-            value,
-            emit.value(distance),
-            emit.value(31),
-            nvvm.ShflKind.bfly,
-            results=[value.type],
-        ).res
-        value = operators.apply(name, value, other)
+        value = operators.apply(name, value, _of_lane(value, distance))
     return value
+
+
+def _of_lane(value: Any, distance: int) -> Any:
+    """The value of the lane at a distance. Smaller ones than 32 bits travel in the low bits of a word."""
+    bits = value.type.width
+    if bits > emit.i32().width:
+        raise mistake(f"can't reduce {bits}-bit values of several lanes: convert them with .to(w.f32)")
+    word = value
+    if bits < emit.i32().width:
+        whole = ir.IntegerType.get_signless(bits)
+        as_integer = value if value.type == whole else arith.bitcast(whole, value)
+        word = arith.extui(emit.i32(), as_integer)
+    parts = emit.value(-1), word, emit.value(distance), emit.value(31)
+    other = nvvm.ShflOp(*parts, nvvm.ShflKind.bfly, results=[word.type]).res
+    if bits == emit.i32().width:
+        return other
+    narrow = arith.trunci(whole, other)
+    return narrow if value.type == whole else arith.bitcast(value.type, narrow)
 
 
 def warp_any(x: Any) -> Scalar:

@@ -94,6 +94,18 @@ def same(one: Layout, other: Layout, shape: Shape) -> bool:
     return all(_digits(one, shape, axis) == _digits(other, shape, axis) for axis in range(len(shape)))
 
 
+@lru_cache(maxsize=1024)
+def reordered(one: Layout, other: Layout, shape: Shape) -> tuple[int, ...] | None:
+    """For each register of a layout `other`, the register of `one` that holds the same element; None where
+    other lanes hold it.
+    """
+    if any(_digits(one, shape, axis) != _digits(other, shape, axis) for axis in range(len(shape))):
+        return None
+    held = {at: number for number, at in enumerate(registers_of(one, shape))}
+    wanted = registers_of(other, shape)
+    return tuple(held[at] for at in wanted) if all(at in held for at in wanted) else None
+
+
 def _digits(layout: Layout, shape: Shape, axis: int) -> tuple[LaneDigit, ...] | None:
     """The digits of a lane's and a warp's number that give its coordinate along an axis."""
     digits = fragment_coordinates.lane_digits(layout, shape)

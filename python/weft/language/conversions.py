@@ -1,0 +1,72 @@
+"""Fragments in other layouts: other registers of the same lanes, or other lanes through shared memory."""
+
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES
+from weft.dialects.tile import BufferType, FragmentType
+from weft.language import registers, trace
+from weft.language.buffers import buffer_type
+from weft.language.fragments import Fragment, layout_for
+from weft.language.mistakes import mistake
+from weft.language.roles import warpgroup_barrier
+from weft.language.scalars import i1
+from weft.layout import Iter, Layout
+from weft.mlir import vector
+from weft.passes.builders import emit
+
+
+def convert(x: Any, *, like: Any = None) -> Fragment:
+    """The fragment in the layout of `like`, or of its rows or columns for a vector; without `like`, in that
+    of the sums of `w.gemm`.
+
+    Where each lane has the same elements in other registers, nothing moves. Otherwise the fragment goes
+    through shared memory, so that all threads of the warpgroup must get there.
+    """
+    if not isinstance(x, Fragment):
+        raise mistake(f"w.convert expects a fragment, got {x}")
+    if like is not None and not isinstance(like, Fragment):
+        raise mistake(f"like must be a fragment, got {like}")
+    layout = layout_for(x.shape, like)
+    if registers.same(x.layout, layout, x.shape):
+        return x
+    numbers = registers.reordered(x.layout, layout, x.shape)
+    if numbers is not None:
+        return Fragment(vector.shuffle(x.lane, x.lane, list(numbers)), x.shape, layout)
+    return _through_shared(x, layout)
+
+
+def _through_shared(x: Fragment, layout: Layout) -> Fragment:
+    current = trace.current()
+    role = current.role
+    if role is None or current.one_thread:
+        raise mistake(
+            "lanes exchange elements to convert this fragment, which must be in a role, executed by whole "
+            "warpgroups"
+        )
+    if x.dtype == i1:
+        raise mistake("conditions can't be converted: convert what is compared, or use w.where first")
+    shape = x.shape if len(x.shape) == 2 else (1, *x.shape)
+    key = "convert", role.first, shape, x.dtype.name
+    if key not in current.scratch:
+        with current.at_entry():
+            current.scratch[key] = tile.alloc(_scratch(role.warpgroups, shape, x.dtype))
+    mine, zero = tile.stage(current.scratch[key], role.number), emit.value(0)
+
+    def kind(of: Layout) -> Any:
+        of = of if len(x.shape) == 2 else Layout((Iter(1, 1), *of.shard), of.replica)
+        return FragmentType.of(shape, x.dtype.type, of)
+
+    warpgroup_barrier()  # others may still read what an earlier conversion stored
+    tile.store(tile.from_lane(x.lane, kind(x.layout)), mine, zero, zero)
+    warpgroup_barrier()
+    return Fragment(tile.to_lane(tile.load(mine, zero, zero, kind(layout))), x.shape, layout)
+
+
+def _scratch(warpgroups: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The type of a tile of each warpgroup, with rows in swizzled panels where they fill some."""
+    rows, columns = shape
+    if rows > 1 and any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
+        return buffer_type(rows, columns, dtype, warpgroups)
+    text = f"S[({warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
+    return BufferType.of((warpgroups, rows, columns), dtype.type, Layout.parse(text))

@@ -1,0 +1,86 @@
+"""Fragments converted between layouts."""
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+from weft.language import registers
+from weft.layout import Layout
+
+
+@w.kernel()
+def converted(x: w.In["m n"], y: w.Out["m n"], z: w.Out["n"], *, M=64, N=64):
+    buffer = w.shared(M, N, x.dtype)
+    with w.role(warpgroups=1):
+        t = w.load(x[0, 0], (M, N))
+        w.store(t, buffer)
+        w.warpgroup_barrier()
+        lanes = w.load_contiguous(buffer)  # some elements of one row in each lane
+        there = w.convert(w.convert(t, like=lanes) + lanes, like=t)
+        rows = w.max(t, axis=1)
+        columns = w.convert(rows, like=w.max(t, axis=0)) if M == N else w.max(t, axis=0)
+        w.store(there + columns, y[0, 0])
+        w.store_row(columns, z[0])
+        assert w.convert(t, like=there) is t
+
+
+@pytest.mark.parametrize(
+    "dtype, m, n, arch",
+    [
+        (np.float32, 64, 64, "sm_90a"),
+        (np.float16, 128, 32, "sm_90a"),
+        pytest.param(np.float16, 64, 64, "sm_100a", marks=pytest.mark.slow),
+        pytest.param(np.float32, 128, 128, "sm_100a", marks=pytest.mark.slow),
+        pytest.param(np.float32, 128, 128, "sm_80", marks=pytest.mark.slow),
+    ],
+)
+def test_fragments_in_other_layouts(dtype, m, n, arch):
+    x = np.random.default_rng(0).standard_normal((m, n)).astype(dtype)
+    y, z = np.zeros_like(x), np.zeros(n, dtype)
+    report = converted.emulate(x, y, z, M=m, N=n, arch=arch)
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+    expected = x.max(1) if m == n else x.max(0)
+    assert np.array_equal(z, expected)
+    assert np.array_equal(y, x + x + expected)
+
+
+def test_lanes_with_the_same_elements_only_order_registers_anew():
+    sums = registers.sums((64, 16))
+    other = Layout.parse("S[(4,2,8,2,4,2):(1@warpid,1,4@laneid,2,1@laneid,4)]")
+    numbers = registers.reordered(sums, other, (64, 16))
+    assert sorted(numbers) == list(range(8)) and numbers != tuple(range(8))
+    held, wanted = (registers.registers_of(each, (64, 16)) for each in (sums, other))
+    assert tuple(held[number] for number in numbers) == wanted
+    lanes = Layout.parse("S[(4,16,2,8):(1@warpid,2@laneid,1@laneid,1)]")
+    assert registers.reordered(sums, lanes, (64, 16)) is None
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        (lambda t, u: w.convert(3.0, like=t), "w.convert expects a fragment, got 3.0"),
+        (lambda t, u: w.convert(t, like=3), "like must be a fragment, got 3"),
+        (lambda t, u: w.convert(u, like=t), r"like must have the shape \[64, 32\]"),
+    ],
+)
+def test_mistakes(body, message):
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f32]):
+        with w.role():
+            body(w.load(x[0, 0], (64, 64)), w.load(x[0, 0], (64, 32)))
+
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        kernel.compile()
+    assert caught.value.diagnostics[0].location.file == __file__
+
+
+def test_conditions_cant_be_converted():
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f32]):
+        buffer = w.shared(64, 64, w.f32)
+        with w.role():
+            w.convert(w.load_contiguous(buffer) > 0.0, like=w.load(x[0, 0], (64, 64)))
+
+    with pytest.raises(weft.WeftError, match="conditions can't be converted"):
+        kernel.compile()
