@@ -19,7 +19,9 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
-from weft.int4.kernel import product
+from weft.int4 import tiles
+from weft.int4.kernels.few_rows import few_rows
+from weft.int4.kernels.many_rows import many_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks" / "attention")]
@@ -27,7 +29,6 @@ from forward import REPLAYS, meta_of, replayed  # noqa: E402
 
 SHAPES = ("4096x4096", "14336x4096", "4096x14336", "28672x8192")
 BYTES = 400 << 20  # of all copies of a matrix of weights
-TILES = {1: "BM=8", 4: "BM=8", 8: "BM=8", 16: "BM=16", 64: "BM=64", 4096: "BM=256"}
 GROUP = 128
 
 
@@ -59,9 +60,9 @@ def measured(m: int, n: int, k: int, variants: list[str], asymmetric: bool) -> d
     bodies: dict[str, Any] = {"torch": [lambda b=b: torch.mm(x, b.t(), out=y) for b in wide]}
     found: dict[str, Any] = {}
     for variant in variants:
-        meta = meta_of(f"{TILES[m]},{variant}") | {"group": GROUP, "asymmetric": asymmetric}
+        kernel, meta = chosen(m, n, k, asymmetric)
         try:
-            launches = [product.prepare(x, *each, x[0], y, **meta) for each in narrow]
+            launches = [kernel.prepare(x, *each, x[0], y, **meta | meta_of(variant)) for each in narrow]
         except WeftError as error:
             found[f"weft {variant}"] = str(error).splitlines()[0][:160]
             continue
@@ -78,6 +79,15 @@ def measured(m: int, n: int, k: int, variants: list[str], asymmetric: bool) -> d
         for name, each in medians.items()
         if name != "torch"
     }
+
+
+def chosen(m: int, n: int, k: int, asymmetric: bool) -> tuple[Any, dict[str, Any]]:
+    """The kernel of `weft.matmul_int4` and its meta-parameters."""
+    cores = torch.cuda.get_device_properties(0).multi_processor_count
+    options = {"group": GROUP, "asymmetric": asymmetric}
+    if m <= tiles.FEW_ROWS:
+        return few_rows, options | tiles.of_few_rows(m, n, k, GROUP, asymmetric, cores)
+    return many_rows, options | tiles.of_many_rows(m, n, GROUP, asymmetric, cores)
 
 
 def copies(bytes_: int) -> int:

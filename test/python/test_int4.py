@@ -6,7 +6,8 @@ import pytest
 
 import weft
 from weft.int4 import tiles
-from weft.int4.kernel import product
+from weft.int4.kernels.few_rows import few_rows
+from weft.int4.kernels.many_rows import many_rows
 from weft.int4.weights import Int4Weights, quantize_int4
 
 BF16, F16 = ml_dtypes.bfloat16, np.float16
@@ -22,12 +23,26 @@ def weights_of(n, k, group=128, *, asymmetric=True, dtype=BF16):
     return q, scales, zeros, Int4Weights.pack(q, scales, zeros, group=group)
 
 
+def unrounded(weights):
+    """The weights before they are rounded to 16 bits, as sums of few rows are scaled."""
+    q, group = weights.integers().astype(float), weights.group
+    if group == 32:
+        return weights.dequantize().astype(float)
+    of = np.arange(weights.columns) // group if group else np.zeros(weights.columns, int)
+    scales, zeros = (
+        8.0 if each is None else weights._rows_of(each).astype(float)[:, of]
+        for each in (weights.scales, weights.zeros)
+    )
+    return (q - zeros) * scales
+
+
 def assert_product(y, x, weights, bias=0.0):
     """Holds a product to float64. The result is rounded once, by at most half a unit in the last place. Each
     of the K / 16 steps of `wgmma` adds products, which are exact, to a sum of f32, and cuts the result: by at
-    most 2^-22 of the magnitudes that were added. The same holds for the sums of parts and the bias.
+    most 2^-22 of the magnitudes that were added. The same holds for scales, the sums of parts and the bias.
     """
-    exact, wide, bias = weights.dequantize().astype(float), x.astype(float), np.asarray(bias, float)
+    wide, bias = x.astype(float), np.asarray(bias, float)
+    exact = weights.dequantize().astype(float) if len(wide) > tiles.FEW_ROWS else unrounded(weights)
     expected, steps = wide @ exact.T + bias, x.shape[-1] // 16 + 10
     magnitudes = np.abs(wide) @ np.abs(exact).T + np.abs(bias)
     bound = ml_dtypes.finfo(y.dtype).eps / 2 * np.abs(expected) + steps * 2**-22 * magnitudes
@@ -73,14 +88,16 @@ def case(dtype, m, n, k, group, asymmetric, *, slow=False, **meta):
 @pytest.mark.parametrize(
     "dtype, m, n, k, group, asymmetric, meta",
     [
-        case(BF16, 1, 120, 64, 0, False, BM=8),
-        case(F16, 3, 72, 392, 64, True, BM=8, parts=2, splits=2),
-        case(BF16, 20, 200, 328, 32, True, BM=32, slow=True),
-        case(BF16, 3, 136, 1000, 64, True, BM=8, parts=2, splits=2, slow=True),
-        case(BF16, 16, 72, 640, 128, False, BM=16, splits=4, stages=6, slow=True),
-        case(F16, 9, 130, 264, 128, True, BM=16, parts=2, slow=True),
+        case(BF16, 1, 120, 64, 0, False, BM=8, stages=2),
+        case(F16, 3, 72, 392, 64, True, BM=8, splits=2, stages=4),
+        case(BF16, 20, 200, 328, 32, True, BM=32, stages=4, slow=True),
+        case(BF16, 16, 136, 2000, 128, True, BM=16, splits=4, stages=6, slow=True),
+        case(BF16, 3, 136, 1000, 192, True, BM=8, blocks=1, parts=1, slow=True),
+        case(F16, 9, 130, 264, 128, False, BM=16, slow=True),
+        case(F16, 64, 130, 264, 0, True, BM=64, stages=3, slow=True),
         case(BF16, 300, 136, 264, 128, True, BM=256, slow=True),
-        case(F16, 300, 136, 520, 0, True, BM=128, slow=True),
+        case(F16, 300, 136, 520, 0, False, BM=128, slow=True),
+        case(BF16, 65, 64, 328, 32, True, BM=128, slow=True),
     ],
 )
 def test_products_agree_with_float64(dtype, m, n, k, group, asymmetric, meta):
@@ -88,16 +105,29 @@ def test_products_agree_with_float64(dtype, m, n, k, group, asymmetric, meta):
     x, bias, y = (RNG.standard_normal(shape).astype(dtype) for shape in ((m, k), n, (m, n)))
     of_weights = weights.packed, weights.scales, weights.zeros if asymmetric else weights.scales
     options = {"group": weights.group, "asymmetric": asymmetric, "biased": True}
-    report = product.emulate(x, *of_weights, bias, y, **options, **meta)
+    kernel = few_rows if m <= 64 else many_rows
+    report = kernel.emulate(x, *of_weights, bias, y, **options, **meta)
     assert not report.findings, report.findings[0]
     assert_product(y, x, weights, bias)
 
 
 @pytest.mark.slow
 def test_kernels_spill_nothing():
-    for meta in ({"BM": 8, "parts": 2, "splits": 4, "stages": 8}, {"BM": 256}):
-        kernel = product.compile("bf16", "i32", *["bf16"] * 4, group=128, asymmetric=True, **meta)
-        assert kernel.resources.spill_stores == kernel.resources.spill_loads == 0
+    few = few_rows, {"splits": 4, "stages": 6}
+    for kernel, meta in (
+        (few[0], few[1] | {"BM": 8}),
+        (few[0], few[1] | {"BM": 16}),
+        (many_rows, {"BM": 256}),
+    ):
+        made = kernel.compile("bf16", "i32", *["bf16"] * 4, group=128, asymmetric=True, **meta)
+        assert made.resources.spill_stores == made.resources.spill_loads == 0
+
+
+@pytest.mark.slow
+def test_products_of_tensor_cores_overlap():
+    """ptxas lets the tensor cores finish each product before the next where it can't keep registers apart."""
+    made = many_rows.compile("bf16", "i32", *["bf16"] * 4, group=128, asymmetric=True, BM=256)
+    assert made.sass.count("HGMMA") == 16 and made.sass.count("WARPGROUP.DEPBAR") == 4
 
 
 @pytest.mark.parametrize("shape", [(70,), (2, 3, 70), (0, 70)])
@@ -118,15 +148,20 @@ def test_rows_of_x_may_be_apart():
 
 
 def test_tiles_fit_and_keep_the_gpu_busy():
-    for m in (1, 8, 17, 64, 100, 128, 129, 500, 4096):
-        for n, k in ((64, 64), (4096, 4096), (28672, 8192)):
-            for group in (0, 32, 64, 128, 192):
-                chosen = tiles.chosen(m, n, k, group, True, 132)
-                assert chosen["stages"] >= 3 and chosen["splits"] <= 8, (m, n, k, group)
-                depth = 64 * chosen["parts"]
-                assert not group or group % depth == 0 or depth % group == 0
-    assert tiles.chosen(1, 4096, 4096, 128, True, 132)["splits"] == 4
-    assert tiles.chosen(4096, 4096, 4096, 128, True, 132)["BM"] == 256
+    for n, k in ((64, 64), (4096, 4096), (28672, 8192)):
+        for group in (0, 32, 64, 128, 192):
+            for m in (1, 8, 17, 64):
+                chosen = tiles.of_few_rows(m, n, k, group, True, 132)
+                span = 64 * chosen["blocks"] * chosen["parts"]
+                assert chosen["stages"] >= 3 and m <= chosen["BM"]
+                assert not group or group % span == 0 or span % group == 0
+            for m in (65, 128, 129, 4096):
+                assert tiles.of_many_rows(m, n, group, True, 132)["stages"] >= 4
+    assert tiles.of_few_rows(1, 4096, 4096, 128, True, 132)["splits"] == 4
+    assert tiles.of_few_rows(1, 28672, 8192, 128, True, 132)["splits"] == 1
+    assert tiles.of_many_rows(4096, 4096, 128, True, 132)["BM"] == 256
+    assert tiles.of_many_rows(200, 16896, 128, True, 132)["BM"] == 256
+    assert tiles.of_many_rows(120, 4096, 128, True, 132)["BM"] == 128
 
 
 def bad(message, change):

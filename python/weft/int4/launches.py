@@ -6,7 +6,8 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.int4 import tiles
-from weft.int4.kernel import product
+from weft.int4.kernels.few_rows import few_rows
+from weft.int4.kernels.many_rows import many_rows
 from weft.int4.weights import Int4Weights
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime
@@ -32,15 +33,20 @@ def run(x: Any, weights: Int4Weights, bias: Any, out: Any = None, stream: Any = 
 def _launch(x: Any, view: ArrayView, weights: Int4Weights, bias: Any, y: Any, stream: Any) -> None:
     zeros, asymmetric = weights.zeros, weights.zeros is not None
     m, k = view.shape
-    of_tiles = tiles.chosen(m, weights.rows, k, weights.group, asymmetric, _multiprocessors(view))
+    cores, options = _multiprocessors(view), (weights.group, asymmetric)
+    kernel: Any
+    if m <= tiles.FEW_ROWS:
+        kernel, meta = few_rows, tiles.of_few_rows(m, weights.rows, k, *options, cores)
+    else:
+        kernel, meta = many_rows, tiles.of_many_rows(m, weights.rows, *options, cores)
     added = weights.scales[0] if bias is None else bias  # which the kernel doesn't read
-    product(
+    kernel(
         *(x, weights.packed, weights.scales, zeros if asymmetric else weights.scales, added, y),
         group=weights.group,
         asymmetric=asymmetric,
         biased=bias is not None,
         stream=stream,
-        **of_tiles,
+        **meta,
     )
 
 

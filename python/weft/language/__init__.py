@@ -53,7 +53,7 @@ from weft.language.memory import (
     store_column,
     store_row,
 )
-from weft.language.products import Pending, gemm, wait
+from weft.language.products import Pending, gemm, wait, warp_gemm
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
 from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thread, turns, warpgroup_barrier
@@ -149,6 +149,7 @@ __all__ = [
     "turns",
     "wait",
     "warp_any",
+    "warp_gemm",
     "warpgroup_barrier",
     "where",
     "zeros",

@@ -36,6 +36,7 @@ class Options:
     threads: int | None
     persistent: Any
     cluster: Any = None
+    dependent: bool = False
 
     @property
     def functions(self) -> tuple[Any, ...]:
@@ -205,6 +206,9 @@ def _set_launch(
     persistent = options.persistent
     trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
     _set_cluster(kernel, options.cluster, meta, trace)
+    if options.dependent:
+        contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
+        trace.dependent = True
     if trace.persistent is not None:
         limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
         contract.PERSISTENT.set(kernel, limit)

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.isa.chips import WARPGROUP
-from weft.language import registers
+from weft.language import registers, trace
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.scalars import DType, bf16, f16, i32
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
+from weft.passes.kernels import matrices
 
 _STEP = 16  # columns of a step of `wgmma`; a thread holds 8 elements of it, in 4 registers
 _MASK = 0x000F000F
@@ -17,7 +18,7 @@ _MASK = 0x000F000F
 _BASES = {bf16: (0x43004300, 128.0), f16: (0x64006400, 1024.0)}
 
 
-def dequantize_int4(words: Any, scale: Any, zero: Any = 8) -> Fragment:
+def dequantize_int4(words: Any, scale: Any = None, zero: Any = 8, *, dtype: DType | None = None) -> Fragment:
     """`(q - zero) * scale` in 16 bits, for integers q in 0..15 that are packed in words: a fragment of 64 x
     16 L in the layout of sums, which may be `a` of `w.gemm`.
 
@@ -27,18 +28,22 @@ def dequantize_int4(words: Any, scale: Any, zero: Any = 8) -> Fragment:
 
     `scale` is a vector of the 64 rows, in bf16 or f16, the type of the result. `zero` is such a vector or a
     number, an integer in 0..15. Both may be lists, of vectors or numbers for equal parts of the columns.
+    Without `scale`, the result is `q - zero` in `dtype`, which is exact: sums of its products can be scaled.
     """
+    if scale is None and dtype not in _BASES:
+        raise mistake(f"dtype must be w.bf16 or w.f16 without scale, got {dtype}")
     count = _words_of(words)
-    scales = list(scale) if isinstance(scale, (list, tuple)) else [scale]
-    zeros = list(zero) if isinstance(zero, (list, tuple)) else [zero] * len(scales)
+    zeros = list(zero) if isinstance(zero, (list, tuple)) else None
+    scales = list(scale) if isinstance(scale, (list, tuple)) else [scale] * len(zeros or [0])
+    zeros = zeros or [zero] * len(scales)
     if len(zeros) != len(scales) or not scales or count % len(scales):
         raise mistake(
             f"scale and zero must have as many vectors, a divisor of the {count} words of a thread, got "
             f"{len(scales)} and {len(zeros)}"
         )
-    dtype = _check_scales(scales)
+    dtype = _check_scales(scales) if scale is not None or dtype is None else dtype
     offsets = [_offsets(each, dtype) for each in zeros]
-    factors = [[_pair(each) for each in one.elements()] for one in scales]
+    factors = [None if one is None else [_pair(each) for each in one.elements()] for one in scales]
     made = []
     for number, word in enumerate(words.elements()):
         part = number * len(scales) // count
@@ -93,20 +98,37 @@ def _offsets(zero: Any, dtype: DType) -> list[Any]:
     return [emit.constant(ir.VectorType.get([2], dtype.type), base + zero)] * 2
 
 
+def _mask() -> Any:
+    """The mask of a word's integers, plus the sign of an array's size, which is 0: for a constant that it
+    knows, ptxas would write a register before each use.
+    """
+    current = trace.current()
+    if "mask of integers" not in current.scratch:
+        with current.at_entry():
+            arrays = [
+                each
+                for each in current.function.body.blocks[0].arguments
+                if isinstance(each.type, ir.MemRefType)
+            ]
+            sign = emit.shift_right(matrices.size(arrays[0], 0), 31) if arrays else 0
+            current.scratch["mask of integers"] = emit.value(emit.add(sign, _MASK))
+    return current.scratch["mask of integers"]
+
+
 def _pair(element: Any) -> Any:
     return vector.broadcast(ir.VectorType.get([2], element.type), element)
 
 
-def _dequantized(word: Any, scales: Sequence[Any], offsets: Sequence[Any], dtype: DType) -> list[Any]:
+def _dequantized(word: Any, scales: Sequence[Any] | None, offsets: Sequence[Any], dtype: DType) -> list[Any]:
     """A word's elements in four registers: those of even number are in a thread's first row."""
     kind, one = ir.VectorType.get([2], dtype.type), ir.VectorType.get([1], i32.type)
-    bits = _BASES[dtype][0]
+    bits, mask = _BASES[dtype][0], _mask()
     made = []
     for number in range(4):
         shifted = emit.shift_right(word, 4 * number)
-        integer = arith.ori(arith.andi(shifted, emit.value(_MASK)), emit.value(bits))
+        integer = arith.ori(arith.andi(shifted, mask), emit.value(bits))
         pair = vector.bitcast(kind, emit.vector_of([integer]))
         row = number % 2
-        scaled = arith.mulf(arith.subf(pair, offsets[row]), scales[row])
-        made += emit.elements(vector.bitcast(one, scaled))
+        exact = arith.subf(pair, offsets[row])
+        made += emit.elements(vector.bitcast(one, arith.mulf(exact, scales[row]) if scales else exact))
     return made

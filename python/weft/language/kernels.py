@@ -219,6 +219,7 @@ def kernel(
     threads: int | None = None,
     persistent: Any = None,
     cluster: Any = None,
+    dependent: bool = False,
     arch: str | None = None,
 ) -> Any:
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
@@ -233,7 +234,13 @@ def kernel(
     """
     if function is None:
         return functools.partial(
-            kernel, grid=grid, threads=threads, persistent=persistent, cluster=cluster, arch=arch
+            kernel,
+            grid=grid,
+            threads=threads,
+            persistent=persistent,
+            cluster=cluster,
+            dependent=dependent,
+            arch=arch,
         )
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
@@ -241,7 +248,7 @@ def kernel(
         not isinstance(threads, int) or threads < 32 or threads % 32 or threads > 1024
     ):
         raise WeftError(f"threads must be a multiple of 32 in 32..1024, got {shown(threads)}")
-    return KernelFunction(function, Options(grid, threads, persistent, cluster), arch)
+    return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent), arch)
 
 
 def inline(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from weft.language.carried import Carried
 from weft.language.fragments import Fragment
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import DType, dtype_of, f32, i8, i32
+from weft.language.warp_products import WarpProducts
 
 
 class Pending(Carried):
@@ -75,15 +76,35 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
     `b` is a buffer of K x N. Either may be transposed: `b.T`. `sums` may be pending itself. Buffers must not
     be released, and must not change, before the product is finished.
     """
+    current, kind = trace.current(), _checked("w.gemm", a, b, sums)
+    value, region = current.multiplier.start(a, b, sums, kind)
+    current.groups += 1
+    return Pending(kind, value, current.groups, region)
+
+
+def warp_gemm(a: Any, b: Any, sums: Any = None) -> Fragment:
+    """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
+    result is there at once. The operands are those of `w.gemm`.
+
+    It has half of the speed of `wgmma`, and where `b` has few columns no disadvantage: nothing waits, so that
+    the compiler can arrange the instructions around it freely.
+    """
+    kind = _checked("w.warp_gemm", a, b, sums)
+    value, _ = WarpProducts(trace.current().chip).start(a, b, sums, kind)
+    return Fragment.of(value)
+
+
+def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
+    """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
     if current.role is None or current.one_thread:
-        raise mistake("w.gemm must be in a role, executed by whole warpgroups")
+        raise mistake(f"{caller} must be in a role, executed by whole warpgroups")
     for name, value, legal in (("a", a, (Buffer, Fragment)), ("b", b, (Buffer,))):
         if isinstance(value, Pending):
             value._refuse()
         if not isinstance(value, legal):
             kinds = "a buffer or a fragment" if name == "a" else "a buffer in shared memory"
-            raise mistake(f"{name} of w.gemm must be {kinds}, got {value}")
+            raise mistake(f"{name} of {caller} must be {kinds}, got {value}")
     (m, k), (k_of_b, n) = a.shape, b.shape
     if k != k_of_b:
         meant = ": did you mean b.T?" if b.shape[1] == k else ""
@@ -96,9 +117,7 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
         _check_operand(a)
     kind = FragmentType.of((m, n), (i32 if a.dtype == i8 else f32).type, current.sums((m, n)))
     _check_sums(sums, kind)
-    value, region = current.multiplier.start(a, b, sums, kind)
-    current.groups += 1
-    return Pending(kind, value, current.groups, region)
+    return kind
 
 
 def _check_operand(a: Fragment) -> None:

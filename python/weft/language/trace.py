@@ -12,9 +12,9 @@ from weft.isa.chips import BARRIERS, WARPGROUP
 from weft.language import registers
 from weft.language.mistakes import mistake
 from weft.layout import Layout
-from weft.mlir import gpu, ir
+from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit
-from weft.passes.kernels.cluster import meet_cluster
+from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 
 
 class Moving(Protocol):
@@ -64,6 +64,7 @@ class Trace:
     chip: str
     cta_threads: int | None = None  # where the kernel has no roles
     persistent: int | None = None
+    dependent: bool = False  # it waits for earlier work itself
     cluster: tuple[int, ...] | None = None  # the CTAs of a cluster in x, y and z
     grid_rank: int = 1
     tile_counts: Callable[[], tuple[Any, ...]] = tuple  # the grid, as values of the GPU
@@ -180,6 +181,9 @@ class Trace:
             self._anchor = gpu.barrier()
             if self.shares_copies:
                 meet_cluster()
+            if self.dependent:
+                await_previous_launch()
+                nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
             self.multiplier.begin()
 
     # What loops and branches carry beside names
