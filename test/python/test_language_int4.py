@@ -1,4 +1,4 @@
-"""Weights of 4 bits in registers, transposed tiles, and clusters, in kernels of `weft.language`."""
+"""Weights of 4 bits in registers, transposed tiles, clusters and dependent launches, in `weft.language`."""
 
 import ml_dtypes
 import numpy as np
@@ -77,6 +77,66 @@ def test_ctas_of_a_cluster_read_each_others_memory(ctas):
     assert not report.findings, report.findings[0]
     assert np.array_equal(y, np.roll(x, -64, 0))
     assert of_next.compile(x, y, N=ctas).launch.cluster == (ctas, 1, 1)
+
+
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), dependent=True)
+def products(x: w.In["m k"], b: w.In["n k"], y: w.Out["m n", w.f32], *, N=16):
+    """Products by `mma.sync`, of a buffer and of a fragment."""
+    ring = w.ring(2, x=(64, 32, x.dtype), b=(N, 32, x.dtype))
+    with w.role():
+        sums = None
+        for _ in range(2):
+            with ring.take() as slot:
+                sums = w.warp_gemm(slot.x, slot.b.T, sums)
+                sums = w.warp_gemm(w.load(slot.x), slot.b.T, sums)
+        w.store(sums, y[w.cta() * 64, 0])
+    with w.role(), w.one_thread():
+        for k in range(2):
+            ring.fill(x=x[w.cta() * 64, 32 * k], b=b[0, 32 * k])
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_products_of_warps_need_no_wait(dtype):
+    rng = np.random.default_rng(0)
+    x, b = (rng.integers(-8, 8, (rows, 64)).astype(dtype) for rows in (70, 16))
+    y = np.zeros((70, 16), np.float32)
+    report = products.emulate(x, b, y)
+    assert not report.findings, report.findings[0]
+    assert np.array_equal(y, 2 * x.astype(np.float32) @ b.astype(np.float32).T)
+    ptx = products.compile(x, b, y).ptx
+    assert "mma.sync" in ptx and "wgmma.mma_async" not in ptx
+
+
+def test_a_dependent_kernel_waits_before_its_first_role():
+    kernel = products.compile("bf16", "bf16", "f32")
+    assert kernel.launch.dependent
+    waits, first_copy = kernel.ptx.index("griddepcontrol.wait"), kernel.ptx.index("cp.async.bulk")
+    assert kernel.ptx.index("mbarrier.init") < waits < first_copy
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_the_emulator_reports_reads_before_earlier_work_is_done(early):
+    @w.kernel(dependent=True)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        number = x[0] + 0.0 if early else w.f32(1.0)
+        with w.role():
+            y[w.thread()] = x[w.thread()] + number
+
+    x = np.ones(128, np.float32)
+    y = np.zeros_like(x)
+    assert bool(kernel.emulate(x, y).findings) == early
+    assert np.array_equal(y, 2 * x)
+
+
+def test_a_dependent_kernel_without_roles_waits_first():
+    @w.kernel(threads=32, dependent=True)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        y[w.thread()] = x[w.thread()]
+
+    x = np.arange(32, dtype=np.float32)
+    y = np.zeros_like(x)
+    assert not kernel.emulate(x, y).findings
+    assert np.array_equal(y, x) and "griddepcontrol.wait" in kernel.compile().ptx
 
 
 def refused(body, **options):

@@ -27,7 +27,7 @@ def matmul_int4(
 
     `x` has any number of leading dimensions and rows of K elements of the type of the scales, bf16 or f16;
     `bias` has N such elements. Products are added in f32, and the result, of ... x N elements, is rounded
-    once. Weights are those of `weights.dequantize()`: rounded to 16 bits. `out` is an array for the result.
+    once. `out` is an array for the result.
 
     Arrays are those of NumPy, PyTorch or CuPy, on the device of the weights; those on the CPU are multiplied
     in the emulator. Rows of x that TMA can't copy are copied first. In PyTorch, the call has gradients of `x`

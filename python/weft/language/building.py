@@ -136,6 +136,7 @@ def _finish(trace: Trace, result: Any) -> None:
     if result is not None:
         raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
     trace.multiplier.finish()
+    trace.finish_waiting()
     if trace.shares_copies:
         meet_cluster()  # others copy into this CTA's memory, and signal its rings, until they end
     for load in reversed(trace.loads):

@@ -229,8 +229,9 @@ def kernel(
     largest number of CTAs for each multiprocessor, or a function of meta-parameters that returns it or None;
     the grid then counts tiles, and each CTA computes the tiles of `w.tiles`. `cluster` is the number of CTAs
     in a cluster, in one to three dimensions of the grid, which must be multiples of them, or a function of
-    meta-parameters that returns them or None. `arch` is the chip to compile for: by default that of the GPU,
-    or sm_90a without a GPU.
+    meta-parameters that returns them or None. With `dependent`, the kernel begins while the launch before it
+    in the stream still runs, and waits for its end before its first role, or at its beginning if it has none.
+    `arch` is the chip to compile for: by default that of the GPU, or sm_90a without a GPU.
     """
     if function is None:
         return functools.partial(

@@ -182,9 +182,14 @@ class Trace:
             if self.shares_copies:
                 meet_cluster()
             if self.dependent:
-                await_previous_launch()
-                nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+                _await_earlier_work()
             self.multiplier.begin()
+
+    def finish_waiting(self) -> None:
+        """In a dependent kernel without roles, waits for earlier work at the beginning."""
+        if self.dependent and self._anchor is None:
+            with self.at_entry():
+                _await_earlier_work()
 
     # What loops and branches carry beside names
 
@@ -206,6 +211,12 @@ class Trace:
         for slot in self._loops[-1]:
             if slot.held:
                 raise WeftError(Diagnostic(_NEVER_RELEASED.format(slot.ring.name), slot.where))
+
+
+def _await_earlier_work() -> None:
+    """Waits for the launch before, and lets the next one begin, which waits for this one."""
+    await_previous_launch()
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
 
 
 _NEVER_RELEASED = (
