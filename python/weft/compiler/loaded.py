@@ -4,7 +4,6 @@ A process goes on with the code that it has loaded while a new version is instal
 every file is recorded before the file is imported, and its content is used only while the state is unchanged.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,72 +11,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from weft.errors import warn
+from weft.source_files import Files, entries
 
 _PACKAGES = ("weft", "weft.dialects", "weft.passes")
 _APART = ("emulator", "bench", "tuning", "tools", "jax")
 """Packages that don't affect what a module is compiled to."""
 _CODE = (".py", ".so", ".dylib", ".dll", ".pyd")
 
-State = tuple[int, int, int, int]
-
-
-def _state(path: str) -> State | None:
-    """Changes with every write to a file and with its replacement, even if its times are set back."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 (Path takes three times as long, for 470 files in each key)
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-
-
-def _content_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""  # gone: its state has changed
-
-
-class Files:
-    """Files as they were when this was made, which is before anything in them was loaded."""
-
-    def __init__(self, entries: "Iterable[os.DirEntry[str]]") -> None:
-        self.states = {name: _state(name) for name in sorted(entry.path for entry in entries)}
-        self.names = self.states.keys()
-        self._digest: bytes | None = None
-
-    def changed(self) -> str | None:
-        """A file that has changed since then, if there is one."""
-        for name, state in self.states.items():
-            if _state(name) != state:
-                return name
-        return None
-
-    def described(self) -> str:
-        """The files' names and states, which differ between versions."""
-        return repr([(name, state and state[:3]) for name, state in self.states.items()])
-
-    def digest(self) -> bytes:
-        """Of the files' names and contents: the same wherever the same version is installed."""
-        import hashlib  # takes 5 ms, and only compiling needs it
-
-        if self._digest is None:
-            digest = hashlib.sha256()
-            for path in map(Path, self.states):
-                digest.update(path.name.encode() + b"\0" + hashlib.sha256(_content_of(path)).digest())
-            self._digest = digest.digest()
-        return self._digest
-
-
-def _entries(folder: str | Path) -> "list[os.DirEntry[str]]":
-    """The entries of a folder; none where it isn't a folder, such as in an archive."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        return list(entries)
-    return []
-
 
 def _sources(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
     """The Python files in a folder and in those below it that take part in compiling."""
-    for entry in _entries(folder):
+    for entry in entries(folder):
         if entry.name.endswith(".py"):
             yield entry
         elif entry.name not in (*_APART, "__pycache__") and entry.is_dir():
@@ -100,13 +44,13 @@ _warned = False
 def watch(library: str, *folders: str) -> None:
     """Records the Python files and shared objects in a library's folders, before the library is loaded."""
     if library not in _libraries:
-        entries = (entry for folder in folders for entry in _entries(folder))
-        _libraries[library] = Files(entry for entry in entries if entry.name.endswith(_CODE))
+        found = (entry for folder in folders for entry in entries(folder))
+        _libraries[library] = Files(entry for entry in found if entry.name.endswith(_CODE))
 
 
 def _all_code(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
     """The Python files and shared objects in a folder and in those below it."""
-    for entry in _entries(folder):
+    for entry in entries(folder):
         if entry.name.endswith(_CODE):
             yield entry
         elif entry.name != "__pycache__" and entry.is_dir():
@@ -122,11 +66,11 @@ def watch_package(name: str) -> None:
     except (ImportError, ValueError):
         spec = None  # its import says why
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    entries = [entry for folder in folders for entry in _all_code(folder)]
+    found = [entry for folder in folders for entry in _all_code(folder)]
     if spec is not None and spec.origin is not None and not folders:
         module = Path(spec.origin)
-        entries += [entry for entry in _entries(module.parent) if entry.name == module.name]
-    _libraries[name] = Files(entries)
+        found += [entry for entry in entries(module.parent) if entry.name == module.name]
+    _libraries[name] = Files(found)
 
 
 def identity(*libraries: str, packages: Sequence[str] = ()) -> list[str | bytes] | None:

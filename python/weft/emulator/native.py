@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import disk_cache, late_imports, locks
+from weft.emulator import sources
 
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
 _engines: list[Any] = []
@@ -27,25 +28,46 @@ def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) 
     """The addresses of functions of LLVM IR, which live until the process ends. `code` is the level of the
     code generator, from 0 to 3; `whole`: the IR is optimised before. The user's cache keeps the code.
     """
-    with late_imports.whole():
-        import llvmlite  # type: ignore[import-untyped]
-        import llvmlite.binding as llvm  # type: ignore[import-untyped]
+    with _lock:
+        key = ir, *_host(), f"{code} {whole}"
+        made = disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(code), whole=whole))
+        return _linked(made, names)
+
+
+def library(name: str, text: Callable[[], str], names: Sequence[str]) -> Mapping[str, int]:
+    """The addresses of functions of the LLVM IR that `text` returns, which is optimised. It depends only on
+    `name` and on the emulator's code: `text` isn't called if the user's cache has the code.
+    """
+
+    def key() -> disk_cache.Key | None:
+        code = sources.identity()
+        return code and [name, *code, *_host()]
 
     with _lock:
-        key = ir, *_host(), llvmlite.__version__, f"{code} {whole}"
-        made = disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(code), whole=whole))
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(code))
-        engine.add_object_file(llvm.ObjectFileRef.from_data(made))
-        engine.finalize_object()
-        _engines.append(engine)
+        made = disk_cache.default().get_or_make(
+            "library", key, lambda: _object(text(), machine(2), whole=True)
+        )
+        return _linked(made, names)
+
+
+def _linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
+    """The addresses of functions of an object file."""
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(0))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    _engines.append(engine)
     return {name: engine.get_function_address(name) for name in names}
 
 
-def _host() -> tuple[str, str]:
-    """The name and the features of this host's CPU."""
-    import llvmlite.binding as llvm
+def _host() -> tuple[str, str, str]:
+    """What LLVM's code depends on besides its input: the host's CPU and its features, and llvmlite."""
+    with late_imports.whole():
+        import llvmlite
+        from llvmlite import binding as llvm
 
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvmlite.__version__
 
 
 def machine(code: int) -> Any:
@@ -55,7 +77,7 @@ def machine(code: int) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(*_host(), code, codemodel="jitdefault", jit=True)
+    return target.create_target_machine(*_host()[:2], code, codemodel="jitdefault", jit=True)
 
 
 def _object(ir: str, machine: Any, *, whole: bool) -> bytes:

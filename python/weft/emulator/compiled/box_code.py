@@ -31,7 +31,7 @@ def function(name: str) -> Callable[..., int]:
     `Part` and `Buffer`, and returns whether it has copied.
     """
     kinds = [ctypes.c_void_p] * 4
-    made = native.addresses(text(name), [name], code=2, whole=True)[name]
+    made = native.library(f"box {name}", lambda: text(name), [name])[name]
     return ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(made)
 
 

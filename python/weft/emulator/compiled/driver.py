@@ -26,7 +26,7 @@ FUNCTIONS = (
 @cache
 def addresses() -> Mapping[str, int]:
     """The addresses of the functions."""
-    return native.addresses(text(), FUNCTIONS, code=2, whole=True)
+    return native.library("driver", text, FUNCTIONS)
 
 
 def text() -> str:

@@ -26,10 +26,15 @@ FUNCTIONS = ("look", "observe", "arrive", "commit")
 @cache
 def addresses() -> Mapping[str, int]:
     """The addresses of the functions, which get the address of a state."""
+    return native.library("mbarriers", text, FUNCTIONS)
+
+
+def text() -> str:
+    """The LLVM IR of the functions."""
     module = ir.Module("mbarriers")
     for name, write in zip(FUNCTIONS, (_look, _observe, _arrive, _commit), strict=True):
         write(_Operation(module, name))
-    return native.addresses(str(module), FUNCTIONS, code=2, whole=True)
+    return str(module)
 
 
 class _Operation(Code):

@@ -1,0 +1,56 @@
+"""Identifies the emulator's code, for the keys of the cache on disk."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft import isa
+from weft.disk_cache import Key
+from weft.source_files import Files, entries
+
+if TYPE_CHECKING:
+    import os
+
+_WRITERS = "weft.emulator.compiled"
+_KNOWN = {"weft", "numpy", "llvmlite", *sys.stdlib_module_names} - {"__main__"}
+
+
+def _sources(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
+    for entry in entries(folder):
+        if entry.name.endswith(".py"):
+            yield entry
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _sources(entry.path)
+
+
+_FOLDERS = [Path(str(file)).parent for file in (__file__, isa.__file__)]
+_files = Files(entry for folder in _FOLDERS for entry in _sources(folder))
+
+
+def identity() -> Key | None:
+    """What this process's code makes depends on, besides its input and libraries of LLVM: the emulator's and
+    the tables' files, Python and NumPy. None if files have changed since the process loaded them, or if
+    somebody has replaced a function that writes code, as tests do.
+    """
+    if _files.changed() is not None or _replaced():
+        return None
+    found: list[str | bytes] = [sys.version, np.__version__, _files.digest()]
+    return None if _files.changed() is not None else found
+
+
+def _replaced() -> bool:
+    """Whether a function of another package is in a module or class that writes code."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_WRITERS)]
+    places: list[Mapping[str, object]] = [vars(module) for module in modules]
+    places += [vars(value) for each in places for value in list(each.values()) if isinstance(value, type)]
+    values = (value for place in places for value in list(place.values()))
+    return not all(_known(value.__module__) for value in values if isinstance(value, FunctionType))
+
+
+def _known(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in _KNOWN or package.startswith("namedtuple_")

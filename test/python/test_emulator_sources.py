@@ -1,0 +1,39 @@
+"""The emulator's code is a part of the keys under which the cache keeps what it makes."""
+
+from weft import disk_cache
+from weft.emulator import native, sources
+from weft.emulator.compiled import box_code
+
+TEXT = "define i64 @f() {{ ret i64 {} }}"
+
+
+def texts_asked(count, monkeypatch, directory):
+    """How often a library's text is asked for, in this number of loads."""
+    cache, asked = disk_cache.Cache(directory), []
+    monkeypatch.setattr(disk_cache, "default", lambda: cache)
+    for _ in range(count):
+        native.library("a library", lambda: asked.append(1) or TEXT.format(7), ["f"])
+    return len(asked)
+
+
+def test_a_cached_library_needs_no_text(monkeypatch, tmp_path):
+    assert texts_asked(3, monkeypatch, tmp_path) == 1
+
+
+def test_libraries_are_made_again_by_other_code(monkeypatch, tmp_path):
+    assert texts_asked(1, monkeypatch, tmp_path) == 1
+    monkeypatch.setattr(sources._files, "_digest", b"another version")
+    assert texts_asked(2, monkeypatch, tmp_path) == 1
+
+
+def test_changed_files_and_replaced_functions_are_not_cached(monkeypatch, tmp_path):
+    assert sources.identity() is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(sources._files, "changed", lambda: "a file")
+        assert sources.identity() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(box_code, "text", lambda name: "")
+        assert sources.identity() is None
+        assert texts_asked(3, monkeypatch, tmp_path) == 3
+    monkeypatch.setattr(box_code._Copy, "write", lambda self: None)
+    assert sources.identity() is None
