@@ -265,8 +265,13 @@ def _load(op: LoadOp) -> Any:
 
 
 def _load_shared(op: LoadOp) -> Any:
-    """ldmatrix where it moves the fragment, otherwise plain loads."""
+    """ldmatrix where it moves the fragment, otherwise plain loads. So are those of lanes that hold vectors of
+    a row.
+    """
     kind = op.fragment.type
+    if kind.element_type.width == 16 and (width := op.attribute("vector_bytes")):
+        remarks.explain(op, lambda: ("plain loads", [f"ldmatrix needs vector_bytes 0, got {width}"]))
+        return _load_plain(op)
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
         if not (transposing := byte_moves.complaint(op, kind)):
             remarks.explain(op, lambda: (f"ldmatrix of {byte_moves.unit(op)}", [f"ldmatrix {refused}"]))

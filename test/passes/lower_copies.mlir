@@ -2,6 +2,7 @@
 
 !Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Flat = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
+!Vectors = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(32,8):(1@laneid,1)]">>
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
@@ -295,6 +296,18 @@ gpu.module @single_bytes [#nvvm.target<chip = "sm_100">] {
   gpu.func @without_transposed_bytes(%t: !Bytes, %i: i32) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
     %0 = "tile.load"(%t, %i, %i) {transpose = true} : (!Bytes, i32, i32) -> !BytesOfA
+    gpu.return
+  }
+
+  // Lanes that hold 16 bytes of a row each don't have what ldmatrix moves.
+  // CHECK-LABEL: gpu.func @load_vectors
+  // CHECK-NOT: mma.ldmatrix
+  // CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<8xf16>
+  gpu.func @load_vectors(%t: !Flat, %i: i32, %out: !llvm.ptr<1>) kernel
+      attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %f = "tile.load"(%t, %i, %i) {vector_bytes = 16} : (!Flat, i32, i32) -> !Vectors
+    %lane = "tile.to_lane"(%f) : (!Vectors) -> vector<8xf16>
+    llvm.store %lane, %out : vector<8xf16>, !llvm.ptr<1>
     gpu.return
   }
 }

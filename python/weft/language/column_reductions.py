@@ -46,13 +46,14 @@ def across_warps(x: Fragment, values: dict[int, Any], fold: Callable[[list[Any]]
             current.scratch[key] = tile.alloc(_scratch(role.warpgroups, columns, x.dtype))
     mine = tile.stage(current.scratch[key], role.number)
     warpgroup_barrier()  # others may still read what an earlier reduction stored
-    tile.store(part.value, mine, emit.value(0), emit.value(0))
+    width = 2 if x.dtype.bits == 16 else 0  # not by instructions that move matrices
+    tile.store(part.value, mine, emit.value(0), emit.value(0), vector_bytes=width)
     warpgroup_barrier()
     count = len(registers.registers_of(of_columns, (columns,)))
     together = Layout((Iter(WARPS, count), *of_columns.shard), of_columns.replica)
     zero = emit.value(0)
     kind = FragmentType.of((WARPS, columns), x.dtype.type, together)
-    read = Fragment.of(tile.load(mine, zero, zero, kind))
+    read = Fragment.of(tile.load(mine, zero, zero, kind, vector_bytes=width))
     of_column = dict[int, list[Any]]()
     for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
         of_column.setdefault(at[1], []).append(element)

@@ -1,5 +1,6 @@
 """Fragments in other layouts: other registers of the same lanes, or other lanes through shared memory."""
 
+from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -14,6 +15,8 @@ from weft.language.scalars import i1
 from weft.layout import Iter, Layout
 from weft.mlir import vector
 from weft.passes.builders import emit
+
+_MOST_BYTES = 16  # of a lane's access
 
 
 def convert(x: Any, *, like: Any = None) -> Fragment:
@@ -57,10 +60,19 @@ def _through_shared(x: Fragment, layout: Layout) -> Fragment:
         of = of if len(x.shape) == 2 else Layout((Iter(1, 1), *of.shard), of.replica)
         return FragmentType.of(shape, x.dtype.type, of)
 
+    widths = [_vector_bytes(x, each) for each in (x.layout, layout)]
     warpgroup_barrier()  # others may still read what an earlier conversion stored
-    tile.store(tile.from_lane(x.lane, kind(x.layout)), mine, zero, zero)
+    tile.store(tile.from_lane(x.lane, kind(x.layout)), mine, zero, zero, vector_bytes=widths[0])
     warpgroup_barrier()
-    return Fragment(tile.to_lane(tile.load(mine, zero, zero, kind(layout))), x.shape, layout)
+    loaded = tile.load(mine, zero, zero, kind(layout), vector_bytes=widths[1])
+    return Fragment(tile.to_lane(loaded), x.shape, layout)
+
+
+def _vector_bytes(x: Fragment, layout: Layout) -> int:
+    """The bytes that a lane accesses at once; 0 where that is for the instructions that move matrices."""
+    if len(x.shape) == 2 and registers.same(layout, trace.current().sums(x.shape), x.shape):
+        return 0
+    return min(gcd(registers.run(layout, x.shape), x.shape[-1]) * x.dtype.bytes, _MOST_BYTES)
 
 
 def _scratch(warpgroups: int, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -17,7 +17,7 @@ from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
 from weft.language.scalars import DType, Scalar, as_scalar, i32
-from weft.layout import MEMORY, Iter, Layout
+from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref, nvvm, scf
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
@@ -85,20 +85,10 @@ def load_contiguous(buffer: Any) -> Fragment:
 
 def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
     """The bytes that a lane can access at once; 0 for single elements."""
-    run = _run(layout, shape)
+    run = registers.run(layout, shape)
     bytes_ = min(run * place.dtype.bytes, _VECTOR_BYTES)
     aligned = place.matrix.aligned and place.matrix.rank > 1
     return bytes_ if aligned and run > 1 else 0
-
-
-def _run(layout: Layout, shape: tuple[int, ...]) -> int:
-    """The elements of a lane that follow each other in a row."""
-    run = 1
-    for it in reversed(layout.group(shape)[-1]):
-        if it.axis != MEMORY or it.stride != run:
-            break
-        run *= it.extent
-    return run
 
 
 def load_row(source: Any, *, like: Fragment) -> Fragment:
@@ -134,7 +124,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout) -> Fragment:
         source.ring.read_by_lanes()
     columns = source.shape[1]
     kind = _row_type(columns, source.dtype, layout)
-    bytes_ = min(_run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
+    bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
     width = bytes_ if bytes_ > source.dtype.bytes else 0
     loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
     return Fragment(tile.to_lane(loaded), (columns,), layout)
@@ -262,7 +252,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
         _through(fragment, to, via, count)
         return
     first_row, first_column = to.corner
-    run = gcd(_run(fragment.layout, fragment.shape), fragment.shape[1])
+    run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
     bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
     vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
     matrix = _limited(to.memref(), first_row, count)

@@ -94,6 +94,16 @@ def same(one: Layout, other: Layout, shape: Shape) -> bool:
     return all(_digits(one, shape, axis) == _digits(other, shape, axis) for axis in range(len(shape)))
 
 
+def run(layout: Layout, shape: Shape) -> int:
+    """The elements of a lane that follow each other in a row."""
+    count = 1
+    for it in reversed(layout.group(shape)[-1]):
+        if it.axis != MEMORY or it.stride != count:
+            break
+        count *= it.extent
+    return count
+
+
 @lru_cache(maxsize=1024)
 def reordered(one: Layout, other: Layout, shape: Shape) -> tuple[int, ...] | None:
     """For each register of a layout `other`, the register of `one` that holds the same element; None where
