@@ -11,6 +11,8 @@ from weft.emulator.launch import Module, Report
 from weft.emulator.limits import Progress, limits
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.sanitizer import Finding
+from weft.emulator.watching.hooks import Hook, Hooks, Launched, MemoryEvent, hooked
+from weft.emulator.watching.stopped import Stopped
 from weft.emulator.world import Event, Stream, World, WorldReport
 
 __all__ = [
@@ -19,12 +21,17 @@ __all__ = [
     "Exploration",
     "Fault",
     "Finding",
+    "Hook",
+    "Hooks",
+    "Launched",
+    "MemoryEvent",
     "Module",
     "Multicast",
     "Named",
     "Progress",
     "PtxError",
     "Report",
+    "Stopped",
     "Stream",
     "Struct",
     "TensorMap",
@@ -34,5 +41,6 @@ __all__ = [
     "World",
     "WorldReport",
     "explore",
+    "hooked",
     "limits",
 ]

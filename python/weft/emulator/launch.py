@@ -24,7 +24,9 @@ from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.running.totals import Totals
 from weft.emulator.sanitizer import Finding, ignored_rules, page
+from weft.emulator.watching.hooks import Hooks, Launched, chosen as chosen_hooks
 from weft.emulator.watching.observers import Observers
+from weft.emulator.watching.source_map import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
@@ -119,6 +121,7 @@ class Module:
         strict: bool = False,
         threads: int | None = None,
         compiled: bool | None = None,
+        hooks: Hooks | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns after all of it has completed.
 
@@ -135,7 +138,7 @@ class Module:
         to the hardware; with a seed, single lanes run ahead of their warps. `threads`: the CPU cores that a
         long launch may use, by default all of them if this process has one thread. CTAs run in parallel if
         nothing can notice: none communicates with others, and the sanitizer finds nothing. Otherwise, and
-        with 1, they run in a fixed order in this process.
+        with 1, they run in a fixed order in this process. `hooks`: functions that the launch calls.
 
         Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
         fit the kernel.
@@ -158,6 +161,9 @@ class Module:
         device.map_workspace()
         totals = Totals(len(program.blocks), limit, limits.max_seconds)
         begun: list[Observers] = []
+        hooks = chosen_hooks(hooks)
+        if hooks is not None:
+            hooks.begin(Launched(kernel, self._text, program, launch, SourceMap.of(self._text, program)))
 
         def start() -> tuple[Waves, Observers]:
             observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
@@ -168,11 +174,14 @@ class Module:
             waves = Waves(running, launch, device, totals, watch, limits.progress, seed, strict)
             waves.compiler, waves.worth = compiler, worth_of(compiled)
             waves.products = chosen(compiled)
+            if hooks is not None:
+                waves.hooks = hooks
+                observers.tell(hooks.found)
             return waves, observers
 
         try:
             with np.errstate(all="ignore"):
-                observers = parallel.run(start, limits.threads)
+                observers = parallel.run(start, limits.threads if hooks is None else 1)
         except (Fault, Deadlock) as error:
             error.findings = begun[-1].ended(error)
             raise

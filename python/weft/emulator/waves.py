@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from weft.emulator.compiled.boxes import Worth
 from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
@@ -18,6 +19,8 @@ from weft.emulator.running.deadlock import Wait, stuck
 from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Watch
+from weft.emulator.watching.hooked_machine import HookedMachine
+from weft.emulator.watching.hooks import Hooks
 
 _WAVE_WARPS = 96
 _MAX_WAVES = 160
@@ -31,7 +34,7 @@ class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
     the program, `worth` the bulk unit's copies; `products`: when those of tensor cores are compiled, at once,
-    never, or if that is worth it (None). `ticks` is the length of a turn, in instructions.
+    never, or if that is worth it (None). `ticks` is the length of a turn, in instructions. `hooks` are called.
     """
 
     program: Program
@@ -47,6 +50,7 @@ class Waves:
     worth: Worth | None = None
     products: bool | None = None
     ticks: int | None = None
+    hooks: Hooks | None = None
 
     _live: Live = field(default_factory=deque)
     _resumes: bool = False
@@ -127,7 +131,12 @@ class Waves:
         return self._machine(wave), wave
 
     def _machine(self, wave: Wave) -> Machine:
-        machine = Machine(wave, self.program, self.totals, self.seed, skew=self.skew, compiler=self.compiler)
+        arguments = wave, self.program, self.totals, self.seed
+        options: dict[str, Any] = {"skew": self.skew, "compiler": self.compiler}
+        if self.hooks is None:
+            machine = Machine(*arguments, **options)
+        else:
+            machine = HookedMachine(self.hooks, *arguments, **options)
         if self.ticks is not None:
             machine.ticks = self.ticks
         return machine

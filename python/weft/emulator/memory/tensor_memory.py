@@ -82,6 +82,10 @@ class TensorMemory:
         self._wake()
         return found
 
+    def allocated(self, cta: int) -> dict[int, int]:
+        """The number of columns of each allocation, by its first column."""
+        return dict(self._blocks.get(cta, {}))
+
     def _free(self, ctas: tuple[int, ...], columns: int) -> int | None:
         """The first of `columns` columns that are free in each of these CTAs."""
         blocks = [each for cta in ctas for each in self._blocks.setdefault(cta, {}).items()]

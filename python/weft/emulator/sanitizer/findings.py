@@ -1,6 +1,6 @@
 """The sanitizer's rules, and the findings of a launch."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from weft.emulator.errors import Thread
@@ -110,6 +110,8 @@ class Findings:
     def __init__(self, text: str, ignored: frozenset[str] = frozenset(), user: str = "") -> None:
         self._text, self._ignored, self._user = text, ignored, user
         self._found: dict[tuple[str, int], Finding] = {}
+        self.told: Callable[[Finding], None] | None = None
+        """Called with each finding of another rule or line than those before."""
 
     @computed
     def sources(self) -> dict[int, str]:
@@ -134,7 +136,10 @@ class Findings:
             self._found[rule, line] = replace(known, count=known.count + count)
         elif len(self._found) < _MOST:
             source = self.sources.get(line, "") if line else self._user
-            self._found[rule, line] = Finding(rule, message, line, source, thread, address, count)
+            found = Finding(rule, message, line, source, thread, address, count)
+            self._found[rule, line] = found
+            if self.told is not None:
+                self.told(found)
 
     def all(self) -> FoundList:
         """The findings, in the order of their lines."""

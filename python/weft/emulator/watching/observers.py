@@ -1,7 +1,7 @@
 """The observers of a launch: the sanitizer, the trace, or both."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.emulator.decoding.program import Program
@@ -36,6 +36,10 @@ class Observers:
         self._failed = False
         self._recorder = None if trace is None else Recorder(trace, program, launch)
 
+    def tell(self, told: "Callable[[Finding], None]") -> None:
+        """Calls `told` with each finding when it is found."""
+        self._found.told = told
+
     @property
     def traces(self) -> bool:
         """Whether a timeline is written."""
@@ -55,6 +59,7 @@ class Observers:
         the source lines.
         """
         self._failed = True
+        self._found.told = None
         error.say_sources(self._found.sources)
         if not self._sanitize:
             return ()

@@ -1,0 +1,200 @@
+"""A machine that calls hooks. Blocks that hooks concern run in the interpreter; compiled code stops there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.decoding.blocks import Block
+from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.machine import Machine
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.code import Compiler, Turn
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.watching.accesses import AccessWatch
+from weft.emulator.watching.hooks import Hook, Hooks, Launched
+from weft.emulator.watching.observers import Several
+from weft.emulator.watching.source_map import Position
+from weft.emulator.watching.stopped import Stopped
+
+_NEVER = 1 << 62
+_NOWHERE = -1
+
+
+class HookedMachine(Machine):
+    """As `Machine`; `hooks` are called as `Hooks` describes."""
+
+    def __init__(self, hooks: Hooks, *args: Any, **named: Any) -> None:
+        self._hooks = hooks
+        self._plan = hooks.plan(args[1])
+        self._marked: Bools = np.zeros_like(self._plan.blocks)
+        self._again = np.full((args[0].warps, 32), _NOWHERE)
+        """The block at which each thread waits: when it runs again there, it isn't there anew."""
+        self.group: Group | None = None
+        """The group that runs, at `position`."""
+        self.position: Position = (0, 0)
+        super().__init__(*args, **named)
+
+    @property
+    def launched(self) -> Launched:
+        """The launch that runs."""
+        assert self._hooks.launched is not None
+        return self._hooks.launched
+
+    def stopped(self, threads: Bools | None = None) -> Stopped:
+        """The state, of some threads of the running group."""
+        if threads is None:
+            none = np.zeros((self.wave.warps, 32), np.bool_)
+            threads = none if self.running is None else self.running.threads()
+        return Stopped(self, self.group, self.position, threads)
+
+    def run(self) -> bool:
+        self._hooks.current = self
+        try:
+            return super().run()
+        except (Fault, Deadlock) as error:
+            self._hooks.failed(self.stopped(), error)
+            raise
+
+    # What compiled code does
+
+    def _turn(self, stop: int) -> Turn:
+        turn = super()._turn(stop)
+        if turn[1] or not self._plan.blocks.any():
+            return turn
+        return stop, True, _NEVER, *turn[3:]  # stops at marked blocks only
+
+    def _compile(self, compiler: Compiler) -> None:
+        super()._compile(compiler)
+        self._marked = np.zeros_like(self._marked)
+        self._mark()
+
+    def _mark(self) -> None:
+        """Makes compiled code stop at the blocks that hooks concern now."""
+        blocks = self._plan.blocks
+        if self._code is not None:
+            self._code.marks[blocks & ~self._marked] += 1
+            self._code.marks[self._marked & ~blocks] -= 1
+            self._marked = blocks
+
+    def _refreshed(self) -> None:
+        plan = self._hooks.plan(self.program)
+        if plan is not self._plan:
+            self._plan = plan
+            self._mark()
+
+    # Blocks
+
+    def _execute(self, group: Group, stop: int) -> bool:
+        self.group, self.position, self.running = group, (group.block, 0), group.lanes
+        for hook in self._hooks.of_kind("block"):
+            hook.function(self.stopped())
+        self._refreshed()
+        if not self._plan.blocks[group.block]:
+            return super()._execute(group, stop)
+        block = self.program.blocks[group.block]
+        self._steps(group, block)
+        if self._compiler is not None and self._compiler.interpreted(group.block, len(block.steps) + 1):
+            self._compile(self._compiler)
+        return False
+
+    def _steps(self, group: Group, block: Block) -> None:
+        """Runs the steps of a block, which make up instructions."""
+        last = len(block.steps)
+        for at, step in enumerate(block.steps):
+            number = block.instruction(at)
+            if not at or number != block.instruction(at - 1):
+                self._before(group, number)
+            with self._observed():
+                step(group.lanes)
+            ends = number == _last(block) and block.waits  # the rest of the instruction ends the block
+            if not ends and (at + 1 == last or block.instruction(at + 1) != number):
+                self._after(group.block, number, group.lanes)
+
+    def _ended(self, group: Group) -> bool:
+        at, lanes = group.block, group.lanes
+        block = self.program.blocks[at]
+        hooked = bool(self._plan.blocks[at]) and bool(block.waits)
+        number = _last(block)
+        if hooked and not (block.steps and block.instruction(len(block.steps) - 1) == number):
+            self._before(group, number)
+        threads = lanes.threads()
+        if hooked:
+            with self._observed():
+                arrived = super()._ended(group)
+        else:
+            arrived = super()._ended(group)
+        if not hooked:
+            return arrived
+        if arrived:
+            self._again[threads] = _NOWHERE
+            self._after(at, number, lanes)
+        else:
+            for other in self.ready.values():
+                if other.block == at:
+                    self._again[other.lanes.threads() & threads] = at
+        return arrived
+
+    def put(self, group: Group) -> None:
+        threads = group.lanes.threads()
+        self._again[threads & (self._again != group.block)] = _NOWHERE
+        super().put(group)
+
+    # Instructions
+
+    def _before(self, group: Group, number: int) -> None:
+        """Calls the hooks before an instruction, for the threads that haven't been there before."""
+        at = group.block
+        self.group, self.position = group, (at, number)
+        hooks = self._of(self.position, after=False)
+        if not hooks:
+            return
+        threads = group.lanes.threads() & (self._again != at)
+        if threads.any():
+            self._call(hooks, group.lanes, threads)
+
+    def _after(self, at: int, number: int, lanes: Lanes) -> None:
+        hooks = self._of((at, number), after=True)
+        if hooks:
+            self.position = at, number
+            self._call(hooks, lanes, lanes.threads())
+
+    def _of(self, position: Position, *, after: bool) -> list[Hook]:
+        self._refreshed()
+        here = [*self._plan.at.get(position, ()), *self._plan.everywhere]
+        return [hook for hook in here if (hook.kind == "after") == after]
+
+    def _call(self, hooks: list[Hook], lanes: Lanes, threads: Bools) -> None:
+        guard = self.program.blocks[self.position[0]].traffic[self.position[1]].guard
+        executing = threads
+        if guard is not None and any(hook.opcode for hook in hooks):
+            values = lanes.regs[guard[0]].astype(np.bool_)
+            executing = threads & (values ^ guard[1])
+        for hook in hooks:
+            mine = executing if hook.opcode else threads
+            if mine.any():
+                hook.function(self.stopped(mine))
+        self._refreshed()
+
+    @contextmanager
+    def _observed(self) -> Iterator[None]:
+        """In the block, the interpreter makes all accesses, and hooks learn of them."""
+        if not self._plan.accesses:
+            yield
+            return
+        wave = self.wave
+        watch, products, copies, calls = wave.watch, wave.products, wave.box_copies, wave.mbarriers.calls
+        mine = AccessWatch(wave, self._plan.accesses, self.stopped)
+        wave.watch = mine if watch is None else Several([watch, mine])
+        wave.products = wave.box_copies = wave.mbarriers.calls = None
+        try:
+            yield
+        finally:
+            wave.watch, wave.products, wave.box_copies = watch, products, copies
+            wave.mbarriers.calls = calls
+
+
+def _last(block: Block) -> int:
+    return len(block.traffic) - 1

@@ -1,0 +1,332 @@
+"""The state of a wave at a hook: its threads, registers, memory and barriers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory.mbarrier import State
+from weft.emulator.reading.syntax import Instruction, Register, Scope, Variable
+from weft.emulator.reading.types import Array, Bools
+from weft.emulator.running.deadlock import Stage, Wait, stages
+from weft.emulator.running.groups import Group
+from weft.emulator.watching.source_map import Position, Source
+from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from weft.emulator.watching.hooked_machine import HookedMachine
+
+Cta = tuple[int, int, int]
+_MOST_NAMES = 12
+
+
+@dataclass(frozen=True)
+class WarpState:
+    """Lanes of a warp that are at the same instruction.
+
+    `row` is the warp's number in the wave, `warp` that in its CTA. `lanes` has 32 values. `line` is that of
+    the PTX instruction that they execute next, 0 if they have exited. `waits`: what they wait for.
+    """
+
+    row: int
+    cta: Cta
+    warp: int
+    lanes: Bools
+    line: int
+    source: Source | None
+    waits: str = ""
+
+
+@dataclass(frozen=True)
+class MbarrierState:
+    """An mbarrier of a CTA's shared memory. `line` is that of its init; `stage` is the stage of a ring that
+    it guards; `waiting` are the warps of the wave, by rows, that wait for it.
+    """
+
+    offset: int
+    state: State
+    line: int
+    stage: Stage | None
+    waiting: tuple[int, ...]
+
+
+class Stopped:
+    """What a hook sees. `threads`, `[warps of the wave, 32]`, are about to execute an instruction."""
+
+    def __init__(
+        self, machine: "HookedMachine", group: Group | None, position: Position, threads: Bools
+    ) -> None:
+        self._machine, self._group = machine, group
+        self.position, self.threads = position, threads
+        self.wave = machine.wave
+
+    @property
+    def machine(self) -> "HookedMachine":
+        """The machine that runs the wave."""
+        return self._machine
+
+    # Where
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX."""
+        block, number = self.position
+        traffic = self._machine.program.blocks[block].traffic
+        return traffic[number].line if number < len(traffic) else self._machine.program.blocks[block].line
+
+    @property
+    def source(self) -> Source | None:
+        """The line of the source; None for code that the compiler added, and without `.loc`."""
+        return self.source_of(self.line)
+
+    def source_of(self, line: int) -> Source | None:
+        """The source of a line of the PTX."""
+        launched = self._machine.launched
+        return launched.map.sources.get(line)
+
+    @property
+    def opcode(self) -> str:
+        """The opcode of the instruction, as the emulator's counters have it."""
+        block, number = self.position
+        traffic = self._machine.program.blocks[block].traffic
+        return traffic[number].prefix if number < len(traffic) else ""
+
+    @property
+    def instruction(self) -> Instruction | None:
+        """The instruction in the syntax tree."""
+        return self.instruction_at(self.position)
+
+    def instruction_at(self, position: Position) -> Instruction | None:
+        """The instruction at a position."""
+        block, number = position
+        code = self._machine.program.codes[self._machine.program.blocks[block].function]
+        starts = {at: start for start, at in code.blocks.items()}
+        body, at = code.function.body or [], starts[block] + number
+        return body[at] if at < len(body) else None
+
+    @property
+    def function(self) -> str:
+        """The function that threads are in."""
+        return self._machine.program.blocks[self.position[0]].function
+
+    # Threads
+
+    def ctas(self) -> list[Cta]:
+        """The CTAs of the wave, by their coordinates."""
+        wave = self.wave
+        return [wave.cta(wave.rows_of(cta).start) for cta in range(len(wave.cta_numbers))]
+
+    def first(self) -> tuple[int, int]:
+        """The first of the threads: its row, and its lane."""
+        row, lane = divmod(int(self.threads.argmax()), 32)
+        return row, lane
+
+    def warps(self) -> list[WarpState]:
+        """All warps of the wave; several entries for one whose lanes have diverged."""
+        found = [*self._of_groups(), *self._at_barriers()]
+        known = np.zeros_like(self.wave.live)
+        for state in found:
+            known[state.row] |= state.lanes
+        for row in np.flatnonzero((self._exist() & ~known).any(axis=1)).tolist():
+            found.append(self._state(row, self._exist()[row] & ~known[row], 0, "has exited"))
+        return sorted(found, key=lambda state: (state.row, int(state.lanes.argmax())))
+
+    def _exist(self) -> Bools:
+        """The threads that the launch has."""
+        wave = self.wave
+        thread = wave.warp_of_row[:, None] * 32 + np.arange(32)
+        exist: Bools = thread < wave.launch.threads
+        return exist
+
+    def _state(self, row: int, lanes: Bools, line: int, waits: str = "") -> WarpState:
+        wave = self.wave
+        warp = int(wave.warp_of_row[row])
+        return WarpState(row, wave.cta(row), warp, lanes, line, self.source_of(line), waits)
+
+    def _of_groups(self) -> Iterator[WarpState]:
+        machine = self._machine
+        groups = [*machine.ready.values()]
+        running = self._group
+        if running is not None and running not in groups:
+            threads = running.lanes.threads() & self.wave.live
+            for other in groups:
+                threads = threads & ~other.lanes.threads()
+            here = self.line if running.block == self.position[0] else self._line_of(running.block)
+            for row in np.flatnonzero(threads.any(axis=1)).tolist():
+                if not self._waits_at_barrier(row).any():
+                    yield self._state(row, threads[row], here)
+        for group in groups:
+            waits = self._waits_of(group)
+            for row in group.lanes.row_numbers().tolist():
+                lanes = group.lanes.threads()[row]
+                yield self._state(row, lanes, self._line_of(group.block), waits)
+
+    def _line_of(self, block: int) -> int:
+        program = self._machine.program
+        traffic = program.blocks[block].traffic
+        return traffic[0].line if traffic else program.blocks[block].line
+
+    def _waits_of(self, group: Group) -> str:
+        if not group.stalled:
+            return ""
+        if group.awaits:
+            names = dict.fromkeys(f"0x{offset:x}" for _, offset in group.awaits)
+            return f"waits for the mbarrier{'s' if len(names) > 1 else ''} at {' and '.join(names)}"
+        return f"waits for other threads ({self._machine.program.blocks[group.block].waits})"
+
+    def _waits_at_barrier(self, row: int) -> Bools:
+        waiting = np.zeros(32, np.bool_)
+        cta = int(self.wave.cta_of_row[row])
+        inside = row - self.wave.rows_of(cta).start
+        for (owner, _), barrier in self._machine.barriers.pending.items():
+            for part in barrier.waiting if owner == cta else ():
+                waiting |= part.threads[inside]
+        for part, _ in self._machine.clusters.waiting:
+            waiting |= part.threads[row]
+        return waiting
+
+    def _at_barriers(self) -> Iterator[WarpState]:
+        wave = self.wave
+        for (cta, number), barrier in self._machine.barriers.pending.items():
+            first = wave.rows_of(cta).start
+            for part in barrier.waiting:
+                for inside in np.flatnonzero(part.threads.any(axis=1)).tolist():
+                    lanes = part.threads[inside]
+                    line = int(barrier.lines[inside][lanes][0])
+                    yield self._state(first + inside, lanes, line, f"waits at barrier {number}")
+        for part, line in self._machine.clusters.waiting:
+            for row in np.flatnonzero(part.threads.any(axis=1)).tolist():
+                yield self._state(row, part.threads[row], line, "waits for its cluster")
+
+    def barriers(self) -> list[Wait]:
+        """What the warps wait for at barriers of their CTAs and clusters."""
+        return [*self._machine.barriers.describe(), *self._machine.clusters.describe()]
+
+    # Registers
+
+    def registers(self) -> dict[str, Register]:
+        """The registers of the function that have names here."""
+        code = self._machine.program.codes[self.function]
+        found = {register.name: register for register in code.function.scope.registers}
+        instruction = self.instruction
+        scope: Scope | None = None if instruction is None else instruction.scope
+        inner: dict[str, Register] = {}
+        while scope is not None:
+            for name, entity in scope.names.items():
+                if isinstance(entity, Register):
+                    inner.setdefault(name, entity)
+            scope = scope.parent
+        return found | inner
+
+    def slot(self, name: str) -> int:
+        """The slot of a register in the register file of the wave. Raises WeftError for unknown names."""
+        known = self.registers()
+        register = known.get(name)
+        if register is None:
+            listed = ", ".join([*known][:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
+            hint = did_you_mean(name, known)
+            raise WeftError(f"no register '{name}' is used in {self.function}: it has {listed or 'none'}{hint}")
+        return self._machine.program.codes[self.function].base + register.index
+
+    def register(self, name: str) -> Array:
+        """The bits of a register in all threads of the wave, `[warps, 32]`. Raises WeftError for unknown
+        names.
+        """
+        return self.wave.regs[self.slot(name)]
+
+    # Memory
+
+    def cta_number(self, cta: Sequence[int]) -> int:
+        """The number in the wave of a CTA. Raises WeftError for one that doesn't run now."""
+        x, y, z = (*map(int, cta), 0, 0)[:3]
+        known = self.ctas()
+        if (x, y, z) not in known:
+            raise WeftError(
+                f"CTA {(x, y, z)} doesn't run now: those from {known[0]} to {known[-1]} do, in the order in "
+                "which they begin"
+            )
+        return known.index((x, y, z))
+
+    def shared(self, cta: int) -> npt.NDArray[np.uint8]:
+        """The shared memory of CTA number `cta` of the wave, as bytes. Don't change it."""
+        return self.wave.memory.shared_of(cta)
+
+    def tensor_memory(self, cta: int) -> npt.NDArray[np.uint32]:
+        """The tensor memory of CTA number `cta` of the wave, `[128, 512]`."""
+        return self.wave.tensor_memory.cells(cta)
+
+    def tensor_allocations(self, cta: int) -> dict[int, int]:
+        """The allocated columns of a CTA's tensor memory: the first one of each allocation, and their
+        number.
+        """
+        return self.wave.tensor_memory.allocated(cta)
+
+    def global_bytes(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        """Bytes of global memory. Raises WeftError where nothing is mapped."""
+        segment = self.wave.device.find(address)
+        inside = 0 if segment is None else address - segment.base
+        if segment is None or inside + size > segment.size:
+            raise WeftError(f"no buffer has the {size} bytes at 0x{address:x} of global memory")
+        return segment.data[inside : inside + size]
+
+    def variables(self) -> dict[str, Variable]:
+        """The variables of the module and the kernel that are in shared memory."""
+        found: dict[str, Variable] = {}
+        for code in self._machine.program.codes.values():
+            scope: Scope | None = code.function.scope
+            while scope is not None:
+                for name, entity in scope.names.items():
+                    if isinstance(entity, Variable) and entity.space == "shared":
+                        found.setdefault(name, entity)
+                scope = scope.parent
+        return found
+
+    def mbarriers(self, cta: int) -> list[MbarrierState]:
+        """The mbarriers of CTA number `cta` of the wave, by their offsets."""
+        mbarriers = self.wave.mbarriers
+        inits = [(offset, line) for (owner, offset), line in mbarriers.alive.items() if owner == cta]
+        rings, waiting = stages(inits), self._waiting()
+        found = []
+        for offset, line in sorted(inits):
+            word = int(self.shared(cta)[offset : offset + 8].view(np.uint64)[0])
+            who = tuple(sorted(waiting.get((cta, offset), ())))
+            found.append(MbarrierState(offset, State.of(word), line, rings.get(offset), who))
+        return found
+
+    def _waiting(self) -> dict[tuple[int, int], set[int]]:
+        """The rows that wait for each mbarrier."""
+        found: dict[tuple[int, int], set[int]] = {}
+        for group in self._machine.ready.values():
+            if not group.stalled:
+                continue
+            rows = group.lanes.row_numbers().tolist()
+            for cta, offset in group.awaits:
+                mine = [row for row in rows if self._near(row, cta)]
+                found.setdefault((cta, offset), set()).update(mine)
+        return found
+
+    def _near(self, row: int, cta: int) -> bool:
+        """Whether a warp may wait for an mbarrier of a CTA: of its own, or with one row of its cluster."""
+        own = int(self.wave.cta_of_row[row])
+        return own == cta if self.wave.launch.cluster_size == 1 else cta in self.wave.cluster_ctas(own)
+
+    def _repr_html_(self) -> str:
+        from weft.emulator.watching import stopped_page
+
+        return stopped_page.of(self)
+
+
+def names_of(lanes: Any) -> str:
+    """Lanes in words: 'lane 3', 'lanes 0-31'."""
+    numbers = np.flatnonzero(lanes).tolist()
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    text = ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+    return f"lane{'' if len(numbers) == 1 else 's'} {text}"
