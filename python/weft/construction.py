@@ -218,11 +218,12 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _caller(frame: FrameType) -> FrameType | None:
     """The innermost frame outside Weft and the bindings."""
-    return next((each for each in _frames(frame) if not _hidden(each.f_code.co_filename)), None)
+    return next((each for each in _frames(frame) if not is_hidden(each.f_code.co_filename)), None)
 
 
 @cache
-def _hidden(file: str) -> bool:
+def is_hidden(file: str) -> bool:
+    """Whether a file of Python is one of Weft's, or of the bindings."""
     return file == contextlib.__file__ or file.startswith(_HIDDEN)
 
 

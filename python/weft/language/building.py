@@ -11,7 +11,7 @@ from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.wgmma import MMA_ASYNC
-from weft.language import forms
+from weft.language import forms, variables
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
@@ -92,8 +92,10 @@ def _traced(
                 arguments = _arguments(signature, special, values)
                 _set_launch(kernel, signature, special, options, trace)
                 trace.tile_counts = _tile_counts(options.grid, signature, arguments, meta)
-                result = function(*arguments, **meta)
+                with variables.named():
+                    result = function(*arguments, **meta)
                 _finish(trace, result)
+            _place(kernel, function)
             kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
     return module
 
@@ -103,6 +105,18 @@ def _multiplier(trace: Trace) -> Multiplier:
     if trace.chip in MMA.chips():
         return TensorProducts(trace)
     return WgmmaProducts() if trace.chip in MMA_ASYNC.chips() else WarpProducts(trace.chip)
+
+
+def _place(kernel: Any, function: Callable[..., Any]) -> None:
+    """Gives the kernel, its return and its own operations the line of its definition, not that of its call."""
+    code = function.__code__
+    name = code.co_filename.encode("utf-8", "backslashreplace").decode()
+    place = ir.Location.file(name, code.co_firstlineno, 0)
+    kernel.operation.location = place
+    for block in kernel.operation.regions[0].blocks:
+        for operation in block.operations:
+            if operation.operation.name == "gpu.return":
+                operation.operation.location = place
 
 
 def _type(kind: Any, dtype: Any) -> Any:

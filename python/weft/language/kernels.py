@@ -9,7 +9,7 @@ from typing import Any
 from weft import locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.language import calls, exporting, given, surroundings, trace, tuning
+from weft.language import calls, exporting, given, surroundings, trace, tuning, variables
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
@@ -29,7 +29,7 @@ class KernelFunction:
         self._function = captured(function)
         self.signature = Signature.of(function)
         self._options, self._arch = options, arch
-        self._compiled: dict[tuple[Specialization, str], Kernel] = {}
+        self._compiled: dict[tuple[Specialization, str, bool], Kernel] = {}
         self._lock = locks.reentrant()
         self._plans = calls.Plans(list(self.signature.arguments.values()))
         self._reads: tuple[surroundings.Read, ...] = ()  # of what is compiled
@@ -179,7 +179,7 @@ class KernelFunction:
         return self._kernel(special, chip)
 
     def _kernel(self, special: Specialization, chip: str) -> Kernel:
-        key = special, chip
+        key = special, chip, variables.are_kept()
         if (kernel := self._compiled.get(key)) is not None:
             return kernel
         with self._lock:
