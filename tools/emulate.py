@@ -21,7 +21,24 @@ LIMIT = 100_000_000
 
 def _arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", metavar="FILE", help="PTX, or a .mlir file, which is compiled first; - is stdin")
+    add_launch(parser, "PTX, or a .mlir file, which is compiled first; - is stdin")
+    help_ = "launch without a seed, then with N seeds, and print each distinct finding with its seed"
+    add("--seeds", metavar="N", help=help_)
+    add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
+    add(
+        "--threads",
+        metavar="N",
+        help="CPU cores for a long launch (all of them); 1 runs CTAs in a fixed order",
+    )
+    add("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
+    add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
+
+
+def add_launch(parser: ArgumentParser, file: str) -> None:
+    """Declares the file, of which `file` is the help, and the options of one launch."""
+    add = parser.add_argument
+    parser.set_defaults(seeds=None, trace=None, threads=None, sarif=None, json=False, bar=True)
+    add("file", metavar="FILE", help=file)
     add("--kernel", metavar="NAME", help="the kernel to run, if the file has several")
     values.add_to(parser)
     add("--arch", metavar="CHIP", help="the chip to compile a .mlir file for (default: as in weft compile)")
@@ -33,12 +50,9 @@ def _arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="schedule warps at random with this seed; it is the seed of random arrays, too",
     )
-    help_ = "launch without a seed, then with N seeds, and print each distinct finding with its seed"
-    add("--seeds", metavar="N", help=help_)
     add("--no-sanitize", action="store_true", help="do not look for mistakes")
     add("--ignore", metavar="RULE", action="append", default=[], help="leave out the findings of a rule")
     add("--strict", action="store_true", help="hold PTX to all rules that .mlir files are held to")
-    add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
     kinds = ("hardware", "exact")
     add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
     help_ = "launch as a dependent kernel, which may begin before the previous launch has ended"
@@ -47,16 +61,10 @@ def _arguments(parser: ArgumentParser) -> None:
     limit = f"stop after N warp instructions ({LIMIT:,}); 0 sets no limit"
     add("--max-instructions", metavar="N", help=limit)
     add("--time-limit", metavar="SECONDS", help="stop after this time")
-    add(
-        "--threads",
-        metavar="N",
-        help="CPU cores for a long launch (all of them); 1 runs CTAs in a fixed order",
-    )
-    add("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
-    add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
 
-def _run(options: Namespace) -> int:
+def run(options: Namespace) -> int:
+    """Launches the kernel of a file and reports on it; returns the exit status."""
     from weft.emulator import Deadlock, Fault
 
     name = cli.name_of(options.file)
@@ -148,6 +156,8 @@ def _launched(
     limits: dict[str, Any],
 ) -> "Report":
     """Launches once, or with `--seeds` in many interleavings, whose findings are the report's."""
+    if not options.bar:
+        return launch(**limits)
     if options.seeds is None:
         with Bar("emulating") as bar:
             return launch(**limits, progress=bar)
@@ -273,5 +283,5 @@ def _number(text: str, option: str) -> int:
 
 
 EMULATE = Command(
-    "emulate", "run a kernel of any PTX or .mlir file on the CPU and look for mistakes", _arguments, _run
+    "emulate", "run a kernel of any PTX or .mlir file on the CPU and look for mistakes", _arguments, run
 )

@@ -9,6 +9,7 @@ from weft.tools.bench import BENCH
 from weft.tools.command import Command
 from weft.tools.compile import COMPILE
 from weft.tools.completion import COMPLETION
+from weft.tools.debug import DEBUG
 from weft.tools.doctor import DOCTOR
 from weft.tools.emulate import EMULATE
 from weft.tools.isa import ISA
@@ -20,7 +21,7 @@ from weft.tools.run import RUN
 from weft.tools.tune import TUNE
 from weft.tools.versions import PrintVersions
 
-COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, KERNELS, PREDICT, ISA, LINT, LSP, DOCTOR, COMPLETION)
+COMMANDS = (COMPILE, RUN, EMULATE, DEBUG, BENCH, TUNE, KERNELS, PREDICT, ISA, LINT, LSP, DOCTOR, COMPLETION)
 
 
 def _parser() -> cli.Parser:
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Command = options.command
         return command.run(options)
 
-    if arguments is None:
+    interactive = {command.name for command in COMMANDS if command.interactive}
+    if arguments is None and not interactive.intersection(sys.argv[1:2]):
         return supervisor.supervised("weft", lambda: cli.guarded("weft", body))
     return cli.guarded("weft", body)

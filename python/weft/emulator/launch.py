@@ -26,7 +26,6 @@ from weft.emulator.running.totals import Totals
 from weft.emulator.sanitizer import Finding, ignored_rules, page
 from weft.emulator.watching.hooks import Hooks, Launched, chosen as chosen_hooks
 from weft.emulator.watching.observers import Observers
-from weft.emulator.watching.source_map import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
@@ -163,7 +162,7 @@ class Module:
         begun: list[Observers] = []
         hooks = chosen_hooks(hooks)
         if hooks is not None:
-            hooks.begin(Launched(kernel, self._text, program, launch, SourceMap.of(self._text, program)))
+            hooks.begin(Launched.of(kernel, self._text, program, launch, args))
 
         def start() -> tuple[Waves, Observers]:
             observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
@@ -189,6 +188,8 @@ class Module:
             buffers.write_back()
             if begun:
                 begun[-1].close()
+            if hooks is not None:
+                hooks.end()
         counters = counters_of(program, totals) | observers.counters()
         return Report(totals.instructions, counters, observers.findings(), "".join(device.printed))
 

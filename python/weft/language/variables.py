@@ -31,7 +31,9 @@ _MOST_MEMBERS = 16
 _ADDRESSES = {"shared": "shared", "tmem": "tensor"}
 
 _LIBRARIES = tuple(
-    f"{path}{os.sep}" for name, path in sysconfig.get_paths().items() if name in ("stdlib", "purelib", "platlib")
+    f"{path}{os.sep}"
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "purelib", "platlib")
 )
 
 _kept: ContextVar[bool] = ContextVar("weft_language_variables", default=False)
@@ -162,7 +164,9 @@ def _words(value: Any) -> tuple[list[Any], list[str]]:
         words = ir.VectorType.get([count * bits // _WORD], ir.IntegerType.get_signless(_WORD))
         value = vector.bitcast(words, value)
     found = [_scalar(each) for each in emit.elements(value)]
-    return [one for operands, _ in found for one in operands], [one for _, letters in found for one in letters]
+    return [one for operands, _ in found for one in operands], [
+        one for _, letters in found for one in letters
+    ]
 
 
 def _scalar(value: Any) -> tuple[list[Any], list[str]]:
@@ -186,7 +190,11 @@ def _mark(
     registers = " ".join(f"${number}" for number in range(len(operands)))
     text = "|".join([name, kind, *(each.replace("$", "$$") for each in details), registers])
     llvm.inline_asm(
-        None, list(operands), f"// {MARK} {text}", ",".join(letters), has_side_effects=True,
+        None,
+        list(operands),
+        f"// {MARK} {text}",
+        ",".join(letters),
+        has_side_effects=True,
         is_align_stack=False,
     )
 

@@ -50,12 +50,20 @@ class HookedMachine(Machine):
             threads = none if self.running is None else self.running.threads()
         return Stopped(self, self.group, self.position, threads)
 
+    def stopped_at(self, line: int) -> Stopped:
+        """The state, of the running group at a line of the PTX."""
+        group, found = self.group, self.launched.map.positions.get(line, [])
+        here = [position for position in found if group is None or position[0] == group.block]
+        if found and (here or self.position not in found):
+            self.position = (here or found)[0]
+        return self.stopped()
+
     def run(self) -> bool:
         self._hooks.current = self
         try:
             return super().run()
         except (Fault, Deadlock) as error:
-            self._hooks.failed(self.stopped(), error)
+            self._hooks.failed(self.stopped_at(error.line), error)
             raise
 
     # What compiled code does

@@ -4,7 +4,7 @@ Where a hook applies, the interpreter runs the instructions of the blocks that i
 all others. Results, counters and findings are the same as without hooks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.arguments import Named, Unwritten
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.reading.types import Bools
 from weft.emulator.watching.source_map import Line, Position, SourceMap
@@ -21,11 +22,25 @@ from weft.errors import WeftError, shown
 
 if TYPE_CHECKING:
     from weft.emulator.decoding.program import Program
+    from weft.emulator.memory.device import Device
     from weft.emulator.running.ctas import Launch
     from weft.emulator.sanitizer import Finding
     from weft.emulator.watching.stopped import Stopped
 
-MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "wmma", "wgmma", "tcgen05", "mbarrier")
+MEMORY = (
+    "ld",
+    "ldu",
+    "st",
+    "atom",
+    "red",
+    "cp",
+    "ldmatrix",
+    "stmatrix",
+    "wmma",
+    "wgmma",
+    "tcgen05",
+    "mbarrier",
+)
 """The opcodes that may access shared, global or tensor memory, by their first words."""
 SPACES = ("shared", "global", "local", "tensor", "const", "param")
 
@@ -63,6 +78,33 @@ class Launched:
     program: "Program"
     launch: "Launch"
     map: SourceMap
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """The arrays among the arguments, by their names or those of their parameters."""
+
+    @classmethod
+    def of(
+        cls, kernel: str, text: str, program: "Program", launch: "Launch", args: Sequence[object]
+    ) -> "Launched":
+        """A launch with these arguments."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for parameter, arg in zip(program.params, args, strict=True):
+            name = arg.name if isinstance(arg, Named) else parameter.name
+            array = arg.array if isinstance(arg, Named | Unwritten) else arg
+            if isinstance(array, np.ndarray):
+                arrays.setdefault(name, array)
+        return cls(kernel, text, program, launch, SourceMap.of(text, program), arrays)
+
+    def address_of(self, device: "Device", name: str) -> int:
+        """The address in global memory of an array's first element. Raises WeftError if the launch uses a
+        copy of it.
+        """
+        array = self.arrays[name]
+        first = int(array.__array_interface__["data"][0])
+        for segment in device.segments:
+            begin = int(segment.data.__array_interface__["data"][0]) if segment.size else 0
+            if segment.size and begin <= first < begin + segment.size:
+                return segment.base + first - begin
+        raise WeftError(f"the launch uses a copy of '{name}', whose memory isn't aligned to 16 bytes")
 
 
 @dataclass(eq=False)
@@ -153,6 +195,10 @@ class Hooks:
         """Calls `function(launched)` before each launch."""
         return self._add(Hook(_function(function), self, "launch"))
 
+    def on_end(self, function: Callable[[Launched], None]) -> Hook:
+        """Calls `function(launched)` after each launch."""
+        return self._add(Hook(_function(function), self, "end"))
+
     def on_block(self, function: "Callable[[Stopped], None]") -> Hook:
         """Calls `function(stopped)` between blocks of instructions, compiled or not: often, and cheaply."""
         return self._add(Hook(_function(function), self, "block"))
@@ -179,9 +225,15 @@ class Hooks:
         for hook in self.of_kind("launch"):
             hook.function(launched)
 
+    def end(self) -> None:
+        """A launch has ended."""
+        launched, self.launched, self.current = self.launched, None, None
+        for hook in self.of_kind("end"):
+            hook.function(launched)
+
     def found(self, finding: "Finding") -> None:
         """The sanitizer has found something new."""
-        stopped = None if self.current is None else self.current.stopped()
+        stopped = None if self.current is None else self.current.stopped_at(finding.line)
         for hook in self.of_kind("finding"):
             hook.function(stopped, finding)
 

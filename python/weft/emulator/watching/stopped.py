@@ -11,7 +11,7 @@ from weft.emulator.memory.mbarrier import State
 from weft.emulator.reading.syntax import Instruction, Register, Scope, Variable
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.deadlock import Stage, Wait, stages
-from weft.emulator.running.groups import Group
+from weft.emulator.running.groups import Frame, Group
 from weft.emulator.watching.source_map import Position, Source
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
@@ -62,6 +62,8 @@ class Stopped:
         self._machine, self._group = machine, group
         self.position, self.threads = position, threads
         self.wave = machine.wave
+        self.frame: Frame | None = None if group is None else group.frame
+        """The call that threads are in."""
 
     @property
     def machine(self) -> "HookedMachine":
@@ -118,6 +120,28 @@ class Stopped:
         """The CTAs of the wave, by their coordinates."""
         wave = self.wave
         return [wave.cta(wave.rows_of(cta).start) for cta in range(len(wave.cta_numbers))]
+
+    def of(self, threads: Bools) -> "Stopped":
+        """The same for other threads."""
+        return Stopped(self._machine, self._group, self.position, threads)
+
+    def at_thread(self, row: int, lane: int) -> "Stopped":
+        """The same where another thread is: what it executes next, or waits at."""
+        machine, running = self._machine, self._group
+        for group in machine.ready.values():
+            if group.lanes.threads()[row, lane]:
+                return Stopped(machine, group, (group.block, 0), group.lanes.threads())
+        for state, frame in self._barrier_states():
+            if state.row == row and state.lanes[lane]:
+                positions = machine.launched.map.positions.get(state.line, [self.position])
+                threads = np.zeros_like(self.threads)
+                threads[row] = state.lanes
+                there = Stopped(machine, None, positions[0], threads)
+                there.frame = frame
+                return there
+        if running is not None and running.block != self.position[0]:
+            return Stopped(machine, running, (running.block, 0), running.lanes.threads())
+        return self
 
     def first(self) -> tuple[int, int]:
         """The first of the threads: its row, and its lane."""
@@ -189,6 +213,9 @@ class Stopped:
         return waiting
 
     def _at_barriers(self) -> Iterator[WarpState]:
+        return (state for state, _ in self._barrier_states())
+
+    def _barrier_states(self) -> Iterator[tuple[WarpState, Frame]]:
         wave = self.wave
         for (cta, number), barrier in self._machine.barriers.pending.items():
             first = wave.rows_of(cta).start
@@ -196,10 +223,11 @@ class Stopped:
                 for inside in np.flatnonzero(part.threads.any(axis=1)).tolist():
                     lanes = part.threads[inside]
                     line = int(barrier.lines[inside][lanes][0])
-                    yield self._state(first + inside, lanes, line, f"waits at barrier {number}")
+                    what = f"waits at barrier {number}"
+                    yield self._state(first + inside, lanes, line, what), part.frame
         for part, line in self._machine.clusters.waiting:
             for row in np.flatnonzero(part.threads.any(axis=1)).tolist():
-                yield self._state(row, part.threads[row], line, "waits for its cluster")
+                yield self._state(row, part.threads[row], line, "waits for its cluster"), part.frame
 
     def barriers(self) -> list[Wait]:
         """What the warps wait for at barriers of their CTAs and clusters."""
@@ -228,7 +256,9 @@ class Stopped:
         if register is None:
             listed = ", ".join([*known][:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
             hint = did_you_mean(name, known)
-            raise WeftError(f"no register '{name}' is used in {self.function}: it has {listed or 'none'}{hint}")
+            raise WeftError(
+                f"no register '{name}' is used in {self.function}: it has {listed or 'none'}{hint}"
+            )
         return self._machine.program.codes[self.function].base + register.index
 
     def register(self, name: str) -> Array:

@@ -154,5 +154,3 @@ def _labels(program: Program) -> Iterator[int]:
         scopes |= {id(each.scope): each.scope for each in code.function.body or ()}
         for scope in scopes.values():
             yield from (each.location.line for each in scope.names.values() if isinstance(each, Label))
-
-

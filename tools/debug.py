@@ -1,0 +1,97 @@
+"""`weft debug`: breakpoints and steps through a kernel in the emulator, by lines of its source."""
+
+import os
+import runpy
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.errors import WeftError
+from weft.tools import cli, emulate
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.tools.debugger.prompt import Prompt
+    from weft.tools.debugger.session import Session
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    emulate.add_launch(parser, "a Python file that calls kernels, a .mlir file, or PTX")
+    parser.set_defaults(bar=False)
+    add = parser.add_argument
+    help_ = "carry out the commands of a file first; may be repeated"
+    add("-x", "--script", metavar="COMMANDS", action="append", default=[], help=help_)
+    add(
+        "--command",
+        dest="commands",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="carry out a command first; may be repeated",
+    )
+    add("--batch", action="store_true", help="end the session after these commands")
+    add("program_arguments", nargs="*", metavar="ARGUMENTS", help="of a Python file, after --")
+
+
+def _run(options: Namespace) -> int:
+    from weft.tools.debugger.prompt import Prompt
+    from weft.tools.debugger.session import Quit, Session
+
+    commands = [line for file in options.script for line in cli.read(file).splitlines()]
+    stdin = open(os.devnull) if options.batch else sys.stdin  # noqa: SIM115
+    prompt = Prompt([*commands, *options.commands], stdin, sys.stdout, echo=True)
+    session = prompt.session = Session(prompt, options.file)
+    try:
+        status = _debugged(options, session, prompt)
+    except Quit:
+        return 0
+    prompt.say(f"{cli.name_of(options.file)} has ended")
+    return status
+
+
+def _debugged(options: Namespace, session: "Session", prompt: "Prompt") -> int:
+    from weft.emulator.watching.hooks import hooked
+    from weft.language import variables
+
+    program: Callable[[], int]
+    if options.file.endswith(".py"):
+        program = lambda: _python(options)  # noqa: E731
+    else:
+        if options.program_arguments:
+            raise WeftError(f"arguments after -- are those of a Python file, got {options.program_arguments}")
+        program = lambda: emulate.run(options)  # noqa: E731
+    with ExitStack() as stack:
+        stack.enter_context(hooked(session.hooks))
+        stack.enter_context(variables.kept())
+        stack.enter_context(session.interruptible())
+        status = program()
+    if session.launches == 0:
+        raise WeftError(f"{options.file} has launched no kernel in the emulator")
+    return status or int(bool(session.findings or session.errors))
+
+
+def _python(options: Namespace) -> int:
+    """Runs a Python file as the main program, with kernels in the emulator."""
+    path = Path(options.file)
+    if not path.is_file():
+        raise WeftError(f"no file '{options.file}'")
+    sys.argv = [options.file, *options.program_arguments]
+    sys.path.insert(0, str(path.parent.resolve()))
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # without a GPU, calls run in the emulator
+    try:
+        runpy.run_path(options.file, run_name="__main__")
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 0
+
+
+DEBUG = Command(
+    "debug",
+    "break and step through a kernel in the emulator, by lines of its source",
+    _arguments,
+    _run,
+    interactive=True,
+)

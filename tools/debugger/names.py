@@ -1,0 +1,200 @@
+"""What names in expressions mean at a stop: variables, registers, coordinates and arrays."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.watching.stopped import Stopped
+from weft.emulator.watching.variables import Variable, Variables
+from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
+from weft.tools.debugger import matrices, source_files
+from weft.tools.debugger.expressions import Tile
+
+COORDINATES = ("cta", "warp", "lane", "thread", "tid", "grid", "block", "cluster")
+_CONVERSIONS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8}
+_CONVERSIONS |= {f"{kind}{bits}": bits for kind in "us" for bits in (8, 16, 32, 64)}
+_MOST = 16
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Some threads of a stopped wave: a row and a lane for each. All of them are of one CTA."""
+
+    stopped: Stopped
+    rows: npt.NDArray[np.intp]
+    lanes: npt.NDArray[np.intp]
+
+    @classmethod
+    def one(cls, stopped: Stopped, row: int, lane: int) -> "Threads":
+        """A single thread."""
+        return cls(stopped, np.array([row]), np.array([lane]))
+
+    @classmethod
+    def warp(cls, stopped: Stopped, row: int, lanes: npt.NDArray[np.bool_] | None = None) -> "Threads":
+        """The lanes of a warp, by default all."""
+        chosen = np.arange(32) if lanes is None else np.flatnonzero(lanes)
+        return cls(stopped, np.full(len(chosen), row), chosen)
+
+
+class ThreadNames:
+    """Names for some threads: see `expressions.Names`. `arrays` are those of the launch."""
+
+    def __init__(self, threads: Threads, variables: Variables, arrays: Mapping[str, Any]) -> None:
+        self._threads, self._stopped = threads, threads.stopped
+        self._all, self._arrays = variables, arrays
+        self.known = visible(variables, self._stopped)
+
+    def has(self, name: str) -> bool:
+        special = name in COORDINATES or name in self._arrays or name.startswith("%")
+        return special or name in self.known or self._is_prefix(name)
+
+    def _is_prefix(self, name: str) -> bool:
+        return False
+
+    def value(self, name: str) -> Any:
+        if name in COORDINATES:
+            return self._coordinate(name)
+        if name.startswith("%"):
+            return self._register(name)
+        if name in self.known:
+            return self._variable(self.known[name])
+        if name in self._arrays:
+            return Tile(matrices.of_array(self._arrays[name]), f"array {name}")
+        raise WeftError(self._unknown(name))
+
+    def call(self, function: str, value: Any) -> Any:
+        if function == "abs":
+            return abs(value)
+        if function not in _CONVERSIONS:
+            known = [*_CONVERSIONS, "abs"]
+            raise WeftError(
+                f"no function '{function}': there are {', '.join(known)}{did_you_mean(function, known)}"
+            )
+        if isinstance(value, tuple | Tile):
+            raise WeftError(f"{function} takes the bits of a number")
+        return matrices.typed(_bits(np.asarray(value), _CONVERSIONS[function]), function)
+
+    def bits(self, name: str) -> tuple[npt.NDArray[Any], int]:
+        """The bits of a register in each thread, and their number."""
+        whole = self._stopped.register(name)
+        size = self._stopped.registers()[name].type.bits
+        return whole[self._threads.rows, self._threads.lanes], size
+
+    def _coordinate(self, name: str) -> Any:
+        wave, rows, lanes = self._stopped.wave, self._threads.rows, self._threads.lanes
+        if name == "warp":
+            return wave.warp_of_row[rows]
+        if name == "lane":
+            return lanes
+        if name == "thread":
+            return wave.warp_of_row[rows] * 32 + lanes
+        launch = wave.launch
+        if name in ("grid", "block", "cluster"):
+            return tuple(getattr(launch, name))
+        parts = wave.ctaid[rows, 0] if name == "cta" else wave.tid[rows, lanes]
+        return tuple(parts[:, axis] for axis in range(3))
+
+    def _register(self, name: str) -> Any:
+        bits, size = self.bits(name)
+        kind = self._stopped.registers()[name].type.name
+        if kind == "pred":
+            return bits.astype(np.bool_)
+        if kind in ("f16", "f32", "f64", "bf16", "tf32"):
+            return matrices.typed(bits, kind)
+        return bits if size > 64 else matrices.typed(bits, f"{'u' if kind[0] == 'u' else 's'}{size}")
+
+    def _variable(self, variable: Variable) -> Any:
+        if variable.kind == "constant":
+            return _constant(variable.text)
+        held = [self._stopped.wave.regs[slot] for slot in variable.slots]
+        if variable.kind == "scalar":
+            own = held[0][self._threads.rows, self._threads.lanes]
+            return matrices.typed(own, variable.dtype)
+        row = int(self._threads.rows[0])
+        if variable.kind == "fragment":
+            return self._fragment(variable, held, row)
+        address = int(held[0][row, int(self._threads.lanes[0])])
+        return self._buffer(variable, address, row)
+
+    def _fragment(self, variable: Variable, held: list[Any], row: int) -> Tile:
+        wave, span = self._stopped.wave, matrices.warps_of(variable.layout)
+        first = row - int(wave.warp_of_row[row]) % span
+        registers = [each[first : first + span] for each in held]
+        found = matrices.from_registers(registers, variable.layout, variable.shape, variable.dtype)
+        warp = int(wave.warp_of_row[first])
+        who = f"warp {warp}" if span == 1 else f"warps {warp}-{warp + span - 1}"
+        size = " x ".join(map(str, variable.shape))
+        title = f"{variable.name}: {size} {variable.dtype} in registers of {who}, layout {variable.layout}"
+        return Tile(found, title)
+
+    def _buffer(self, variable: Variable, address: int, row: int) -> Tile:
+        cta, size = int(self._stopped.wave.cta_of_row[row]), " x ".join(map(str, variable.shape))
+        kind = matrices.type_named(variable.dtype)
+        if variable.kind == "tensor":
+            cells = self._stopped.tensor_memory(cta)
+            found = matrices.from_tensor(cells, variable.layout, variable.shape, kind, address)
+            where = f"tensor memory at lane {address >> 16}, column {address & 0xFFFF}"
+        else:
+            data = self._stopped.shared(cta)[address:]
+            found = matrices.from_bytes(data, variable.layout, variable.shape, kind)
+            where = f"shared memory at 0x{address:x}"
+        return Tile(found, f"{variable.name}: {size} {kind} in {where}, layout {variable.layout}")
+
+    def _unknown(self, name: str) -> str:
+        listed = [*self.known, *(each for each in self._arrays if each not in self.known)]
+        elsewhere = {each.name: each.line for each in self._all.all}
+        parts = sorted(each for each in self.known if each.startswith((f"{name}.", f"{name}[")))
+        if parts:
+            return f"'{name}' has parts: print {' or '.join(parts[:_MOST])}"
+        there = (
+            f"there are {', '.join(listed[:_MOST])}{', …' if len(listed) > _MOST else ''}" if listed else ""
+        )
+        there = there or "there are no variables here: print registers, such as %r1"
+        if name in elsewhere:
+            return f"'{name}' has no value in registers here; {there}"
+        return f"no variable '{name}' here: {there}{did_you_mean(name, [*listed, *COORDINATES])}"
+
+
+def visible(variables: Variables, stopped: Stopped) -> dict[str, Variable]:
+    """The variables that have values at a stop, by name: those of the function that threads are in, then
+    those of the kernel and of other functions.
+    """
+    found = variables.at(stopped.position)
+    source = stopped.source
+    here = source_files.function_at(source.file, source.line) if source is not None else None
+    order = [here.name if here is not None else "", stopped.function]
+
+    def rank(key: tuple[str, str]) -> int:
+        return order.index(key[0]) if key[0] in order else len(order)
+
+    named: dict[str, Variable] = {}
+    for key in sorted(found, key=rank, reverse=True):
+        named[key[1]] = found[key]
+    return dict(sorted(named.items(), key=lambda item: item[1].line))
+
+
+def _constant(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _bits(value: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """The lowest bits of numbers; of floats, those of f32 or, for 64 bits, of f64."""
+    if value.dtype.kind == "f":
+        wide = value.astype(np.float64 if size == 64 else np.float32)
+        return wide.view(np.uint64 if size == 64 else np.uint32)
+    return value.astype(np.int64).view(np.uint64)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a message."""
+    every = list(names)
+    return ", ".join(every[:_MOST]) + (", …" if len(every) > _MOST else "")

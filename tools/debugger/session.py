@@ -1,0 +1,465 @@
+"""The state of a debugging session: what stops a kernel, and the thread in focus."""
+
+import ast
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.sanitizer import Finding
+from weft.emulator.watching.hooks import PTX, Hooks, Launched, MemoryEvent, positions_of
+from weft.emulator.watching.stopped import Cta, Stopped, names_of
+from weft.emulator.watching.variables import Variables
+from weft.errors import WeftError
+from weft.tools.debugger import expressions, source_files
+from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
+from weft.tools.debugger.names import ThreadNames, Threads
+from weft.tools.debugger.steps import Step
+
+_MODIFYING = ("st", "atom", "red", "cp", "stmatrix", "wmma.store", "mbarrier", "tcgen05", "multimem")
+
+
+class Quit(BaseException):
+    """Ends the launch and the program: the user has had enough."""
+
+
+class Front(Protocol):
+    """Who talks to the user."""
+
+    def say(self, text: str) -> None:
+        """Shows a text."""
+
+    def interact(self) -> None:
+        """Carries out commands until one lets the kernel go on."""
+
+
+@dataclass
+class Focus:
+    """The thread that commands are about."""
+
+    cta: Cta = (0, 0, 0)
+    warp: int = 0
+    lane: int = 0
+
+    def __str__(self) -> str:
+        return f"cta {self.cta} warp {self.warp} lane {self.lane}"
+
+
+class Session:
+    """One run of a program under the debugger. `front` talks to the user at every stop."""
+
+    def __init__(self, front: Front, file: str = "", *, starts: bool = True) -> None:
+        self.front, self.file = front, file
+        self.hooks = Hooks()
+        self.launched: Launched | None = None
+        self.stopped: Stopped | None = None
+        self.focus = Focus()
+        self.points: list[Breakpoint | Watchpoint] = []
+        self.findings: list[Finding] = []
+        self.stops_at_findings = True
+        self.errors: list[Fault | Deadlock] = []
+        self.launches = 0
+        self.message = ""
+        self._starts = starts
+        self._numbers = 0
+        self._step: Step | None = None
+        self._variables: tuple[Launched, Variables] | None = None
+        self._event: tuple[int, tuple[int, int], int] | None = None
+        hooks = self.hooks
+        hooks.on_launch(self._begun)
+        hooks.on_end(self._ended)
+        hooks.on_finding(self._found)
+        hooks.on_error(self._failed)
+
+    # What the program does
+
+    def _begun(self, launched: Launched) -> None:
+        self.launched, self.stopped = launched, None
+        self.launches += 1
+        self._event = None
+        launch = launched.launch
+        for point in self.points:
+            if isinstance(point, Watchpoint):
+                point.before = None
+        if self.launches == 1 and self._starts:
+            self.front.say(
+                f"kernel {launched.kernel} is about to run: grid {launch.grid}, block {launch.block}, "
+                f"{launch.total_ctas} CTA{'' if launch.total_ctas == 1 else 's'}"
+            )
+            self.front.interact()
+
+    def _ended(self, launched: Launched) -> None:
+        self.stopped = None
+        if self._step is not None:
+            self._stop_stepping()
+        self.front.say(f"kernel {launched.kernel} has ended")
+
+    def _found(self, stopped: Stopped | None, finding: Finding) -> None:
+        self.findings.append(finding)
+        if not self.stops_at_findings or stopped is None:
+            return
+        if finding.thread is not None and finding.thread.ctaid in stopped.ctas():
+            self._focus_on(finding.thread.ctaid, finding.thread.tid, stopped)
+        self._stop(stopped, f"finding: {finding}", focus=finding.thread is None)
+
+    def _failed(self, stopped: Stopped, error: Fault | Deadlock) -> None:
+        self.errors.append(error)
+        thread = getattr(error, "thread", None)
+        if thread is not None and thread.ctaid in stopped.ctas():
+            self._focus_on(thread.ctaid, thread.tid, stopped)
+        self._stop(stopped, f"the kernel can't continue: {error}", focus=thread is None)
+
+    def _focus_on(self, cta: Cta, tid: tuple[int, int, int], stopped: Stopped) -> None:
+        x, y, _ = stopped.wave.launch.block
+        thread = tid[0] + x * (tid[1] + y * tid[2])
+        self.focus = Focus(cta, thread // 32, thread % 32)
+
+    # Stopping
+
+    def _stop(self, stopped: Stopped, reason: str, *, focus: bool = True) -> None:
+        """Lets the user look at the state; returns when the kernel may go on."""
+        self._stop_stepping()
+        self.stopped = stopped
+        self._event = self._event_of(stopped)
+        if focus and stopped.threads.any() and not self._is_focus_among(stopped.threads):
+            self._focus_first(stopped.threads)
+        if reason:
+            self.front.say(reason)
+        self.front.say(self.where())
+        self.front.interact()
+        self.stopped = None
+
+    def _event_of(self, stopped: Stopped) -> tuple[int, tuple[int, int], int]:
+        return id(stopped.wave), stopped.position, stopped.wave.ticks
+
+    def _has_stopped(self, stopped: Stopped) -> bool:
+        """Whether the user has looked at this very moment already."""
+        return self._event == self._event_of(stopped)
+
+    def _is_focus_among(self, threads: npt.NDArray[np.bool_]) -> bool:
+        at = self.place_of_focus()
+        return at is not None and bool(threads[at])
+
+    def _focus_first(self, threads: npt.NDArray[np.bool_]) -> None:
+        assert self.stopped is not None
+        row, lane = divmod(int(threads.argmax()), 32)
+        wave = self.stopped.wave
+        self.focus = Focus(wave.cta(row), int(wave.warp_of_row[row]), lane)
+
+    def place_of_focus(self) -> tuple[int, int] | None:
+        """The row and the lane in the wave of the thread in focus; None if its CTA doesn't run."""
+        if self.stopped is None or self.focus.cta not in self.stopped.ctas():
+            return None
+        cta = self.stopped.cta_number(self.focus.cta)
+        return cta * self.stopped.wave.launch.warps + self.focus.warp, self.focus.lane
+
+    def here(self) -> Stopped:
+        """The state. Raises WeftError if no thread runs."""
+        if self.stopped is None:
+            raise WeftError("no thread runs yet: continue to a breakpoint, or step to the first line")
+        return self.stopped
+
+    def thread(self) -> tuple[Stopped, int, int]:
+        """The state at the thread in focus: with its own position. Raises WeftError if it doesn't run."""
+        stopped = self.here()
+        at = self.place_of_focus()
+        if at is None:
+            raise WeftError(
+                f"CTA {self.focus.cta} doesn't run now: focus on one of {_range_of(stopped.ctas())}"
+            )
+        row, lane = at
+        return stopped.at_thread(row, lane), row, lane
+
+    # Names
+
+    def variables(self) -> Variables:
+        """The variables of the kernel."""
+        launched = self.launched
+        assert launched is not None
+        if self._variables is None or self._variables[0] is not launched:
+            self._variables = launched, Variables(launched.text, self.here().machine.program)
+        return self._variables[1]
+
+    def names(self, threads: Threads) -> ThreadNames:
+        """What names mean for threads."""
+        assert self.launched is not None
+        return ThreadNames(threads, self.variables(), self.launched.arrays)
+
+    # Breakpoints
+
+    def number(self) -> int:
+        """The number of the next breakpoint."""
+        self._numbers += 1
+        return self._numbers
+
+    def default_file(self) -> str:
+        """The file that lines without one are of."""
+        if self.stopped is not None:
+            stopped = self.thread()[0] if self.place_of_focus() is not None else self.stopped
+            if stopped.source is not None:
+                return stopped.source.file
+        if self.launched is None:
+            return self.file
+        map_ = self.launched.map
+        if not map_.files:
+            return PTX
+        own = [file for file in map_.files if file == self.file or Path(file) == Path(self.file).resolve()]
+        return own[0] if own else max(map_.files, key=lambda file: len(map_.lines_of(file)))
+
+    def add_breakpoint(self, place_text: str, condition: str, *, temporary: bool) -> tuple[Breakpoint, str]:
+        """A new breakpoint, and why it is pending, if it is. Raises WeftError."""
+        place = place_of(place_text, self.launched, self.default_file())
+        node = expressions.parsed(condition) if condition else None
+        why = pending(place, self.launched)
+        point = Breakpoint(self.number(), place, node, condition, temporary)
+        self.points.append(point)
+        self.enable(point)
+        return point, why
+
+    def is_at(self, point: Breakpoint) -> bool:
+        """Whether the kernel has stopped at a breakpoint."""
+        if self.stopped is None or self.launched is None:
+            return False
+        positions = positions_of(self.launched.map, point.place.file, point.place.line)
+        return self.stopped.position in positions
+
+    def enable(self, point: Breakpoint | Watchpoint) -> None:
+        """Makes a point stop kernels."""
+        point.enabled = True
+        if isinstance(point, Watchpoint):
+            if not point.hooks:
+                self._watch(point)
+        elif point.hook is None:
+            place = point.place
+            point.hook = self.hooks.on_line(
+                place.line, lambda stopped: self._reached(point, stopped), file=place.file
+            )
+
+    def disable(self, point: Breakpoint | Watchpoint) -> None:
+        """Lets kernels pass a point."""
+        point.enabled = False
+        if isinstance(point, Watchpoint):
+            for hook in point.hooks:
+                hook.remove()
+            point.hooks.clear()
+        elif point.hook is not None:
+            point.hook.remove()
+            point.hook = None
+
+    def delete(self, point: Breakpoint | Watchpoint) -> None:
+        """Removes a point."""
+        self.disable(point)
+        self.points.remove(point)
+
+    def _reached(self, point: Breakpoint, stopped: Stopped) -> None:
+        if self._has_stopped(stopped) or not point.enabled:
+            return
+        self.stopped = stopped
+        try:
+            threads, problem = self._matching(point.condition, stopped), ""
+        except WeftError as error:
+            threads, problem = stopped.threads, f" (its condition failed: {error})"
+        finally:
+            self.stopped = None
+        if not threads.any():
+            return
+        if point.ignore:
+            point.ignore -= 1
+            return
+        point.hits += 1
+        if point.temporary:
+            self.delete(point)
+        chosen = stopped.of(threads)
+        self._stop(
+            chosen, f"{'temporary ' * point.temporary}breakpoint {point.number}, {_who(chosen)}{problem}"
+        )
+
+    def _matching(self, condition: ast.expr | None, stopped: Stopped) -> npt.NDArray[np.bool_]:
+        """The threads for which a condition holds."""
+        if condition is None:
+            return stopped.threads
+        found = np.zeros_like(stopped.threads)
+        for row in np.flatnonzero(stopped.threads.any(axis=1)).tolist():
+            threads = Threads.warp(stopped, row, stopped.threads[row])
+            value = expressions.evaluated(condition, self.names(threads))
+            if isinstance(value, tuple | expressions.Tile) or np.ndim(value) > 1:
+                raise WeftError("a condition must be one number for each thread")
+            holds = np.broadcast_to(np.asarray(value, np.bool_), len(threads.lanes))
+            found[row, threads.lanes] = holds
+        return found
+
+    # Watchpoints
+
+    def add_watchpoint(self, point: Watchpoint) -> None:
+        """Begins to watch memory."""
+        self.points.append(point)
+        self._watch(point)
+
+    def _watch(self, point: Watchpoint) -> None:
+        if point.kind != "watch":
+            hook = self.hooks.on_access(
+                lambda stopped, event: self._accessed(point, stopped, event), [point.space]
+            )
+            point.hooks.append(hook)
+            return
+        point.before = point.content(self.stopped) if self.stopped is not None else None
+        for opcode in _MODIFYING:
+            point.hooks += [
+                self.hooks.on_instruction(lambda stopped: self._look(point, stopped), opcode),
+                self.hooks.after_instruction(lambda stopped: self._look(point, stopped), opcode),
+            ]
+
+    def _look(self, point: Watchpoint, stopped: Stopped) -> None:
+        try:
+            now = point.content(stopped)
+        except WeftError:
+            return
+        before, point.before = point.before, now if now is not None else point.before
+        if before is None or now is None or before == now:
+            return
+        point.hits += 1
+        self._stop(stopped, f"watchpoint {point.number}: {point.name}\n{_change(point, before, now)}")
+
+    def _accessed(self, point: Watchpoint, stopped: Stopped, event: MemoryEvent) -> None:
+        if point.kind == "rwatch" and event.kind != "load":
+            return
+        if event.cta is not None and (point.cta is None or stopped.ctas()[event.cta] != point.cta):
+            return
+        if point.space == "tensor":
+            columns = event.addresses & 0xFFFF
+            touches = bool(((columns >= point.first) & (columns <= point.last)).any())
+        else:
+            touches = event.touches(point.first, point.last)
+        if not touches or self._has_stopped(stopped):
+            return
+        point.hits += 1
+        unit = f" by {event.unit}" if event.unit else ""
+        chosen = stopped.of(event.threads)
+        self._stop(chosen, f"{point.kind} {point.number}: {point.name}: {event.kind}{unit}, {_who(chosen)}")
+
+    # Going on
+
+    def step(self, step: Step) -> None:
+        """Lets the kernel go on to the end of a step of the thread in focus."""
+        self._step = step
+        step.hook = self.hooks.on_instruction(lambda stopped: self._stepped(step, stopped))
+
+    def _stop_stepping(self) -> None:
+        if self._step is not None and self._step.hook is not None:
+            self._step.hook.remove()
+        self._step = None
+
+    def _stepped(self, step: Step, stopped: Stopped) -> None:
+        if step is not self._step or self._has_stopped(stopped):
+            return
+        self.stopped = stopped
+        at = self.place_of_focus()
+        self.stopped = None
+        if at is None or not stopped.wave.live[at]:
+            if step.wave is not None and step.wave.live.any() and at is None:
+                return  # its wave waits for this one
+            if step.wave is not None:
+                self._stop(stopped, f"the thread in focus, {self.focus}, has exited")
+                return
+            self.focus = self._first_of(stopped)
+        elif not stopped.threads[at]:
+            return
+        if step.ends(stopped):
+            self._stop(stopped, "")
+
+    def _first_of(self, stopped: Stopped) -> Focus:
+        row, lane = stopped.first()
+        return Focus(stopped.wave.cta(row), int(stopped.wave.warp_of_row[row]), lane)
+
+    # Interrupts
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """In the block, Ctrl-C stops a kernel that runs."""
+
+        def handler(number: int, frame: Any) -> None:
+            if self.hooks.current is None or self.stopped is not None:
+                raise KeyboardInterrupt
+            self.interrupt()
+
+        try:
+            before = signal.signal(signal.SIGINT, handler)
+        except ValueError:  # not in the main thread
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def interrupt(self) -> None:
+        """Stops the kernel that runs, at the next block of instructions."""
+
+        def stop(stopped: Stopped) -> None:
+            hook.remove()
+            self._stop(stopped, "interrupted")
+
+        hook = self.hooks.on_block(stop)
+
+    # What is shown
+
+    def where(self) -> str:
+        """Where the thread in focus is: its line, and the text of that."""
+        stopped, row, lane = self.thread()
+        source, text = stopped.source, []
+        if not stopped.wave.live[row, lane]:
+            return f"[{self.focus}] has exited"
+        state = next((s for s in stopped.warps() if s.row == row and s.lanes[lane]), None)
+        waits = f", {state.waits}" if state is not None and state.waits else ""
+        if source is not None:
+            function = source_files.function_at(source.file, source.line)
+            name = function.name if function is not None else stopped.function
+            text.append(f"[{self.focus}] {name} at {shown_path(source.file)}:{source.line}{waits}")
+            if line := source_files.line_of(source.file, source.line):
+                text.append(f"{source.line:>5}  {line}")
+            return "\n".join(text)
+        text.append(f"[{self.focus}] {stopped.function} at PTX line {stopped.line}{waits}")
+        text.append(f"{stopped.line:>5}  {self.ptx_line(stopped.line)}")
+        return "\n".join(text)
+
+    def ptx_line(self, line: int) -> str:
+        """A line of the PTX."""
+        assert self.launched is not None
+        rows = self.launched.text.split("\n")
+        return rows[line - 1].strip().expandtabs(1) if 0 < line <= len(rows) else ""
+
+
+def shown_path(file: str) -> str:
+    """A path as short as it can be: relative to the working directory, if it is inside."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file
+
+
+def _who(stopped: Stopped) -> str:
+    """Threads in words."""
+    wave, rows = stopped.wave, np.flatnonzero(stopped.threads.any(axis=1)).tolist()
+    if not rows:
+        return "no thread"
+    first = rows[0]
+    lanes = names_of(stopped.threads[first])
+    more = f" and {len(rows) - 1} more warp{'' if len(rows) == 2 else 's'}" if len(rows) > 1 else ""
+    return f"cta {wave.cta(first)} warp {int(wave.warp_of_row[first])} {lanes}{more}"
+
+
+def _range_of(ctas: Sequence[Cta]) -> str:
+    return f"{ctas[0]}" if len(ctas) == 1 else f"{ctas[0]} to {ctas[-1]}"
+
+
+def _change(point: Watchpoint, before: bytes, now: bytes) -> str:
+    if point.size <= 16 and point.space != "tensor":
+        return f"  old {before.hex(' ')}\n  new {now.hex(' ')}"
+    changed = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(now, np.uint8))
+    return f"  {len(changed)} of {len(now)} bytes have changed, the first at +0x{int(changed[0]):x}"

@@ -1,0 +1,75 @@
+"""Lines of source files, and the functions of Python files."""
+
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a Python file: its first and last line, and the names that it calls."""
+
+    name: str
+    first: int
+    last: int
+    calls: frozenset[str]
+
+
+def line_of(file: str, line: int) -> str:
+    """A line of a source file, without its end; empty if it can't be read."""
+    return linecache.getline(file, line).rstrip("\n")
+
+
+def lines_of(file: str) -> list[str]:
+    """The lines of a source file; none if it can't be read."""
+    return [line.rstrip("\n") for line in linecache.getlines(file)]
+
+
+@lru_cache(_KEPT)
+def functions(file: str) -> tuple[Function, ...]:
+    """The functions of a Python file; none of another file."""
+    if Path(file).suffix != ".py":
+        return ()
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ()
+    return tuple(_functions(tree))
+
+
+def _functions(tree: ast.AST) -> Iterator[Function]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            yield Function(node.name, first, node.end_lineno or node.lineno, frozenset(_called(node)))
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call):
+            of = each.func
+            if isinstance(of, ast.Name | ast.Attribute):
+                yield of.id if isinstance(of, ast.Name) else of.attr
+
+
+def function_at(file: str, line: int) -> Function | None:
+    """The innermost function that has a line of a Python file."""
+    around = [each for each in functions(file) if each.first <= line <= each.last]
+    return max(around, key=lambda each: each.first, default=None)
+
+
+def called_by(file: str, function: Function) -> set[str]:
+    """The names of functions that a function calls, and that these call in the same file."""
+    known = {each.name: each for each in functions(file)}
+    found, waiting = set[str](), [function]
+    while waiting:
+        for name in waiting.pop().calls - found:
+            found.add(name)
+            if name in known:
+                waiting.append(known[name])
+    return found
