@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Command:
     """`weft NAME …`: `arguments` declares its options, `run` carries it out and returns the exit status.
 
-    `run` imports what it needs by itself, so that `weft --help` costs nothing. Its WeftErrors are printed. An `interactive` command isn't supervised by
-    another process, so that Ctrl-C comes to it alone.
+    `run` imports what it needs by itself, so that `weft --help` costs nothing. Its WeftErrors are printed.
+    An `interactive` command isn't supervised by another process, so that Ctrl-C comes to it alone.
     """
 
     name: str

@@ -1,5 +1,6 @@
 """`weft debug`: breakpoints and steps through a kernel in the emulator, by lines of its source."""
 
+import io
 import os
 import runpy
 import sys
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    emulate.add_launch(parser, "a Python file that calls kernels, a .mlir file, or PTX")
-    parser.set_defaults(bar=False)
+    emulate.add_launch(parser, "a Python file that calls kernels, a .mlir file, or PTX", "no limit")
+    parser.set_defaults(bar=False, max_instructions="0")
     add = parser.add_argument
     help_ = "carry out the commands of a file first; may be repeated"
     add("-x", "--script", metavar="COMMANDS", action="append", default=[], help=help_)
@@ -41,7 +42,7 @@ def _run(options: Namespace) -> int:
     from weft.tools.debugger.session import Quit, Session
 
     commands = [line for file in options.script for line in cli.read(file).splitlines()]
-    stdin = open(os.devnull) if options.batch else sys.stdin  # noqa: SIM115
+    stdin = io.StringIO() if options.batch or sys.stdin is None else sys.stdin
     prompt = Prompt([*commands, *options.commands], stdin, sys.stdout, echo=True)
     session = prompt.session = Session(prompt, options.file)
     try:

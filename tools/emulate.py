@@ -21,7 +21,7 @@ LIMIT = 100_000_000
 
 def _arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add_launch(parser, "PTX, or a .mlir file, which is compiled first; - is stdin")
+    add_launch(parser, "PTX, or a .mlir file, which is compiled first; - is stdin", f"{LIMIT:,}")
     help_ = "launch without a seed, then with N seeds, and print each distinct finding with its seed"
     add("--seeds", metavar="N", help=help_)
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
@@ -34,8 +34,10 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
 
-def add_launch(parser: ArgumentParser, file: str) -> None:
-    """Declares the file, of which `file` is the help, and the options of one launch."""
+def add_launch(parser: ArgumentParser, file: str, most: str) -> None:
+    """Declares the file, of which `file` is the help, and the options of one launch. `most` is the default
+    limit of instructions.
+    """
     add = parser.add_argument
     parser.set_defaults(seeds=None, trace=None, threads=None, sarif=None, json=False, bar=True)
     add("file", metavar="FILE", help=file)
@@ -58,8 +60,8 @@ def add_launch(parser: ArgumentParser, file: str) -> None:
     help_ = "launch as a dependent kernel, which may begin before the previous launch has ended"
     add("--dependent", action="store_true", help=help_)
     add("--chip", metavar="CHIP", help="the GPU to run as, for what differs (default: the PTX's target)")
-    limit = f"stop after N warp instructions ({LIMIT:,}); 0 sets no limit"
-    add("--max-instructions", metavar="N", help=limit)
+    help_ = f"stop after N warp instructions ({most}); 0 sets no limit"
+    add("--max-instructions", metavar="N", help=help_)
     add("--time-limit", metavar="SECONDS", help="stop after this time")
 
 

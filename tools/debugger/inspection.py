@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.watching.stopped import MbarrierState, Stopped, WarpState, names_of
+from weft.emulator.watching.stopped import MbarrierState, Stopped, WarpState
+from weft.emulator.watching.words import lanes_in_words, ranges
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, matrices, operands, source_files
@@ -69,12 +70,16 @@ def variables(session: Session) -> str:
     names = session.names(Threads.one(stopped, row, lane))
     rows = []
     for name, variable in visible(session.variables(), stopped).items():
+        if name == f"{variable.function}.{variable.name}":
+            continue  # of a function that has returned
         if variable.kind in ("constant", "scalar"):
             rows.append(f"{name} = {_number(np.asarray(names.value(name)).reshape(-1)[0], '')}")
         else:
             rows.append(str(names.value(name).title))
     assert session.launched is not None
     for name, array in session.launched.arrays.items():
+        if name in visible(session.variables(), stopped):
+            continue
         rows.append(f"{name}: array of {' x '.join(map(str, array.shape))} {array.dtype}")
     return "\n".join(rows) or "no variables have values here: info registers shows registers"
 
@@ -213,11 +218,11 @@ def warps(session: Session) -> str:
     stopped, focus = session.here(), session.focus
     rows, groups = [], dict[tuple[Any, ...], list[WarpState]]()
     for state in stopped.warps():
-        key = state.cta, names_of(state.lanes), state.line, state.waits
+        key = state.cta, lanes_in_words(state.lanes), state.line, state.waits
         groups.setdefault(key, []).append(state)
     for (cta, lanes, line, waits), states in groups.items():
         mine = any(s.cta == focus.cta and s.warp == focus.warp and s.lanes[focus.lane] for s in states)
-        numbers = _numbers([state.warp for state in states])
+        numbers = ranges([state.warp for state in states])
         place = _place(states[0]) if line else ""
         what = ", ".join(part for part in (place, waits) if part)
         rows.append(
@@ -232,12 +237,6 @@ def _place(state: WarpState) -> str:
     return f"{shown_path(state.source.file).rsplit('/', 1)[-1]}:{state.source.line}"
 
 
-def _numbers(numbers: Sequence[int]) -> str:
-    lanes = np.zeros(max(numbers) + 1, np.bool_)
-    lanes[list(numbers)] = True
-    return names_of(lanes).split(" ", 1)[1]
-
-
 def threads(session: Session) -> str:
     """The lanes of the warp in focus."""
     stopped, row, _ = session.thread()
@@ -250,7 +249,7 @@ def threads(session: Session) -> str:
         begin, end = (tuple(map(int, tids[at, :3])) for at in (first, last))
         where = f"threads {begin} to {end}" if first != last else f"thread {begin}"
         what = ", ".join(part for part in (_place(state) if state.line else "", state.waits) if part)
-        rows.append(f"{names_of(state.lanes)} ({where}): {what}")
+        rows.append(f"{lanes_in_words(state.lanes)} ({where}): {what}")
     return "\n".join([f"cta {session.focus.cta} warp {session.focus.warp}:", *rows])
 
 
@@ -266,11 +265,8 @@ def barriers(session: Session) -> str:
 def _mbarrier(session: Session, stopped: Stopped, barrier: MbarrierState) -> str:
     state = barrier.state
     source = stopped.source_of(barrier.line)
-    made = (
-        f"made at {shown_path(source.file).rsplit('/', 1)[-1]}:{source.line}"
-        if source
-        else f"PTX line {barrier.line}"
-    )
+    place = f"{shown_path(source.file).rsplit('/', 1)[-1]}:{source.line}" if source else ""
+    made = f"made at {place or f'PTX line {barrier.line}'}"
     stage = ""
     if barrier.stage is not None:
         stage = f" stage {barrier.stage.number} {'full' if barrier.stage.full else 'empty'},"
@@ -283,8 +279,8 @@ def _mbarrier(session: Session, stopped: Stopped, barrier: MbarrierState) -> str
         for row in barrier.waiting:
             ctas.setdefault(wave.cta(row), []).append(int(wave.warp_of_row[row]))
         own = ctas.pop(session.focus.cta, [])
-        parts = [f"warp{'s' if len(own) > 1 else ''} {_numbers(own)}"] if own else []
-        parts += [f"cta {other} warps {_numbers(rows)}" for other, rows in ctas.items()]
+        parts = [f"warp{'s' if len(own) > 1 else ''} {ranges(own)}"] if own else []
+        parts += [f"cta {other} warps {ranges(rows)}" for other, rows in ctas.items()]
         verb = "wait" if len(barrier.waiting) > 1 else "waits"
         waiting = f"; {', '.join(parts)} {verb}"
     return f"mbarrier 0x{barrier.offset:x}:{stage} phase {state.parity}, {arrived}{pending}{waiting} ({made})"
@@ -297,7 +293,8 @@ def cta(session: Session) -> str:
     number = int(wave.cta_of_row[row])
     live = int(np.count_nonzero(wave.live[wave.rows_of(number)]))
     rows = [
-        f"cta {session.focus.cta} of grid {launch.grid}, {launch.threads} threads in {launch.warps} warps, {live} live",
+        f"cta {session.focus.cta} of grid {launch.grid}",
+        f"{launch.threads} threads in {launch.warps} warps, {live} live",
         f"{launch.shared_bytes} bytes of shared memory",
     ]
     if launch.cluster_size > 1:
@@ -372,7 +369,7 @@ def sources(session: Session) -> str:
     if not launched.map.files:
         return "the PTX has no lines of source files (.loc)"
     return "\n".join(
-        f"{shown_path(file)}: lines {_numbers(launched.map.lines_of(file))}" for file in launched.map.files
+        f"{shown_path(file)}: lines {ranges(launched.map.lines_of(file))}" for file in launched.map.files
     )
 
 
@@ -385,7 +382,8 @@ def element(session: Session, text: str) -> tuple[int, int]:
     if array is None or not bracket:
         there = ", ".join(f"{each}[…]" for each in launched.arrays) or "none"
         raise WeftError(
-            f"expects shared ADDRESS [BYTES], global ADDRESS [BYTES], tensor COLUMN, or an element of an array: {there}"
+            "expects shared ADDRESS [BYTES], global ADDRESS [BYTES], tensor COLUMN, or an element of an "
+            f"array: {there}"
         )
     node = expressions.parsed(text)
     stopped, row, lane = session.thread()

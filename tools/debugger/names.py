@@ -40,6 +40,10 @@ class Threads:
         return cls(stopped, np.full(len(chosen), row), chosen)
 
 
+class Unavailable(WeftError):
+    """A variable of the kernel has no value where threads are."""
+
+
 class ThreadNames:
     """Names for some threads: see `expressions.Names`. `arrays` are those of the launch."""
 
@@ -64,7 +68,7 @@ class ThreadNames:
             return self._variable(self.known[name])
         if name in self._arrays:
             return Tile(matrices.of_array(self._arrays[name]), f"array {name}")
-        raise WeftError(self._unknown(name))
+        raise self._unknown(name)
 
     def call(self, function: str, value: Any) -> Any:
         if function == "abs":
@@ -144,36 +148,37 @@ class ThreadNames:
             where = f"shared memory at 0x{address:x}"
         return Tile(found, f"{variable.name}: {size} {kind} in {where}, layout {variable.layout}")
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str) -> WeftError:
         listed = [*self.known, *(each for each in self._arrays if each not in self.known)]
         elsewhere = {each.name: each.line for each in self._all.all}
         parts = sorted(each for each in self.known if each.startswith((f"{name}.", f"{name}[")))
         if parts:
-            return f"'{name}' has parts: print {' or '.join(parts[:_MOST])}"
+            return WeftError(f"'{name}' has parts: print {' or '.join(parts[:_MOST])}")
         there = (
             f"there are {', '.join(listed[:_MOST])}{', …' if len(listed) > _MOST else ''}" if listed else ""
         )
         there = there or "there are no variables here: print registers, such as %r1"
         if name in elsewhere:
-            return f"'{name}' has no value in registers here; {there}"
-        return f"no variable '{name}' here: {there}{did_you_mean(name, [*listed, *COORDINATES])}"
+            return Unavailable(
+                f"'{name}' has no value here: it isn't assigned yet, or its register is reused; {there}"
+            )
+        return WeftError(f"no variable '{name}' here: {there}{did_you_mean(name, [*listed, *COORDINATES])}")
 
 
 def visible(variables: Variables, stopped: Stopped) -> dict[str, Variable]:
     """The variables that have values at a stop, by name: those of the function that threads are in, then
-    those of the kernel and of other functions.
+    those of the kernel; those of other functions as `function.name`.
     """
     found = variables.at(stopped.position)
     source = stopped.source
     here = source_files.function_at(source.file, source.line) if source is not None else None
-    order = [here.name if here is not None else "", stopped.function]
-
-    def rank(key: tuple[str, str]) -> int:
-        return order.index(key[0]) if key[0] in order else len(order)
-
+    own = here.name if here is not None else stopped.function
     named: dict[str, Variable] = {}
-    for key in sorted(found, key=rank, reverse=True):
-        named[key[1]] = found[key]
+    for (function, name), variable in found.items():
+        if function == own or (function == stopped.function and (own, name) not in found):
+            named[name] = variable
+        else:
+            named[f"{function}.{name}"] = variable
     return dict(sorted(named.items(), key=lambda item: item[1].line))
 
 

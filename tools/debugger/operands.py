@@ -88,8 +88,8 @@ class Site:
 
 
 def nearest(stopped: Stopped, line: int | None) -> Position:
-    """The tensor-core instruction at a line of the PTX, by default the last one up to where threads are, or
-    the next one. Raises WeftError where there is none.
+    """The tensor-core instruction at a line of the PTX, by default the last one up to where threads are.
+    Raises WeftError where there is none.
     """
     program, here = stopped.machine.program, stopped.line
     found = sorted(
@@ -107,7 +107,11 @@ def nearest(stopped: Stopped, line: int | None) -> Position:
             raise WeftError(f"PTX line {line} has no tensor-core instruction: the nearest is in {close[0]}")
         return exact[0][1:]
     before = [each for each in found if each[0] <= here]
-    return (before[-1] if before else found[0])[1:]
+    if not before:
+        raise WeftError(
+            f"no tensor-core instruction is above PTX line {here}: the next one is in {found[0][0]}"
+        )
+    return before[-1][1:]
 
 
 def is_tensor(prefix: str) -> bool:
@@ -180,7 +184,8 @@ def matrix(at: Site, name: str, dtype: str | None = None) -> Tile:
 
 
 def _type(at: Site, name: str) -> str:
-    return str(getattr(at.form, f"{name}_type", None) or getattr(at.form, "type", "") or "b32")
+    kind = getattr(at.form, f"{name}_type", None) or getattr(at.form, "type", "")
+    return str(kind or ("f32" if at.instruction.opcode.startswith("tcgen05") else "b32"))
 
 
 def _in_registers(at: Site, name: str, dtype: str | None) -> Tile:

@@ -48,7 +48,7 @@ _FOCUS = re.compile(r"(cta|block|warp|lane|thread)\s+\(?\s*(\d+(?:\s*,\s*\d+){0,
 _INFO = {
     "warps": "all warps of the CTAs that run, and what they wait for",
     "threads": "the lanes of the warp in focus",
-    "barriers": "mbarriers of the CTA in focus: phase, arrivals, bytes, who waits; barriers with waiting warps",
+    "barriers": "mbarriers of the CTA in focus: phase, arrivals, bytes, who waits; other barriers",
     "cta": "the CTA in focus, and its memory",
     "breakpoints": "breakpoints and watchpoints",
     "locals": "the variables that have values here",
@@ -304,10 +304,8 @@ class Prompt(cmd.Cmd):
     def _step(self, kind: str, argument: str) -> None:
         if argument and (not argument.isdigit() or int(argument) < 1):
             raise WeftError(f"expects a number of at least 1, got '{argument}'")
-        if argument and int(argument) > 1:
-            self._queue.insert(0, f"{kind} {int(argument) - 1}")
         stopped = self.session.thread()[0] if self.session.stopped is not None else None
-        self.session.step(Step.of(kind, stopped))
+        self.session.step(Step.of(kind, stopped, count=int(argument or 1)))
 
     @_goes_on
     def do_finish(self, argument: str) -> None:
@@ -334,17 +332,18 @@ class Prompt(cmd.Cmd):
 
     def do_quit(self, argument: str) -> None:
         """quit: ends the kernel and the program."""
+        self.session.ends = True
         raise Quit
 
     def do_EOF(self, argument: str) -> None:
         """The end of the input ends the session."""
         self.say("end of input: the session ends")
-        raise Quit
+        self.do_quit("")
 
     # The thread in focus
 
     def do_focus(self, argument: str) -> None:
-        """focus [cta X[,Y[,Z]]] [warp N] [lane N]: selects the thread that commands are about; or shows it."""
+        """focus [cta X[,Y[,Z]]] [warp N] [lane N]: selects the thread that commands are about."""
         if argument:
             self._focus(argument)
         self.say(self.session.where())

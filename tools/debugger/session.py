@@ -14,12 +14,13 @@ import numpy.typing as npt
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.sanitizer import Finding
 from weft.emulator.watching.hooks import PTX, Hooks, Launched, MemoryEvent, positions_of
-from weft.emulator.watching.stopped import Cta, Stopped, names_of
+from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variables
+from weft.emulator.watching.words import lanes_in_words
 from weft.errors import WeftError
 from weft.tools.debugger import expressions, source_files
 from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
-from weft.tools.debugger.names import ThreadNames, Threads
+from weft.tools.debugger.names import ThreadNames, Threads, Unavailable
 from weft.tools.debugger.steps import Step
 
 _MODIFYING = ("st", "atom", "red", "cp", "stmatrix", "wmma.store", "mbarrier", "tcgen05", "multimem")
@@ -65,7 +66,8 @@ class Session:
         self.stops_at_findings = True
         self.errors: list[Fault | Deadlock] = []
         self.launches = 0
-        self.message = ""
+        self.ends = False
+        """Whether the user ends the session."""
         self._starts = starts
         self._numbers = 0
         self._step: Step | None = None
@@ -98,7 +100,8 @@ class Session:
         self.stopped = None
         if self._step is not None:
             self._stop_stepping()
-        self.front.say(f"kernel {launched.kernel} has ended")
+        if not self.ends:
+            self.front.say(f"kernel {launched.kernel} has ended")
 
     def _found(self, stopped: Stopped | None, finding: Finding) -> None:
         self.findings.append(finding)
@@ -111,9 +114,10 @@ class Session:
     def _failed(self, stopped: Stopped, error: Fault | Deadlock) -> None:
         self.errors.append(error)
         thread = getattr(error, "thread", None)
+        what = error.reason if isinstance(error, Fault) else str(error)
         if thread is not None and thread.ctaid in stopped.ctas():
             self._focus_on(thread.ctaid, thread.tid, stopped)
-        self._stop(stopped, f"the kernel can't continue: {error}", focus=thread is None)
+        self._stop(stopped, f"the kernel can't continue: {what}", focus=thread is None)
 
     def _focus_on(self, cta: Cta, tid: tuple[int, int, int], stopped: Stopped) -> None:
         x, y, _ = stopped.wave.launch.block
@@ -122,7 +126,7 @@ class Session:
 
     # Stopping
 
-    def _stop(self, stopped: Stopped, reason: str, *, focus: bool = True) -> None:
+    def _stop(self, stopped: Stopped, reason: str, *, focus: bool = True, ptx: bool = False) -> None:
         """Lets the user look at the state; returns when the kernel may go on."""
         self._stop_stepping()
         self.stopped = stopped
@@ -132,6 +136,8 @@ class Session:
         if reason:
             self.front.say(reason)
         self.front.say(self.where())
+        if ptx and stopped.source is not None:
+            self.front.say(f"PTX {stopped.line}  {self.ptx_line(stopped.line)}")
         self.front.interact()
         self.stopped = None
 
@@ -263,6 +269,8 @@ class Session:
         self.stopped = stopped
         try:
             threads, problem = self._matching(point.condition, stopped), ""
+        except Unavailable:  # so the condition can't hold
+            return
         except WeftError as error:
             threads, problem = stopped.threads, f" (its condition failed: {error})"
         finally:
@@ -331,16 +339,12 @@ class Session:
             return
         if event.cta is not None and (point.cta is None or stopped.ctas()[event.cta] != point.cta):
             return
-        if point.space == "tensor":
-            columns = event.addresses & 0xFFFF
-            touches = bool(((columns >= point.first) & (columns <= point.last)).any())
-        else:
-            touches = event.touches(point.first, point.last)
-        if not touches or self._has_stopped(stopped):
+        threads = event.within(point.first, point.last)
+        if not threads.any() or self._has_stopped(stopped):
             return
         point.hits += 1
         unit = f" by {event.unit}" if event.unit else ""
-        chosen = stopped.of(event.threads)
+        chosen = stopped.of(threads)
         self._stop(chosen, f"{point.kind} {point.number}: {point.name}: {event.kind}{unit}, {_who(chosen)}")
 
     # Going on
@@ -370,8 +374,8 @@ class Session:
             self.focus = self._first_of(stopped)
         elif not stopped.threads[at]:
             return
-        if step.ends(stopped):
-            self._stop(stopped, "")
+        if step.ends_all(stopped):
+            self._stop(stopped, "", ptx=step.of_instructions)
 
     def _first_of(self, stopped: Stopped) -> Focus:
         row, lane = stopped.first()
@@ -449,7 +453,7 @@ def _who(stopped: Stopped) -> str:
     if not rows:
         return "no thread"
     first = rows[0]
-    lanes = names_of(stopped.threads[first])
+    lanes = lanes_in_words(stopped.threads[first])
     more = f" and {len(rows) - 1} more warp{'' if len(rows) == 2 else 's'}" if len(rows) > 1 else ""
     return f"cta {wave.cta(first)} warp {int(wave.warp_of_row[first])} {lanes}{more}"
 

@@ -25,14 +25,29 @@ class Step:
     frame: Frame | None = None
     file: str = ""
     line: int = 0
+    count: int = 1
     hook: Hook | None = None
 
     @classmethod
-    def of(cls, kind: str, stopped: Stopped | None, file: str = "", line: int = 0) -> "Step":
+    def of(cls, kind: str, stopped: Stopped | None, file: str = "", line: int = 0, count: int = 1) -> "Step":
         """A step from where the thread in focus is."""
         if stopped is None:
-            return cls(kind, file=file, line=line)
-        return cls(kind, stopped.wave, stopped.source, stopped.line, stopped.frame, file, line)
+            return cls(kind, file=file, line=line, count=count)
+        return cls(kind, stopped.wave, stopped.source, stopped.line, stopped.frame, file, line, count)
+
+    @property
+    def of_instructions(self) -> bool:
+        """Whether it is one of PTX instructions."""
+        return self.kind in ("stepi", "nexti")
+
+    def ends_all(self, stopped: Stopped) -> bool:
+        """Whether the last of `count` steps ends before the instruction that threads are at."""
+        if not self.ends(stopped):
+            return False
+        self.count -= 1
+        self.wave, self.source, self.ptx_line = stopped.wave, stopped.source, stopped.line
+        self.frame = stopped.frame
+        return self.count == 0
 
     def ends(self, stopped: Stopped) -> bool:
         """Whether the step ends before the instruction that threads are at."""

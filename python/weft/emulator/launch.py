@@ -24,7 +24,8 @@ from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.running.totals import Totals
 from weft.emulator.sanitizer import Finding, ignored_rules, page
-from weft.emulator.watching.hooks import Hooks, Launched, chosen as chosen_hooks
+from weft.emulator.watching.hooks import Hooks, Launched
+from weft.emulator.watching.hooks import chosen as chosen_hooks
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown

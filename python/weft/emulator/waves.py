@@ -34,7 +34,8 @@ class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
     the program, `worth` the bulk unit's copies; `products`: when those of tensor cores are compiled, at once,
-    never, or if that is worth it (None). `ticks` is the length of a turn, in instructions. `hooks` are called.
+    never, or if that is worth it (None). `ticks` is the length of a turn, in instructions. `hooks`
+    are called.
     """
 
     program: Program

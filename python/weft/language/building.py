@@ -108,7 +108,7 @@ def _multiplier(trace: Trace) -> Multiplier:
 
 
 def _place(kernel: Any, function: Callable[..., Any]) -> None:
-    """Gives the kernel, its return and its own operations the line of its definition, not that of its call."""
+    """Gives the kernel and its return the line of its definition, not that of its call."""
     code = function.__code__
     name = code.co_filename.encode("utf-8", "backslashreplace").decode()
     place = ir.Location.file(name, code.co_firstlineno, 0)

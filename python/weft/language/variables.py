@@ -75,30 +75,45 @@ class _Watcher:
 
     def __init__(self) -> None:
         self._known: dict[int, dict[str, Any]] = {}
+        self._lines: dict[int, int] = {}
 
     def called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         """Python calls this for each new frame."""
         if not _is_users(frame.f_code.co_filename):
             return None
-        self._known[id(frame)] = {}
+        self._known[id(frame)], self._lines[id(frame)] = {}, frame.f_code.co_firstlineno
         return self._line
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
         if event not in ("line", "return"):
             return self._line
-        known, function = self._known.setdefault(id(frame), {}), frame.f_code.co_name
-        sys.settrace(None)  # what names variables isn't to be followed itself
-        try:
-            for name, value in list(frame.f_locals.items()):
-                if name.startswith("_") or (name in known and known[name] is value):
-                    continue
-                known[name] = value
-                name_value(f"{function}.{name}", value)
-        finally:
-            sys.settrace(self.called)
+        known, function = self._known[id(frame)], frame.f_code.co_name
+        changed = {
+            name: value
+            for name, value in frame.f_locals.items()
+            if not name.startswith("_") and (name not in known or known[name] is not value)
+        }
+        if changed:
+            known.update(changed)
+            sys.settrace(None)  # what names variables isn't to be followed itself
+            try:
+                with _at_line(frame.f_code.co_filename, self._lines[id(frame)]):
+                    for name, value in changed.items():
+                        name_value(f"{function}.{name}", value)
+            finally:
+                sys.settrace(self.called)
+        self._lines[id(frame)] = frame.f_lineno
         if event == "return":
-            self._known.pop(id(frame), None)
+            del self._known[id(frame)], self._lines[id(frame)]
         return self._line
+
+
+@contextmanager
+def _at_line(file: str, line: int) -> Iterator[None]:
+    """In the block, operations are those of a line that has been executed, not of the next one."""
+    name = file.encode("utf-8", "backslashreplace").decode()
+    with ir.Location.file(name, line, 0):
+        yield
 
 
 @cache

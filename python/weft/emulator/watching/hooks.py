@@ -42,6 +42,7 @@ MEMORY = (
     "mbarrier",
 )
 """The opcodes that may access shared, global or tensor memory, by their first words."""
+_COLUMNS = (1 << 16) - 1
 SPACES = ("shared", "global", "local", "tensor", "const", "param")
 
 
@@ -64,9 +65,20 @@ class MemoryEvent:
     threads: Bools
     line: int
 
-    def touches(self, first: int, last: int) -> bool:
-        """Whether it accesses any of the bytes from `first` to `last`."""
-        return bool(((self.addresses <= last) & (self.addresses + self.width > first)).any())
+    def within(self, first: int, last: int) -> Bools:
+        """The threads that access any of the bytes from `first` to `last`, or columns in tensor memory; all
+        threads, if it isn't known which of them does.
+        """
+        begin = self.addresses & _COLUMNS if self.space == "tensor" else self.addresses
+        chosen = (begin <= last) & (begin + self.width > first)
+        if not chosen.any():
+            return np.zeros_like(self.threads)
+        places = np.argwhere(self.threads)
+        if len(places) != len(chosen):
+            return self.threads
+        mine = np.zeros_like(self.threads)
+        mine[tuple(places[chosen].T)] = True
+        return mine
 
 
 @dataclass(frozen=True)
@@ -88,9 +100,9 @@ class Launched:
         """A launch with these arguments."""
         arrays: dict[str, npt.NDArray[Any]] = {}
         for parameter, arg in zip(program.params, args, strict=True):
-            name = arg.name if isinstance(arg, Named) else parameter.name
+            name = arg.name if isinstance(arg, Named) else parameter.name.removeprefix(f"{kernel}_")
             array = arg.array if isinstance(arg, Named | Unwritten) else arg
-            if isinstance(array, np.ndarray):
+            if isinstance(array, np.ndarray) and not any(array is each for each in arrays.values()):
                 arrays.setdefault(name, array)
         return cls(kernel, text, program, launch, SourceMap.of(text, program), arrays)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from weft.emulator.reading.syntax import Instruction, Register, Scope, Variable
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.deadlock import Stage, Wait, stages
 from weft.emulator.running.groups import Frame, Group
+from weft.emulator.watching import stopped_page
 from weft.emulator.watching.source_map import Position, Source
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
@@ -344,19 +345,4 @@ class Stopped:
         return own == cta if self.wave.launch.cluster_size == 1 else cta in self.wave.cluster_ctas(own)
 
     def _repr_html_(self) -> str:
-        from weft.emulator.watching import stopped_page
-
         return stopped_page.of(self)
-
-
-def names_of(lanes: Any) -> str:
-    """Lanes in words: 'lane 3', 'lanes 0-31'."""
-    numbers = np.flatnonzero(lanes).tolist()
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    text = ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
-    return f"lane{'' if len(numbers) == 1 else 's'} {text}"

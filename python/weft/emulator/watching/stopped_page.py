@@ -1,0 +1,39 @@
+"""A stopped wave, as notebooks show it."""
+
+from typing import TYPE_CHECKING
+
+from weft.emulator.watching.words import lanes_in_words
+from weft.html import Html
+
+if TYPE_CHECKING:
+    from weft.emulator.watching.stopped import Stopped
+
+
+def of(stopped: "Stopped") -> str:
+    """HTML of a `Stopped`: where it is, its warps, and the mbarriers of the first CTA."""
+    row, _ = stopped.first()
+    cta = int(stopped.wave.cta_of_row[row])
+    source = stopped.source
+    made = Html(f"{stopped.function} has stopped", str(source) if source else f"PTX line {stopped.line}")
+    rows = []
+    for state in stopped.warps():
+        place = state.source or state.line or ""
+        rows.append((state.cta, state.warp, lanes_in_words(state.lanes), place, state.waits))
+    made.table(["CTA", "warp", "lanes", "line", "waits"], rows)
+    mbarriers = stopped.mbarriers(cta)
+    if mbarriers:
+        columns = ["mbarrier", "phase", "arrived", "bytes pending", "warps that wait"]
+        made.table(
+            columns,
+            [
+                (
+                    f"0x{each.offset:x}",
+                    each.state.parity,
+                    f"{each.state.expected - each.state.pending} of {each.state.expected}",
+                    each.state.tx,
+                    len(each.waiting),
+                )
+                for each in mbarriers
+            ],
+        )
+    return made.text()

@@ -1,0 +1,235 @@
+"""Debugging kernels of `weft.language`, of wgmma and of tcgen05: variables, fragments, tiles and barriers."""
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+from weft import emulator
+from weft.language import variables
+from weft.tools.debugger import expressions, inspection, operands
+from weft.tools.debugger.names import Threads
+from weft.tools.debugger.session import Session
+from weft.tools.debugger.steps import Step
+
+
+class Script:
+    """Does what a list of functions does, one at each stop, each with the session."""
+
+    def __init__(self, *parts):
+        self.parts, self.said = list(parts), []
+        self.session = Session(self)
+
+    def say(self, text):
+        self.said.append(text)
+
+    def interact(self):
+        if self.parts:
+            self.parts.pop(0)(self.session)
+
+    def run(self, call):
+        with emulator.hooked(self.session.hooks), variables.kept():
+            result = call()
+        assert not self.parts, f"the kernel has ended before: {self.said}"
+        return result
+
+
+def value(session, text):
+    """The value of an expression in the thread in focus."""
+    stopped, row, lane = session.thread()
+    found = expressions.evaluated(expressions.parsed(text), session.names(Threads.one(stopped, row, lane)))
+    return found.matrix if isinstance(found, expressions.Tile) else np.asarray(found).reshape(-1)[0]
+
+
+def operand(session, name, line=None, dtype=None):
+    """An operand of the nearest tensor-core instruction."""
+    stopped, row, lane = session.thread()
+    site = operands.site(stopped, operands.nearest(stopped, line), row, lane)
+    return operands.matrix(site, name, dtype).matrix
+
+
+def line_of(function, text):
+    """The line of a function's source with this text."""
+    import inspect
+
+    lines, first = inspect.getsourcelines(getattr(function, "__wrapped__", function))
+    return first + next(at for at, line in enumerate(lines) if text in line)
+
+
+def scaled(x, by):
+    y = x * by
+    return y + 1.0
+
+
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 64))
+def centered(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, N=16):
+    row = w.cta() * 64
+    with w.role():
+        t = w.load(x[row, 0], (64, N))
+        mean = w.sum(t, axis=1) / float(N)
+        u = scaled(t - mean, 2.0)
+        total = w.f32(0.0)
+        for i in w.range(x.columns):
+            total = total + i.to(w.f32)
+        w.store(u + total, y[row, 0])
+
+
+def test_variables_of_a_language_kernel():
+    x = np.random.default_rng(0).standard_normal((128, 16)).astype(np.float32)
+    y = np.zeros_like(x)
+    mean = x.mean(1, keepdims=True)
+    u = 2 * (x - mean) + 1
+    body = line_of(centered, "total = total +")
+
+    def start(session):
+        session.add_breakpoint("scaled", "cta == 1 and warp == 2", temporary=True)
+
+    def in_helper(session):
+        assert session.focus.cta == (1, 0, 0) and session.focus.warp == 2
+        assert np.allclose(value(session, "x"), (x - mean)[64:], atol=1e-6)
+        assert value(session, "by") == 2.0
+        with pytest.raises(weft.WeftError, match=r"'total' has no value here: .* N, row, t, mean"):
+            value(session, "total")
+        session.step(Step.of("finish", session.thread()[0]))
+
+    def back(session):
+        assert np.allclose(value(session, "t"), x[64:])
+        assert np.allclose(value(session, "mean"), mean[64:, 0], atol=1e-6)
+        assert np.allclose(value(session, "u[3, 0:4]"), u[67, :4], atol=1e-5)
+        assert value(session, "row") == 64 and value(session, "N") == 16
+        session.add_breakpoint(str(body), "i == 5", temporary=True)
+
+    def in_loop(session):
+        assert value(session, "i") == 5 and value(session, "total") == 10.0
+        assert "i = 5" in inspection.variables(session)
+        session.step(Step.of("next", session.thread()[0]))
+
+    def again(session):
+        assert session.thread()[0].source.line in (body - 1, body)
+
+    report = Script(start, in_helper, back, in_loop, again).run(lambda: centered.emulate(x, y))
+    assert not report.findings
+    assert np.allclose(y, u + 120, atol=1e-4)
+    plain = np.zeros_like(y)
+    centered.emulate(x, plain)
+    assert np.array_equal(plain, y)
+    assert "weft.variable" not in centered.compile().ptx
+
+
+@w.kernel(grid=1)
+def product(a: w.In["m k", w.bf16], b: w.In["n k", w.bf16], d: w.Out["m n", w.f32]):
+    ring = w.ring(2, a=(64, 64, w.bf16), b=(64, 64, w.bf16))
+    with w.role():
+        sums = w.zeros((64, 64))
+        for _ in w.range(0, a.columns, 64):
+            with ring.take() as stage:
+                sums = w.wait(w.gemm(stage.a, stage.b.T, sums))
+        w.store(sums, d[0, 0])
+    with w.role(), w.one_thread():
+        for k in w.range(0, a.columns, 64):
+            ring.fill(a=a[0, k], b=b[0, k])
+
+
+def test_wgmma_with_its_ring_and_barriers():
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal((64, 192)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    d = np.zeros((64, 64), np.float32)
+    multiply, store = line_of(product, "w.gemm("), line_of(product, "w.store(")
+
+    def start(session):
+        session.add_breakpoint(str(multiply), "warp == 1", temporary=True)
+
+    def first(session):
+        assert np.array_equal(value(session, "stage.a"), a[:, :64].astype(np.float64))
+        assert np.array_equal(value(session, "ring.b[0]"), b[:, :64].astype(np.float64))
+        with pytest.raises(weft.WeftError, match="no tensor-core instruction is above PTX line"):
+            operand(session, "a")
+        text = inspection.barriers(session)
+        line = line_of(product, "w.ring(")
+        assert f": stage 0 full, phase 1, 0 of 1 arrived (made at test_language_debugging.py:{line})" in text
+        assert ": stage 0 empty, phase 0, 0 of 1 arrived" in text
+        session.step(Step.of("until", session.thread()[0], "<ptx>", first_wgmma(session)))
+
+    def about_to_multiply(session):
+        assert np.array_equal(operand(session, "a"), a[:, :16].astype(np.float64))
+        assert np.array_equal(operand(session, "b"), b[:, :16].astype(np.float64))
+        session.add_breakpoint(str(multiply), "", temporary=True)
+
+    def first_wgmma(session):
+        rows = session.launched.text.split("\n")
+        return next(number for number, row in enumerate(rows, 1) if row.strip().startswith("wgmma.mma_async"))
+
+    def second(session):
+        partial = a[:, :64].astype(np.float64) @ b[:, :64].astype(np.float64).T
+        assert np.allclose(operand(session, "d", first_wgmma(session)), partial, atol=1e-3)
+        assert np.array_equal(value(session, "stage.b"), b[:, 64:128].astype(np.float64))
+        session.add_breakpoint(str(store), "", temporary=True)
+
+    def last(session):
+        assert np.allclose(value(session, "sums"), exact, atol=1e-3)
+        assert value(session, "a[3, 5]") == float(a[3, 5])
+
+    report = Script(start, first, about_to_multiply, second, last).run(
+        lambda: product.emulate(a, b, d, arch="sm_90a")
+    )
+    assert not report.findings and np.allclose(d, exact, atol=1e-3)
+
+
+def test_who_waits_for_an_mbarrier():
+    """The warps that multiply wait for the first stage before it is filled."""
+
+    def start(session):
+        session.add_breakpoint(str(line_of(product, "ring.fill(")), "k == 0", temporary=True)
+
+    def filling(session):
+        session.step(Step.of("stepi", session.thread()[0]))
+
+    def look(session):
+        text = inspection.warps(session)
+        line = line_of(product, "ring.take()")
+        place = f"cta (0, 0, 0) warps 0-3 lanes 0-31: test_language_debugging.py:{line}"
+        assert f"{place}, waits for the mbarrier at 0x8000" in text
+        assert "mbarrier 0x8000: stage 0 full, phase 0, 0 of 1 arrived; warps 0-3 wait" in (
+            inspection.barriers(session)
+        )
+
+    a, b = np.zeros((64, 192), ml_dtypes.bfloat16), np.zeros((64, 192), ml_dtypes.bfloat16)
+    Script(start, filling, look).run(
+        lambda: product.emulate(a, b, np.zeros((64, 64), np.float32), arch="sm_90a")
+    )
+
+
+def test_tensor_memory_and_operands_of_tcgen05():
+    text = (Path(__file__).parents[2] / "examples" / "tcgen05_gemm.mlir").read_text()
+    rng = np.random.default_rng(2)
+    a, b = (rng.standard_normal((128, 64)).astype(np.float16) for _ in range(2))
+    d = np.zeros((128, 128), np.float32)
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    kernel = weft.compile(text, arch="sm_100a")
+    rows = text.split("\n")
+    commit, store = (
+        next(n for n, row in enumerate(rows, 1) if f'"tile.{op}"' in row) for op in ("commit", "store")
+    )
+
+    def start(session):
+        session.add_breakpoint(str(commit), "", temporary=True)
+
+    def multiplied(session):
+        assert np.allclose(operand(session, "d"), exact, atol=1e-3)
+        assert np.array_equal(operand(session, "a"), a[:, 48:].astype(np.float64))
+        assert np.array_equal(operand(session, "b"), b[:, 48:].astype(np.float64))
+        assert "tensor memory: 512 from column 0" in inspection.cta(session)
+        shown = inspection.tile(session, ["tensor", "256", "128x128xf32"])
+        assert shown.startswith("128 x 128 f32 in tensor memory at lane 0, column 256\n[[")
+        assert f"{exact[0, 0]:.3g}"[:4] in shown
+        session.add_breakpoint(str(store), "", temporary=True)
+
+    def loaded(session):
+        assert np.allclose(operand(session, "data"), exact[:32], atol=1e-3)
+
+    report = Script(start, multiplied, loaded).run(lambda: kernel.emulate(a, b, d))
+    assert not report.findings and np.allclose(d, exact, atol=1e-3)
