@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,10 +136,12 @@ def test_watchpoints(session):
         "3  watch shared 0xc of cta (0, 0, 0)",
     ]
     stops = [answer.split("[cta")[0] for answer in each(text, "continue")]
-    assert stops[0].startswith("watchpoint 3: shared 0xc of cta (0, 0, 0)\n  old ")
+    assert stops[0].startswith(
+        "watchpoint 3: shared 0xc of cta (0, 0, 0), cta (0, 0, 0) warp 0 lane 3\n  old "
+    )
     assert stops[1].startswith("rwatch 2: shared 0xc of cta (0, 0, 0): load, cta (0, 0, 0) warp 1 lane")
-    assert stops[2].startswith("watchpoint 1: y[3]\n  old 00 00 00 00\n  new ")
-    assert stops[3].startswith("watchpoint 1: y[3]\n") and stops[4].startswith("kernel total has ended\n")
+    assert stops[2].startswith("watchpoint 1: y[3], cta (0, 0, 0) warp 0 lane 3\n  old 0\n  new ")
+    assert stops[3].startswith("watchpoint 1: y[3], ") and stops[4].startswith("kernel total has ended\n")
     lines = [re.findall(r"total.py:\d+", answer) for answer in each(text, "continue")]
     assert lines == [["total.py:16"], ["total.py:18"], ["total.py:19"], ["total.py:19"], []]
     new = re.search(r"watchpoint 3: .*\n  old 00 00 00 00\n  new (.*)\n", text)
@@ -361,3 +364,14 @@ def test_expressions_refuse_anything_else(text):
     names = Names(k=np.arange(4), t=expressions.Tile(np.arange(4).reshape(2, 2)))
     with pytest.raises(WeftError):
         expressions.evaluated(expressions.parsed(text), names)
+
+
+def test_the_session_of_the_documentation(session):
+    page = (Path(__file__).parents[2] / "docs" / "debug.md").read_text("utf-8")
+    source, shown = (
+        re.search(rf"^```{kind}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1] for kind in ("py", "text")
+    )
+    commands = re.findall(r"^\(weft\) (.*)$", shown, re.MULTILINE)
+    text, status = session("gemm.py", source, commands)
+    assert f"$ weft debug gemm.py\n{text}" == shown
+    assert status == 0

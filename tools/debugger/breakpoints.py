@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.watching.hooks import PTX, Hook, Launched, is_file, positions_of
+from weft.emulator.watching.hooks import PTX, Hook, is_file, positions_of
+from weft.emulator.watching.launched import Launched
 from weft.emulator.watching.source_map import Line, SourceMap
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
@@ -68,6 +69,10 @@ class Watchpoint:
     hooks: list[Hook] = field(default_factory=list)
     before: Any = None
     """The bytes as they were."""
+    dtype: Any = None
+    """The type of the element that is watched, if it is one of an array."""
+    writers: Any = None
+    """The threads that have written the bytes last, or for which an asynchronous unit has."""
 
     @property
     def last(self) -> int:

@@ -373,8 +373,8 @@ def sources(session: Session) -> str:
     )
 
 
-def element(session: Session, text: str) -> tuple[int, int]:
-    """The address and the size of an element of an array argument: `d[3, 5]`."""
+def element(session: Session, text: str) -> tuple[int, Any]:
+    """The address and the type of an element of an array argument: `d[3, 5]`."""
     launched = session.launched
     assert launched is not None
     name, bracket, _ = text.partition("[")
@@ -398,4 +398,4 @@ def element(session: Session, text: str) -> tuple[int, int]:
         raise WeftError(f"expects one element of {array.ndim} indices, got '{text}'")
     at = np.unravel_index(int(flat), array.shape)
     address = launched.address_of(stopped.wave.device, name.strip())
-    return address + int(np.dot(at, array.strides)), array.itemsize
+    return address + int(np.dot(at, array.strides)), array.dtype

@@ -237,7 +237,7 @@ class Prompt(cmd.Cmd):
         def number(text: str) -> int:
             return inspection.number_of(expressions.evaluated(expressions.parsed(text), names), text)
 
-        words = argument.split()
+        words, dtype = argument.split(), None
         if not words:
             raise WeftError(
                 "expects shared ADDRESS [BYTES], global ADDRESS [BYTES], tensor COLUMN or ARRAY[INDEX]"
@@ -248,7 +248,8 @@ class Prompt(cmd.Cmd):
             where = f"{space} 0x{first:x}" if space != "tensor" else f"tensor column {first}"
         else:
             space = "global"
-            first, size = inspection.element(session, argument)
+            first, dtype = inspection.element(session, argument)
+            size = dtype.itemsize
             where = argument
         if size < 1 or first < 0:
             raise WeftError(
@@ -256,7 +257,7 @@ class Prompt(cmd.Cmd):
             )
         cta = None if space == "global" else session.focus.cta
         where += f" of cta {cta}" if cta is not None else ""
-        point = Watchpoint(session.number(), kind, space, cta, first, size, where)
+        point = Watchpoint(session.number(), kind, space, cta, first, size, where, dtype=dtype)
         point.content(stopped)  # raises WeftError where there is no memory
         session.add_watchpoint(point)
         self.say(f"watchpoint {point.number}: {kind} {where}")

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.sanitizer import Finding
-from weft.emulator.watching.hooks import PTX, Hooks, Launched, MemoryEvent, positions_of
+from weft.emulator.watching.hooks import PTX, Hooks, positions_of
+from weft.emulator.watching.launched import Launched, MemoryEvent
 from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variables
 from weft.emulator.watching.words import lanes_in_words
@@ -317,6 +318,9 @@ class Session:
             point.hooks.append(hook)
             return
         point.before = point.content(self.stopped) if self.stopped is not None else None
+        point.hooks.append(
+            self.hooks.on_access(lambda stopped, event: self._wrote(point, stopped, event), [point.space])
+        )
         for opcode in _MODIFYING:
             point.hooks += [
                 self.hooks.on_instruction(lambda stopped: self._look(point, stopped), opcode),
@@ -332,12 +336,23 @@ class Session:
         if before is None or now is None or before == now:
             return
         point.hits += 1
-        self._stop(stopped, f"watchpoint {point.number}: {point.name}\n{_change(point, before, now)}")
+        chosen, point.writers = stopped if point.writers is None else stopped.of(point.writers), None
+        change = _change(point, before, now)
+        self._stop(chosen, f"watchpoint {point.number}: {point.name}, {_who(chosen)}\n{change}")
+
+    def _wrote(self, point: Watchpoint, stopped: Stopped, event: MemoryEvent) -> None:
+        if event.kind != "load" and self._is_of(point, stopped, event):
+            threads = event.within(point.first, point.last)
+            point.writers = threads if threads.any() else point.writers
+
+    def _is_of(self, point: Watchpoint, stopped: Stopped, event: MemoryEvent) -> bool:
+        """Whether an access is one to the memory of the CTA that is watched."""
+        return event.cta is None or (point.cta is not None and stopped.ctas()[event.cta] == point.cta)
 
     def _accessed(self, point: Watchpoint, stopped: Stopped, event: MemoryEvent) -> None:
         if point.kind == "rwatch" and event.kind != "load":
             return
-        if event.cta is not None and (point.cta is None or stopped.ctas()[event.cta] != point.cta):
+        if not self._is_of(point, stopped, event):
             return
         threads = event.within(point.first, point.last)
         if not threads.any() or self._has_stopped(stopped):
@@ -463,6 +478,9 @@ def _range_of(ctas: Sequence[Cta]) -> str:
 
 
 def _change(point: Watchpoint, before: bytes, now: bytes) -> str:
+    if point.dtype is not None:
+        old, new = (np.frombuffer(each, point.dtype)[0] for each in (before, now))
+        return f"  old {old}\n  new {new}"
     if point.size <= 16 and point.space != "tensor":
         return f"  old {before.hex(' ')}\n  new {now.hex(' ')}"
     changed = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(now, np.uint8))

@@ -72,7 +72,7 @@ class Step:
 
     def _is_new_line(self, stopped: Stopped) -> bool:
         source = stopped.source
-        if not stopped.machine.launched.map.begins:  # PTX without source: its own lines
+        if not stopped.launched.map.begins:  # PTX without source: its own lines
             return stopped.line != self.ptx_line
         if source is None:
             return False

@@ -11,7 +11,8 @@ from weft.emulator.launch import Module, Report
 from weft.emulator.limits import Progress, limits
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.sanitizer import Finding
-from weft.emulator.watching.hooks import Hook, Hooks, Launched, MemoryEvent, hooked
+from weft.emulator.watching.hooks import Hook, Hooks, hooked
+from weft.emulator.watching.launched import Launched, MemoryEvent
 from weft.emulator.watching.stopped import Stopped
 from weft.emulator.world import Event, Stream, World, WorldReport
 

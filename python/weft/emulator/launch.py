@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator import parallel
-from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, whole_number
+from weft.emulator.arguments import MOST_NUMBER, Buffers, Named, Unwritten, parameters, whole_number
 from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import chosen, tier_of
 from weft.emulator.decoding.program import Program, layout
@@ -24,9 +24,11 @@ from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.running.totals import Totals
 from weft.emulator.sanitizer import Finding, ignored_rules, page
-from weft.emulator.watching.hooks import Hooks, Launched
+from weft.emulator.watching.hooks import Hooks
 from weft.emulator.watching.hooks import chosen as chosen_hooks
+from weft.emulator.watching.launched import Launched
 from weft.emulator.watching.observers import Observers
+from weft.emulator.watching.source_map import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
@@ -163,7 +165,7 @@ class Module:
         begun: list[Observers] = []
         hooks = chosen_hooks(hooks)
         if hooks is not None:
-            hooks.begin(Launched.of(kernel, self._text, program, launch, args))
+            hooks.begin(_launched(kernel, self._text, program, launch, args))
 
         def start() -> tuple[Waves, Observers]:
             observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
@@ -264,6 +266,17 @@ class Module:
         else:
             raise PtxError(f"'{value.name}' has no address here", *value.location)
         return int(wrap(address)).to_bytes(8, "little")[value.skip : value.skip + value.size]
+
+
+def _launched(kernel: str, text: str, program: Program, launch: Launch, args: Sequence[object]) -> Launched:
+    """What hooks are told of a launch."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for parameter, arg in zip(program.params, args, strict=True):
+        name = arg.name if isinstance(arg, Named) else parameter.name.removeprefix(f"{kernel}_")
+        array = arg.array if isinstance(arg, Named | Unwritten) else arg
+        if isinstance(array, np.ndarray) and not any(array is each for each in arrays.values()):
+            arrays.setdefault(name, array)
+    return Launched(kernel, text, program, launch, SourceMap.of(text, program), arrays)
 
 
 def _dims(what: str, dims: Any) -> Dim3:

@@ -9,7 +9,8 @@ from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Cells, Chunks, Offsets, Watch
-from weft.emulator.watching.hooks import Hook, MemoryEvent
+from weft.emulator.watching.hooks import Hook
+from weft.emulator.watching.launched import MemoryEvent
 from weft.emulator.watching.stopped import Stopped
 from weft.isa.mbarriers import BYTES
 from weft.isa.tcgen05.pipelining import Use

@@ -14,7 +14,8 @@ from weft.emulator.running.code import Compiler, Turn
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watching.accesses import AccessWatch
-from weft.emulator.watching.hooks import Hook, Hooks, Launched
+from weft.emulator.watching.hooks import Hook, Hooks
+from weft.emulator.watching.launched import Launched
 from weft.emulator.watching.observers import Several
 from weft.emulator.watching.source_map import Position
 from weft.emulator.watching.stopped import Stopped
@@ -48,7 +49,7 @@ class HookedMachine(Machine):
         if threads is None:
             none = np.zeros((self.wave.warps, 32), np.bool_)
             threads = none if self.running is None else self.running.threads()
-        return Stopped(self, self.group, self.position, threads)
+        return Stopped(self, self.launched, self.group, self.position, threads)
 
     def stopped_at(self, line: int) -> Stopped:
         """The state, of the running group at a line of the PTX."""

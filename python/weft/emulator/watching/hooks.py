@@ -4,28 +4,23 @@ Where a hook applies, the interpreter runs the instructions of the blocks that i
 all others. Results, counters and findings are the same as without hooks.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from weft.emulator.arguments import Named, Unwritten
+from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.reading.types import Bools
+from weft.emulator.sanitizer import Finding
+from weft.emulator.watching.launched import Launched, MemoryEvent
 from weft.emulator.watching.source_map import Line, Position, SourceMap
+from weft.emulator.watching.stopped import Stopped
 from weft.errors import WeftError, shown
-
-if TYPE_CHECKING:
-    from weft.emulator.decoding.program import Program
-    from weft.emulator.memory.device import Device
-    from weft.emulator.running.ctas import Launch
-    from weft.emulator.sanitizer import Finding
-    from weft.emulator.watching.stopped import Stopped
 
 MEMORY = (
     "ld",
@@ -42,81 +37,7 @@ MEMORY = (
     "mbarrier",
 )
 """The opcodes that may access shared, global or tensor memory, by their first words."""
-_COLUMNS = (1 << 16) - 1
 SPACES = ("shared", "global", "local", "tensor", "const", "param")
-
-
-@dataclass(frozen=True)
-class MemoryEvent:
-    """Threads, or an asynchronous unit for them, access memory.
-
-    `kind` is load, store, atomic or reduce. `unit` is empty for threads, otherwise bulk, wgmma, tcgen05, ….
-    `addresses` are those of the first bytes, `width` the bytes of each: in shared memory of CTA `cta` of the
-    wave (None: of each thread's own), in tensor memory lane << 16 | column of cells. `threads` are the
-    threads, `[warps of the wave, 32]`.
-    """
-
-    kind: str
-    unit: str
-    space: str
-    cta: int | None
-    addresses: npt.NDArray[np.int64]
-    width: int
-    threads: Bools
-    line: int
-
-    def within(self, first: int, last: int) -> Bools:
-        """The threads that access any of the bytes from `first` to `last`, or columns in tensor memory; all
-        threads, if it isn't known which of them does.
-        """
-        begin = self.addresses & _COLUMNS if self.space == "tensor" else self.addresses
-        chosen = (begin <= last) & (begin + self.width > first)
-        if not chosen.any():
-            return np.zeros_like(self.threads)
-        places = np.argwhere(self.threads)
-        if len(places) != len(chosen):
-            return self.threads
-        mine = np.zeros_like(self.threads)
-        mine[tuple(places[chosen].T)] = True
-        return mine
-
-
-@dataclass(frozen=True)
-class Launched:
-    """A launch that is about to begin."""
-
-    kernel: str
-    text: str
-    program: "Program"
-    launch: "Launch"
-    map: SourceMap
-    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    """The arrays among the arguments, by their names or those of their parameters."""
-
-    @classmethod
-    def of(
-        cls, kernel: str, text: str, program: "Program", launch: "Launch", args: Sequence[object]
-    ) -> "Launched":
-        """A launch with these arguments."""
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for parameter, arg in zip(program.params, args, strict=True):
-            name = arg.name if isinstance(arg, Named) else parameter.name.removeprefix(f"{kernel}_")
-            array = arg.array if isinstance(arg, Named | Unwritten) else arg
-            if isinstance(array, np.ndarray) and not any(array is each for each in arrays.values()):
-                arrays.setdefault(name, array)
-        return cls(kernel, text, program, launch, SourceMap.of(text, program), arrays)
-
-    def address_of(self, device: "Device", name: str) -> int:
-        """The address in global memory of an array's first element. Raises WeftError if the launch uses a
-        copy of it.
-        """
-        array = self.arrays[name]
-        first = int(array.__array_interface__["data"][0])
-        for segment in device.segments:
-            begin = int(segment.data.__array_interface__["data"][0]) if segment.size else 0
-            if segment.size and begin <= first < begin + segment.size:
-                return segment.base + first - begin
-        raise WeftError(f"the launch uses a copy of '{name}', whose memory isn't aligned to 16 bytes")
 
 
 @dataclass(eq=False)
@@ -166,7 +87,7 @@ class Hooks:
 
     # Adding hooks
 
-    def on_line(self, line: int, function: "Callable[[Stopped], None]", *, file: str = "") -> Hook:
+    def on_line(self, line: int, function: Callable[[Stopped], None], *, file: str = "") -> Hook:
         """Calls `function(stopped)` when threads reach a line of the source, before its first instruction.
 
         `file` is the end of the path of the source file, or "<ptx>" for lines of the PTX. Without it, it is a
@@ -174,7 +95,7 @@ class Hooks:
         """
         return self._add(Hook(_function(function), self, "line", file=file, line=_line(line)))
 
-    def on_instruction(self, function: "Callable[[Stopped], None]", opcode: str = "") -> Hook:
+    def on_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """Calls `function(stopped)` before threads execute an instruction whose opcode begins with `opcode`,
         such as "wgmma.mma_async"; by default before each one.
         """
@@ -182,12 +103,12 @@ class Hooks:
             raise WeftError(f"opcode must be text, got {shown(opcode)}")
         return self._add(Hook(_function(function), self, "instruction", opcode=opcode))
 
-    def after_instruction(self, function: "Callable[[Stopped], None]", opcode: str = "") -> Hook:
+    def after_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """As `on_instruction`, after the instruction."""
         return self._add(Hook(_function(function), self, "after", opcode=opcode))
 
     def on_access(
-        self, function: "Callable[[Stopped, MemoryEvent], None]", spaces: Sequence[str] = SPACES
+        self, function: Callable[[Stopped, MemoryEvent], None], spaces: Sequence[str] = SPACES
     ) -> Hook:
         """Calls `function(stopped, event)` when threads, or asynchronous units for them, access memory."""
         for space in spaces:
@@ -195,11 +116,11 @@ class Hooks:
                 raise WeftError(f"spaces must be among {', '.join(SPACES)}, got {shown(space)}")
         return self._add(Hook(_function(function), self, "access", spaces=frozenset(spaces)))
 
-    def on_finding(self, function: "Callable[[Stopped | None, Finding], None]") -> Hook:
+    def on_finding(self, function: Callable[[Stopped | None, Finding], None]) -> Hook:
         """Calls `function(stopped, finding)` when the sanitizer finds a mistake that it hasn't found yet."""
         return self._add(Hook(_function(function), self, "finding"))
 
-    def on_error(self, function: "Callable[[Stopped, Fault | Deadlock], None]") -> Hook:
+    def on_error(self, function: Callable[[Stopped, Fault | Deadlock], None]) -> Hook:
         """Calls `function(stopped, error)` when a launch ends with a fault or a deadlock."""
         return self._add(Hook(_function(function), self, "error"))
 
@@ -211,7 +132,7 @@ class Hooks:
         """Calls `function(launched)` after each launch."""
         return self._add(Hook(_function(function), self, "end"))
 
-    def on_block(self, function: "Callable[[Stopped], None]") -> Hook:
+    def on_block(self, function: Callable[[Stopped], None]) -> Hook:
         """Calls `function(stopped)` between blocks of instructions, compiled or not: often, and cheaply."""
         return self._add(Hook(_function(function), self, "block"))
 
@@ -243,25 +164,25 @@ class Hooks:
         for hook in self.of_kind("end"):
             hook.function(launched)
 
-    def found(self, finding: "Finding") -> None:
+    def found(self, finding: Finding) -> None:
         """The sanitizer has found something new."""
         stopped = None if self.current is None else self.current.stopped_at(finding.line)
         for hook in self.of_kind("finding"):
             hook.function(stopped, finding)
 
-    def failed(self, stopped: "Stopped", error: Fault | Deadlock) -> None:
+    def failed(self, stopped: Stopped, error: Fault | Deadlock) -> None:
         """The launch ends with an error."""
         for hook in self.of_kind("error"):
             hook.function(stopped, error)
 
-    def plan(self, program: "Program") -> _Plan:
+    def plan(self, program: Program) -> _Plan:
         """The hooks of a program."""
         known = self._plans.get(id(program))
         if known is None or known.version != self._version:
             known = self._plans[id(program)] = self._made(program)
         return known
 
-    def _made(self, program: "Program") -> _Plan:
+    def _made(self, program: Program) -> _Plan:
         blocks = np.zeros(len(program.blocks), np.bool_)
         plan = _Plan(self._version, blocks, {}, [], self.of_kind("access"))
         for hook in self._hooks:
@@ -277,7 +198,7 @@ class Hooks:
                 blocks[at] |= any(opcode.split(".")[0] in MEMORY for opcode in block.opcodes)
         return plan
 
-    def _positions(self, hook: Hook, program: "Program") -> Iterator[Position]:
+    def _positions(self, hook: Hook, program: Program) -> Iterator[Position]:
         assert self.launched is not None
         if hook.kind == "line":
             yield from positions_of(self.launched.map, hook.file, hook.line)

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.machine import Machine
 from weft.emulator.memory.mbarrier import State
 from weft.emulator.reading.syntax import Instruction, Register, Scope, Variable
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.deadlock import Stage, Wait, stages
 from weft.emulator.running.groups import Frame, Group
 from weft.emulator.watching import stopped_page
+from weft.emulator.watching.launched import Launched
 from weft.emulator.watching.source_map import Position, Source
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from weft.emulator.watching.hooked_machine import HookedMachine
 
 Cta = tuple[int, int, int]
 _MOST_NAMES = 12
@@ -58,16 +56,22 @@ class Stopped:
     """What a hook sees. `threads`, `[warps of the wave, 32]`, are about to execute an instruction."""
 
     def __init__(
-        self, machine: "HookedMachine", group: Group | None, position: Position, threads: Bools
+        self,
+        machine: Machine,
+        launched: Launched,
+        group: Group | None,
+        position: Position,
+        threads: Bools,
     ) -> None:
         self._machine, self._group = machine, group
+        self.launched: Launched = launched
         self.position, self.threads = position, threads
         self.wave = machine.wave
         self.frame: Frame | None = None if group is None else group.frame
         """The call that threads are in."""
 
     @property
-    def machine(self) -> "HookedMachine":
+    def machine(self) -> Machine:
         """The machine that runs the wave."""
         return self._machine
 
@@ -87,8 +91,7 @@ class Stopped:
 
     def source_of(self, line: int) -> Source | None:
         """The source of a line of the PTX."""
-        launched = self._machine.launched
-        return launched.map.sources.get(line)
+        return self.launched.map.sources.get(line)
 
     @property
     def opcode(self) -> str:
@@ -124,24 +127,24 @@ class Stopped:
 
     def of(self, threads: Bools) -> "Stopped":
         """The same for other threads."""
-        return Stopped(self._machine, self._group, self.position, threads)
+        return Stopped(self._machine, self.launched, self._group, self.position, threads)
 
     def at_thread(self, row: int, lane: int) -> "Stopped":
         """The same where another thread is: what it executes next, or waits at."""
         machine, running = self._machine, self._group
         for group in machine.ready.values():
             if group.lanes.threads()[row, lane]:
-                return Stopped(machine, group, (group.block, 0), group.lanes.threads())
+                return Stopped(machine, self.launched, group, (group.block, 0), group.lanes.threads())
         for state, frame in self._barrier_states():
             if state.row == row and state.lanes[lane]:
-                positions = machine.launched.map.positions.get(state.line, [self.position])
+                positions = self.launched.map.positions.get(state.line, [self.position])
                 threads = np.zeros_like(self.threads)
                 threads[row] = state.lanes
-                there = Stopped(machine, None, positions[0], threads)
+                there = Stopped(machine, self.launched, None, positions[0], threads)
                 there.frame = frame
                 return there
         if running is not None and running.block != self.position[0]:
-            return Stopped(machine, running, (running.block, 0), running.lanes.threads())
+            return Stopped(machine, self.launched, running, (running.block, 0), running.lanes.threads())
         return self
 
     def first(self) -> tuple[int, int]:

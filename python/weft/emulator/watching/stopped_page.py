@@ -1,15 +1,12 @@
 """A stopped wave, as notebooks show it."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from weft.emulator.watching.words import lanes_in_words
 from weft.html import Html
 
-if TYPE_CHECKING:
-    from weft.emulator.watching.stopped import Stopped
 
-
-def of(stopped: "Stopped") -> str:
+def of(stopped: Any) -> str:
     """HTML of a `Stopped`: where it is, its warps, and the mbarriers of the first CTA."""
     row, _ = stopped.first()
     cta = int(stopped.wave.cta_of_row[row])
