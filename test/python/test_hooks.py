@@ -185,7 +185,8 @@ def test_guards_limit_who_executes_an_instruction():
     hooks.on_instruction(lambda stopped: threads.append(int(stopped.threads.sum())), "st.global")
     hooks.on_instruction(lambda stopped: threads.append(int(stopped.threads.sum())), "st")
     launch(False, hooks)
-    assert sorted(set(threads)) == [1, 64]
+    hooks.on_instruction(lambda stopped: threads.append(stopped.opcode), "st.global.u32x")
+    assert sorted(threads) == [1, 1, 64, 64, 64]
 
 
 def test_hooks_around_a_call():

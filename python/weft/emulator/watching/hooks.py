@@ -18,7 +18,7 @@ from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.reading.types import Bools
 from weft.emulator.sanitizer import Finding
 from weft.emulator.watching.launched import Launched, MemoryEvent
-from weft.emulator.watching.source_map import Line, Position, SourceMap
+from weft.emulator.watching.source_map import Line, Position, SourceMap, instructions
 from weft.emulator.watching.stopped import Stopped
 from weft.errors import WeftError, shown
 
@@ -203,10 +203,9 @@ class Hooks:
         if hook.kind == "line":
             yield from positions_of(self.launched.map, hook.file, hook.line)
         elif hook.kind in ("instruction", "after"):
-            for at, block in enumerate(program.blocks):
-                for number, traffic in enumerate(block.traffic):
-                    if traffic.prefix.startswith(hook.opcode):
-                        yield at, number
+            for position, instruction in instructions(program):
+                if instruction.opcode.startswith(hook.opcode):
+                    yield position
 
 
 PTX = "<ptx>"

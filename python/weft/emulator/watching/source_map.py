@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.emulator.decoding.program import Program
+from weft.emulator.reading.syntax import Instruction
 
 Position = tuple[int, int]
 """An instruction: its block, and its index there."""
@@ -63,6 +64,15 @@ class SourceMap:
         """The source line of a PTX line; None for code that the compiler added."""
         source = self.sources.get(ptx_line)
         return None if source is None else Line(source.file, source.line)
+
+
+def instructions(program: Program) -> Iterator[tuple[Position, Instruction]]:
+    """Every instruction of a program, with its position."""
+    for code in program.codes.values():
+        body = code.function.body or []
+        for start, block in code.blocks.items():
+            for number in range(len(program.blocks[block].traffic)):
+                yield (block, number), body[start + number]
 
 
 def source_of_lines(text: str) -> dict[int, Source]:

@@ -95,10 +95,9 @@ class Stopped:
 
     @property
     def opcode(self) -> str:
-        """The opcode of the instruction, as the emulator's counters have it."""
-        block, number = self.position
-        traffic = self._machine.program.blocks[block].traffic
-        return traffic[number].prefix if number < len(traffic) else ""
+        """The opcode of the instruction, with its modifiers."""
+        instruction = self.instruction
+        return "" if instruction is None else instruction.opcode
 
     @property
     def instruction(self) -> Instruction | None:
