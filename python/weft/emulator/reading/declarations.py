@@ -34,12 +34,12 @@ _OPAQUE = {".texref", ".samplerref", ".surfref"}
 
 
 class DeclarationReader:
-    """A recursive-descent reader; `scope` is the module's."""
+    """A recursive-descent reader; `scope` is the module's. `whole`: instructions are tokens, if possible."""
 
-    def __init__(self, text: str) -> None:
-        self.tokens = tokens(text)
-        self.next = 0
+    def __init__(self, text: str, whole: bool = False) -> None:
         self.scope = Scope()
+        self.tokens = tokens(text, self.scope if whole else None)
+        self.next = 0
 
     # Tokens
 
@@ -49,8 +49,7 @@ class DeclarationReader:
 
     @property
     def location(self) -> SourceLocation:
-        _, _, line, column = self.tokens[self.next]
-        return SourceLocation(line, column)
+        return self.location_of(self.tokens[self.next])
 
     @staticmethod
     def location_of(token: Token) -> SourceLocation:
@@ -58,6 +57,8 @@ class DeclarationReader:
 
     def take(self) -> Token:
         token = self.token
+        if token.instruction is not None:
+            self.fail("a token")
         if token.kind != "end":
             self.next += 1
         return token

@@ -4,6 +4,8 @@ import re
 from typing import NamedTuple
 
 from weft.emulator.errors import PtxError
+from weft.emulator.reading import statements
+from weft.emulator.reading.syntax import Instruction, Scope
 from weft.isa.text.identifiers import NAME
 
 # An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
@@ -26,20 +28,46 @@ _TOKEN = re.compile(
 _BLANKS = re.compile(_BLANK, re.ASCII)
 
 
+# A `.loc` with its arguments is one token where instructions are.
+_LOCATION = re.compile(
+    r"[^\S\n]*+(\.loc)(?:[^\S\n]++\d++){3}"
+    r"(?:,[^\S\n]*+function_name [\w$]++,[^\S\n]*+inlined_at(?:[^\S\n]++\d++){3})?+[^\S\n]*+(?=\n)",
+    re.ASCII,
+)
+_BEFORE_STATEMENTS = frozenset(";{}:")
+
+
 class Token(NamedTuple):
-    """`kind` is a group of the pattern above, or `end`."""
+    """`kind` is a group of the pattern above, `end`, or `instruction` for a whole one, with its `;`."""
 
     kind: str
     text: str
     line: int
     column: int
+    instruction: Instruction | None = None
 
 
-def tokens(text: str) -> list[Token]:
-    """All tokens of `text`, followed by an `end` token. Raises PtxError for text that is no token."""
+def tokens(text: str, scope: Scope | None = None) -> list[Token]:
+    """All tokens of `text`, followed by an `end` token. Raises PtxError for text that is no token.
+
+    With a scope, which instructions then have, those that `statements` knows are one token each, and so are
+    lines of `.loc`.
+    """
     tokens: list[Token] = []
     end, line, begin = 0, 1, 0
-    while (match := _TOKEN.match(text, end)) is not None:
+    begins = False  # whether a statement may begin here
+    while True:
+        if scope and begins:
+            if (read := statements.instruction(text, end, line, begin, scope)) is not None:
+                whole, end, line, begin = read
+                tokens.append(Token("instruction", whole.opcode, *whole.location, whole))
+                continue
+            if (match := _LOCATION.match(text, end)) is not None:
+                tokens.append(Token("directive", match[1], line, match.start(1) - begin + 1))
+                end = match.end()
+                continue
+        if (match := _TOKEN.match(text, end)) is None:
+            break
         kind, end = match.lastgroup, match.end()
         assert kind is not None
         if kind == "newline":
@@ -51,6 +79,7 @@ def tokens(text: str) -> list[Token]:
                 begin = match.start(kind) + inside.rindex("\n") + 1
         else:
             tokens.append(Token(kind, match[kind], line, match.start(kind) - begin + 1))
+            begins = match[kind] in _BEFORE_STATEMENTS
     blanks = _BLANKS.match(text, end)
     assert blanks is not None
     if (position := blanks.end()) < len(text):

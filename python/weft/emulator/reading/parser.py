@@ -31,7 +31,10 @@ _FUNCTIONS = 5 << 44
 
 def parse(text: str) -> Tree:
     """The tree of a PTX module. Raises PtxError, with line and column, at the first error."""
-    return _Reader(text).module()
+    try:
+        return _Reader(text, whole=True).module()
+    except PtxError:
+        return _Reader(text).module()  # all tokens of a text have the first of its errors
 
 
 class _Reader(DeclarationReader):
@@ -156,6 +159,11 @@ class _Reader(DeclarationReader):
             self.fail(f"at most {_MAX_NESTING} nested blocks")
         while not self.accept("}"):
             token = self.token
+            if token.instruction is not None:
+                self.next += 1
+                token.instruction.scope = scope
+                function.body.append(token.instruction)
+                continue
             if token.kind == "end":
                 self.fail("'}'")
             if self.accept("{"):

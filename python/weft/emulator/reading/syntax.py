@@ -1,5 +1,6 @@
 """The syntax tree of a PTX module. Names are resolved, in their scope, when instructions are decoded."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,7 +78,10 @@ class Prototype:
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+# Operands aren't frozen: a text has thousands, and a frozen one takes twice the time to make.
+
+
+@dataclass(eq=False, slots=True)
 class Name:
     """A register, special register, variable, label or function."""
 
@@ -85,13 +89,13 @@ class Name:
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Integer:
     value: int
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Float:
     """A float constant; `single` if it was written as 0f…, so that its bits are kept."""
 
@@ -100,7 +104,7 @@ class Float:
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Address:
     """`[base + offset]`; further elements, such as tensor coordinates, are in `more`."""
 
@@ -110,13 +114,13 @@ class Address:
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Vector:
     items: tuple["Operand", ...]
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Pair:
     """`%r|%p`: two results."""
 
@@ -125,7 +129,7 @@ class Pair:
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Negated:
     """`!%p`."""
 
@@ -133,14 +137,14 @@ class Negated:
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Sink:
     """`_`: a result that is discarded."""
 
     location: SourceLocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Group:
     """`(a, b)`: the arguments or results of a call."""
 
@@ -197,6 +201,37 @@ class Instruction:
     guard: Name | None
     negated: bool
     scope: Scope
+
+    def names(self) -> list[Name]:
+        """Every name among the operands and the guard, from the last to the first."""
+        names: list[Name] = []
+        for operand in self.operands:
+            if type(operand) is Name:
+                names.append(operand)
+            else:
+                names += _names(operand)
+        if self.guard is not None:
+            names.append(self.guard)
+        names.reverse()
+        return names
+
+
+def _names(operand: Operand) -> Iterator[Name]:
+    """The names in an operand, from the first to the last."""
+    if isinstance(operand, Name):
+        yield operand
+    elif isinstance(operand, Negated):
+        yield operand.name
+    else:
+        parts: tuple[Operand, ...] = ()
+        if isinstance(operand, Vector | Group):
+            parts = operand.items
+        elif isinstance(operand, Pair):
+            parts = operand.first, operand.second
+        elif isinstance(operand, Address):
+            parts = operand.base, *operand.more
+        for part in parts:
+            yield from _names(part)
 
 
 @dataclass(eq=False, slots=True)
