@@ -6,6 +6,7 @@ their own, which the wave fills when it begins. So a step only indexes the file.
 
 import struct
 from collections.abc import Iterable
+from functools import cache, lru_cache
 from typing import NoReturn
 
 import numpy as np
@@ -37,6 +38,16 @@ from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
 
 
+@cache
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+@lru_cache(maxsize=4096)
+def _modifiers(opcode: str, prefix: str) -> tuple[str, ...]:
+    return tuple(opcode[len(prefix) :].split(".")[1:])
+
+
 class Op:
     """One instruction to decode. Modifiers that the decoder doesn't take, and wrong operands, raise PtxError.
 
@@ -48,7 +59,7 @@ class Op:
     ) -> None:
         self.instruction = instruction
         self.opcode = instruction.opcode
-        self.modifiers = instruction.opcode[len(prefix) :].split(".")[1:]
+        self.modifiers = list(_modifiers(instruction.opcode, prefix))
         self.prefix = prefix
         self.reads: list[int] = []
         self.writes: list[int] = []
@@ -69,9 +80,11 @@ class Op:
 
     def flag(self, *names: str) -> bool:
         """Whether any of these modifiers is present; takes them all."""
-        taken = [m for m in self.modifiers if m in names]
-        self.modifiers = [m for m in self.modifiers if m not in names]
-        return bool(taken)
+        before = len(self.modifiers)
+        for name in names:
+            while name in self.modifiers:
+                self.modifiers.remove(name)
+        return len(self.modifiers) < before
 
     def choice(self, names: Iterable[str], default: str | None = None) -> str:
         """The first modifier that is one of `names`. If there is none, the default; PtxError without a
@@ -88,10 +101,12 @@ class Op:
 
     def type(self, allowed: str = "") -> Type:
         """The next type among the modifiers; `allowed` lists names, separated by blanks."""
-        name = next((m for m in self.modifiers if m in TYPES), None)
-        if name is None:
+        for name in self.modifiers:
+            if name in TYPES:
+                break
+        else:
             self.fail("needs a type")
-        if allowed and name not in allowed.split():
+        if allowed and name not in _words(allowed):
             self.fail(f"isn't defined for .{name}")
         self.modifiers.remove(name)
         return TYPES[name]

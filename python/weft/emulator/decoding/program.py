@@ -1,6 +1,6 @@
 """Turns a kernel's syntax tree, and the functions that it calls, into blocks of decoded instructions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from weft.emulator.decoding import endless, flow
 from weft.emulator.decoding.blocks import Block
@@ -12,20 +12,16 @@ from weft.emulator.errors import PtxError
 from weft.emulator.memory.access import LEVELS
 from weft.emulator.reading import unsupported
 from weft.emulator.reading.syntax import (
-    Address,
+    Entity,
     Function,
-    Group,
     Instruction,
     Label,
     Name,
-    Negated,
-    Operand,
-    Pair,
+    Register,
     SymbolValue,
     Targets,
     Tree,
     Variable,
-    Vector,
 )
 from weft.emulator.reading.types import PRED
 from weft.emulator.running.function_code import MAX_FRAME, FunctionCode
@@ -36,6 +32,7 @@ _FRAME_ALIGN = 16
 _CTA_GROUP = "cta_group::"
 _CHANGING = ("%clock", "%globaltimer", "%pm", "%warpid", "%nwarpid", "%smid", "%nsmid")
 """Special registers that may have another value each time."""
+_Named = Entity | str
 
 
 class Program:
@@ -56,6 +53,7 @@ class Program:
     ) -> None:
         self._table, self.scopes = table, scopes
         self._decoders: dict[str, tuple[str, Decoder]] = {}
+        self._named: dict[str, dict[int, list[_Named]]] = {}
         self.target, self.chip = tree.target, chip
         self.slots = Slots()
         self.blocks: list[Block] = []
@@ -82,14 +80,14 @@ class Program:
             if function.name in self.codes:
                 continue
             # Looking up the names creates the registers of ranges, which the code counts.
-            for instruction in function.body or ():
-                for name in _names(instruction):
-                    entity = instruction.scope.find(name.text)
-                    if isinstance(entity, Function) and not entity.is_entry:
-                        callee = tree.functions[entity.name]
-                        if callee.body is not None:
-                            waiting.append(callee)
+            named = _named(function)
+            for entity in (entity for found in named.values() for entity in found):
+                if isinstance(entity, Function) and not entity.is_entry:
+                    callee = tree.functions[entity.name]
+                    if callee.body is not None:
+                        waiting.append(callee)
             self.codes[function.name] = FunctionCode(function, self.slots, self.scopes)
+            self._named[function.name] = named
             if _calls_pointers(function):
                 waiting += _pointed(tree)
         pointed = [code for code in self.codes.values() if not code.function.is_entry]
@@ -103,11 +101,9 @@ class Program:
             for variable in code.function.variables:
                 if variable.space == "shared":
                     used[id(variable)] = variable
-            for instruction in code.function.body or ():
-                for name in _names(instruction):
-                    entity = instruction.scope.find(name.text)
-                    if isinstance(entity, Variable) and entity.space == "shared":
-                        used[id(entity)] = entity
+            for entity in (each for found in self._named[code.function.name].values() for each in found):
+                if isinstance(entity, Variable) and entity.space == "shared":
+                    used[id(entity)] = entity
         self.shared_static = layout([v for v in used.values() if not v.external], 0)
         dynamic = [v for v in used.values() if v.external]
         align = max([v.align for v in dynamic], default=1)
@@ -121,9 +117,10 @@ class Program:
         """Numbers the blocks of a function and returns the positions of each."""
         body = code.function.body or []
         starts = {0, len(body)}
+        for at, found in self._named[code.function.name].items():
+            starts.update(_targets(body[at], found))
         for at, instruction in enumerate(body):
             prefix, _ = self._decoder(instruction)
-            starts.update(_targets(instruction))
             if prefix in self._table.ends or prefix in self._table.collectives:
                 starts.add(at + 1)
                 # An instruction that waits for other lanes runs again when they arrive, so it has a block
@@ -139,14 +136,16 @@ class Program:
         return list(zip(ordered, [*ordered[1:], len(body)], strict=True))
 
     def _decode(self, code: FunctionCode, parts: list[tuple[int, int]]) -> None:
-        body = code.function.body or []
+        body, named = code.function.body or [], self._named[code.function.name]
         first = code.entry_block
         for start, stop in parts:
             block = self.blocks[code.blocks[start]]
             block.line = body[start].location.line if start < len(body) else code.function.location.line
             after = code.blocks[stop]
-            for instruction in body[start:stop]:
-                self._decode_one(code, code.blocks[start], instruction, after)
+            for at in range(start, stop):
+                self._decode_one(code, code.blocks[start], body[at], after)
+                if at in named and any(map(_changes, named[at])):
+                    block.pure = False
             if block.end is None:
                 block.end = jump(after) if stop > start else leave(code)
         blocks = self.blocks[first : first + len(parts)]
@@ -162,11 +161,9 @@ class Program:
         prefix, decoder = self._decoder(instruction)
         op = Op(instruction, prefix, code, self.target, self.chip)
         op.next, op.block = after, at
-        opcode = instruction.opcode.split(".")
         decoded = decoder(op)
         op.done()
         block.opcodes.append(prefix)
-        block.pure = block.pure and not any(name.text.startswith(_CHANGING) for name in _names(instruction))
         guard = None
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
@@ -178,7 +175,9 @@ class Program:
             )
             block.waits, block.line = prefix, instruction.location.line
             block.members = decoded.members if isinstance(decoded, Collective) else None
-            block.whole = (isinstance(decoded, Collective) and decoded.members is None) or "aligned" in opcode
+            block.whole = (
+                isinstance(decoded, Collective) and decoded.members is None
+            ) or "aligned" in instruction.opcode.split(".")
             if guard is not None:
                 block.end = skip(block.end, *guard, after)
         else:
@@ -238,34 +237,33 @@ def _lay_out_frame(code: FunctionCode) -> None:
     code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
 
 
-def _targets(instruction: Instruction) -> Iterator[int]:
+def _named(function: Function) -> dict[int, list[_Named]]:
+    """What the instructions of a function name besides registers, by position. A text is the name of what the
+    module doesn't declare.
+    """
+    named: dict[int, list[_Named]] = {}
+    for at, instruction in enumerate(function.body or ()):
+        find = instruction.scope.find
+        for name in instruction.names():
+            entity = find(name.text)
+            if type(entity) is not Register:
+                named.setdefault(at, []).append(name.text if entity is None else entity)
+    return named
+
+
+def _changes(named: _Named) -> bool:
+    """Whether this may have another value each time that it is read."""
+    return isinstance(named, str) and named.startswith(_CHANGING)
+
+
+def _targets(instruction: Instruction, found: Iterable[_Named]) -> Iterator[int]:
     """The positions of the labels that an instruction names, itself or through a table of targets."""
-    for name in _names(instruction):
-        entity = instruction.scope.find(name.text)
-        listed = entity.names if isinstance(entity, Targets) else [name]
-        for target in listed:
-            label = instruction.scope.find(target.text)
-            if isinstance(label, Label):
-                yield label.position
-
-
-def _names(instruction: Instruction) -> Iterator[Name]:
-    """Every name among the operands and the guard."""
-    waiting: list[Operand] = list(instruction.operands)
-    if instruction.guard is not None:
-        waiting.append(instruction.guard)
-    while waiting:
-        operand = waiting.pop()
-        if isinstance(operand, Name):
-            yield operand
-        elif isinstance(operand, Vector | Group):
-            waiting += operand.items
-        elif isinstance(operand, Pair):
-            waiting += (operand.first, operand.second)
-        elif isinstance(operand, Negated):
-            waiting.append(operand.name)
-        elif isinstance(operand, Address):
-            waiting += (operand.base, *operand.more)
+    for entity in found:
+        if isinstance(entity, Label):
+            yield entity.position
+        elif isinstance(entity, Targets):
+            labels = (instruction.scope.find(target.text) for target in entity.names)
+            yield from (label.position for label in labels if isinstance(label, Label))
 
 
 def _is_indirect(instruction: Instruction) -> bool:
@@ -295,7 +293,7 @@ def _calls_itself(function: Function, tree: Tree) -> bool:
         if _calls_pointers(caller):
             return True
         for instruction in caller.body or ():
-            for name in _names(instruction):
+            for name in instruction.names():
                 callee = instruction.scope.find(name.text)
                 if not isinstance(callee, Function) or callee.name in seen:
                     continue

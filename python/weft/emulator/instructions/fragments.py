@@ -44,6 +44,13 @@ def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
     )
 
 
+@cache
+def _indices_by_register(layout: str, shape: tuple[int, ...], per_lane: int) -> tuple[Index, Index]:
+    """As `fragment_index` and `matrix_index`, register by register, where an element is a register."""
+    lane, register = np.divmod(matrix_index(layout, shape, per_lane), per_lane)
+    return fragment_index(layout, shape).reshape(32, -1).T.reshape(-1), register * 32 + lane
+
+
 class Fragment:
     """One operand of a matrix instruction: its registers, which contain a matrix of elements of `bits`.
 
@@ -76,16 +83,16 @@ class Fragment:
         self.storage = STORAGE[max(8, bits)]
         self._bits = bits
         self._shift = np.uint8(_SHIFT.get(name, 0) if bits == 8 else 0)
-        self._held = fragment_index(layout or registers.layout, registers.shape)
+        self._held = fragment_index(self._layout, registers.shape)
         per_lane = registers.count * kind.bits // bits
-        self._order = matrix_index(layout or registers.layout, registers.shape, per_lane)
+        self._order = matrix_index(self._layout, registers.shape, per_lane)
         self._key = tuple(self.slots)
         self._get = getter(self._key)
         # An element is a register: then registers that were written together are read together.
         self._whole = bits == kind.bits == 32
-        lane, register = np.divmod(self._order, len(items)) if self._whole else (self._order, 0)
-        self._order_by_register = register * 32 + lane
-        self._held_by_register = self._held.reshape(32, -1).T.reshape(-1)
+        if self._whole:
+            of_registers = _indices_by_register(self._layout, registers.shape, per_lane)
+            self._held_by_register, self._order_by_register = of_registers
 
     def read(self, lanes: Lanes) -> Array:
         """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""

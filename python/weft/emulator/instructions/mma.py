@@ -1,6 +1,7 @@
 """`mma.sync`, `mma.sp` and their block-scaled forms; forms and fragments are those of `weft.isa`."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,13 @@ _FAMILIES: tuple[Family[Any], ...] = (
     mma_scaled.SPARSE_SCALED,
 )
 _BYTE = 8
+_MOST_FORMS = 1024
 
 
 @table.collective("mma")
 def mma(op: Op) -> Collective:
     form = legal_form(op, _FAMILIES)
-    operands = {r.name: r for r in form.operands}
+    operands = _registers(form)
     placed = _operands(op, form, operands)
     types = (form.a_type, form.b_type, form.c_type, form.d_type)
     packed = getattr(form, "packed", False)
@@ -51,7 +53,7 @@ def mma(op: Op) -> Collective:
         op, placed, operands, form.mnk[2], mma_fragments.chunk(form.a_type, packed=packed)
     )
     scales = _scales(op, form, placed, operands)
-    rule = _rule(op, form)
+    rule = _rule(form, op.chip)
     satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
     rounding = getattr(form, "rounding", "")
 
@@ -88,17 +90,29 @@ def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, .
     """The form of an opcode (and of the texts of its operands, if they matter). PtxError if the chip doesn't
     have it.
     """
-    for family in families:
-        form = family.parse(op.opcode, operands)
-        if form is not None:
-            break
-    else:
-        op.fail("unsupported form")
-    verdict = family.judge(form, op.target if op.target in CHIPS else None)
-    if verdict is not None:
-        op.fail(str(verdict))
+    form, complaint = _judged(op.opcode, families, operands, op.target if op.target in CHIPS else None)
+    if complaint:
+        op.fail(complaint)
     op.modifiers.clear()
     return form
+
+
+@lru_cache(maxsize=_MOST_FORMS)
+def _judged(
+    opcode: str, families: tuple[Family[Any], ...], operands: tuple[str, ...], target: str | None
+) -> tuple[Any, str]:
+    """The form of an opcode, and what is wrong with it. A kernel has few opcodes of matrix instructions."""
+    for family in families:
+        form = family.parse(opcode, operands)
+        if form is not None:
+            verdict = family.judge(form, target)
+            return form, "" if verdict is None else str(verdict)
+    return None, "unsupported form"
+
+
+@lru_cache(maxsize=_MOST_FORMS)
+def _registers(form: Any) -> dict[str, Registers]:
+    return {registers.name: registers for registers in form.operands}
 
 
 def _operands(op: Op, form: Any, operands: dict[str, Registers]) -> dict[str, Operand]:
@@ -125,8 +139,9 @@ def _batch(matrix: Array) -> Array:
     return matrix.reshape(-1, *matrix.shape[-2:])
 
 
-def _rule(op: Op, form: Any) -> Accumulation:
-    return accumulation.of("mma", form, op.chip)
+@lru_cache(maxsize=_MOST_FORMS)
+def _rule(form: Any, chip: str) -> Accumulation:
+    return accumulation.of("mma", form, chip)
 
 
 def _scales(
