@@ -148,13 +148,15 @@ def pieces_of(kind: Any, chunk: int = 0) -> Pieces | str:
     if not columns or columns[-1].stride != 1:
         return f"expects contiguous columns in a tile, got {kind.layout}"
     width, padded = columns[-1].extent, bool(kind.element_type.width == 6)
+    if height == 1 and not chunk and not swizzle and width % MOST_BOX == 0:  # parts of a row
+        width = MOST_BOX
     row_bytes = width * bits // 8
     if bits < 8 and width == EXPANDED_UNIT and len(columns) > 1:
         if columns[-2].stride != 2 * width:
             return f"expects 16 elements in 16 bytes, and these to be contiguous, got {kind.layout}"
         width, padded = columns[-2].extent * width, True
         row_bytes = width
-    if len(rows) > 1 or (rows and rows[0].stride * bits != 8 * row_bytes):
+    if len(rows) > 1 or (rows and height > 1 and rows[0].stride * bits != 8 * row_bytes):
         return f"expects rows of a tile to be {row_bytes * 8 // bits} elements apart, got {kind.layout}"
     if chunk and (swizzle or width % chunk or width // chunk > MOST_BOX):
         most = MOST_BOX * chunk

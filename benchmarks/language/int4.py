@@ -96,10 +96,10 @@ def copies(bytes_: int) -> int:
 
 def weights(n: int, k: int) -> tuple[torch.Tensor, ...]:
     """Random packed weights, scales and zeros: all words are legal."""
-    tiles, groups = math.ceil(n / 128), math.ceil(k / GROUP)
-    packed = torch.randint(-(2**31), 2**31, (tiles * math.ceil(k / 64) * 32, 32), device="cuda").int()
-    scales = torch.rand(tiles, groups * 128, device="cuda").bfloat16() / 64
-    zeros = torch.randint(0, 16, (tiles, groups * 128), device="cuda").bfloat16()
+    rows, groups = math.ceil(n / 64), math.ceil(k / GROUP)
+    packed = torch.randint(-(2**31), 2**31, (rows * math.ceil(k / 64) * 16, 32), device="cuda").int()
+    scales = torch.rand(rows, groups * 64, device="cuda").bfloat16() / 64
+    zeros = torch.randint(0, 16, (rows, groups * 64), device="cuda").bfloat16()
     return packed, scales, zeros
 
 

@@ -57,8 +57,8 @@ def test_weights_are_packed_and_unpacked(n, k, group):
     of = np.arange(k) // group if group else np.zeros(k, int)
     exact = (q.astype(float) - zeros[:, of]) * scales[:, of].astype(float)
     assert np.array_equal(weights.dequantize(), exact.astype(BF16))
-    # Words are complete: 16 bytes for each thread of a warpgroup and each 64 x 64.
-    assert weights.packed.shape == (-(-n // 128) * -(-k // 64) * 32, 32)
+    # 16 bytes for each thread of a warpgroup and each 64 x 64.
+    assert weights.packed.shape == (-(-n // 64) * -(-k // 64) * 16, 32)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -92,6 +92,8 @@ def case(dtype, m, n, k, group, asymmetric, *, slow=False, **meta):
         case(F16, 3, 72, 392, 64, True, BM=8, splits=2, stages=4),
         case(BF16, 20, 200, 328, 32, True, BM=32, stages=4, slow=True),
         case(BF16, 16, 136, 2000, 128, True, BM=16, splits=4, stages=6, slow=True),
+        case(BF16, 5, 136, 2000, 128, True, BM=8, halves=1, parts=4, slow=True),
+        case(F16, 16, 136, 2000, 64, True, BM=16, halves=1, parts=4, splits=2, stages=4, slow=True),
         case(BF16, 3, 136, 1000, 192, True, BM=8, blocks=1, parts=1, slow=True),
         case(F16, 9, 130, 264, 128, False, BM=16, slow=True),
         case(F16, 64, 130, 264, 0, True, BM=64, stages=3, slow=True),
@@ -156,8 +158,8 @@ def test_tiles_fit_and_keep_the_gpu_busy():
                 assert not group or group % span == 0 or span % group == 0
             for m in (65, 128, 129, 4096):
                 assert tiles.of_many_rows(m, n, group, True, 132)["stages"] >= 4
-    assert tiles.of_few_rows(1, 4096, 4096, 128, True, 132)["splits"] == 4
-    assert tiles.of_few_rows(1, 28672, 8192, 128, True, 132)["splits"] == 1
+    narrow, wide = (tiles.of_few_rows(1, n, 4096, 128, True, 132) for n in (4096, 14336))
+    assert (narrow["halves"], narrow["parts"], wide["halves"], wide["parts"]) == (1, 4, 2, 2)
     assert tiles.of_many_rows(4096, 4096, 128, True, 132)["BM"] == 256
     assert tiles.of_many_rows(200, 16896, 128, True, 132)["BM"] == 256
     assert tiles.of_many_rows(120, 4096, 128, True, 132)["BM"] == 128

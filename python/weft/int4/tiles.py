@@ -1,27 +1,63 @@
 """The tiles of products with weights of 4 bits, by their sizes."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from weft.int4.kernels.layout import DEPTH, ROWS
 
 _SHARED_BYTES = 227 * 1024
 _MOST_STAGES = 8
-_MOST_SPLITS = 4
 FEW_ROWS = 64
 """Up to so many rows of x, the kernel is that of few rows."""
+
+
+# Of an H100: microseconds of a launch, what a cluster adds, those of a stage by the rows of x, and bytes of
+# weights in a microsecond.
+_LAUNCH, _CLUSTER, _STAGE, _BANDWIDTH = 2.3, 1.8, {8: 0.47, 16: 0.56, 32: 0.8, 64: 1.5}, 2.6e6
 
 
 def of_few_rows(m: int, n: int, k: int, group: int, asymmetric: bool, multiprocessors: int) -> dict[str, Any]:
     """The meta-parameters of the kernel for few rows: m of x, n rows and k columns of weights."""
     height = next(each for each in (8, 16, 32, 64) if each >= m)
-    blocks, parts = (2, 2) if _divide(4 * DEPTH, group) else (1, 1)
-    span, tiles, splits = DEPTH * blocks * parts, -(-n // ROWS), 1
-    while splits < _MOST_SPLITS and 2 * splits * tiles <= multiprocessors and 4 * splits * span <= k:
-        splits *= 2
-    groups = max(span // group, 1) if group else 1
-    stage = 2 * height * span + ROWS * span // 2 + 2 * ROWS * groups * (1 + asymmetric)
-    stages = _stages(stage, 4 * parts * ROWS * height)
-    return {"BM": height, "blocks": blocks, "parts": parts, "splits": splits, "stages": stages}
+    choices = [
+        Few(height, blocks, halves, parts, splits)
+        for blocks, halves, parts in ((2, 2, 2), (2, 1, 4), (1, 2, 1))
+        for splits in (1, 2, 4)
+    ]
+    fitting = [each for each in choices if _divide(each.span, group)]
+    best = min(fitting, key=lambda each: each.time(n, k, multiprocessors))
+    return vars(best) | {"stages": best.stages(group, asymmetric)}
+
+
+@dataclass(frozen=True)
+class Few:
+    """How CTAs of the kernel for few rows share the work."""
+
+    BM: int
+    blocks: int
+    halves: int
+    parts: int
+    splits: int
+
+    @property
+    def span(self) -> int:
+        """The columns of a stage."""
+        return DEPTH * self.blocks * self.parts
+
+    def time(self, n: int, k: int, multiprocessors: int) -> float:
+        """Roughly the microseconds of a product."""
+        ctas = -(-n // (self.halves * ROWS)) * self.splits
+        stages = -(-k // (self.span * self.splits))
+        share = self.blocks * self.parts * self.halves / 8  # of the work that the time of a stage is for
+        computing = -(-ctas // multiprocessors) * stages * _STAGE[self.BM] * (1 + share) / 2
+        return _LAUNCH + _CLUSTER * (self.splits > 1) + max(computing, n * k / 2 / _BANDWIDTH)
+
+    def stages(self, group: int, asymmetric: bool) -> int:
+        """As many stages as fit into shared memory."""
+        groups = max(self.span // group, 1) if group else 1
+        rows = self.halves * ROWS
+        stage = 2 * self.BM * self.span + rows * self.span // 2 + 2 * rows * groups * (1 + asymmetric)
+        return _stages(stage, 4 * self.parts * self.BM * rows)
 
 
 def _divide(span: int, group: int) -> bool:
@@ -33,13 +69,13 @@ def of_many_rows(m: int, n: int, group: int, asymmetric: bool, multiprocessors: 
     """The meta-parameters of the kernel for many rows: the tiles with which the last ones end first."""
 
     def time(height: int) -> float:
-        waves = -(-(-(-m // height) * -(-n // ROWS)) // multiprocessors)
+        waves = -(-(-(-m // height) * -(-n // (2 * ROWS))) // multiprocessors)
         return waves * (height + 16)  # a tile of half the height takes more than half of the time
 
     height = min((256, 128), key=time)
     groups = max(DEPTH // group, 1) if group else 1
-    stage = 2 * height * DEPTH + ROWS * DEPTH // 2 + 2 * ROWS * groups * (1 + asymmetric)
-    return {"BM": height, "stages": _stages(stage, 2 * ROWS * height)}
+    stage = 2 * height * DEPTH + ROWS * DEPTH + 4 * ROWS * groups * (1 + asymmetric)
+    return {"BM": height, "stages": _stages(stage, 4 * ROWS * height)}
 
 
 def _stages(stage: int, rest: int) -> int:

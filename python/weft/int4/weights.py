@@ -16,7 +16,7 @@ MIDDLE = 8
 _TYPES = ("bf16", "f16")
 _SOURCES = ("f32", *_TYPES)
 _STEPS = DEPTH // 16  # of `wgmma` in a block, a word of each thread
-_WORD_AXES = (ROWS // 64, 4, 8)  # half of a tile, warp, group of lanes
+_WORD_AXES = (4, 8)  # warp, group of lanes
 _CHUNK = 1 << 24  # elements that are packed at once
 
 
@@ -30,9 +30,9 @@ class Int4Weights:
     """
 
     packed: Any
-    """Words of 32 bits with eight integers each: 32 rows of 32 for each 128 x 64 weights."""
+    """Words of 32 bits with eight integers each: 16 rows of 32 for each 64 x 64 weights."""
     scales: Any
-    """In the type of the products: for each 128 rows of weights those of all groups."""
+    """In the type of the products: for each 64 rows of weights those of all groups."""
     zeros: Any
     """As `scales`; None if all zeros are 8."""
     rows: int
@@ -95,10 +95,10 @@ class Int4Weights:
         """The integers q, N x K, of the type uint8."""
         tiles, blocks = -(-self.rows // ROWS), -(-self.columns // DEPTH)
         words = self.packed.reshape(tiles, blocks, *_WORD_AXES, 4, _STEPS)
-        words = _moved(words, (0, 2, 3, 4, 1, 6, 5))  # tile, half, warp, group, block, step, lane
-        made = _new(words, (*words.shape[:3], 2, *words.shape[3:6], 2, 4, 2))
+        words = _moved(words, (0, 2, 3, 1, 5, 4))  # tile, warp, group, block, step, lane
+        made = _new(words, (*words.shape[:2], 2, *words.shape[2:5], 2, 4, 2))
         for row, column, element in itertools.product(range(2), repeat=3):
-            made[:, :, :, row, :, :, :, column, :, element] = (words >> _shift(row, column, element)) & 15
+            made[:, :, row, :, :, :, column, :, element] = (words >> _shift(row, column, element)) & 15
         return made.reshape(tiles * ROWS, blocks * DEPTH)[: self.rows, : self.columns]
 
     def dequantize(self) -> Any:
@@ -192,7 +192,7 @@ def _nearest(group: Any) -> str:
 
 
 def _packed(q: Any) -> Any:
-    """The integers as words, 32 rows of 32 for each 128 x 64, some tiles of 128 rows at a time."""
+    """The integers as words, 16 rows of 32 for each 64 x 64, some tiles of 64 rows at a time."""
     n, k = q.shape
     tiles, columns = -(-n // ROWS), -(-k // DEPTH) * DEPTH
     at_once = max(_CHUNK // (ROWS * columns), 1)
@@ -204,12 +204,12 @@ def _packed_tiles(q: Any) -> Any:
     n, k = q.shape
     tiles, blocks = -(-n // ROWS), -(-k // DEPTH)
     whole = _padded(_cast(q, "i32"), tiles * ROWS, blocks * DEPTH)
-    parts = whole.reshape(tiles, *_WORD_AXES[:2], 2, 8, blocks, _STEPS, 2, 4, 2)
+    parts = whole.reshape(tiles, 4, 2, 8, blocks, _STEPS, 2, 4, 2)
     words: Any = 0
     for row, column, element in itertools.product(range(2), repeat=3):
-        words = words | parts[:, :, :, row, :, :, :, column, :, element] << _shift(row, column, element)
-    # Tile, half, warp, group of lanes, block, step, lane: a thread's words of a block become contiguous.
-    return _contiguous(_moved(words, (0, 4, 1, 2, 3, 6, 5))).reshape(tiles * blocks * LINES, -1)
+        words = words | parts[:, :, row, :, :, :, column, :, element] << _shift(row, column, element)
+    # Tile, warp, group of lanes, block, step, lane: a thread's words of a block become contiguous.
+    return _contiguous(_moved(words, (0, 3, 1, 2, 5, 4))).reshape(tiles * blocks * LINES, -1)
 
 
 def _shift(row: int, column: int, element: int) -> int:
@@ -220,7 +220,7 @@ def _shift(row: int, column: int, element: int) -> int:
 
 
 def _tiled(values: Any) -> Any:
-    """N x groups as, for each 128 rows, those of all groups, with zeros after the last row."""
+    """N x groups as, for each 64 rows, those of all groups, with zeros after the last row."""
     n, groups = values.shape
     tiles = -(-n // ROWS)
     by_tile = _padded(values, tiles * ROWS, groups).reshape(tiles, ROWS, groups)

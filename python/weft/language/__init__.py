@@ -53,6 +53,7 @@ from weft.language.memory import (
     store_column,
     store_row,
 )
+from weft.language.prefetching import prefetch
 from weft.language.products import Pending, gemm, wait, warp_gemm
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
@@ -125,6 +126,7 @@ __all__ = [
     "min",
     "minimum",
     "one_thread",
+    "prefetch",
     "print",
     "range",
     "rcp",

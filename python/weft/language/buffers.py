@@ -7,7 +7,6 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType
 from weft.errors import shown
-from weft.isa.tensor_map import MOST_BOX
 from weft.language import clusters, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import mistake
@@ -111,9 +110,7 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
         least = min(SWIZZLES) // dtype.bytes
         raise mistake(f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}")
     if rows == 1:  # for lanes, which load vectors in any order
-        # In parts as wide as TMA copies at once.
-        width = columns if columns <= MOST_BOX or columns % MOST_BOX else MOST_BOX
-        text = f"S[({stages or 1},1,{columns // width},{width}):({columns},{width},{width},1)]"
+        text = f"S[({stages or 1},1,{columns}):({columns},{columns},1)]"
     else:
         text = panels(rows, columns, dtype.bytes, stages or 1)
     whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))

@@ -58,8 +58,9 @@ class Ring:
         self.filled: Position = (zero, zero)
         self.taken: Position = (zero, zero)
 
-    def fill(self, **places: Place) -> None:
-        """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile.
+    def fill(self, **places: Any) -> None:
+        """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile, or
+        equal parts of its rows (of its columns, if it has one row) from each of several elements in a tuple.
 
         Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
         """
@@ -72,12 +73,7 @@ class Ring:
                 raise mistake(
                     f"a stage of this ring has {self.name}, got '{name}'{did_you_mean(name, self.kinds)}"
                 )
-            if not isinstance(place, Place):
-                raise mistake(
-                    f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
-                )
-            if place.dtype != (dtype := self.kinds[name][2]):
-                raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+            self._check_places(name, place if isinstance(place, tuple) else (place,))
         stage, phase = (each.value for each in self.filled)
         if self._copied:
             self._copy(places, stage, phase)
@@ -87,12 +83,42 @@ class Ring:
                 tile.expect(self._ring, stage, self._bytes)
                 barrier = tile.full_barrier(self._ring, stage)
                 for name, place in places.items():
-                    self._start(name, place, stage, barrier)
+                    part = tile.stage(self._buffers[name], stage)
+                    for each, of in self._parts(part, place):
+                        self._start(name, each, of, barrier)
         self.filled = self._next(self.filled)
 
-    def _start(self, name: str, place: Place, stage: Any, barrier: Any) -> None:
+    def _check_places(self, name: str, places: tuple[Any, ...]) -> None:
+        """Raises WeftError for what a buffer can't be filled from."""
+        rows, columns, dtype = self.kinds[name]
+        extent = columns if rows == 1 else rows
+        if not places or extent % len(places) or (len(places) > 1 and name in self._shared):
+            why = " that isn't shared" if name in self._shared else ""
+            raise mistake(
+                f"parts must divide a buffer{why}, got {len(places)} of {rows} x {columns} for '{name}'"
+            )
+        for place in places:
+            if not isinstance(place, Place):
+                raise mistake(
+                    f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
+                )
+            if place.dtype != dtype:
+                raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+
+    def _parts(self, buffer: Any, places: Any) -> list[tuple[Place, Any]]:
+        """The places from which a buffer, or parts of it, are filled, and these parts."""
+        if not isinstance(places, tuple) or len(places) == 1:
+            return [(places[0] if isinstance(places, tuple) else places, buffer)]
+        rows, columns = buffer.type.shape
+        shape = (rows // len(places), columns) if rows > 1 else (1, columns // len(places))
+        made = []
+        for number, place in enumerate(places):
+            row, column = (number * shape[0], 0) if rows > 1 else (0, number * shape[1])
+            made.append((place, tile.slice_(buffer, emit.value(row), emit.value(column), shape)))
+        return made
+
+    def _start(self, name: str, place: Place, part: Any, barrier: Any) -> None:
         """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
-        part = tile.stage(self._buffers[name], stage)
         if name not in self._shared:
             tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
             return
@@ -104,13 +130,13 @@ class Ring:
         row, mask = emit.value(emit.add(row, first)), clusters.mask(axis)
         tile.copy_multicast(place.map(share.type), row, column, share, barrier, mask)
 
-    def _copy(self, places: dict[str, Place], stage: Any, phase: Any) -> None:
+    def _copy(self, places: dict[str, Any], stage: Any, phase: Any) -> None:
         """Fills a stage by `cp.async` of all threads of the warpgroup."""
         tile.acquire(self._ring, stage, phase)
-        for name, place in places.items():
-            place.check_aligned()
-            part = tile.stage(self._buffers[name], stage)
-            tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
+        for name, places_of in places.items():
+            for place, part in self._parts(tile.stage(self._buffers[name], stage), places_of):
+                place.check_aligned()
+                tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
         tile.commit(self._ring, stage, copies=True)
 
     def take(self) -> "Slot":

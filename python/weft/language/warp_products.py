@@ -43,15 +43,18 @@ class WarpProducts(Multiplier):
         left = (
             _of_fragment(a, of_a, depth) if isinstance(a, Fragment) else _of_buffer(a, of_a, (_ROWS, depth))
         )
-        right = _of_buffer(b, of_b, (depth, columns))
+        # Of few columns, one ldmatrix loads two steps of B.
+        steps = 2 if columns == of_b.shape[1] and a.shape[1] % (2 * depth) == 0 else 1
+        right = _of_buffer(b, of_b, (steps * depth, columns))
         lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
         blocks = [_Part(kind.layout, kind.shape, row, part) for row in range(0, rows, registers.WGMMA_ROWS)]
         elements = emit.elements(lane)
         parts = [block.taken(elements) for block in blocks]
-        for k in range(0, a.shape[1], depth):
-            of_columns = right(0, k)
-            for number, block in enumerate(blocks):
-                parts[number] = tile.gemm(left(block.row, k), of_columns, parts[number], part)
+        for first in range(0, a.shape[1], steps * depth):
+            loaded = _steps(right(0, first), steps, _kind((depth, columns), b.dtype.type, of_b))
+            for k, of_columns in zip(range(first, a.shape[1], depth), loaded, strict=False):
+                for number, block in enumerate(blocks):
+                    parts[number] = tile.gemm(left(block.row, k), of_columns, parts[number], part)
         for block, each in zip(blocks, parts, strict=True):
             block.put(elements, each)
         return tile.from_lane(emit.vector_of(elements), kind), None
@@ -115,6 +118,14 @@ def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int]) -> Load:
         return tile.load(buffer.value, *at, kind, transpose=buffer.transposed)
 
     return load
+
+
+def _steps(fragment: Any, steps: int, kind: Any) -> list[Any]:
+    """A fragment of several steps of K as those of each."""
+    elements = emit.elements(tile.to_lane(fragment))
+    count = len(elements) // steps
+    parts = [elements[first : first + count] for first in range(0, len(elements), count)]
+    return [tile.from_lane(emit.vector_of(each), kind) for each in parts] if steps > 1 else [fragment]
 
 
 def _of_fragment(a: Fragment, atom: Registers, depth: int) -> Load:

@@ -12,7 +12,7 @@ from weft.int4.kernels.layout import DEPTH, LINES, ROWS
 
 
 @w.kernel(
-    grid=lambda y, *, splits: (w.ceil_div(y.columns, ROWS), splits),
+    grid=lambda y, *, halves, splits: (w.ceil_div(y.columns, halves * ROWS), splits),
     cluster=lambda *, splits: (1, splits) if splits > 1 else None,
     dependent=True,
 )
@@ -29,42 +29,54 @@ def few_rows(
     asymmetric: bool,
     biased: bool = False,
     blocks: int = 2,
+    halves: int = 2,
     parts: int = 2,
     splits: int = 1,
     stages: int = 8,
+    ahead: int = 8,
 ) -> None:
-    """BM x 128 of y for each CTA or cluster. `group` columns share a scale, all of them if it is 0.
+    """BM x 64 or 128 of y (`halves`) for each CTA or cluster. `group` columns share a scale, all of them if
+    it is 0.
 
-    `parts` pairs of warpgroups multiply `blocks` blocks of 64 columns of each stage, and `splits` CTAs of a
-    cluster every splits-th stage.
+    `parts` warpgroups multiply `blocks` blocks of 64 columns each of the same 64 rows of a stage, and
+    `splits` CTAs of a cluster different stages. `ahead` stages of weights are asked for in L2 while the
+    launch before still runs.
     """
     span = DEPTH * blocks * parts
     groups = max(span // group, 1) if group else 1  # of a stage
-    kinds = dict.fromkeys(("scale", "zero")[: 1 + asymmetric], (1, ROWS * groups, x.dtype))
-    kinds |= {"x": (BM, span, x.dtype), "q": (LINES * blocks * parts, 32, w.i32)}
-    ring = w.ring(stages, **kinds, takers=2 * parts)
-    partial = w.shared(parts * BM, ROWS, w.f32)
-    count, j = w.ceil_div(x.columns, span * splits), w.cta(0)
+    kinds = dict.fromkeys(("scale", "zero")[: 1 + asymmetric], (1, halves * groups * ROWS, x.dtype))
+    kinds |= {"x": (BM, span, x.dtype), "q": (halves * parts * blocks * LINES, 32, w.i32)}
+    count, j, lines = w.ceil_div(x.columns, span * splits), w.cta(0), span // DEPTH * LINES
+    tiles = [halves * j + half for half in range(halves)]
+    starts = [tile * w.ceil_div(x.columns, DEPTH) * LINES for tile in tiles]
+    first = w.cta(1) * count if splits > 1 else w.i32(0)  # stage of K
+    if ahead:
+        for tile, start in zip(tiles, starts, strict=True):
+            w.prefetch(packed[start + first * lines, 0], w.minimum(count, ahead) * lines, 32)
+            for each in (scales, zeros)[: 1 + asymmetric]:
+                w.prefetch(each[tile, of_group(first, span, group)], 1, ahead * groups * ROWS)
+    ring = w.ring(stages, **kinds, takers=halves * parts)
+    partial = w.shared(parts * BM, halves * ROWS, w.f32)
 
-    with w.role(warpgroups=2 * parts) as me:
-        half, part, total = me % 2, me // 2, w.zeros((64, BM))
+    with w.role(warpgroups=halves * parts) as me:
+        half, part, total = me % halves, me // halves, w.zeros((64, BM))
         for _ in w.range(count):
             with ring.take() as slot:
-                total = added(slot, total, half, part, group, groups, blocks)
-        w.store(total.T, partial.rows(BM * part, BM).columns(64 * half, 64))
+                total = added(slot, total, half * parts + part, part, half, group, groups, blocks)
+        w.store(total.T, partial.rows(BM * part, BM).columns(ROWS * half, ROWS))
         met(splits)
         # Pieces of 8 x 64 of y, each by one warpgroup of the cluster.
-        rank = w.cluster_rank() if splits > 1 else 0
-        for turn in range(w.ceil_div(BM // 8 * 2, 2 * parts * splits)):
-            piece = (2 * parts * turn + me) * splits + rank
-            if piece < BM // 8 * 2:
-                row, column, sums = 8 * (piece // 2), 64 * (piece % 2), None
+        pieces, rank = BM // 8 * halves, w.cluster_rank() if splits > 1 else 0
+        for turn in range(w.ceil_div(pieces, halves * parts * splits)):
+            piece = (halves * parts * turn + me) * splits + rank
+            if piece < pieces:
+                row, column, sums = 8 * (piece // halves), ROWS * (piece % halves), None
                 for split in range(splits):
                     source = partial.peer(split) if splits > 1 else partial
                     for other in range(parts):
-                        one = source.rows(BM * other + row, 8).columns(column, 64)
+                        one = source.rows(BM * other + row, 8).columns(column, ROWS)
                         sums = w.load_contiguous(one) if sums is None else sums + w.load_contiguous(one)
-                column = column + j * ROWS
+                column = column + j * (halves * ROWS)
                 if biased:
                     sums = sums + w.load_row(bias[column], like=sums).to(w.f32)
                 w.store(sums.to(y.dtype), y[row, column])
@@ -73,30 +85,35 @@ def few_rows(
 
     with w.role():
         with w.one_thread():
-            for number in w.range(count):
-                k = number * splits + w.cta(1) if splits > 1 else number
-                line = (j * w.ceil_div(x.columns, DEPTH) + k * (blocks * parts)) * LINES
-                column = (k * span // group if group else 0) * ROWS
-                more = {"zero": zeros[j, column]} if asymmetric else {}
-                ring.fill(x=x[0, k * span], q=packed[line, 0], scale=scales[j, column], **more)
+            for k in w.range(first, first + count):
+                places = {"q": tuple(packed[start + k * lines, 0] for start in starts)}
+                for name, each in {"scale": scales, "zero": zeros}.items():
+                    if name in kinds:
+                        places[name] = tuple(each[tile, of_group(k, span, group)] for tile in tiles)
+                ring.fill(x=x[0, k * span], **places)
         if splits > 1:
             w.cluster_barrier()
             w.cluster_barrier()
 
 
-def added(slot: Any, total: Any, half: Any, part: Any, group: int, groups: int, blocks: int) -> Any:
-    """The sums with the products of a warpgroup's columns of a stage."""
+def of_group(k: Any, span: int, group: int) -> Any:
+    """The column of scales of the first group of a stage."""
+    return k * span // group * ROWS if group else 0
+
+
+def added(
+    slot: Any, total: Any, place: Any, part: Any, half: Any, group: int, groups: int, blocks: int
+) -> Any:
+    """The sums with the products of a warpgroup's columns of a stage, whose weights are at this place in it."""
     dtype, sums = slot.x.dtype, None
     for block in range(blocks):
         number = part * blocks + block
         if block == 0 or 0 < group < DEPTH * blocks:  # another group begins
-            first = number * DEPTH // group if groups > 1 else 0
+            first = half * groups + (number * DEPTH // group if groups > 1 else 0)
             of_groups = [first + n for n in range(max(DEPTH // group, 1) if group else 1)]
-            scale, zero = (loaded(slot, name, of_groups, half) for name in ("scale", "zero"))
-        words, x = (
-            w.load_contiguous(slot.q.rows(16 * (2 * number + half), 16)),
-            slot.x.columns(DEPTH * number, DEPTH),
-        )
+            scale, zero = (loaded(slot, name, of_groups) for name in ("scale", "zero"))
+        words = w.load_contiguous(slot.q.rows(LINES * (place * blocks + block), LINES))
+        x = slot.x.columns(DEPTH * number, DEPTH)
         if len(of_groups) > 1:
             total = w.warp_gemm(w.dequantize_int4(words, scale, zero), x.T, total)
             continue
@@ -106,13 +123,12 @@ def added(slot: Any, total: Any, half: Any, part: Any, group: int, groups: int, 
     return total
 
 
-def loaded(slot: Any, name: str, groups: Any, half: Any) -> list[Any]:
+def loaded(slot: Any, name: str, groups: list[Any]) -> list[Any]:
     """The scales or zeros of groups, vectors of 64 rows."""
     if name not in slot.ring.kinds:
         return [8] * len(groups)
-    like = w.zeros(64, slot.x.dtype)
-    buffer = getattr(slot, name)
-    return [w.load_column(buffer.columns(ROWS * each + 64 * half, 64), like=like) for each in groups]
+    like, buffer = w.zeros(ROWS, slot.x.dtype), getattr(slot, name)
+    return [w.load_column(buffer.columns(ROWS * each, ROWS), like=like) for each in groups]
 
 
 def met(splits: int) -> None:

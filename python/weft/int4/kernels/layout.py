@@ -1,8 +1,8 @@
 """The layout of packed weights."""
 
-ROWS = 128
-"""Rows of weights of a tile, 64 for each of two warpgroups."""
+ROWS = 64
+"""Rows of weights of a tile, which a warpgroup multiplies."""
 DEPTH = 64
 """Columns of a block of weights."""
-LINES = 32
+LINES = 16
 """Rows of 32 words that hold ROWS x DEPTH weights."""
