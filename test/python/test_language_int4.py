@@ -79,6 +79,32 @@ def test_ctas_of_a_cluster_read_each_others_memory(ctas):
     assert of_next.compile(x, y, N=ctas).launch.cluster == (ctas, 1, 1)
 
 
+@w.kernel()
+def filled_in_parts(x: w.In["m n", w.bf16], v: w.In["g n", w.bf16], y: w.Out["m n", w.bf16]):
+    """Rows of x that aren't adjacent, with a row of each half, from a stage that is filled in parts."""
+    w.prefetch(x[0, 0], 200, 64)
+    ring = w.ring(2, x=(64, 64, x.dtype), v=(1, 128, v.dtype), wide=(1, 512, v.dtype))
+    with w.role():
+        w.prefetch(v[0, 0], 2, w.i32(64))
+        with ring.take() as slot:
+            t = w.load(slot.x) + w.load_row(slot.v.columns(64, 64), like=w.load(slot.x))
+            t = t + w.load_row(slot.wide.columns(256, 64), like=t)
+            w.store(t, y[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(x=(x[96, 0], x[16, 0]), v=(v[0, 0], v[1, 0]), wide=v[2, 0])
+
+
+def test_parts_of_a_stage_are_filled_from_several_places():
+    rng = np.random.default_rng(0)
+    x, v = (rng.integers(-9, 9, shape).astype(BF16) for shape in ((128, 512), (3, 512)))
+    y = np.zeros((128, 512), BF16)
+    report = filled_in_parts.emulate(x, v, y)
+    assert not report.findings, report.findings[0]
+    rows = np.r_[96:128, 16:48]
+    assert np.array_equal(y[:64, :64], x[rows, :64] + v[1, :64] + v[2, 256:320])
+    assert "prefetch.global.L2" in filled_in_parts.compile(x, v, y).ptx
+
+
 @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), dependent=True)
 def products(x: w.In["m k"], b: w.In["n k"], y: w.Out["m n", w.f32], *, N=16):
     """Products by `mma.sync`, of a buffer and of a fragment."""
@@ -190,6 +216,8 @@ def words(ring):
         ("must divide into parts of rows", of_row),
         ("expects a buffer of 1 x 64", lambda x, r: w.load_column(r.take().x, like=w.zeros(64, w.bf16))),
         ("only a tile of rows and columns can be transposed", lambda x, r: w.zeros(64).T),
+        ("expects an element of a matrix", lambda x, r: w.prefetch(x, 1, 1)),
+        ("must divide a buffer, got 3 of 64 x 64 for 'x'", lambda x, r: r.fill(x=(x[0, 0],) * 3, q=x[0, 0])),
         ("w.cluster_rank is for kernels with clusters", lambda x, r: w.cluster_rank()),
         ("a buffer's peer is for kernels with clusters", lambda x, r: r.take().x.peer(0)),
     ],
@@ -203,5 +231,10 @@ def test_clusters_have_limits():
         with w.one_thread():
             w.cluster_barrier()
 
+    def prefetched(x, ring):
+        with w.one_thread():
+            w.prefetch(x[0, 0], 8, 8)
+
     assert "can't be in w.one_thread()" in refused(nothing, cluster=2)
+    assert "w.prefetch is for all threads" in refused(prefetched)
     assert "cluster must be in 1..16 on x, got 32" in refused(nothing, cluster=32)

@@ -104,7 +104,7 @@ def of_group(k: Any, span: int, group: int) -> Any:
 def added(
     slot: Any, total: Any, place: Any, part: Any, half: Any, group: int, groups: int, blocks: int
 ) -> Any:
-    """The sums with the products of a warpgroup's columns of a stage, whose weights are at this place in it."""
+    """The sums with the products of a warpgroup of a stage, in which its weights are at a place."""
     dtype, sums = slot.x.dtype, None
     for block in range(blocks):
         number = part * blocks + block
