@@ -28,11 +28,11 @@ def _grid(q, *, groups, causal):
 
 @w.kernel(grid=_grid, persistent=1)
 def attention(
-    q: w.In["heads m D"],
-    k: w.In["heads n D"],
-    v: w.In["heads n D"],
-    o: w.Out["heads m D"],
-    lse: w.Out["heads m", w.f32],
+    q: w.In[w.Array, "heads m D"],
+    k: w.In[w.Array, "heads n D"],
+    v: w.In[w.Array, "heads n D"],
+    o: w.Out[w.Array, "heads m D"],
+    lse: w.Out[w.Array[w.f32], "heads m"],
     scale: w.f32,
     *,
     D,
@@ -100,11 +100,11 @@ def attention(
                 e = w.exp2(s * c - finite(peak) * c)
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, D))
-                spans = ((False, 1, blocks),)
+                spans = [(False, 1, blocks)]
                 if causal:
                     seen = w.maximum(first + 1 + k.rows - q.rows, 0)  # the keys that all rows see
                     masked = w.maximum(blocks - w.minimum(k.rows, seen) // N, 1)
-                    spans = ((True, 1, masked), (False, masked, blocks))
+                    spans = [(True, 1, masked), (False, masked, blocks)]
                 for masks, begin, end in spans:  # of Python: two loops
                     for i in w.range(begin, end):
                         block = keys.take()
@@ -139,7 +139,7 @@ def attention(
                     out = w.wait(w.gemm(p, block.v, out))
                 total = w.sum(total, axis=1)
                 share = w.where(total == 0.0, 0.0, w.rcp(total))
-                staging = output.rows(ROWS * me, ROWS) if ahead else mine
+                staging = mine if output is None else output.rows(ROWS * me, ROWS)
                 w.store((out * share).to(o.dtype), o[head, row], via=staging)
                 if not ahead:
                     query.release()

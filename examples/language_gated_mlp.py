@@ -8,10 +8,10 @@ import weft.language as w
 
 @w.kernel(grid=lambda x, gate, *, BM, BN: (w.ceil_div(x.rows, BM), w.ceil_div(gate.rows, BN)), persistent=1)
 def gated(
-    x: w.In["m k", w.bf16],
-    gate: w.In["n k", w.bf16],
-    up: w.In["n k", w.bf16],
-    y: w.Out["m n", w.bf16],
+    x: w.In[w.Array[w.bf16], "m k"],
+    gate: w.In[w.Array[w.bf16], "n k"],
+    up: w.In[w.Array[w.bf16], "n k"],
+    y: w.Out[w.Array[w.bf16], "m n"],
     *,
     BM=128,
     BN=128,

@@ -7,10 +7,10 @@ import weft.language as w
 
 @w.kernel(grid=lambda a, b, *, BM, BN: (w.ceil_div(a.rows, BM), w.ceil_div(b.rows, BN)))
 def gemm_gelu(
-    a: w.In["m k", w.bf16],
-    b: w.In["n k", w.bf16],
-    bias: w.In["n", w.f32],
-    d: w.Out["m n", w.bf16],
+    a: w.In[w.Array[w.bf16], "m k"],
+    b: w.In[w.Array[w.bf16], "n k"],
+    bias: w.In[w.Array[w.f32], "n"],
+    d: w.Out[w.Array[w.bf16], "m n"],
     *,
     BM=128,
     BN=256,

@@ -10,10 +10,10 @@ import weft.language as w
 
 @w.kernel(grid=lambda x, b, *, BM, BN: (w.ceil_div(x.rows, BM), w.ceil_div(b.rows, BN)))
 def rmsnorm_gemm(
-    x: w.In["m k", w.bf16],
-    gain: w.In["k", w.f32],
-    b: w.In["n k", w.bf16],
-    d: w.Out["m n", w.bf16],
+    x: w.In[w.Array[w.bf16], "m k"],
+    gain: w.In[w.Array[w.f32], "k"],
+    b: w.In[w.Array[w.bf16], "n k"],
+    d: w.Out[w.Array[w.bf16], "m n"],
     epsilon: w.f32,
     *,
     BM=128,

@@ -7,7 +7,7 @@ import weft.language as w
 
 
 @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64))
-def softmax(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], *, N=128):
+def softmax(x: w.In[w.Array[w.bf16], "m n"], y: w.Out[w.Array[w.bf16], "m n"], *, N=128):
     """y = softmax of each row of x, 64 rows for each CTA, N columns at a time."""
     ring = w.ring(2, x=(64, N, x.dtype))
     row, columns = w.cta() * 64, x.columns

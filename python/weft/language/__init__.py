@@ -3,7 +3,7 @@
 docs/language.md explains it.
 """
 
-from weft.language.arguments import In, Out
+from weft.language.arguments import Array, In, Out
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_barrier, cluster_rank
 from weft.language.conversions import convert
@@ -66,6 +66,7 @@ inf = float("inf")
 """Infinity, a Python number."""
 
 __all__ = [
+    "Array",
     "Buffer",
     "DType",
     "Fragment",

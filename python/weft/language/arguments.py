@@ -24,6 +24,18 @@ class ArrayArgument:
         return len(self.sizes)
 
 
+@dataclass(frozen=True)
+class ArrayKind:
+    """`w.Array`, or `w.Array[w.bf16]`, in an annotation that type checkers understand."""
+
+    dtype: DType | None = None
+
+    def __getitem__(self, dtype: Any) -> "ArrayKind":
+        if not isinstance(dtype, DType):
+            raise WeftError(f"w.Array: the element type must be one such as w.bf16, got {shown(dtype)}")
+        return ArrayKind(dtype)
+
+
 _SIZE = re.compile(r"[A-Za-z_]\w*|[1-9]\d*", re.ASCII)
 _RANKS = range(1, 5)
 
@@ -35,7 +47,8 @@ class _Kind:
         self._name, self._writes = name, writes
 
     def __getitem__(self, item: Any) -> Any:
-        sizes, dtype = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+        pair: tuple[Any, Any] = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+        sizes, dtype = (pair[1], pair[0].dtype) if isinstance(pair[0], ArrayKind) else pair
         if not isinstance(sizes, str) or not sizes.split():
             raise WeftError(
                 f'{self._name} must have the names of its sizes, such as "m k", got {shown(sizes)}'
@@ -51,7 +64,11 @@ class _Kind:
         return ArrayArgument(names, dtype, self._writes)
 
 
+Array: Any = ArrayKind()
+"""An array in an annotation that type checkers understand: `w.In[w.Array[w.bf16], "m k"]`."""
 In: Any = _Kind("w.In", writes=False)
-"""An array that the kernel reads: `w.In["m k", w.bf16]`. Without a type it takes that of the array."""
+"""An array that the kernel reads: `w.In["m k", w.bf16]`. Without a type it takes that of the array. Type
+checkers understand the same as `w.In[w.Array[w.bf16], "m k"]`.
+"""
 Out: Any = _Kind("w.Out", writes=True)
 """An array that the kernel writes."""

@@ -23,6 +23,7 @@ class KernelFunction:
     """A kernel. Call it with arrays and numbers, and meta-parameters by name."""
 
     __wrapped__: Callable[..., Any]
+    signature: Signature
 
     def __init__(self, function: Callable[..., Any], options: Options, arch: str | None) -> None:
         functools.update_wrapper(self, function)
