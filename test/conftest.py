@@ -14,6 +14,8 @@ LIMIT_SECONDS = 20
 
 # Tests use no database of tuned schedules unless they name one.
 os.environ["WEFT_SCHEDULES"] = ""
+# Launches compile what they compile before they go on, so that tests do the same each time.
+os.environ["WEFT_EMULATOR_BACKGROUND"] = "0"
 
 
 @pytest.fixture(autouse=True)

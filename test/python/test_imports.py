@@ -115,7 +115,14 @@ def test_the_emulator_is_independent():
     """
     allowed = (
         *("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.html", "weft.system"),
-        *("weft.disk_cache", "weft.late_imports", "weft.locks", "weft.file_locks", "weft.source_files"),
+        *(
+            "weft.disk_cache",
+            "weft.late_imports",
+            "weft.locks",
+            "weft.file_locks",
+            "weft.memory_files",
+            "weft.source_files",
+        ),
     )
     for name, source in within("weft.emulator").items():
         assert all(found.startswith(allowed) for found in ours(source) - {"weft"}), name
@@ -124,7 +131,7 @@ def test_the_emulator_is_independent():
 
 # The emulator's layers; each may import itself and those before it.
 LAYERS = (
-    ("errors", "native", "sources"),
+    ("errors", "background", "native", "sources"),
     ("reading",),
     ("numerics",),
     ("memory", "watch"),

@@ -28,37 +28,47 @@ def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) 
     """The addresses of functions of LLVM IR, which live until the process ends. `code` is the level of the
     code generator, from 0 to 3; `whole`: the IR is optimised before. The user's cache keeps the code.
     """
+    return linked(object_file(ir, code=code, whole=whole), names)
+
+
+def object_file(ir: str, *, code: int, whole: bool = False) -> bytes:
+    """The object file of LLVM IR, see `addresses`."""
     with _lock:
         key = ir, *_host(), f"{code} {whole}"
-        made = disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(code), whole=whole))
-        return _linked(made, names)
+        return disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(code), whole=whole))
 
 
 def library(name: str, text: Callable[[], str], names: Sequence[str]) -> Mapping[str, int]:
     """The addresses of functions of the LLVM IR that `text` returns, which is optimised. It depends only on
     `name` and on the emulator's code: `text` isn't called if the user's cache has the code.
     """
+    return linked(library_file(name, text), names)
+
+
+def library_file(name: str, text: Callable[[], str]) -> bytes:
+    """The object file of a library, see `library`."""
 
     def key() -> disk_cache.Key | None:
         code = sources.identity()
         return code and [name, *code, *_host()]
 
     with _lock:
-        made = disk_cache.default().get_or_make(
+        return disk_cache.default().get_or_make(
             "library", key, lambda: _object(text(), machine(2), whole=True)
         )
-        return _linked(made, names)
 
 
-def _linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
-    """The addresses of functions of an object file."""
-    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+def linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
+    """The addresses of functions of an object file, which live until the process ends."""
+    with late_imports.whole():
+        import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(0))
-    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    _engines.append(engine)
-    return {name: engine.get_function_address(name) for name in names}
+    with _lock:
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(0))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+        _engines.append(engine)
+        return {name: engine.get_function_address(name) for name in names}
 
 
 def _host() -> tuple[str, str, str]:

@@ -12,7 +12,6 @@ import os
 import signal
 import struct
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import system
+from weft.emulator import background
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.limits import Progress
@@ -45,7 +45,6 @@ _PIECE = struct.Struct("=qq")
 _COMMUNICATES = ("multimem", "clusterlaunchcontrol", "call")
 _ATOMIC = ("atom", "red")
 _ORDERED = {"volatile", "relaxed", "acquire", "release", "mmio"}
-_THREADED = {"jax", "torch", "cuda.bindings"}
 _OWN_SPACES = ("shared", "shared::cta", "shared::cluster")
 
 Piece = tuple[int, int]
@@ -70,11 +69,11 @@ def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Ob
     observers. `start` makes what runs them; it is called again if the launch begins again.
     """
     waves, observers = start()
-    if threads is None and _alone():
+    if threads is None and background.alone():
         threads = system.cores()
     one_wave = waves.launch.total_ctas <= waves.together
     pieces = _pieces(waves.launch, 0, waves.launch.cluster_size if one_wave else waves.together)
-    if min(threads or 1, len(pieces)) < 2 or not _forks() or not _independent(waves, observers):
+    if min(threads or 1, len(pieces)) < 2 or not background.forks() or not _independent(waves, observers):
         waves.run(Grid(waves.launch))
         return observers
     memory, shown = _Memory(waves.device), 0
@@ -149,22 +148,10 @@ def _beyond(shown: int, progress: Progress | None) -> Progress | None:
     return lambda done, total: progress(done, total) if done > shown else None
 
 
-def _alone() -> bool:
-    """Whether this process may be copied: it has no other thread of Python, and no library whose threads hold
-    locks that a copy would wait for.
-    """
-    return threading.active_count() == 1 and _THREADED.isdisjoint(sys.modules)
-
-
 def _independent(waves: Waves, observers: Observers) -> bool:
     """Whether CTAs can't notice in which order they run, and nobody watches that."""
     plain = waves.seed is None and not observers.traces
     return plain and not any(map(_communicates, _opcodes(waves.program)))
-
-
-def _forks() -> bool:
-    """Whether copies of a process work. Windows has none, and libraries of macOS may fail in them."""
-    return sys.platform not in ("win32", "darwin")
 
 
 def _opcodes(program: Program) -> list[list[str]]:
@@ -189,6 +176,8 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
     """
     if sys.platform == "win32":
         return False
+    if waves.compiler is not None:
+        waves.compiler.share()
     queue = _Queue(pieces)
     pipes: list[connection.Connection[Any, Any]] = []
     processes: list[int] = []

@@ -59,6 +59,10 @@ class Plan:
     entries: dict[tuple[int, int], int] = field(default_factory=dict)
     needs: dict[int, tuple[int, ...]] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    """The names of the functions in `table`, whose numbers count from 1 until the plan is linked."""
+    code: bytes = b""
+    """The object file of the pieces."""
     run: int = 0
     """The address of the function that runs operations."""
     saved: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
@@ -70,10 +74,25 @@ class Plan:
 
 
 def make(program: Program, chosen_addresses: frozenset[int], hot: Set[int] | None = None) -> Plan:
-    """Compiles the blocks `hot` of a program (None: all). `chosen_addresses`: see `GlobalRaces`."""
+    """Compiles the blocks `hot` of a program (None: all); `link` must follow. `chosen_addresses`: see
+    `GlobalRaces`.
+    """
     plan, pieces = planned(program, hot)
     find_needs(plan)
     _assemble(plan, pieces, chosen_addresses)
+    return plan
+
+
+def link(plan: Plan) -> Plan:
+    """Puts addresses of this process into a plan that was made in this or another process."""
+    generic = driver.addresses()
+    pieces = [name for name in plan.functions if name not in generic]
+    code = native.linked(plan.code, pieces) if pieces else {}
+    addresses = np.array([0, *({**generic, **code}[name] for name in plan.functions)], np.int64)
+    plan.run = generic["run"]
+    plan.table[:, Operand.FUNCTION] = addresses[plan.table[:, Operand.FUNCTION]]
+    plan.table[:, Operand.OFFSETS] += plan.offsets.ctypes.data
+    plan.table[:, Operand.SAVED] += plan.saved.ctypes.data
     return plan
 
 
@@ -261,38 +280,46 @@ def level(ir: str) -> int:
 
 def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
     """Compiles the pieces, and writes the table of operations."""
-    generic = driver.addresses()
     ir = module(pieces)
-    functions = sorted({piece.function for piece in pieces})
-    code = native.addresses(ir, functions, code=level(ir)) if pieces else {}
-    plan.run = generic["run"]
+    plan.code = native.object_file(ir, code=level(ir)) if pieces else b""
     saved = [each for piece in pieces for each in piece.saved]
     plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
     offsets = [each for operation in plan.operations for each in _offsets(operation, plan.layout)]
     plan.offsets = np.array(offsets, np.int64)
-    next_saved, next_offset = plan.saved.ctypes.data, plan.offsets.ctypes.data
+    next_saved = next_offset = 0
     plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
+    numbers: dict[str, int] = {}
     for row, operation in zip(plan.table, plan.operations, strict=True):
         row[Operand.KIND] = operation.kind
         row[Operand.TARGET], row[Operand.AFTER] = operation.target, operation.after
         row[Operand.NEGATED], row[Operand.OFFSETS] = operation.negated, next_offset
         next_offset += plan.offsets.itemsize * len(_offsets(operation, plan.layout))
         row[Operand.READS], row[Operand.WRITES] = len(operation.reads), len(operation.writes)
-        if operation.kind in (Kind.TOUCH, Kind.COPY):
-            row[Operand.FUNCTION] = generic["touch" if operation.kind == Kind.TOUCH else "copy"]
+        if (name := _function(operation)) is not None:
+            row[Operand.FUNCTION] = numbers.setdefault(name, len(numbers) + 1)
         if operation.exchange is not None:
-            row[Operand.FUNCTION] = generic[operation.exchange.name]
             row[Operand.NEGATED] = operation.exchange.negated
         if operation.predicate is not None:
             row[Operand.PREDICATE] = plan.layout.of(operation.predicate)
         if operation.piece is not None:
-            row[Operand.FUNCTION] = code[operation.piece.function]
             count = len(operation.piece.saved)
             row[Operand.SAVED], row[Operand.SAVED_COUNT] = next_saved, count
             next_saved += plan.saved.strides[0] * count
         if operation.access is not None:
             access = operation.access
-            verb = "load" if access.value is None else "store"
-            row[Operand.FUNCTION] = generic[f"{verb}_{access.space}"]
             row[Operand.WIDTH], row[Operand.LINE] = WIDTHS.index(access.width), access.line
             row[Operand.CHOSEN] = access.line in chosen_addresses
+    plan.functions = list(numbers)
+
+
+def _function(operation: Operation) -> str | None:
+    """The name of the function that an operation calls."""
+    if operation.kind in (Kind.TOUCH, Kind.COPY):
+        return "touch" if operation.kind == Kind.TOUCH else "copy"
+    if operation.exchange is not None:
+        return operation.exchange.name
+    if operation.piece is not None:
+        return operation.piece.function
+    if operation.access is not None:
+        return f"{'load' if operation.access.value is None else 'store'}_{operation.access.space}"
+    return None

@@ -2,24 +2,34 @@
 
 import os
 from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from weft import late_imports, locks
+from weft.emulator import background
 from weft.emulator.decoding.program import Program
 from weft.emulator.running.code import Code
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.dataflow import chosen_addresses
+from weft.errors import warn
+
+if TYPE_CHECKING:
+    from weft.emulator.compiled.plan import Plan
 
 _WORTH = 20_000
 """The steps that the interpreter runs before it compiles a program, and before it compiles more of it."""
 _HOT = 20
 """The number of times that the interpreter has run a block that is compiled."""
+_NEVER = 1 << 62
 _lock = locks.lock()
 
 
 class Tier:
-    """Counts the steps of a program, and compiles its blocks. `at_once`: all, before the first step."""
+    """Counts the steps of a program, and compiles its blocks. `at_once`: all, before the first step.
+    Otherwise, another process compiles them where that is possible, and the interpreter goes on.
+    """
 
     def __init__(self, program: Program, *, at_once: bool = False) -> None:
         self._program, self._at_once = program, at_once
@@ -27,7 +37,18 @@ class Tier:
         self._plan: object = None
         self._steps, self._worth = 0, _WORTH
         self._runs: defaultdict[int, int] = defaultdict(int)
-        self.ready = at_once
+        self._work: background.Work | None = None
+        self._shared: background.Work | None = None
+        self._made: bytes | None = None
+        """A plan that another process has made."""
+        self._hot: set[int] | None = None
+        """The blocks that are compiled; None: all."""
+        self._ready = at_once
+
+    @property
+    def ready(self) -> bool:
+        self._look()
+        return self._ready
 
     def fits(self, wave: Wave) -> bool:
         watch = wave.watch
@@ -36,22 +57,81 @@ class Tier:
     def interpreted(self, block: int, steps: int) -> bool:
         self._runs[block] += 1
         self._steps += steps
+        if self._work is not None:
+            return self._look()
         if self._at_once or self._steps < self._worth:
             return False
         with self._lock:
+            apart = background.possible()
+            if apart and background.busy():
+                self._steps -= self._worth // 4
+                return False
             self._steps, self._worth = 0, 4 * self._worth
-            self._plan = None
-            self.ready = True
+            hot = {at for at, runs in list(self._runs.items()) if runs >= _HOT}
+            if hot == self._hot:
+                return False
+            self._hot = hot
+            if apart and self._begin():
+                return False
+            self._plan = self._made = None
+            self._ready = True
         return True
+
+    def _begin(self) -> bool:
+        """Lets another process compile; False if the system has none."""
+        try:
+            work = self._shared or background.Work()
+            work.begin(self._packed)
+        except OSError:
+            return False
+        self._work, self._shared = work, None
+        return True
+
+    def share(self) -> None:
+        """Lets copies of this process that are made now compile once together."""
+        with self._lock, suppress(OSError):
+            if self._work is None and not self._ready and background.possible():
+                self._shared = background.Work()
+
+    def _look(self) -> bool:
+        """Whether another process has compiled now."""
+        with self._lock:
+            if self._work is None:
+                return False
+            try:
+                made = self._work.result()
+            except background.LostError:
+                self._work, self._worth = None, _NEVER
+                warn("a process that compiled the emulator's code has ended early; launches go on without it")
+                return False
+            if made is None:
+                return False
+            self._made, self._plan, self._work, self._ready = made, None, None, True
+            self._steps = 0
+        return True
+
+    def _compiled(self) -> "Plan":
+        """The plan of the blocks that are worth it, not linked."""
+        with late_imports.whole():
+            from weft.emulator.compiled import plan
+        return plan.make(self._program, chosen_addresses(self._program), self._hot)
+
+    def _packed(self) -> bytes:
+        with late_imports.whole():
+            from weft.emulator.compiled import packing
+        return packing.packed(self._compiled())
 
     def code(self, wave: Wave, limit: int) -> Code:
         with late_imports.whole():
-            from weft.emulator.compiled import plan, runtime
+            from weft.emulator.compiled import packing, plan, runtime
         with self._lock:
             made = self._plan
             if not isinstance(made, plan.Plan):
-                hot = None if self._at_once else {at for at, runs in self._runs.items() if runs >= _HOT}
-                made = self._plan = plan.make(self._program, chosen_addresses(self._program), hot)
+                if self._made is not None:
+                    made = packing.unpacked(self._program, self._made)
+                else:
+                    made = plan.link(self._compiled())
+                self._plan = made
         return runtime.Runtime(made, wave, limit)
 
 

@@ -35,14 +35,18 @@ class Code(Protocol):
 class Compiler(Protocol):
     """Compiles a program once the interpreter has run it for a while."""
 
-    ready: bool
-    """Whether new machines begin with code."""
+    @property
+    def ready(self) -> bool:
+        """Whether new machines begin with code."""
 
     def fits(self, wave: Wave) -> bool:
         """Whether code can run a wave: nobody watches each instruction, and turns aren't random."""
 
     def interpreted(self, block: int, steps: int) -> bool:
         """Counts steps of a block that the interpreter has run; returns whether to compile."""
+
+    def share(self) -> None:
+        """Lets copies of this process that are made now compile once together."""
 
     def code(self, wave: Wave, limit: int) -> Code:
         """Code for a wave; `limit` is in warp instructions."""

@@ -1,0 +1,175 @@
+"""Bytes that a copy of this process computes while this one goes on.
+
+The copy ends by itself, after `_MOST_SECONDS` of CPU time at the latest, also if this process has ended or
+was interrupted. It is no child of this process, which needn't wait for its end, and it keeps no other file
+open. Other copies of this process, made before or after the work begins, see the result, too.
+"""
+
+import gc
+import os
+import signal
+import struct
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+from weft import memory_files, system
+
+_POLL = 0.002
+"""Seconds between looks at a result."""
+_MOST_SECONDS = 60
+_HEAD = struct.Struct("=qq")
+_NOT_BEGUN, _BEGUN, _DONE, _FAILED = range(4)
+_CLAIM, _LIFE = 1 << 40, (1 << 40) + 1
+"""Bytes beyond the end of the file that processes lock: who begins holds one, who computes the other."""
+_THREADED = {"jax", "torch", "cuda.bindings"}
+
+
+class LostError(Exception):
+    """The process that computed the bytes has ended without them."""
+
+
+def forks() -> bool:
+    """Whether copies of a process work. Windows has none, and libraries of macOS may fail in them."""
+    return sys.platform not in ("win32", "darwin")
+
+
+def alone() -> bool:
+    """Whether this process may be copied: it has no other thread of Python, and no library whose threads hold
+    locks that a copy would wait for.
+    """
+    return threading.active_count() == 1 and _THREADED.isdisjoint(sys.modules)
+
+
+def possible() -> bool:
+    """Whether bytes can be computed in the background. `WEFT_EMULATOR_BACKGROUND=0` forbids it."""
+    return forks() and os.environ.get("WEFT_EMULATOR_BACKGROUND") != "0" and alone()
+
+
+def busy() -> bool:
+    """Whether this process has begun as much work as it has cores."""
+    _begun[:] = [work for work in _begun if work.runs()]
+    return len(_begun) >= system.cores()
+
+
+class Work:
+    """Bytes that are computed once, by a copy of the process that first calls `begin`."""
+
+    def __init__(self) -> None:
+        self._file = memory_files.unnamed()
+        self._next = 0.0
+
+    def begin(self, make: Callable[[], bytes]) -> None:
+        """Begins to compute what `make` returns, unless another process has begun. Raises OSError."""
+        if sys.platform == "win32":
+            raise NotImplementedError
+        if not self._locked(_CLAIM) or self._state()[0] != _NOT_BEGUN:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads, which `possible` excludes
+            first = os.fork()
+        if first == 0:
+            try:
+                if os.fork() == 0:
+                    self._compute(make)
+            finally:
+                os._exit(0)
+        os.waitpid(first, 0)
+        _begun.append(self)
+
+    def runs(self) -> bool:
+        """Whether the work hasn't ended."""
+        state = self._state()[0]
+        return state == _NOT_BEGUN or (state == _BEGUN and not self._locked(_LIFE))
+
+    def result(self) -> bytes | None:
+        """The bytes; None as long as they aren't there. Raises LostError."""
+        now = time.monotonic()
+        if now < self._next:
+            return None
+        self._next = now + _POLL
+        state, size = self._state()
+        if state == _BEGUN and self._locked(_LIFE):
+            state, size = self._state()
+            if state == _BEGUN:
+                raise LostError
+        if state == _FAILED:
+            raise LostError
+        return _read(self._file.fileno(), size) if state == _DONE else None
+
+    def _state(self) -> tuple[int, int]:
+        head = os.pread(self._file.fileno(), _HEAD.size, 0)
+        state, size = _HEAD.unpack(head) if head else (_NOT_BEGUN, 0)
+        return state, size
+
+    def _locked(self, byte: int) -> bool:
+        """Locks a byte for this process, unless another one has."""
+        if sys.platform == "win32":
+            raise NotImplementedError
+        import fcntl
+
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _compute(self, make: Callable[[], bytes]) -> None:
+        """Computes the bytes, in a process of its own."""
+        file = self._file.fileno()
+        self._locked(_LIFE)
+        os.pwrite(file, _HEAD.pack(_BEGUN, 0), 0)
+        state, size = _FAILED, 0
+        try:
+            _detach(file)
+            data = make()
+            _write(file, data)
+            state, size = _DONE, len(data)
+        finally:
+            os.pwrite(file, _HEAD.pack(state, size), 0)
+
+
+_begun: list[Work] = []
+
+
+def _detach(file: int) -> None:
+    """Lets go of what this process shares with the one that it is a copy of, except for a file."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    import resource
+
+    for each in signal.valid_signals():
+        if callable(signal.getsignal(each)):
+            signal.signal(each, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    gc.disable()  # objects of the other process must not be destroyed here
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    seconds = _MOST_SECONDS if most == resource.RLIM_INFINITY else min(_MOST_SECONDS, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, most))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        if standard != file:
+            os.dup2(nothing, standard)
+    os.closerange(3, file)
+    os.closerange(max(3, file + 1), os.sysconf("SC_OPEN_MAX"))
+
+
+def _write(file: int, data: bytes) -> None:
+    at, left = _HEAD.size, memoryview(data)
+    while left:
+        count = os.pwrite(file, left, at)
+        at, left = at + count, left[count:]
+
+
+def _read(file: int, size: int) -> bytes:
+    parts, at = [], _HEAD.size
+    while size:
+        part = os.pread(file, size, at)
+        if not part:
+            raise LostError
+        parts.append(part)
+        at, size = at + len(part), size - len(part)
+    return b"".join(parts)

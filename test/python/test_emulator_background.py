@@ -1,0 +1,245 @@
+"""Code of the emulator is compiled by another process, for which no launch waits."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from weft.emulator import background
+
+pytestmark = pytest.mark.skipif(not background.forks(), reason="copies of a process don't work here")
+RUNS = 20
+COUNT = """.version 8.4
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u32 n) {
+  .reg .b32 %r<10>; .reg .b64 %rd<9>; .reg .pred %p;
+  ld.param.u64 %rd1, [data]; ld.param.u32 %r9, [n];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;
+  mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; mov.u32 %r4, 0; mov.u32 %r5, 0;
+L: xor.b32 %r5, %r5, %r4; mad.lo.u32 %r5, %r5, 5, %r1; add.u32 %r4, %r4, 1;
+  setp.lt.u32 %p, %r4, %r9; @%p bra L;
+  st.global.u32 [%rd1], %r5; ret; }"""
+
+
+@pytest.fixture(autouse=True)
+def without_other_threads(monkeypatch):
+    """The process that runs tests in parallel has a thread for that, which does no harm here."""
+    monkeypatch.setattr(background, "alone", lambda: True)
+    monkeypatch.delenv("WEFT_EMULATOR_BACKGROUND", raising=False)
+
+
+def waited(work, seconds=20):
+    """The result, once it is there."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (data := work.result()) is not None:
+            return data
+        time.sleep(0.005)
+    return pytest.fail("no result")
+
+
+def children():
+    """The processes that this one has to wait for."""
+    folder = Path(f"/proc/{os.getpid()}/task")
+    return {each for task in folder.iterdir() for each in (task / "children").read_text().split()}
+
+
+def launches(body, **environment):
+    """What a script prints that has the kernel `k` of `COUNT` in a module and its `tier`."""
+    head = f"""
+import os, signal, sys, time
+import numpy as np
+from weft import emulator
+from weft.emulator import background
+from weft.emulator.compiled import tiers
+tiers._WORTH, tiers._HOT = 50, 2
+module = emulator.Module('''{COUNT}''')
+def run(n, grid=1, **options):
+    data = np.zeros(32 * grid, np.uint32)
+    report = module.launch("k", grid=grid, block=32, args=[data, n], **options)
+    return data.tobytes(), report
+def tier():
+    return next(iter(tiers._tiers.values()))
+def arrived():
+    end = time.monotonic() + 30
+    while not tier().ready and time.monotonic() < end:
+        time.sleep(0.01)
+    return tier().ready
+def late(seconds):  # the other process
+    detach = background._detach
+    background._detach = lambda file: detach(file) or time.sleep(seconds)
+"""
+    env = {**os.environ, **environment}
+    env.pop("WEFT_EMULATOR_COMPILED", None)
+    env.pop("WEFT_EMULATOR_BACKGROUND", None)
+    command = [sys.executable, "-c", head + body]
+    done = subprocess.run(command, env=env | environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_bytes_come_from_another_process():
+    before = children()
+    works = [background.Work() for _ in range(3)]
+    for number, work in enumerate(works):
+        work.begin(lambda number=number: bytes([number]) * 300_000 + str(os.getpid()).encode())
+    for number, work in enumerate(works):
+        data = waited(work)
+        assert data[:300_000] == bytes([number]) * 300_000
+        assert int(data[300_000:]) != os.getpid()
+    assert children() == before
+
+
+def test_work_that_fails_or_is_killed_is_lost():
+    works = [background.Work() for _ in range(2)]
+    works[0].begin(lambda: 1 // 0)
+    works[1].begin(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    for work in works:
+        with pytest.raises(background.LostError):
+            waited(work)
+        assert not work.runs()
+
+
+def test_work_ignores_interrupts_and_has_no_open_files(tmp_path):
+    pipe = os.pipe()
+    work = background.Work()
+
+    def make():
+        os.kill(os.getpid(), signal.SIGINT)
+        with contextlib.suppress(OSError):
+            os.write(pipe[1], b"x")
+            return b"open"
+        return b"closed"
+
+    work.begin(make)
+    os.close(pipe[1])
+    assert waited(work) == b"closed"
+    assert os.read(pipe[0], 1) == b""
+    os.close(pipe[0])
+
+
+def test_copies_of_a_process_do_the_work_once(tmp_path):
+    work = background.Work()
+
+    def make():
+        with (tmp_path / "made").open("a") as file:
+            file.write("x")
+        return b"done"
+
+    copies = []
+    for _ in range(3):
+        if (copy := os.fork()) == 0:
+            with contextlib.suppress(BaseException):
+                work.begin(make)
+                os._exit(waited(work) != b"done")
+            os._exit(2)
+        copies.append(copy)
+    assert [os.waitpid(copy, 0)[1] for copy in copies] == [0, 0, 0]
+    assert waited(work) == b"done"
+    assert (tmp_path / "made").read_text() == "x"
+
+
+def test_no_more_work_than_cores(monkeypatch):
+    monkeypatch.setattr(background.system, "cores", lambda: 2)
+    monkeypatch.setattr(background, "_begun", [])
+    works = [background.Work() for _ in range(2)]
+    for work in works:
+        assert not background.busy()
+        work.begin(lambda: time.sleep(0.2) or b"")
+    assert background.busy()
+    for work in works:
+        waited(work)
+    assert not background.busy()
+
+
+def test_a_launch_goes_on_until_the_code_is_there():
+    said = launches(
+        """
+late(1)
+begin = time.monotonic()
+first, report = run(300)
+print(time.monotonic() - begin < 1, tier().ready, arrived())
+again, counted = run(300)
+print(first == again, report == counted)
+"""
+    )
+    assert said.split() == ["True", "False", "True", "True", "True"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("directory", ["", "missing", "read-only"])
+def test_code_arrives_in_the_middle_of_a_launch(directory, tmp_path):
+    folder = tmp_path / directory
+    if directory == "read-only":
+        folder.write_text("")  # no directory: users that may write anything can't write here, either
+    cache = {"WEFT_CACHE_DIR": str(folder)} if directory else {"WEFT_CACHE": "0"}
+    said = launches(
+        """
+from weft.emulator.compiled import runtime
+made, init = [], runtime.Runtime.__init__
+runtime.Runtime.__init__ = lambda self, *args: made.append(1) or init(self, *args)
+print(run(2_000_000, threads=1)[1].instructions, len(made))
+""",
+        **cache,
+    )
+    assert said.split() == ["10000012", "1"]
+    assert not list(tmp_path.glob("**/.new-*"))
+
+
+@pytest.mark.slow
+def test_parallel_copies_get_the_code():
+    said = launches(
+        """
+fast = run(2000, grid=400, threads=2)
+print(fast[0] == run(2000, grid=400, threads=1, compiled=True)[0], not fast[1].findings)
+"""
+    )
+    assert said.split() == ["True", "True"]
+
+
+@pytest.mark.slow
+def test_a_process_ends_at_once_and_the_cache_gets_the_code(tmp_path):
+    begin = time.monotonic()
+    launches(
+        """
+late(3)
+run(300)
+assert tier()._work is not None
+""",
+        WEFT_CACHE_DIR=str(tmp_path),
+    )
+    ended = time.monotonic() - begin
+    while not list(tmp_path.glob("library-*")) and time.monotonic() < begin + 60:
+        time.sleep(0.05)
+    assert ended < time.monotonic() - begin - 1
+    assert list(tmp_path.glob("library-*"))
+
+
+@pytest.mark.slow
+def test_a_lost_process_gives_one_warning():
+    said = launches(
+        """
+background._detach = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+for _ in range(8):
+    run(300)
+    time.sleep(0.01)
+print(tier().ready)
+"""
+    )
+    assert said.count("ended early") == 1 and "False" in said
+
+
+def test_threads_and_a_variable_compile_within_the_launch(monkeypatch):
+    assert background.possible()
+    monkeypatch.setenv("WEFT_EMULATOR_BACKGROUND", "0")
+    assert not background.possible()
+    monkeypatch.undo()
+    monkeypatch.delenv("WEFT_EMULATOR_BACKGROUND", raising=False)
+    monkeypatch.setitem(sys.modules, "jax", sys)
+    assert not background.possible()
