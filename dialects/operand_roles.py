@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.schedule import PROMOTED
-from weft.dialects.tile_types import FP8_TYPES, PTX_SCALES, matrix_complaint
+from weft.dialects.tile_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES, matrix_complaint
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
 from weft.mlir import ir
@@ -47,6 +47,9 @@ ROLES = {
     "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
     "row_factors": Role(("f32",), "M"),  # scale the sums of each row
     "column_factors": Role(("f32",), "N"),  # scale the sums of each column
+    "gathered": Role(INPUT_TYPES, "MK"),  # the matrices of A of other GPUs
+    "arrivals": Role(("i32",), ("groups", "chunks")),  # flags of what has come of them
+    "team": Role(("i32",), ("team",)),  # this GPU's rank, the flags' value, and the limit of waits
 }
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
@@ -131,7 +134,8 @@ def extents(
     for scale, name in _TILES.items():
         tiles = blocks(k, block_scales.GROUPS * block_scales.group_of(PTX_SCALES[scale]))
         of_tiles[name] = None if tiles is None else tiles * block_scales.TILE_BYTES
-    return {"M": m, "N": n, "groups": groups, "products": products, **of_128, **of_words, **of_tiles}
+    of_tiles |= {"chunks": None, "team": None}  # any number
+    return {"M": m, "N": n, "K": k, "groups": groups, "products": products, **of_128, **of_words, **of_tiles}
 
 
 def title(role: str) -> str:

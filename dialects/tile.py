@@ -39,6 +39,7 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
+from weft.dialects.tile_flags import await_flag
 from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul
@@ -103,6 +104,7 @@ __all__ = [
     "advance",
     "alloc",
     "await_",
+    "await_flag",
     "await_others",
     "claim",
     "commit",

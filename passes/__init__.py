@@ -20,6 +20,7 @@ from weft.passes.expand_matmul import EXPAND_MATMUL, KERNELS
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
 from weft.passes.lower_copies import LOWER_COPIES
+from weft.passes.lower_flags import LOWER_FLAGS
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
 from weft.passes.lower_gemm_async import LOWER_GEMM_ASYNC
@@ -73,6 +74,7 @@ PASSES = {
         LOWER_TENSOR_MEMORY,
         LOWER_RINGS,
         LOWER_CLAIMS,
+        LOWER_FLAGS,
         LOWER_ROLES,
         LOWER_BUFFERS,
         LOWER_FRAGMENTS,

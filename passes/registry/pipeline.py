@@ -297,8 +297,8 @@ WEFT_KERNEL = Pipeline(
 WEFT_TO_INSTRUCTIONS = Pipeline(
     "weft-to-instructions",
     "from tile ops to one op per instruction",
-    "lower-tma,lower-copies,lower-gemm,lower-gemm-async,lower-tensor-memory,lower-rings,lower-claims,lower-roles,"
-    "lower-buffers,lower-fragments,canonicalize,cse",
+    "lower-tma,lower-copies,lower-gemm,lower-gemm-async,lower-tensor-memory,lower-rings,lower-claims,lower-flags,"
+    "lower-roles,lower-buffers,lower-fragments,canonicalize,cse",
 )
 
 WEFT_TO_LLVM = Pipeline(
