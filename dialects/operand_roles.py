@@ -53,6 +53,8 @@ ROLES = {
 }
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
+GATHERED = ("gathered", "arrivals", "team")
+"""The roles of a product whose rows of A come from several GPUs."""
 GROUPINGS = ("groups", "row_ends", "k_ends")
 """The roles that make products of different sizes; a product has at most one of them."""
 _TILES = {

@@ -9,6 +9,7 @@ from typing import Any
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
     FACTORS,
+    GATHERED,
     GROUPINGS,
     OUTPUT_TYPES,
     ROLES,
@@ -77,6 +78,13 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     - "row_factors" (M) and "column_factors" (N) of f32: row i and column j of A @ B are multiplied by
       `row_factors[i]` and `column_factors[j]`, as by alpha. With one element, `memref<1xf32>`, they multiply
       all rows or columns. All products of a batch share them. Sums of integers and of f64 have none.
+    - "gathered", "arrivals" and "team", together: A and D are those of a team of GPUs. Product i of the batch
+      D is that of A of GPU i: A itself for this GPU's own number, otherwise matrix i of "gathered", to which
+      GPU i copies it while the kernel runs. Rows come in `chunks` of equal size (the last may be smaller);
+      chunk j of matrix i has come once `arrivals[i, j]` (i32, batch x chunks) is at least the number of the
+      call. "team" (4 of i32) has this GPU's number, the number of the call, and how many milliseconds a wait
+      for a flag may take before it ends the kernel with an error. Own rows are multiplied first, then those
+      of the GPUs that follow, and then from GPU 0 on.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
@@ -218,7 +226,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
                 return f"expects {name} and D to be different matrices: D would overwrite what is read"
         if wrong := self._type_complaint():
             return wrong
-        return self._batch_complaint() or self._shape_complaint() or self._schedule_complaint()
+        wrong = self._batch_complaint() or self._gathered_complaint()
+        return wrong or self._shape_complaint() or self._schedule_complaint()
 
     def _type_complaint(self) -> str | None:
         types = self.types
@@ -316,6 +325,25 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if len(set(known.values())) > 1:
             sizes = " and ".join(f"{count} in {name}" for name, count in known.items())
             return f"expects batches of one size, got {sizes}"
+        return None
+
+    def _gathered_complaint(self) -> str | None:
+        """What is wrong with matrices of A of other GPUs."""
+        given = [name for name in GATHERED if self.role(name) is not None]
+        if not given:
+            return None
+        if len(given) < len(GATHERED):
+            return f"expects {', '.join(GATHERED)} together, got only {' and '.join(given)}"
+        gathered = self.role("gathered")
+        assert gathered is not None
+        if (str(gathered.type.element_type), gathered.type.rank) != (str(self.a.type.element_type), 3):
+            return f"expects gathered to be a batch of matrices like A, of {self.a.type}, got {gathered.type}"
+        if (self.a.type.rank, self.d.type.rank) != (2, 3):
+            return f"expects A of rank 2 and D of rank 3 with gathered, got {self.a.type} and {self.d.type}"
+        if self.attribute("transpose_a"):
+            return "transpose_a must be false with gathered, got true"
+        if self.grouping is not None:
+            return f"expects no {self.grouping} with gathered"
         return None
 
     def _grouped_complaint(self, batches: list[str]) -> str | None:
@@ -470,6 +498,9 @@ def matmul(
     k_ends: Any | None = None,
     row_factors: Any | None = None,
     column_factors: Any | None = None,
+    gathered: Any | None = None,
+    arrivals: Any | None = None,
+    team: Any | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,
     schedule: AnySchedule | str | None = None,
@@ -486,6 +517,7 @@ def matmul(
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
     operands |= {"k_ends": k_ends, "alpha": factors}
     operands |= {"row_factors": row_factors, "column_factors": column_factors}
+    operands |= {"gathered": gathered, "arrivals": arrivals, "team": team}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

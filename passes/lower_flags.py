@@ -20,14 +20,14 @@ def _await_flag(op: AwaitFlagOp) -> list[Any]:
     """Loads with acquire at the scope of the system, LLVM's default."""
     address, i64 = addresses.Vector(op.flags).element_of(op.index), ir.IntegerType.get_signless(64)
     limit = arith.muli(arith.extui(i64, op.limit), emit.constant(i64, _NANOSECONDS))
-    start = nvvm.read_ptx_sreg_globaltimer(i64)
+    start = _now()
 
     def poll() -> tuple[Any, list[Any]]:
         flag = llvm.load(emit.i32(), address, alignment=4, ordering=llvm.AtomicOrdering.acquire)
         return emit.less(emit.sub(flag, op.value), 0), []
 
     def check_time() -> list[Any]:
-        passed = arith.subi(nvvm.read_ptx_sreg_globaltimer(i64), start)
+        passed = arith.subi(_now(), start)
         with emit.when(arith.cmpi(arith.CmpIPredicate.ugt, passed, limit)):
             llvm.intr_trap()
         return []
@@ -36,6 +36,11 @@ def _await_flag(op: AwaitFlagOp) -> list[Any]:
     if ir.StringAttr(op.proxy).value == "async":
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
     return []
+
+
+def _now() -> Any:
+    """Nanoseconds of a clock that never stops."""
+    return nvvm.read_ptx_sreg_globaltimer(results=[ir.IntegerType.get_signless(64)])
 
 
 _LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {AwaitFlagOp: _await_flag}

@@ -171,7 +171,11 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
             continue  # one for all products, rows or columns
         types, element = product.types, str(value.type.element_type)
         dims = role_of(role, element, types.words, types.scale_columns).sizes
-        differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]
+        differences += [
+            sizes.of(value, i - len(dims)) - wanted[name]
+            for i, name in enumerate(dims)
+            if wanted[name] is not None
+        ]
     return differences
 
 

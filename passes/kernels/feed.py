@@ -9,6 +9,7 @@ from weft.isa.chips import WARPS
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.staged_operand import StagedOperand
+from weft.passes.kernels.team import RowGate
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles, each_k_block
 
@@ -48,6 +49,7 @@ class Feed(Generic[_S]):
         self.ring, self.tiles, self.schedule, self.scales = ring, tiles, tiles.schedule, scales
         self.left, self.right = operands
         self._bytes = self.schedule.copied_bytes(types)
+        self._gate = tiles.team and RowGate(tiles.team, tiles.schedule)
 
     def fill(self, at: Tile, position: list[Any]) -> list[Any]:
         """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""
@@ -72,9 +74,14 @@ class Feed(Generic[_S]):
                 self.scales.copy(at, block, stage, full)
             return list(tile.advance(self.ring, stage, phase))
 
+        def begin() -> None:
+            await_previous_launch()
+            if self._gate is not None:
+                self._gate.await_rows(at)
+
         # The first block's coordinates take some hundred instructions, so they are computed before the wait.
         assert at.k_span is not None
-        return each_k_block(at, copy(at.k_span[0], position, await_previous_launch), copy)
+        return each_k_block(at, copy(at.k_span[0], position, begin), copy)
 
     def release(self, stage: Any) -> None:
         """Releases a stage to every CTA that copies into it."""

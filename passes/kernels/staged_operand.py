@@ -1,6 +1,9 @@
 """A or B in a kernel that copies by TMA: its shared-memory stages and the tensor map that fills them."""
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from weft.dialects import tile
@@ -8,6 +11,7 @@ from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
+from weft.passes.kernels.team import Team
 
 
 @dataclass
@@ -29,10 +33,14 @@ class StagedOperand:
 
     def __post_init__(self) -> None:
         self.buffer = tile.alloc(self._buffer_type)
+        self.map = self._map_of(self.matrix)
+
+    def _map_of(self, matrix: Any) -> Any:
+        """The map that fills stages from a matrix, or a batch."""
         copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
         # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
         eviction = "evict_first" if self.slices > 1 else None
-        self.map = tile.tensor_map(self.matrix, copied, l2_promotion=self._l2_promotion, l2_eviction=eviction)
+        return tile.tensor_map(matrix, copied, l2_promotion=self._l2_promotion, l2_eviction=eviction)
 
     @property
     def _buffer_type(self) -> Any:
@@ -95,24 +103,57 @@ class StagedOperand:
         return tile.slice_(whole, zero, start, (self.block_k, extent))
 
 
+@dataclass
+class GatheredOperand(StagedOperand):
+    """A of a team of GPUs: `matrix` is this one's, `others` has those of the others."""
+
+    team: Any = None
+    others: Any = None
+    _other: StagedOperand = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._other = copy(self)
+        self._other.matrix = self.others
+        self._other.map = self._map_of(self.others)
+
+    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, share: Any, mask: Any) -> None:
+        own = emit.equal(member, self.team.rank)
+        arguments = start, k, member, stage, barrier, share, mask
+
+        def of_own() -> list[Any]:
+            StagedOperand.copy(self, *arguments)
+            return []
+
+        def of_other() -> list[Any]:
+            StagedOperand.copy(self._other, *arguments)
+            return []
+
+        emit.either(own, [], of_own, of_other)
+
+
 def staged_operands(
-    op: MatmulOp, schedule: AnySchedule, kind: type[StagedOperand] = StagedOperand
+    op: MatmulOp, schedule: AnySchedule, kind: Callable[..., StagedOperand] = StagedOperand
 ) -> tuple[StagedOperand, StagedOperand]:
     """The left and the right operand of the products, of some kind, built at the insertion point: A and B, or
     with `swap` B and A.
     """
     k = schedule.block[2]
     a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
+    kinds = (kind, kind)
+    if (team := Team.of(op)) is not None:
+        others = partial(GatheredOperand, team=team, others=op.role("gathered"))
+        kinds = schedule.swapped(others, kind)
     left, right = (
-        kind(
+        of_kind(
             *(matrix, k_major, extent // schedule.cta_group, k, schedule.stages, shares),
             slices=schedule.global_splits,
             cta_group=schedule.cta_group,
             expanded=op.types.input_bits == 8,
             wide_atoms=isinstance(schedule, TensorMemorySchedule),
         )
-        for (matrix, k_major), extent, shares in zip(
-            schedule.swapped(a, b), schedule.block[:2], schedule.cluster[::-1], strict=True
+        for of_kind, (matrix, k_major), extent, shares in zip(
+            kinds, schedule.swapped(a, b), schedule.block[:2], schedule.cluster[::-1], strict=True
         )
     )
     return left, right

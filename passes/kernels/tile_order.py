@@ -56,7 +56,8 @@ Body = Callable[[Tile, list[Any]], list[Any]]
 @dataclass(frozen=True)
 class Order:
     """The tiles of a product of `rows` x `columns` tiles, or of `members` such products, each in `slices`
-    slices of K's `blocks`.
+    slices of K's `blocks`. `first_member` is the product with which the order begins; those before it come
+    after the last.
     """
 
     rows: Any
@@ -65,6 +66,7 @@ class Order:
     members: Any = None
     slices: int = 1
     blocks: Any = None
+    first_member: Any = 0
 
     @property
     def count(self) -> Any:
@@ -99,7 +101,10 @@ class Order:
             return Tile(*grouped(number, self.rows, self.columns, self.group))
         each = emit.mul(self.rows, self.columns)
         inside = grouped(emit.rem(number, each), self.rows, self.columns, self.group)
-        return Tile(*inside, emit.div(number, each))
+        member = emit.div(number, each)
+        if not isinstance(self.first_member, int):
+            member = emit.rem(emit.add(member, self.first_member), self.members)
+        return Tile(*inside, member)
 
 
 @dataclass(frozen=True)

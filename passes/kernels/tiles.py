@@ -13,6 +13,7 @@ from weft.passes.kernels.dynamic_order import DynamicOrder
 from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
 from weft.passes.kernels.matrices import size
 from weft.passes.kernels.stream_order import StreamOrder
+from weft.passes.kernels.team import Team
 from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, k_span
 
 _S = TypeVar("_S", bound=AnySchedule)
@@ -37,6 +38,7 @@ class Tiles(Generic[_S]):
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         self._first, self._step = emit.div(cta, schedule.ctas), emit.div(count, schedule.ctas)
         self.rank = emit.rem(cta, schedule.ctas)
+        self.team = Team.of(op)
         self.order = self._order(op)
         down, across = schedule.cluster
         self.half = emit.rem(self.rank, schedule.cta_group)
@@ -54,7 +56,8 @@ class Tiles(Generic[_S]):
         height, width, group = m * down, n * across, schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
-        whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks)
+        first = self.team.rank if self.team else 0
+        whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks, first)
         if self._answers is not None:
             return DynamicOrder(whole, self._answers, schedule.ctas)
         if schedule.stream_k:

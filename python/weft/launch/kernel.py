@@ -284,10 +284,42 @@ class Kernel:
         block: Sequence[int] | None,
         options: Mapping[str, Any],
     ) -> "emulator.Report":
+        grid_, block_ = self.dimensions(views, grid, block)
+        spaces = self._workspaces(views, grid_)
+        memories, self._emulated = self._emulated, []  # not reused if this launch fails
+        if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
+            memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
+        report = self._module.launch(
+            self.name,
+            grid=grid_,
+            block=block_,
+            args=self._emulator_arguments(views, spaces, memories),
+            shared_bytes=self.shared_bytes,
+            **options,
+        )
+        self._emulated = memories
+        return report
+
+    def emulate_on(self, stream: "emulator.Stream", *args: Any) -> None:
+        """Adds a launch to a stream of an `emulator.World`. Raises WeftError for arguments that don't fit."""
+        views, aligned = checked(self.launch, args)
+        if not aligned:
+            return self.for_any_rows.emulate_on(stream, *args)
+        grid, block = self.dimensions(views)
+        spaces = self._workspaces(views, grid)
+        memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
+        arguments = self._emulator_arguments(views, spaces, memories)
+        stream.launch(
+            self._module, self.name, grid=grid, block=block, args=arguments, shared_bytes=self.shared_bytes
+        )
+
+    def _emulator_arguments(
+        self, views: Sequence[Any], spaces: Sequence[Space], memories: Sequence[Any]
+    ) -> list[Any]:
+        """The kernel's parameters for the emulator, with the memory of its workspaces."""
         with late_imports.whole():
             from weft import emulator
 
-        grid_, block_ = self.dimensions(views, grid, block)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         passed: dict[int, Any] = dict(buffers)
         if names := self.launch.names:
@@ -297,10 +329,6 @@ class Kernel:
                 if isinstance(v, ArrayView)
             }
         parameters = parameters_of(self.launch, views, lambda view: passed[id(view)], emulator_number)
-        spaces = self._workspaces(views, grid_)
-        memories, self._emulated = self._emulated, []  # not reused if this launch fails
-        if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
-            memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
         for memory, space in zip(memories, spaces, strict=True):
             parameters += [memory, memory, *(emulator_number("index", n) for n in space.layout)]
         maps = [
@@ -309,16 +337,7 @@ class Kernel:
             )
             for m in self.launch.maps
         ]
-        report = self._module.launch(
-            self.name,
-            grid=grid_,
-            block=block_,
-            args=[*parameters, *maps],
-            shared_bytes=self.shared_bytes,
-            **options,
-        )
-        self._emulated = memories
-        return report
+        return [*parameters, *maps]
 
     def _report(self, findings: "tuple[emulator.Finding, ...]", action: str) -> None:
         """Warns of the sanitizer's findings, or raises WeftError with them if `action` is "error"."""

@@ -1,0 +1,164 @@
+"""Times products over several GPUs of one host, beside NCCL and cuBLAS one after the other and PyTorch's fused
+operators:
+
+    python benchmarks/distributed/products.py --gpus 2 --out products.jsonl
+
+Starts a process for each GPU. Each time is the median over rounds of bursts of calls, and in each round that
+of the slowest rank.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# NVLink multicast stays off.
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+
+LAYERS = {"70B MLP": (28672, 8192), "8B MLP": (14336, 4096)}
+ROWS = (512, 2048, 8192)
+
+
+def shapes(gpus: int) -> list[tuple[str, int, int, int]]:
+    """A name, M, and the whole layer's inner and outer sizes."""
+    found = [(f"{name} {m}", m, *sizes) for name, sizes in LAYERS.items() for m in ROWS]
+    m = {2: 2048, 4: 4096}.get(gpus, 1024 * gpus)
+    return [*found, (f"square {m}", m, 4096 * gpus, 4096)]
+
+
+def timed(run: Callable[[], Any], calls: int, rounds: int) -> float:
+    """Microseconds of a call on the slowest rank."""
+    import torch
+    from torch import distributed
+
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(rounds):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        distributed.barrier()
+        start.record()
+        for _ in range(calls):
+            run()
+        end.record()
+        torch.cuda.synchronize()
+        took = torch.tensor([start.elapsed_time(end) * 1000 / calls], device="cuda")
+        distributed.all_reduce(took, distributed.ReduceOp.MAX)
+        times.append(took.item())
+    return statistics.median(times)
+
+
+def gathers(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
+    """What multiplies gathered rows: the shard of A is M/P x K, that of B N/P x K."""
+    import torch
+    from torch import distributed
+
+    import weft
+    from weft.distributed import all_gather_matmul
+
+    size, group = team.size, distributed.group.WORLD.group_name
+    a = torch.randn(m // size, k, device="cuda").bfloat16()
+    b = torch.randn(n // size, k, device="cuda").bfloat16()
+    whole = torch.empty(m, k, device="cuda", dtype=torch.bfloat16)
+    out = torch.empty(m, n // size, device="cuda", dtype=torch.bfloat16)
+
+    def one_after_the_other() -> None:
+        distributed.all_gather_into_tensor(whole, a)
+        torch.mm(whole, b.T, out=out)
+
+    return {
+        "cuBLAS": lambda: torch.mm(whole, b.T, out=out),
+        "weft.matmul": lambda: weft.matmul(whole, b, transpose_b=True, out=out),
+        "NCCL": lambda: distributed.all_gather_into_tensor(whole, a),
+        "NCCL, cuBLAS": one_after_the_other,
+        "torch fused": lambda: torch.ops.symm_mem.fused_all_gather_matmul(a, [b.T], 0, group),
+        "weft": lambda: all_gather_matmul(a, b, team=team, transpose_b=True),
+    }
+
+
+def scatters(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
+    """What adds up partial products: A is M x K/P, B is N x K/P, the result M/P x N."""
+    import torch
+    from torch import distributed
+
+    import weft
+    from weft.distributed import matmul_reduce_scatter
+
+    size, group = team.size, distributed.group.WORLD.group_name
+    a = torch.randn(m, k // size, device="cuda").bfloat16()
+    b = torch.randn(n, k // size, device="cuda").bfloat16()
+    partial = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    out = torch.empty(m // size, n, device="cuda", dtype=torch.bfloat16)
+
+    def one_after_the_other() -> None:
+        torch.mm(a, b.T, out=partial)
+        distributed.reduce_scatter_tensor(out, partial)
+
+    return {
+        "cuBLAS": lambda: torch.mm(a, b.T, out=partial),
+        "weft.matmul": lambda: weft.matmul(a, b, transpose_b=True, out=partial),
+        "NCCL": lambda: distributed.reduce_scatter_tensor(out, partial),
+        "NCCL, cuBLAS": one_after_the_other,
+        "torch fused": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b.T, "sum", 0, group),
+        "weft": lambda: matmul_reduce_scatter(a, b, team=team, transpose_b=True),
+    }
+
+
+def measure(rank: int, arguments: Any) -> None:
+    """The process of one GPU."""
+    import torch
+    from torch import distributed
+
+    from weft.distributed import Team
+
+    torch.cuda.set_device(rank)
+    device = torch.device("cuda", rank)
+    distributed.init_process_group("nccl", rank=rank, world_size=arguments.gpus, device_id=device)
+    torch.distributed._symmetric_memory.enable_symm_mem_for_group(distributed.group.WORLD.group_name)
+    team = Team()
+    kinds = {"all-gather": gathers, "reduce-scatter": scatters}
+    for kind in arguments.kinds:
+        for name, m, inner, outer in shapes(arguments.gpus):
+            n, k = (inner, outer) if kind == "all-gather" else (outer, inner)
+            calls = max(4, min(50, 20_000_000_000_000 // (m * inner * outer // arguments.gpus * 2)))
+            row: dict[str, Any] = {"product": kind, "shape": name, "gpus": arguments.gpus}
+            for which, run in kinds[kind](m, n, k, team).items():
+                try:
+                    row[which] = round(timed(run, calls, arguments.rounds), 1)
+                except Exception as error:
+                    row[which] = f"{type(error).__name__}: {error}"[:200]
+            if rank == 0:
+                _report(row, arguments.out)
+    distributed.destroy_process_group()
+
+
+def _report(row: dict[str, Any], path: str | None) -> None:
+    print(json.dumps(row), flush=True)
+    if path:
+        with open(path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def main() -> int:
+    """The command."""
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpus", type=int, default=torch.cuda.device_count())
+    parser.add_argument("--kinds", nargs="+", default=["all-gather", "reduce-scatter"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29533")
+    arguments = parser.parse_args()
+    torch.multiprocessing.spawn(measure, (arguments,), nprocs=arguments.gpus)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""A kernel that runs on several GPUs of a team at once: what it knows of them, and how it waits for them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import AnySchedule
+from weft.dialects.tile import MatmulOp
+from weft.passes.builders import emit
+from weft.passes.kernels.matrices import size, vector_of
+from weft.passes.kernels.tile_order import Tile, element
+
+RANK, CALL, LIMIT = range(3)  # the elements of the operand `team`
+
+
+@dataclass(frozen=True)
+class Team:
+    """The team of an `op` that has one: this GPU's rank, the number of the call, and the limit of waits."""
+
+    op: MatmulOp
+    rank: Any
+    call: Any
+    limit: Any
+
+    @staticmethod
+    def of(op: MatmulOp) -> "Team | None":
+        """Reads the team at the insertion point; None for a product of one GPU."""
+        if (team := op.role("team")) is None:
+            return None
+        return Team(op, *(element(team, number) for number in (RANK, CALL, LIMIT)))
+
+    def await_(self, flags: Any, index: Any, proxy: str = "generic") -> None:
+        """Waits for a flag, in one thread."""
+        tile.await_flag(flags, emit.value(index), self.call, self.limit, proxy=proxy)
+
+
+class RowGate:
+    """Lets the thread that copies rows of A wait until they have come."""
+
+    def __init__(self, team: Team, schedule: AnySchedule) -> None:
+        """Reads sizes at the insertion point."""
+        self._team, self._arrivals = team, team.op.role("arrivals")
+        self._rows, self._chunks = size(team.op.d, -2), size(self._arrivals, -1)
+        self._in_chunk = emit.div(emit.add(self._rows, emit.sub(self._chunks, 1)), self._chunks)
+        self._schedule = schedule
+
+    def await_rows(self, at: Tile) -> None:
+        """Waits for the rows of a tile, unless they are this GPU's own."""
+        (height, _), (row, _) = (
+            self._schedule.swapped(*x) for x in (self._schedule.block[:2], (at.row, at.column))
+        )
+        others = emit.negate(emit.equal(at.member, self._team.rank))
+        with emit.when(others):
+            # Chunks come in order.
+            last = emit.sub(emit.minimum(emit.mul(emit.add(row, 1), height), self._rows), 1)
+            chunk = emit.div(emit.maximum(last, 0), self._in_chunk)
+            self._team.await_(vector_of(self._arrivals, at.member), chunk, proxy="async")

@@ -1,0 +1,155 @@
+"""A team of GPUs of PyTorch's process group, by its symmetric memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.distributed.emulated import different
+from weft.errors import WeftError
+from weft.launch import arrays, runtime
+from weft.launch.arrays import ArrayView
+from weft.launch.cuda_driver import api, call, context, entered
+from weft.launch.kernel import Kernel
+
+_PRIORITY = -1  # of the stream of pushes: above others
+
+
+@dataclass(frozen=True)
+class Address:
+    """Memory of a GPU, mapped on this one. `owner` keeps it alive."""
+
+    address: int
+    size: int
+    ordinal: int
+    owner: Any = field(repr=False)
+
+    def part(self, begin: int, size: int) -> "Address":
+        return Address(self.address + begin, size, self.ordinal, self.owner)
+
+    def view(self, shape: Sequence[int], dtype: str) -> ArrayView:
+        strides = arrays.contiguous_strides(tuple(shape))
+        return ArrayView(self.address, tuple(shape), strides, dtype, "cuda", self.ordinal, False, self.owner)
+
+
+class CudaQueue:
+    """A stream, by its handle."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        driver = api()
+        flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self._event = call("creating an event", driver.cuEventCreate, flags)
+        self._plans: dict[Any, Any] = {}
+
+    def copy(self, to: Address, source: Address) -> None:
+        call(
+            f"copying {source.size} bytes to another GPU",
+            *(api().cuMemcpyDtoDAsync, to.address, source.address, source.size, self.handle),
+        )
+
+    def launch(self, kernel: Kernel, views: Sequence[ArrayView]) -> None:
+        key = id(kernel), *((v.shape, v.strides, v.address % 32) for v in views)
+        plan = self._plans.get(key)
+        if plan is None:
+            # The kernel is kept, so that its id stays its own.
+            plan = self._plans[key] = kernel.plan(list(views)), kernel
+        plan[0].launch(self.handle, *(view.address for view in views))
+
+    def record(self) -> Any:
+        """The event is the queue's only one: a wait for it is one for what was recorded last."""
+        call("recording an event", api().cuEventRecord, self._event, self.handle)
+        return self._event
+
+    def wait(self, event: Any) -> None:
+        call("waiting for an event", api().cuStreamWaitEvent, self.handle, event, 0)
+
+
+class CudaDevices:
+    """This process's GPU of a process group."""
+
+    def __init__(self, group: Any) -> None:
+        import torch
+        from torch import distributed
+
+        if not distributed.is_initialized():
+            raise WeftError("weft.distributed.Team: call torch.distributed.init_process_group first")
+        self._torch, self._dist = torch, distributed
+        self._group = distributed.group.WORLD if group is None else group
+        self.rank, self.size = distributed.get_rank(self._group), distributed.get_world_size(self._group)
+        torch.cuda.current_stream()  # makes the context
+        self._device = torch.device("cuda", torch.cuda.current_device())
+        self.chip = runtime.device(self._device.index).chip
+        self._check_access()
+        self._push_stream = torch.cuda.Stream(self._device, priority=_PRIORITY)
+        with entered(context(None)):
+            self.pushes = CudaQueue(self._push_stream.cuda_stream)
+        self._queues: dict[int, CudaQueue] = {}
+        self._last: CudaQueue | None = None
+
+    def _check_access(self) -> None:
+        """Raises WeftError, on all ranks, for GPUs that can't access each other's memory, or of other
+        chips.
+        """
+        host = _host()
+        found: list[Any] = [None] * self.size
+        self._dist.all_gather_object(found, (host, self._device.index, self.chip), group=self._group)
+        hosts = {each[0] for each in found}
+        if len(hosts) > 1:
+            raise WeftError(f"weft.distributed.Team: all ranks must be of one host, got {len(hosts)} hosts")
+        if len({each[2] for each in found}) > 1:
+            chips = ", ".join(each[2] for each in found)
+            raise WeftError(f"weft.distributed.Team: all GPUs must be of one chip, got {chips}")
+
+    def caller(self) -> CudaQueue:
+        handle = self._torch.cuda.current_stream(self._device).cuda_stream
+        queue = self._queues.get(handle)
+        if queue is None:
+            queue = self._queues[handle] = CudaQueue(handle)
+        if self._last is not None and self._last is not queue:
+            queue.wait(self._last.record())  # calls follow each other on all streams
+        self._last = queue
+        return queue
+
+    def shared(self, size: int) -> list[Address]:
+        import torch.distributed._symmetric_memory as symmetric
+
+        torch = self._torch
+        torch.cuda.synchronize(self._device)
+        self._dist.barrier(self._group)  # nobody copies to memory of before any more
+        tensor = symmetric.empty(size, dtype=torch.uint8, device=self._device)
+        handle = symmetric.rendezvous(tensor, self._group)
+        tensor.zero_()
+        torch.cuda.synchronize(self._device)
+        self._dist.barrier(self._group)
+        torch.cuda.synchronize(self._device)
+        begin = tensor.data_ptr() - handle.buffer_ptrs[self.rank]
+        owner = tensor, handle
+        return [Address(each + begin, size, self._device.index, owner) for each in handle.buffer_ptrs]
+
+    def constant(self, numbers: Any) -> Address:
+        tensor = self._torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
+        size = tensor.numel() * tensor.element_size()
+        return Address(tensor.data_ptr(), size, self._device.index, tensor)
+
+    def of(self, array: ArrayView) -> Address:
+        size = prod(array.shape) * array.bits // 8
+        return Address(array.address, size, self._device.index, array.owner)
+
+    def empty(self, shape: Sequence[int], like: Any) -> Any:
+        return self._torch.empty(tuple(shape), dtype=like.dtype, device=self._device)
+
+    def agree(self, key: Any) -> None:
+        found: list[Any] = [None] * self.size
+        self._dist.all_gather_object(found, (repr(key), str(key)), group=self._group)
+        if len(kinds := dict(found)) > 1:
+            raise WeftError(different(list(kinds.values())))
+
+
+def _host() -> str:
+    """A name of the machine that others don't have."""
+    import socket
+
+    return socket.gethostname()

@@ -1,0 +1,79 @@
+"""What a team needs of a GPU: memory that all GPUs can access, streams, and the host's agreement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
+
+
+class Memory(Protocol):
+    """Contiguous bytes of one GPU."""
+
+    def part(self, begin: int, size: int) -> "Memory":
+        """Some of the bytes."""
+
+    def view(self, shape: Sequence[int], dtype: str) -> ArrayView:
+        """Their beginning as an array."""
+
+
+class Queue(Protocol):
+    """A stream of this GPU."""
+
+    def copy(self, to: Any, source: Any) -> None:
+        """Adds a copy by a copy engine."""
+
+    def launch(self, kernel: Kernel, views: Sequence[ArrayView]) -> None:
+        """Adds a launch."""
+
+    def record(self) -> Any:
+        """An event after all that was added."""
+
+    def wait(self, event: Any) -> None:
+        """What is added from now on begins after an event."""
+
+
+class Devices(Protocol):
+    """This GPU of a team, by rank, and what the host does for it. `chip` is the team's."""
+
+    rank: int
+    size: int
+    chip: str
+    pushes: Queue
+
+    def caller(self) -> Queue:
+        """The stream on which the caller's work is."""
+
+    def shared(self, size: int) -> Sequence[Memory]:
+        """So many bytes on each GPU, zeros, for all to access: by rank. All ranks call it together."""
+
+    def constant(self, numbers: Any) -> Memory:
+        """A copy of a NumPy array, for this GPU, ordered before what the caller adds next."""
+
+    def of(self, array: ArrayView) -> Memory:
+        """The memory of a contiguous array."""
+
+    def empty(self, shape: Sequence[int], like: Any) -> Any:
+        """A new array, of the elements of another one."""
+
+    def agree(self, key: Any) -> None:
+        """Returns when all ranks have called it. Raises WeftError on all of them if keys differ."""
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Memory of the emulator: an array of uint8."""
+
+    array: Any
+
+    def part(self, begin: int, size: int) -> "Bytes":
+        return Bytes(self.array[begin : begin + size])
+
+    def view(self, shape: Sequence[int], dtype: str) -> ArrayView:
+        kind = arrays.numpy_dtype(dtype)
+        size = kind.itemsize
+        for extent in shape:
+            size *= extent
+        return arrays.view(self.array[:size].view(kind).reshape(tuple(shape)))

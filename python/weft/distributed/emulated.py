@@ -1,0 +1,90 @@
+"""A team of GPUs in the emulator: one process adds the work of all ranks to an `emulator.World`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.distributed.devices import Bytes
+from weft.emulator import Stream, World
+from weft.errors import WeftError
+from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
+
+
+class WorldQueue:
+    """A stream of a GPU in the emulator."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def copy(self, to: Bytes, source: Bytes) -> None:
+        self.stream.copy(to.array, source.array)
+
+    def launch(self, kernel: Kernel, views: Sequence[ArrayView]) -> None:
+        kernel.emulate_on(self.stream, *views)
+
+    def record(self) -> Any:
+        return self.stream.record()
+
+    def wait(self, event: Any) -> None:
+        self.stream.wait(event)
+
+
+class _Together:
+    """What all ranks of a team have in common: allocations and keys, in the order of the calls."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.allocations: list[list[Bytes]] = []
+        self.keys: list[Any] = []
+
+
+class WorldDevices:
+    """One GPU of a team in the emulator."""
+
+    def __init__(self, together: _Together, rank: int, chip: str) -> None:
+        self._together, self.rank, self.size, self.chip = together, rank, together.world.ranks, chip
+        self._stream = WorldQueue(together.world.stream(rank))
+        self.pushes = WorldQueue(together.world.stream(rank))
+        self._allocated = self._agreed = 0
+
+    @staticmethod
+    def team(world: World, chip: str) -> "list[WorldDevices]":
+        """The GPUs of a world."""
+        together = _Together(world)
+        return [WorldDevices(together, rank, chip) for rank in range(world.ranks)]
+
+    def caller(self) -> WorldQueue:
+        return self._stream
+
+    def shared(self, size: int) -> list[Bytes]:
+        known = self._together.allocations
+        if self._allocated == len(known):
+            known.append([Bytes(np.zeros(size, np.uint8)) for _ in range(self.size)])
+            for rank, memory in enumerate(known[-1]):
+                self._together.world.share(memory.array, rank)
+        self._allocated += 1
+        return known[self._allocated - 1]
+
+    def constant(self, numbers: Any) -> Bytes:
+        return Bytes(numbers.copy().view(np.uint8).reshape(-1))
+
+    def of(self, array: ArrayView) -> Bytes:
+        return Bytes(array.numpy().reshape(-1).view(np.uint8))
+
+    def empty(self, shape: Sequence[int], like: Any) -> Any:
+        return np.zeros(tuple(shape), like.dtype)
+
+    def agree(self, key: Any) -> None:
+        keys = self._together.keys
+        if self._agreed == len(keys):
+            keys.append(key)
+        elif keys[self._agreed] != key:
+            raise WeftError(different([keys[self._agreed], key]))
+        self._agreed += 1
+
+
+def different(keys: Sequence[Any]) -> str:
+    """What is wrong where ranks don't call the same product."""
+    return f"all ranks must multiply arrays of the same shapes and types, got {' and '.join(map(str, keys))}"

@@ -1,0 +1,146 @@
+"""The products of a team: what all ranks must agree on, and their kernels."""
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from weft.dialects.schedule import AnySchedule, Types
+from weft.dialects.schedule.coercion import as_schedule
+from weft.errors import WeftError, shown
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
+from weft.multiply import product_kernel
+from weft.multiply.matmul import Epilogue
+from weft.schedules import choice
+
+_ELEMENTS = ("bf16", "f16")
+_ROW_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of one rank: shapes and types, the same on all ranks."""
+
+    name: str
+    a: tuple[int, int]
+    b: tuple[int, int]
+    b_strides: tuple[int, int]
+    dtype: str
+    transpose_b: bool
+    added: tuple[tuple[str, str, int], ...]
+    activation: str | None
+    schedule: AnySchedule | None
+
+    def __str__(self) -> str:
+        sizes = " and ".join(f"{rows} x {columns}" for rows, columns in (self.a, self.b))
+        return f"{self.name} of {sizes} of {self.dtype}"
+
+    @property
+    def n(self) -> int:
+        """The columns of the result."""
+        return self.b[0 if self.transpose_b else 1]
+
+    @property
+    def a_bytes(self) -> int:
+        """The bytes of A."""
+        return prod(self.a) * arrays.numpy_dtype(self.dtype).itemsize
+
+    @property
+    def types(self) -> Types:
+        """The types, as schedules have them."""
+        return Types(self.dtype, self.dtype, self.dtype, (False, not self.transpose_b))
+
+    def kernel(
+        self,
+        chip: str,
+        *,
+        ranks: tuple[int, int, int],
+        added: tuple[tuple[str, str, int], ...],
+        sizes: tuple[int, int, int],
+    ) -> Kernel:
+        """The kernel, compiled once."""
+        schedule = self.schedule or _chosen(self.types, chip, sizes)
+        what = (1.0).hex(), (0.0).hex(), False, self.activation, schedule, chip
+        of_batch = tuple(
+            (role, kind, ranks[2] if role == "residual" else rank) for role, kind, rank in self.added
+        )
+        return product_kernel.compiled(
+            self.types, ranks, (*of_batch, *added), (False, self.transpose_b), *what
+        )
+
+    def views(self, a: Any, b: Any, epilogue: Epilogue | None) -> list[ArrayView]:
+        """A, B and what the epilogue reads."""
+        return [arrays.view(each) for each in (a, b, *_added(epilogue).values())]
+
+    def batch(self, array: Any, members: int) -> ArrayView:
+        """A matrix as a batch of so many matrices, one below the other."""
+        view = arrays.view(array)
+        rows, columns = view.shape
+        shape = members, rows // members, columns
+        return replace(view, shape=shape, strides=(shape[1] * view.strides[0], *view.strides))
+
+
+def _chosen(types: Types, chip: str, sizes: tuple[int, int, int]) -> AnySchedule:
+    """The schedule for sizes alone: all ranks choose the same."""
+    chosen = choice.choose(*sizes, types, chip)
+    plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
+    has = {name: value for name, value in plain.items() if hasattr(chosen, name)}
+    return replace(chosen, **has)  # type: ignore[arg-type]
+
+
+def _added(epilogue: Epilogue | None) -> dict[str, Any]:
+    """What an epilogue reads, by role."""
+    if epilogue is None:
+        return {}
+    given = {"bias": epilogue.bias, "residual": epilogue.residual}
+    return {role: array for role, array in given.items() if array is not None}
+
+
+def described(
+    name: str,
+    team: Any,
+    a: Any,
+    b: Any,
+    transpose_b: bool,
+    epilogue: Epilogue | None,
+    schedule: AnySchedule | str | None,
+) -> Product:
+    """The product of a call. Raises WeftError for arrays that don't fit."""
+    left, right = arrays.view(a), arrays.view(b)
+    for what, view in (("a", left), ("b", right)):
+        if len(view.shape) != 2:
+            raise WeftError(f"{name}: {what} must be a matrix, got an array of shape {view.shape}")
+        if view.dtype not in _ELEMENTS:
+            raise WeftError(f"{name}: {what} must be of {' or '.join(_ELEMENTS)}, got {view.dtype}")
+    if left.dtype != right.dtype:
+        raise WeftError(f"{name}: a and b must have one element type, got {left.dtype} and {right.dtype}")
+    if left.strides != arrays.contiguous_strides(left.shape):
+        raise WeftError(f"{name}: a must be contiguous, got strides {left.strides}")
+    k = right.shape[1 if transpose_b else 0]
+    if left.shape[1] != k:
+        raise WeftError(f"{name}: a and b must agree in K, got {left.shape[1]} and {k}")
+    if 0 in (*left.shape, *right.shape):
+        raise WeftError(f"{name}: a and b must have elements, got shapes {left.shape} and {right.shape}")
+    for what, view in (("a", left), ("b", right)):
+        if view.shape[1] * view.bits // 8 % _ROW_BYTES:
+            unit = _ROW_BYTES * 8 // view.bits
+            near = -(-view.shape[1] // unit) * unit
+            raise WeftError(
+                f"{name}: rows of {what} must have a multiple of {unit} elements, got {view.shape[1]}; "
+                f"the next is {near}"
+            )
+    added = _added(epilogue)
+    kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
+    activation = epilogue.activation if epilogue is not None else None
+    return Product(
+        name,
+        left.shape,  # type: ignore[arg-type]
+        right.shape,  # type: ignore[arg-type]
+        right.strides,  # type: ignore[arg-type]
+        left.dtype,
+        bool(transpose_b),
+        kinds,
+        activation,
+        as_schedule(schedule),
+    )

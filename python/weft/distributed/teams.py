@@ -1,0 +1,123 @@
+"""Teams of GPUs: the memory through which they exchange data, and the order of their calls.
+
+Each call of a kind has a number, the same on all ranks, to which flags are set. Calls use two halves of the
+memory in turn. A rank writes to a peer's half for call n after its own kernel of call n - 1 has ended, which
+has waited for what the peer sent in that call, after the peer's kernel of call n - 2 had ended: so nobody
+reads this half any more, and no barrier is needed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.distributed.devices import Devices, Memory
+from weft.distributed.emulated import WorldDevices
+from weft.errors import WeftError, shown
+
+if TYPE_CHECKING:
+    from weft import emulator
+
+HALVES = 2
+_STATE = 4  # numbers of the operand `team`
+_STATES = 4096  # calls whose states are written at once
+_SECONDS = 30.0
+_UNIT = 256  # bytes to which memory is rounded up
+
+
+class Team:
+    """The GPUs of a process group of PyTorch, all of one host, one for each process.
+
+    `group` is a process group, by default all processes. `seconds` is how long a kernel waits for another
+    GPU before it ends with an error. Raises WeftError for GPUs that can't access each other's memory.
+    """
+
+    def __init__(self, group: Any = None, *, seconds: float = _SECONDS) -> None:
+        from weft.distributed.cuda import CudaDevices
+
+        self._set(CudaDevices(group), seconds)
+
+    @classmethod
+    def emulated(
+        cls, world: "emulator.World", chip: str = "sm_90a", *, seconds: float = _SECONDS
+    ) -> "list[Team]":
+        """A team for each GPU of a world in the emulator. Calls take NumPy arrays, and `world.run` runs them
+        all.
+        """
+        teams = []
+        for devices in WorldDevices.team(world, chip):
+            team = cls.__new__(cls)
+            team._set(devices, seconds)
+            teams.append(team)
+        return teams
+
+    def _set(self, devices: Devices, seconds: float) -> None:
+        if not 0 < seconds < 2**31 / 1000:
+            raise WeftError(f"seconds must be above 0 and below {2**31 // 1000}, got {shown(seconds)}")
+        self.devices, self.rank, self.size = devices, devices.rank, devices.size
+        self._limit = max(round(1000 * seconds), 1)
+        self._exchanges: dict[str, Exchange] = {}
+        self.plans: dict[Any, Any] = {}
+
+    def exchange(self, kind: str) -> "Exchange":
+        """The memory for calls of a kind."""
+        if kind not in self._exchanges:
+            self._exchanges[kind] = Exchange(self.devices, self._limit)
+        return self._exchanges[kind]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One call: its memory on each GPU, by rank, and its state, the operand `team` of the kernel."""
+
+    data: Sequence[Memory]
+    flags: Sequence[Memory]
+    state: Memory
+
+    @property
+    def number(self) -> Memory:
+        """The number of the call, as flags have it."""
+        return self.state.part(4, 4)
+
+
+class Exchange:
+    """Memory of all GPUs for calls of one kind, in two halves, and the calls' numbers."""
+
+    def __init__(self, devices: Devices, limit: int) -> None:
+        self._devices, self._limit = devices, limit
+        self._calls = 0
+        self._sizes = 0, 0
+        self._memory: Sequence[Memory] = ()
+        self._states: list[Memory] = []
+
+    def reserve(self, data: int, flags: int) -> None:
+        """Makes room for calls with so many bytes of data and of flags. All ranks call it together."""
+        sizes = tuple(-(-size // _UNIT) * _UNIT for size in (data, flags))
+        if all(had >= size for had, size in zip(self._sizes, sizes, strict=True)):
+            return
+        self._sizes = max(self._sizes[0], sizes[0]), max(self._sizes[1], sizes[1])
+        self._memory = self._devices.shared(HALVES * sum(self._sizes))
+
+    def next(self) -> Turn:
+        """The next call."""
+        before, self._calls = self._calls, self._calls + 1
+        if before % _STATES == 0:
+            # Kernels of earlier calls may still read the states before.
+            self._states = [*self._states[-1:], self._devices.constant(self._numbers(self._calls))]
+        half = sum(self._sizes)
+        begin = before % HALVES * half
+        data, flags = self._sizes
+        state = self._states[-1].part(4 * _STATE * (before % _STATES), 4 * _STATE)
+        return Turn(
+            [each.part(begin, data) for each in self._memory],
+            [each.part(begin + data, flags) for each in self._memory],
+            state,
+        )
+
+    def _numbers(self, first: int) -> Any:
+        """The states of calls from number `first` on."""
+        states = np.zeros((_STATES, _STATE), np.uint32)
+        states[:, 0], states[:, 2] = self._devices.rank, self._limit
+        states[:, 1] = (np.arange(first, first + _STATES) % (1 << 32)).astype(np.uint32)
+        return states.view(np.int32)
