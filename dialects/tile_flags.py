@@ -1,5 +1,5 @@
-"""The ops of the `tile` dialect by which kernels of several GPUs wait for each other: flags in memory that all
-of them can access.
+"""The ops of the `tile` dialect by which kernels of several GPUs wait for each other: flags in memory that
+all of them can access.
 """
 
 from typing import Any

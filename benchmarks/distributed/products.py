@@ -1,4 +1,4 @@
-"""Times products over several GPUs of one host, beside NCCL and cuBLAS one after the other and PyTorch's fused
+"""Times products over several GPUs of one host, beside NCCL and cuBLAS in turn and PyTorch's fused
 operators:
 
     python benchmarks/distributed/products.py --gpus 2 --out products.jsonl

@@ -1,4 +1,4 @@
-"""What each process of `test_distributed_gpu.py` does: products over several GPUs, compared with those of one."""
+"""What each process of `test_distributed_gpu.py` does: products over several GPUs, as one GPU has them."""
 
 import os
 import sys
@@ -61,7 +61,9 @@ def gathered_rows(team: Any) -> None:
                 bias = torch.randn(n, device="cuda").to(dtype)
                 if turn % 2 == team.rank % 2:  # ranks come at different times
                     torch.cuda._sleep(2_000_000)
-                epilogue = weft.Epilogue(bias=bias, activation="relu") if turn == 3 else None
+                added = torch.randn(team.size * m, n, device="cuda").to(dtype)
+                whole = weft.Epilogue(bias=bias, activation="relu", residual=added)
+                epilogue = whole if turn == 3 else None
                 out = all_gather_matmul(a, b, team=team, transpose_b=True, epilogue=epilogue)
                 whole = torch.empty(team.size * m, k, device="cuda", dtype=dtype)
                 torch.cuda.synchronize()

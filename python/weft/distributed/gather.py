@@ -1,13 +1,11 @@
 """Products with rows of A from all GPUs: copy engines send them to the others while a kernel multiplies."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule
 from weft.distributed.products import Product, described
 from weft.distributed.teams import Team
-from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
 
@@ -71,18 +69,18 @@ class _Gather:
         team, product, devices = self.team, self.product, self.team.devices
         (m, k), n = product.a, product.n
         out = devices.empty((team.size * m, n), a)
-        left, right, *added = product.views(a, b, epilogue)
+        operands = product.views(a, b, out, epilogue, team.size)
         turn = team.exchange("gather").next()
         mine = turn.data[team.rank], turn.flags[team.rank]
         views = [
-            *(left, right, product.batch(out, team.size), *added),
+            *operands,
             mine[0].view((team.size, m, k), product.dtype),
             mine[1].view((team.size, self.chunks), "i32"),
             turn.state.view((4,), "i32"),
         ]
         caller, pushes = devices.caller(), devices.pushes
         pushes.wait(caller.record())
-        self._push(devices.of(left), turn)
+        self._push(devices.of(operands[0]), turn)
         caller.launch(self.kernel, views)
         caller.wait(pushes.record())
         return out

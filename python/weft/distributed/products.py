@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule, Types
 from weft.dialects.schedule.coercion import as_schedule
-from weft.errors import WeftError, shown
+from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
@@ -69,13 +69,18 @@ class Product:
             self.types, ranks, (*of_batch, *added), (False, self.transpose_b), *what
         )
 
-    def views(self, a: Any, b: Any, epilogue: Epilogue | None) -> list[ArrayView]:
-        """A, B and what the epilogue reads."""
-        return [arrays.view(each) for each in (a, b, *_added(epilogue).values())]
+    def views(self, a: Any, b: Any, d: Any, epilogue: Epilogue | None, members: int) -> list[ArrayView]:
+        """A, B, D and what the epilogue reads; D and the residual as batches of so many matrices."""
+        views = [arrays.view(a), arrays.view(b), self.batch(d, members)]
+        for role, array in _added(epilogue).items():
+            views.append(self.batch(array, members) if role == "residual" else arrays.view(array))
+        return views
 
     def batch(self, array: Any, members: int) -> ArrayView:
-        """A matrix as a batch of so many matrices, one below the other."""
+        """A matrix as a batch of so many matrices, one below the other; 1: itself."""
         view = arrays.view(array)
+        if members == 1:
+            return view
         rows, columns = view.shape
         shape = members, rows // members, columns
         return replace(view, shape=shape, strides=(shape[1] * view.strides[0], *view.strides))
