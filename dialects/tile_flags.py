@@ -39,7 +39,7 @@ def flags_complaint(flags: Any) -> str | None:
     kind = flags.type
     if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
         return f"expects flags in a memref of rank 1 of i32, got {kind}"
-    if strides(kind)[0] != [1]:
+    if (known := strides(kind)) is None or known[0] != [1]:
         return f"expects contiguous flags, got {kind}"
     return None
 

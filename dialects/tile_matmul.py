@@ -22,7 +22,15 @@ from weft.dialects.operand_roles import (
     role_of,
     title,
 )
-from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
+from weft.dialects.schedule import (
+    AnySchedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+    ceil_div,
+    schedule_of,
+)
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_operands import of_one_type, unwrapped
@@ -437,7 +445,16 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             schedule = schedule_of(attribute)
         except WeftError as error:
             return error.diagnostics[0].message
-        return schedule.complaint(self.types, self.target)
+        return schedule.complaint(self.types, self.target) or self._team_complaint(schedule)
+
+    def _team_complaint(self, schedule: AnySchedule) -> str | None:
+        """Why kernels of this schedule can't work with those of other GPUs."""
+        if self.role("team") is None:
+            return None
+        copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
+        if copies and not getattr(schedule, "loaders", 0):
+            return None
+        return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
 
 
 def _alpha_complaint(alpha: Any, products: int | None) -> str | None:

@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 # NVLink multicast stays off.
@@ -140,7 +141,7 @@ def measure(rank: int, arguments: Any) -> None:
 def _report(row: dict[str, Any], path: str | None) -> None:
     print(json.dumps(row), flush=True)
     if path:
-        with open(path, "a") as file:
+        with Path(path).open("a") as file:
             file.write(json.dumps(row) + "\n")
 
 

@@ -53,6 +53,7 @@ _BUILDERS = {
     "release_peer": "ring i32 i32",
     "claim": "matrix index i32 i32 !shares:count",
     "await_others": "matrix index i32",
+    "await_flag": "matrix index i32 i32 ~proxy:text",
 }
 _PLAIN = {
     "shape": ("(8,8)", "(64,64)", "(16,)"),

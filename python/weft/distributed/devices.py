@@ -41,7 +41,10 @@ class Devices(Protocol):
     rank: int
     size: int
     chip: str
-    pushes: Queue
+
+    @property
+    def pushes(self) -> Queue:
+        """The stream of copies to other GPUs."""
 
     def caller(self) -> Queue:
         """The stream on which the caller's work is."""

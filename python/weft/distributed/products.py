@@ -91,7 +91,7 @@ def _chosen(types: Types, chip: str, sizes: tuple[int, int, int]) -> AnySchedule
     chosen = choice.choose(*sizes, types, chip)
     plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
     has = {name: value for name, value in plain.items() if hasattr(chosen, name)}
-    return replace(chosen, **has)  # type: ignore[arg-type]
+    return replace(chosen, **has)
 
 
 def _added(epilogue: Epilogue | None) -> dict[str, Any]:
@@ -120,13 +120,13 @@ def described(
             raise WeftError(f"{name}: {what} must be of {' or '.join(_ELEMENTS)}, got {view.dtype}")
     if left.dtype != right.dtype:
         raise WeftError(f"{name}: a and b must have one element type, got {left.dtype} and {right.dtype}")
+    if 0 in (*left.shape, *right.shape):
+        raise WeftError(f"{name}: a and b must have elements, got shapes {left.shape} and {right.shape}")
     if left.strides != arrays.contiguous_strides(left.shape):
         raise WeftError(f"{name}: a must be contiguous, got strides {left.strides}")
     k = right.shape[1 if transpose_b else 0]
     if left.shape[1] != k:
         raise WeftError(f"{name}: a and b must agree in K, got {left.shape[1]} and {k}")
-    if 0 in (*left.shape, *right.shape):
-        raise WeftError(f"{name}: a and b must have elements, got shapes {left.shape} and {right.shape}")
     for what, view in (("a", left), ("b", right)):
         if view.shape[1] * view.bits // 8 % _ROW_BYTES:
             unit = _ROW_BYTES * 8 // view.bits

@@ -304,7 +304,8 @@ class Kernel:
         """Adds a launch to a stream of an `emulator.World`. Raises WeftError for arguments that don't fit."""
         views, aligned = checked(self.launch, args)
         if not aligned:
-            return self.for_any_rows.emulate_on(stream, *args)
+            self.for_any_rows.emulate_on(stream, *args)
+            return
         grid, block = self.dimensions(views)
         spaces = self._workspaces(views, grid)
         memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]

@@ -1806,3 +1806,35 @@ func.func @address_in_unknown_memory(%buffer: !tile.buffer<array<i64: 8, 8>, f32
   %0 = "tile.address"(%buffer) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) -> !llvm.ptr<3>
   return
 }
+
+// -----
+
+func.func @await_a_float(%flags: memref<?xf32>, %i: i32) {
+  // expected-error @below {{'tile.await_flag' op expects flags in a memref of rank 1 of i32, got memref<?xf32>}}
+  "tile.await_flag"(%flags, %i, %i, %i) {proxy = "async"} : (memref<?xf32>, i32, i32, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @await_flags_apart(%flags: memref<?xi32, strided<[2]>>, %i: i32) {
+  // expected-error @below {{'tile.await_flag' op expects contiguous flags, got}}
+  "tile.await_flag"(%flags, %i, %i, %i) {proxy = "async"} : (memref<?xi32, strided<[2]>>, i32, i32, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @await_by_proxy(%flags: memref<?xi32>, %i: i32) {
+  // expected-error @below {{'tile.await_flag' op proxy must be generic or async, got 'tma'}}
+  "tile.await_flag"(%flags, %i, %i, %i) {proxy = "tma"} : (memref<?xi32>, i32, i32, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @await_a_wide_number(%flags: memref<?xi32>, %i: i64) {
+  // expected-error @below {{'tile.await_flag' op expects i32 coordinates, got i64}}
+  "tile.await_flag"(%flags, %i, %i, %i) {proxy = "async"} : (memref<?xi32>, i64, i64, i64) -> ()
+  return
+}

@@ -246,3 +246,25 @@ func.func @await_others(%counters: memref<?xi32>, %i: i32, %parties: i32) {
   %0 = "tile.await_others"(%counters, %i, %parties) : (memref<?xi32>, i32, i32) -> i1
   return
 }
+
+// A thread waits for a flag that another GPU raises.
+// CHECK-LABEL: func.func @await_flag
+func.func @await_flag(%flags: memref<?xi32>, %i: i32, %value: i32, %limit: i32) {
+  // CHECK: "tile.await_flag"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {proxy = "async"} : (memref<?xi32>, i32, i32, i32) -> ()
+  "tile.await_flag"(%flags, %i, %value, %limit) {proxy = "async"} : (memref<?xi32>, i32, i32, i32) -> ()
+  return
+}
+
+// The rows of A of a team of GPUs.
+// CHECK-LABEL: func.func @gathered
+func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
+                    %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // CHECK: "tile.matmul"
+  // CHECK-SAME: roles = ["gathered", "arrivals", "team"]
+  "tile.matmul"(%a, %b, %d, %0, %1, %2) {roles = ["gathered", "arrivals", "team"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}

@@ -1,0 +1,61 @@
+// RUN: weft-opt %s --split-input-file --verify-diagnostics
+
+func.func @only_gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>) {
+  // expected-error @below {{expects gathered, arrivals, team together, got only gathered}}
+  "tile.matmul"(%a, %b, %d, %others) {roles = ["gathered"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, memref<?x?x?xbf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @of_another_type(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xf16>,
+                           %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects gathered to be a batch of matrices like A, of memref<?x?xbf16>, got memref<?x?x?xf16>}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2) {roles = ["gathered", "arrivals", "team"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @of_a_batch(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
+                      %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects A of rank 2 and D of rank 3 with gathered, got memref<?x?x?xbf16> and memref<?x?x?xbf16>}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2) {roles = ["gathered", "arrivals", "team"], transpose_b = true}
+    : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @transposed(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
+                      %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{transpose_a must be false with gathered, got true}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2) {roles = ["gathered", "arrivals", "team"], transpose_a = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @without_tma(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
+                       %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{schedule must copy A by TMA (wgmma, tcgen05) with a team, got block 64x64x32}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2) {roles = ["gathered", "arrivals", "team"], transpose_b = true,
+    schedule = {block = array<i64: 64, 64, 32>, warps = array<i64: 2, 2>, stages = 2}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}

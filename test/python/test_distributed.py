@@ -1,0 +1,182 @@
+"""Products over several emulated GPUs: their results, the order of copies and flags, and planted faults."""
+
+import functools
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import emulator
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.distributed import Team, all_gather_matmul, gather, teams
+from weft.emulator import Deadlock, World
+from weft.launch.kernel import Kernel
+
+SMALL = WarpgroupSchedule(block=(64, 32, 64), warpgroups=1, stages=2)
+M, N, K = 72, 32, 64
+
+
+def numbers(*shape, seed, dtype=ml_dtypes.bfloat16):
+    """Small whole numbers, whose sums are exact."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+def product(a, b):
+    """A @ B, where B is N x K."""
+    return (a.astype(np.float32) @ b.astype(np.float32).T).astype(a.dtype)
+
+
+def gathered(size, *, calls=1, world=None, changed=lambda teams: None, seed=None, dtype=ml_dtypes.bfloat16):
+    """The report of calls on all ranks, and whether all results are right."""
+    world = world or World(size)
+    members, found = Team.emulated(world), []
+    for call in range(calls):
+        rows = [numbers(M, K, seed=(call, rank), dtype=dtype) for rank in range(size)]
+        for rank, team in enumerate(members):
+            b = numbers(N, K, seed=(9, call, rank), dtype=dtype)
+            got = all_gather_matmul(rows[rank], b, team=team, transpose_b=True, schedule=SMALL)
+            found.append((got, product(np.concatenate(rows), b)))
+            if call == 0:
+                changed(team)
+    report = world.run(seed=seed)
+    return report, all((got == want).all() for got, want in found)
+
+
+def rules(report):
+    return sorted({finding.rule for finding in report.findings})
+
+
+def test_every_rank_multiplies_the_rows_of_all():
+    report, right = gathered(2, calls=3)
+    assert right and not report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_orders_of_ranks_change_nothing(size, seed):
+    report, right = gathered(size, calls=4, seed=seed, dtype=np.float16)
+    assert right and not report.findings
+
+
+def test_the_epilogue_has_the_whole_result():
+    world, (m, n) = World(2), (64, 32)
+    rows = [numbers(m, K, seed=rank) for rank in range(2)]
+    found = []
+    for rank, team in enumerate(Team.emulated(world)):
+        b, bias, residual = numbers(K, n, seed=7 + rank), numbers(n, seed=5), numbers(2 * m, n, seed=6)
+        epilogue = weft.Epilogue(bias=bias, activation="relu", residual=residual)
+        got = all_gather_matmul(rows[rank], b, team=team, epilogue=epilogue, schedule=SMALL)
+        want = np.maximum(np.concatenate(rows).astype(np.float32) @ b.astype(np.float32) + bias, 0) + residual
+        found.append((got, want.astype(got.dtype)))
+    assert not world.run().findings
+    assert all((got == want).all() for got, want in found)
+
+
+def with_ptx(monkeypatch, old, new):
+    """Kernels that run in a world have changed PTX."""
+
+    @functools.cache
+    def changed(text):
+        assert old in text
+        return emulator.Module(text.replace(old, new))
+
+    launch = Kernel.emulate_on
+
+    def emulate_on(self, stream, *args):
+        kernel = Kernel(self.compiled, self.launch)
+        kernel.__dict__["_module"] = changed(self.ptx)
+        launch(kernel, stream, *args)
+
+    monkeypatch.setattr(Kernel, "emulate_on", emulate_on)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("ld.acquire.sys", "ld.acquire.gpu", ["global-race"]),
+        ("ld.acquire.sys", "ld.relaxed.sys", ["global-race"]),
+    ],
+)
+def test_waits_without_an_order_are_found(monkeypatch, old, new, found):
+    with_ptx(monkeypatch, old, new)
+    report, _ = gathered(2)
+    assert rules(report) == found
+
+
+def test_a_flag_before_its_data_is_found(monkeypatch):
+    push = gather._Gather._push
+
+    def flags_first(self, a, turn):
+        added = []
+        queue = SimpleNamespace(copy=lambda *each: added.append(each))
+        devices = SimpleNamespace(pushes=queue)
+        team = SimpleNamespace(rank=self.team.rank, size=self.team.size, devices=devices)
+        push(gather._Gather(team, self.product, self.kernel, self.chunks), a, turn)
+        for each in reversed(added):
+            self.team.devices.pushes.copy(*each)
+
+    monkeypatch.setattr(gather._Gather, "_push", flags_first)
+    report, _ = gathered(2)
+    assert rules(report) == ["global-race"]
+
+
+def test_memory_that_is_used_again_too_early_is_found(monkeypatch):
+    monkeypatch.setattr(teams, "HALVES", 1)
+    report, _ = gathered(2, calls=3)
+    assert rules(report) == ["global-race"]
+
+
+def test_pushes_that_do_not_wait_for_the_caller_are_found(monkeypatch):
+    world = World(2)
+    for rank, team in enumerate(Team.emulated(world)):
+        a, b = numbers(M, K, seed=rank), numbers(N, K, seed=2)
+        team.devices.caller().stream.copy(a, numbers(M, K, seed=3))
+        monkeypatch.setattr(team.devices.pushes, "wait", lambda event: None)
+        all_gather_matmul(a, b, team=team, transpose_b=True, schedule=SMALL)
+    assert rules(world.run()) == ["global-race"]
+
+
+def test_results_that_are_read_before_pushes_end_keep_a(monkeypatch):
+    world = World(2)
+    for rank, team in enumerate(Team.emulated(world)):
+        a, b = numbers(M, K, seed=rank), numbers(N, K, seed=2)
+        caller = team.devices.caller()
+        all_gather_matmul(a, b, team=team, transpose_b=True, schedule=SMALL)
+        caller.stream.copy(a, numbers(M, K, seed=3))  # the next use of A's memory
+    assert not world.run(seed=1).findings
+
+
+def test_a_rank_that_does_not_come_is_a_deadlock():
+    world = World(2)
+    team = Team.emulated(world)[0]
+    a, b = numbers(M, K, seed=1), numbers(N, K, seed=2)
+    all_gather_matmul(a, b, team=team, transpose_b=True, schedule=SMALL)
+    with pytest.raises(Deadlock, match="kernel 'matmul' on rank 0"):
+        world.run()
+
+
+def test_ranks_with_different_shapes_are_refused():
+    first, second = Team.emulated(World(2))
+    all_gather_matmul(numbers(M, K, seed=1), numbers(N, K, seed=2), team=first, transpose_b=True)
+    with pytest.raises(weft.WeftError, match=r"all ranks must multiply.*72 x 64 and 32 x 64.*80 x 64 and"):
+        all_gather_matmul(numbers(80, K, seed=1), numbers(N, K, seed=2), team=second, transpose_b=True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (numbers(8, 64, seed=1)[0], numbers(8, 64, seed=1), "a must be a matrix"),
+        (numbers(8, 64, seed=1), numbers(8, 72, seed=1), "a and b must agree in K, got 64 and 72"),
+        (numbers(8, 60, seed=1), numbers(8, 60, seed=1), "rows of a must have a multiple of 8 elements"),
+        (numbers(16, 64, seed=1)[::2], numbers(8, 64, seed=1), "a must be contiguous"),
+        (np.zeros((8, 64)), numbers(8, 64, seed=1), "a must be of bf16 or f16, got f64"),
+        (numbers(8, 64, seed=1), numbers(8, 64, seed=1, dtype=np.float16), "one element type"),
+        (numbers(0, 64, seed=1), numbers(8, 64, seed=1), "must have elements"),
+    ],
+)
+def test_wrong_arrays_are_named(a, b, message):
+    with pytest.raises(weft.WeftError, match=message):
+        all_gather_matmul(a, b, team=Team.emulated(World(2))[0], transpose_b=True)
