@@ -83,3 +83,31 @@ def test_other_layers_are_refused():
         Int4Linear.of(torch.nn.ReLU())
     with pytest.raises(weft.WeftError, match=r"weights must be Int4Weights of tensors"):
         Int4Linear(weft.quantize_int4(torch.zeros(2, 64).numpy()))
+
+
+def test_tensors_that_need_copies_or_checks():
+    _, made = layer()
+    x = torch.randn(9, 200, dtype=torch.bfloat16)[:, 8:104]
+    for each in (
+        x,
+        x[:, :].t().contiguous().t(),
+        torch.randn(97 * 4, dtype=torch.bfloat16)[4:].view(4, 96)[:0],
+    ):
+        y = made(each)
+        assert y.shape == (each.shape[0], 40)
+        assert_close(y, expected(each, made))
+    with pytest.raises(weft.WeftError, match="x must have elements of bf16"):
+        made(torch.zeros(2, 96))
+    with pytest.raises(weft.WeftError, match=r"bias must have 40 elements of bf16, got \(3,\)"):
+        weft.matmul_int4(x, made.weights, bias=made.bias[:3])
+
+
+def test_a_layer_follows_its_buffers():
+    _, made = layer()
+    x = torch.randn(2, 96, dtype=torch.bfloat16)
+    before = made(x)
+    made.scales = made.scales * 2
+    made.bias = None
+    exact = x.double() @ made.weights.dequantize().double().t()
+    assert not torch.equal(made(x), before)
+    assert_close(made(x), exact)

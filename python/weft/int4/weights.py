@@ -1,5 +1,6 @@
 """Weights of 4 bits in the layout of the kernel: `weft.quantize_int4` and `weft.Int4Weights`."""
 
+import functools
 import itertools
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,10 +68,15 @@ class Int4Weights:
             zeros = _tiled(_as(zeros, scales))
         return Int4Weights(_packed(q), _tiled(scales), zeros, n, k, group)
 
-    @property
+    @functools.cached_property
     def dtype(self) -> str:
         """The type of products, "bf16" or "f16"."""
         return arrays.view(self.scales).dtype
+
+    @functools.cached_property
+    def first_scales(self) -> Any:
+        """The scales of the first rows, an array for arguments that a kernel doesn't read."""
+        return self.scales[0]
 
     @property
     def nbytes(self) -> int:

@@ -8,6 +8,8 @@ from weft.errors import WeftError, shown
 from weft.int4.product import matmul_int4
 from weft.int4.weights import Int4Weights, quantize_int4
 
+_ARRAYS = ("packed", "scales", "zeros")
+
 
 class Int4Linear(torch.nn.Module):  # type: ignore[misc]
     """`x @ weight.T + bias` for a weight of 4 bits: `Int4Linear.of(layer)` quantises that of a linear layer.
@@ -31,7 +33,8 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
             )
         self.out_features, self.in_features = weights.rows, weights.columns
         self.group = weights.group
-        for name in ("packed", "scales", "zeros"):
+        self._kept: Int4Weights | None = None
+        for name in _ARRAYS:
             self.register_buffer(name, getattr(weights, name))
         self.register_buffer("bias", None if bias is None else bias.detach().to(weights.scales.dtype))
 
@@ -53,7 +56,12 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """The layer of a tensor of ... x in_features: ... x out_features."""
-        return matmul_int4(x, self.weights, bias=self.bias)
+        if torch.compiler.is_compiling():
+            return matmul_int4(x, self.weights, bias=self.bias)
+        buffers, kept = self._buffers, self._kept
+        if kept is None or any(getattr(kept, name) is not buffers[name] for name in _ARRAYS):
+            self._kept = kept = self.weights  # which takes longer than the call
+        return matmul_int4(x, kept, bias=buffers["bias"])
 
     def extra_repr(self) -> str:
         return (
