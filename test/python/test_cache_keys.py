@@ -108,6 +108,18 @@ def test_functions_that_replace_those_of_weft_change_the_key(patch):
     assert cache_keys.lowering() == before
 
 
+def test_only_what_has_changed_since_the_last_key_is_looked_at(patch):
+    cache_keys.lowering()
+    seen = []
+    foreign = identity._foreign
+    patch.setattr(identity, "_foreign", lambda *given: seen.append(given[0]) or foreign(*given))
+    cache_keys.lowering()
+    assert not seen
+    patch.setattr(lower_gemm, "_steps", lambda shape: (1, 1, 1))
+    assert [name for name, _ in identity.replaced(["weft.passes"])] == ["weft.passes.lower_gemm._steps"]
+    assert 0 < len(seen) < 100
+
+
 def test_what_cant_be_told_is_never_kept(kept, patch):
     first, *others = lower_gemm.CANDIDATES
     state = np.zeros(3)

@@ -5,9 +5,10 @@ import dis
 import enum
 import functools
 import hashlib
+import operator
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft import mlir
@@ -183,13 +184,37 @@ def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
     modules = [each for each in list(sys.modules.items()) if each[0].startswith(prefixes)]
     for name, module in sorted(modules):
         own = vars(module)
-        for key, value in list(own.items()):
-            if type(value) is types.FunctionType:
-                functions += [(f"{name}.{key}", value)] if _foreign(value, own) else []
-            elif isinstance(value, type) and value.__module__ == name:
-                members = [(k, v) for k, v in vars(value).items() if type(v) is types.FunctionType]
-                functions += [(f"{name}.{key}.{k}", v) for k, v in members if _foreign(v, own)]
+        held, classes = _found_in(name, name, own, own)
+        functions += held
+        for key, kind in classes:
+            functions += _found_in(f"{name}.{key}", name, vars(kind), own)[0]
     return functions
+
+
+_Named = list[tuple[str, Any]]
+_found: dict[str, tuple[tuple[Any, ...], tuple[str, ...], int, tuple[_Named, _Named]]] = {}
+
+
+def _found_in(
+    where: str, module: str, members: Mapping[str, Any], own: dict[str, Any]
+) -> tuple[_Named, _Named]:
+    """The foreign functions among the members of a module or of one of its classes, by their full names, and
+    the module's own classes, by their names in it.
+
+    Each key of the cache looks at 15,000 members, which rarely change: what was found is kept with them.
+    """
+    values, names, packages = tuple(members.values()), tuple(members), len(_extended)
+    if (before := _found.get(where)) is not None:
+        old_values, old_names, old_packages, found = before
+        if names == old_names and packages == old_packages and all(map(operator.is_, values, old_values)):
+            return found
+    pairs = list(zip(names, values, strict=True))
+    functions: _Named = [
+        (f"{where}.{k}", v) for k, v in pairs if type(v) is types.FunctionType and _foreign(v, own)
+    ]
+    classes: _Named = [(k, v) for k, v in pairs if isinstance(v, type) and v.__module__ == module]
+    _found[where] = values, names, packages, (functions, classes)
+    return functions, classes
 
 
 def _foreign(function: types.FunctionType, own: dict[str, Any]) -> bool:
