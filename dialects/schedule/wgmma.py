@@ -279,7 +279,7 @@ class WarpgroupSchedule(AnySchedule):
 
     def least_complaint(self) -> str | None:
         """As for all families, but `loaders` may be 0."""
-        return AnySchedule.least_complaint(replace(self, loaders=self.loaders or 1))
+        return AnySchedule.least_complaint(self if self.loaders else replace(self, loaders=1))
 
     def _loader_complaint(self, types: Types) -> str | None:
         """Why threads can't load A and B."""
@@ -332,7 +332,8 @@ class WarpgroupSchedule(AnySchedule):
                 f"got {self.rows} x {n}{both}"
             )
         if n // 2 > (most := register_share(self.threads) - _UNEQUAL_REGISTERS):
-            fitting = max(columns for columns in self._columns(types) if columns // 2 <= most)
+            fits = (columns for columns in reversed(wgmma.COLUMNS) if columns // 2 <= most)
+            fitting = next(columns for columns in fits if self._has_columns(columns, types))
             return (
                 f"block N must be at most {fitting} with {self.warpgroups} warpgroups, as one instruction's "
                 f"sums must fit an equal share of the registers, got {n}"
@@ -408,8 +409,12 @@ class WarpgroupSchedule(AnySchedule):
 
     def _columns(self, types: Types) -> list[int]:
         """Each block N that has an instruction, and panels."""
-        table, near = wgmma.MMA_ASYNC.table, map(self._with, wgmma.COLUMNS)
-        return [s.block[1] for s in near if s.form(types) in table and not s._panel_complaint(types)]
+        return [columns for columns in wgmma.COLUMNS if self._has_columns(columns, types)]
+
+    def _has_columns(self, columns: int, types: Types) -> bool:
+        """Whether a block N has an instruction, and panels."""
+        s = self._with(columns)
+        return s.form(types) in wgmma.MMA_ASYNC.table and not s._panel_complaint(types)
 
     def _panel_complaint(self, types: Types) -> str | None:
         """Why a tile with rows of block N elements, of an operand or of D, can't be stored in panels."""

@@ -205,3 +205,35 @@ def test_columns_far_beyond_the_product_are_no_candidates():
     for n in (8, 40, 96, 200):
         found = {s.block[1] for s in time_model.candidates(4096, n, 4096, BF16, H200) if not s.swap}
         assert max(found) < 2 * max(n, 16)
+
+
+@pytest.mark.parametrize("types", [BF16, SCALED])
+def test_all_kernels_are_every_tile_with_every_division(types: Types) -> None:
+    """Of K and of tiles among CTAs, as far as the columns of a tile can be divided."""
+    kernels = time_model._all_kernels(types, H200).kernels
+    one = [(1, cluster, 1) for cluster in time_model._LARGE_CLUSTERS]
+    several = [(1, cluster, n) for cluster in time_model._CLUSTERS for n in time_model._GLOBAL_SPLITS]
+    divisions = [*((splits, (1, 1), 1) for splits in time_model._SPLITS), *one, *several]
+    wanted = [
+        (number, stages, splits, slices, *cluster, False)
+        for number, tile in enumerate(kernels.tiles)
+        for together in (False, True)
+        for stages in time_model._stages(replace(tile, splits=1 + together), types, H200)
+        for splits, cluster, slices in divisions
+        if (splits * slices > 1) == together and tile.block[1] % (8 * splits) == 0
+    ]
+    columns = (kernels.tile, kernels.stages, kernels.splits, kernels.global_splits)
+    rest = (kernels.height, kernels.width, kernels.stream_k)
+    assert list(zip(*(column.tolist() for column in (*columns, *rest)), strict=True)) == wanted
+
+
+def test_a_refusal_looks_at_few_other_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each choice for new types meets dozens of tiles whose sums don't fit an equal share of registers."""
+    looked: list[int] = []
+    has_columns = WarpgroupSchedule._has_columns
+    monkeypatch.setattr(
+        WarpgroupSchedule, "_has_columns", lambda s, *given: looked.append(1) or has_columns(s, *given)
+    )
+    complaint = of(192, 256, 64, 3).complaint(BF16) or ""
+    assert "block N must be at most" in complaint
+    assert len(looked) <= 2

@@ -6,7 +6,7 @@ each chip.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 
 import numpy as np
@@ -129,16 +129,26 @@ def _all_kernels(types: Types, chip: ChipModel) -> _All:
         *((1, cluster, 1) for cluster in _LARGE_CLUSTERS),
         *((1, cluster, slices) for cluster in _CLUSTERS for slices in _GLOBAL_SPLITS),
     ]
+    every = np.array([(splits, slices, *cluster) for splits, cluster, slices in divisions])
+    added = every[:, 0] * every[:, 1] > 1
+
+    @cache
+    def legal(columns: int, together: bool) -> Array:
+        return every[(added == together) & (columns % (8 * every[:, 0]) == 0)]
+
     rows = [
-        (number, stages, splits, slices, *cluster, False)
+        ((number, stages), legal(tile.block[1], together))
         for number, tile in enumerate(tiles)
         for together in (False, True)
         for stages in _stages(replace(tile, splits=1 + together), types, chip)
-        for splits, cluster, slices in divisions
-        if (splits * slices > 1) == together and tile.block[1] % (8 * splits) == 0
     ]
-    columns = [np.array(column) for column in zip(*rows, strict=True)] or [np.zeros(0, int)] * 7
-    return _All(Kernels(types, chip, tiles, *columns))
+    if not rows:
+        none, never = np.zeros(0, int), np.zeros(0, bool)
+        return _All(Kernels(types, chip, tiles, none, none, none, none, none, none, never))
+    tile, stages = np.repeat([first for first, _ in rows], [len(rest) for _, rest in rows], axis=0).T
+    splits, slices, height, width = np.concatenate([rest for _, rest in rows]).T
+    never = np.zeros(len(tile), bool)
+    return _All(Kernels(types, chip, tiles, tile, stages, splits, slices, height, width, never))
 
 
 def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
