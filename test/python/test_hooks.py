@@ -156,6 +156,16 @@ def test_a_hook_that_is_removed_isnt_called_again():
     assert calls == [0, 1, 2]
 
 
+def test_compiled_code_runs_on_where_a_hook_was_removed(monkeypatch):
+    hooks, entered = emulator.Hooks(), []
+    execute = Machine._execute
+    monkeypatch.setattr(Machine, "_execute", lambda *a: (entered.append(a[1].block), execute(*a))[1])
+    hook = hooks.on_line(12, lambda stopped: hook.remove())
+    hooks.on_line(19, lambda stopped: None)
+    launch(True, hooks)
+    assert len(entered) == len(set(entered))  # no iteration of the loop returns to the machine
+
+
 def test_a_hook_may_add_another_one():
     hooks, calls = emulator.Hooks(), []
 
@@ -176,8 +186,23 @@ def test_lanes_that_wait_for_others_are_there_once():
         seen[:] += stopped.threads
 
     hooks.on_instruction(count, "bar.sync")
-    launch(False, hooks)
-    assert (seen == 1).all()
+    for seed in (None, 1, 2):
+        launch(False, hooks, seed=seed, strict=True)
+    assert (seen == 3).all()
+
+
+def test_lanes_that_wait_again_are_there_again():
+    """Lanes of a warp meet at different `bar.warp.sync`s, three times."""
+    text = HEAD + (
+        ".visible .entry k()\n{ .reg .pred %p<3>; .reg .b32 %r<3>;\n mov.u32 %r1, %tid.x;\n mov.u32 %r2, 0;\n"
+        " setp.lt.u32 %p1, %r1, 7;\nagain:\n @%p1 bra low;\n bar.warp.sync -1;\n bra next;\n"
+        "low:\n bar.warp.sync -1;\nnext:\n add.u32 %r2, %r2, 1;\n setp.lt.u32 %p2, %r2, 3;\n"
+        " @%p2 bra again;\n ret;\n}\n"
+    )
+    hooks, seen = emulator.Hooks(), np.zeros((1, 32), int)
+    hooks.on_instruction(lambda stopped: np.add(seen, stopped.threads, out=seen), "bar.warp.sync")
+    emulator.Module(text).launch("k", block=32, hooks=hooks)
+    assert (seen == 3).all()
 
 
 def test_guards_limit_who_executes_an_instruction():

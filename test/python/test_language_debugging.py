@@ -233,3 +233,35 @@ def test_tensor_memory_and_operands_of_tcgen05():
 
     report = Script(start, multiplied, loaded).run(lambda: kernel.emulate(a, b, d))
     assert not report.findings and np.allclose(d, exact, atol=1e-3)
+
+
+def test_accesses_of_units_are_the_same_on_both_paths(monkeypatch):
+    a, b = (np.random.default_rng(3).standard_normal((64, 128)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    logs, results = [], []
+    for compiled in ("0", "1"):
+        monkeypatch.setenv("WEFT_EMULATOR_COMPILED", compiled)
+        log, hooks, d = [], emulator.Hooks(), np.zeros((64, 64), np.float32)
+        hooks.on_access(
+            lambda stopped, e, log=log: log.append((e.kind, e.unit, e.space, e.addresses.tolist(), e.line)),
+            ["shared", "global"],
+        )
+        with emulator.hooked(hooks):
+            report = product.emulate(a, b, d, arch="sm_90a")
+        logs.append(log)
+        results.append((d.tobytes(), report))
+    assert logs[0] == logs[1] and results[0] == results[1]
+    units = {(kind, unit) for kind, unit, *_ in logs[0]}
+    assert {("store", "bulk"), ("load", "wgmma"), ("store", "")} <= units
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_warps_that_wait_are_there_once(seed):
+    a, b = (np.zeros((64, 128), ml_dtypes.bfloat16) for _ in range(2))
+    hooks, seen, waited = emulator.Hooks(), np.zeros((8, 32), int), np.zeros((8, 32), int)
+    hooks.on_instruction(lambda stopped: np.add(seen, stopped.threads, out=seen), "wgmma.mma_async")
+    hooks.on_instruction(lambda stopped: np.add(waited, stopped.threads, out=waited), "mbarrier.try_wait")
+    with emulator.hooked(hooks):
+        product.emulate(a, b, np.zeros((64, 64), np.float32), arch="sm_90a", seed=seed, sanitize=False)
+    assert (seen[:4] == 8).all() and (seen[4:] == 0).all()
+    if seed is None:
+        assert (waited[:4] == 2).all()  # one wait for each stage, though the first one isn't full at once
