@@ -8,6 +8,8 @@ import pytest
 from emulator_ptx import HEAD, module
 
 from weft import emulator
+from weft.emulator.machine import Machine
+from weft.emulator.watching.observers import Observers, Several
 from weft.emulator.watching.trace import bank_wavefronts, instruction_class
 
 ALL = np.ones(32, np.bool_)
@@ -132,3 +134,73 @@ ret;
     assert sum(e["name"] == "mbarrier phase" for e in events) == 1
     assert sum(e["name"] == "mbarrier init" for e in events) == 1
     assert any(e["name"] == "wait" for e in events)
+
+
+LOOPS = """
+.visible .entry k(.param .u64 x, .param .u32 n) {
+.shared .align 16 .b8 s[1024];
+.reg .b32 %r<8>; .reg .pred %p<3>; .reg .b64 %d<3>;
+mov.u32 %r0, %tid.x;
+shl.b32 %r1, %r0, 2;
+cvt.u64.u32 %d1, %r1;
+ld.param.u64 %d0, [x];
+add.u64 %d1, %d1, %d0;
+ld.param.u32 %r5, [n];
+mov.u32 %r4, 0;
+setp.lt.u32 %p1, %r0, 9;
+again:
+ld.global.u32 %r3, [%d1];
+add.u32 %r3, %r3, %r4;
+st.global.u32 [%d1], %r3;
+add.u32 %r4, %r4, 1;
+setp.lt.u32 %p0, %r4, %r5;
+@%p0 bra again;
+@%p1 bra low;
+mul.lo.u32 %r3, %r3, 3;
+low:
+setp.ge.u32 %p2, %r0, 64;
+@%p2 bra leave;
+mov.u32 %r2, s;
+mad.lo.u32 %r2, %r0, 8, %r2;
+st.shared.u32 [%r2], %r3;
+bar.sync 0;
+ld.shared.u32 %r3, [%r2];
+st.global.u32 [%d1], %r3;
+ret;
+leave:
+mov.u32 %r4, 0;
+exit;
+}"""
+
+
+def observe_all(monkeypatch):
+    """Lets the interpreter run everything, and the trace observe all of it: the definition."""
+    sanitizer, traced = Observers.sanitizer, Observers.trace
+
+    def both(self, wave):
+        return Several([each for each in (sanitizer(self, wave), traced(self, wave)[0]) if each is not None])
+
+    monkeypatch.setattr(Observers, "sanitizer", both)
+    monkeypatch.setattr(Observers, "trace", lambda self, wave: None)
+
+
+@pytest.mark.parametrize(("sanitize", "times"), [(True, 300), (False, 300), (True, 3)])
+def test_a_trace_is_the_same_with_compiled_code(tmp_path, monkeypatch, sanitize, times):
+    """Compiled code runs the blocks in which nothing else happens than that they are executed. More blocks
+    run than it can note at once. With 3 iterations, warps that exit complete a barrier.
+    """
+    written, reports, entered = [], [], []
+    execute = Machine._execute
+    for whole, compiled in ((True, False), (False, False), (False, True)):
+        with monkeypatch.context() as patch:
+            if whole:
+                observe_all(patch)
+            patch.setattr(Machine, "_execute", lambda *a: (entered.append(a[1].block), execute(*a))[1])
+            del entered[:]
+            path, x = tmp_path / "trace.json", np.zeros(96, np.uint32)
+            options = {"block": 96, "compiled": compiled, "trace": path, "sanitize": sanitize}
+            reports.append((module(LOOPS).launch("k", args=[x, times], **options), x.tolist()))
+            written.append(path.read_text())
+    assert written[0] == written[1] == written[2]
+    assert reports[0] == reports[1] == reports[2]
+    assert len(entered) < 50  # of hundreds of blocks that compiled code has run

@@ -170,12 +170,13 @@ class Module:
         def start() -> tuple[Waves, Observers]:
             observers = Observers(self._text, program, launch, sanitize, trace, ignored, strict=strict)
             begun.append(observers)
-            watch = observers.watch
+            watch = observers.watch if seed is not None else observers.sanitizer
             running = observers.program
             compiler = tier_of(running, compiled)
             waves = Waves(running, launch, device, totals, watch, limits.progress, seed, strict)
             waves.compiler, waves.worth = compiler, worth_of(compiled)
             waves.products = chosen(compiled)
+            waves.trace_of = observers.trace if seed is None else None
             if hooks is not None:
                 waves.hooks = hooks
                 observers.tell(hooks.found)

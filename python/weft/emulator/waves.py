@@ -1,9 +1,11 @@
 """Runs the CTAs of a launch in waves."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from weft.emulator.compiled.boxes import Worth
 from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
@@ -13,6 +15,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.limits import Progress
 from weft.emulator.machine import Machine
 from weft.emulator.memory.device import Device
+from weft.emulator.reading.types import Bools
 from weft.emulator.running.code import Compiler
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.deadlock import Wait, stuck
@@ -21,6 +24,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Watch
 from weft.emulator.watching.hooked_machine import HookedMachine
 from weft.emulator.watching.hooks import Hooks
+from weft.emulator.watching.observed_machine import ObservedMachine
 
 _WAVE_WARPS = 96
 _MAX_WAVES = 160
@@ -35,7 +39,7 @@ class Waves:
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
     the program, `worth` the bulk unit's copies; `products`: when those of tensor cores are compiled, at once,
     never, or if that is worth it (None). `ticks` is the length of a turn, in instructions. `hooks`
-    are called.
+    are called. `trace_of` returns what else sees some blocks of a wave, and these.
     """
 
     program: Program
@@ -52,6 +56,7 @@ class Waves:
     products: bool | None = None
     ticks: int | None = None
     hooks: Hooks | None = None
+    trace_of: Callable[[Wave], tuple[Watch, Bools] | None] | None = None
 
     _live: Live = field(default_factory=deque)
     _resumes: bool = False
@@ -134,13 +139,18 @@ class Waves:
     def _machine(self, wave: Wave) -> Machine:
         arguments = wave, self.program, self.totals, self.seed
         options: dict[str, Any] = {"skew": self.skew, "compiler": self.compiler}
-        if self.hooks is None:
-            machine = Machine(*arguments, **options)
-        else:
-            machine = HookedMachine(self.hooks, *arguments, **options)
+        machine = self._observed(wave, arguments, options) or Machine(*arguments, **options)
         if self.ticks is not None:
             machine.ticks = self.ticks
         return machine
+
+    def _observed(self, wave: Wave, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Machine | None:
+        """The machine for a trace, or for hooks; None without them."""
+        none = np.zeros(len(self.program.blocks), np.bool_)
+        observer, observed = (self.trace_of and self.trace_of(wave)) or (None, none)
+        if self.hooks is not None:
+            return HookedMachine(self.hooks, observer, observed, *arguments, **options)
+        return None if observer is None else ObservedMachine(observer, observed, *arguments, **options)
 
     def _products(self, wave: Wave) -> Products | None:
         return None if self.products is False else Products(wave, at_once=self.products is True)

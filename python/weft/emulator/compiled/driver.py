@@ -13,7 +13,7 @@ from weft.emulator.compiled.accesses import add_accesses
 from weft.emulator.compiled.builder import I1, I8, I32, I64, POINTER, Code, Value
 from weft.emulator.compiled.own_accesses import add_own_accesses
 from weft.emulator.compiled.pieces import CHUNKS, SCRATCH
-from weft.emulator.compiled.state import BlockPart, Field, Kind, Operand
+from weft.emulator.compiled.state import MOST_LOGGED, BlockPart, Field, Kind, Operand
 from weft.emulator.compiled.touches import add_touches
 
 FUNCTIONS = (
@@ -228,6 +228,14 @@ class _Driver(Code):
         self.store(ticks, self.state, Field.TICKS)
         b.store(target, self.block)
         b.store(self._part(target, BlockPart.FIRST), self.op)
+        with self.when(self.is_("!=", self.field(Field.LOG), 0)):
+            log, number = self.field(Field.LOG, POINTER), self.field(Field.LOGGED)
+            entry = self.at(log, b.mul(number, self.number(2)))
+            self.store(block, entry)
+            self.store(ticks, entry, 1)
+            self.add(self.at(self.state, Field.LOGGED), 1)
+            with self.when(self.is_("==", number, MOST_LOGGED - 1)):
+                self._leave(arrived=1)
         with self.when(self.is_("!=", self.field(Field.READY), 0)):
             met = self.is_("!=", self.load(self.field(Field.MARKS, POINTER), target, I8), 0)
             free = self.is_(">=", ticks, self.field(Field.HOLD))

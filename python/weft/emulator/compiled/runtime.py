@@ -16,7 +16,7 @@ import numpy.typing as npt
 from weft.emulator.compiled.pieces import OCTETS, SCRATCH
 from weft.emulator.compiled.plan import Plan
 from weft.emulator.compiled.shadows import Shadows
-from weft.emulator.compiled.state import Field
+from weft.emulator.compiled.state import MOST_LOGGED, Field
 from weft.emulator.reading.types import STORAGE, Array
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
@@ -56,7 +56,13 @@ class Runtime:
         self._lanes: Lanes | None = None
         self._group: tuple[Array, ...] | None = None
         self._shadows = Shadows(wave, self._state)
+        self._told: Callable[[int, npt.NDArray[np.intp], int], None] | None = None
+        self._log = np.zeros((0, 2), np.int64)
         self._fill(limit)
+
+    def tell(self, told: "Callable[[int, npt.NDArray[np.intp], int], None]") -> None:
+        self._told, self._log = told, np.zeros((MOST_LOGGED, 2), np.int64)
+        self._state[Field.LOG] = self._address(self._log)
 
     def _home(self, slot: int) -> Array:
         """A register in the file."""
@@ -111,6 +117,11 @@ class Runtime:
         self._run(self._pointer)
         op, group.block, wave.ticks, executed, wave.changes = state[: Field.STOP].tolist()
         self._shadows.changed()
+        if self._told is not None:
+            rows = group.lanes.row_numbers()
+            for at, clock in self._log[: int(state[Field.LOGGED])].tolist():
+                self._told(at, rows, clock)
+            state[Field.LOGGED] = 0
         self.place = -1 if state[Field.ARRIVED] else self.plan.steps[op]
         return int(executed)
 

@@ -2,6 +2,8 @@
 
 from enum import IntEnum, auto
 
+MOST_LOGGED = 256
+
 
 class Field(IntEnum):
     """The numbers and addresses of a state, 8 bytes each."""
@@ -84,6 +86,9 @@ class Field(IntEnum):
     COLUMNS = auto()
     WARPS = auto()
     """What is known of registers that wgmma may use: see `RegisterState`."""
+    LOG = auto()
+    """Memory for `MOST_LOGGED` blocks that have run, each with the clock after it; 0 if nobody asks."""
+    LOGGED = auto()
 
 
 class Part(IntEnum):

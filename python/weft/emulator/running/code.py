@@ -1,5 +1,6 @@
 """Code of the host for a program, as the machine uses it. See `compiled`."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,9 @@ class Code(Protocol):
         """Runs code from a step of the group's block, if there is any, until the interpreter must go on, and
         returns the number of instructions so far.
         """
+
+    def tell(self, told: Callable[[int, npt.NDArray[np.intp], int], None]) -> None:
+        """Calls `told` with each block that code has run, the warps, and the clock after it."""
 
     def take_counts(self, runs: list[int]) -> None:
         """Adds to `runs` how often code has run each block, and to the wave's bytes those that it moved."""

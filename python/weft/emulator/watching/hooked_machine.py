@@ -1,42 +1,49 @@
-"""A machine that calls hooks. Blocks that hooks concern run in the interpreter; compiled code stops there."""
+"""A machine that calls hooks, in blocks that the interpreter runs."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from weft.emulator.decoding.blocks import Block
+from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault
-from weft.emulator.machine import Machine
 from weft.emulator.reading.types import Bools
-from weft.emulator.running.code import Compiler, Turn
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
+from weft.emulator.watch import Watch
 from weft.emulator.watching.accesses import AccessWatch
 from weft.emulator.watching.hooks import Hook, Hooks
 from weft.emulator.watching.launched import Launched
+from weft.emulator.watching.observed_machine import ObservedMachine
 from weft.emulator.watching.observers import Several
 from weft.emulator.watching.source_map import Position
 from weft.emulator.watching.stopped import Stopped
 
-_NEVER = 1 << 62
 _NOWHERE = -1
 
 
-class HookedMachine(Machine):
-    """As `Machine`; `hooks` are called as `Hooks` describes."""
+class HookedMachine(ObservedMachine):
+    """As `ObservedMachine`; `hooks` are called as `Hooks` describes."""
 
-    def __init__(self, hooks: Hooks, *args: Any, **named: Any) -> None:
-        self._hooks = hooks
-        self._plan = hooks.plan(args[1])
-        self._marked: Bools = np.zeros_like(self._plan.blocks)
-        self._again = np.full((args[0].warps, 32), _NOWHERE)
+    def __init__(
+        self,
+        hooks: Hooks,
+        observer: Watch | None,
+        observed: Bools,
+        wave: Wave,
+        program: Program,
+        *args: Any,
+        **named: Any,
+    ) -> None:
+        self._hooks, self._traced = hooks, observed
+        self._plan = hooks.plan(program)
+        self._again = np.full((wave.warps, 32), _NOWHERE)
         """The block at which each thread waits: when it runs again there, it isn't there anew."""
         self.group: Group | None = None
         """The group that runs, at `position`."""
         self.position: Position = (0, 0)
-        super().__init__(*args, **named)
+        super().__init__(observer, observed | self._plan.blocks, wave, program, *args, **named)
 
     @property
     def launched(self) -> Launched:
@@ -67,31 +74,10 @@ class HookedMachine(Machine):
             self._hooks.failed(self.stopped_at(error.line), error)
             raise
 
-    # What compiled code does
-
-    def _turn(self, stop: int) -> Turn:
-        turn = super()._turn(stop)
-        if turn[1] or not self._plan.blocks.any():
-            return turn
-        return stop, True, _NEVER, *turn[3:]  # stops at marked blocks only
-
-    def _compile(self, compiler: Compiler) -> None:
-        super()._compile(compiler)
-        self._marked = np.zeros_like(self._marked)
-        self._mark()
-
-    def _mark(self) -> None:
-        """Makes compiled code stop at the blocks that hooks concern now."""
-        blocks = self._plan.blocks
-        if self._code is not None:
-            self._code.marks[blocks & ~self._marked] += 1
-            self._code.marks[self._marked & ~blocks] -= 1
-            self._marked = blocks
-
     def _refreshed(self) -> None:
         plan = self._hooks.plan(self.program)
         if plan is not self._plan:
-            self._plan = plan
+            self._plan, self._blocks = plan, plan.blocks | self._traced
             self._mark()
 
     # Blocks
@@ -101,22 +87,16 @@ class HookedMachine(Machine):
         for hook in self._hooks.of_kind("block"):
             hook.function(self.stopped())
         self._refreshed()
-        if not self._plan.blocks[group.block]:
-            return super()._execute(group, stop)
-        block = self.program.blocks[group.block]
-        self._steps(group, block)
-        if self._compiler is not None and self._compiler.interpreted(group.block, len(block.steps) + 1):
-            self._compile(self._compiler)
-        return False
+        return super()._execute(group, stop)
 
-    def _steps(self, group: Group, block: Block) -> None:
-        """Runs the steps of a block, which make up instructions."""
+    def _steps(self, group: Group) -> None:
+        block = self.program.blocks[group.block]
         last = len(block.steps)
         for at, step in enumerate(block.steps):
             number = block.instruction(at)
             if not at or number != block.instruction(at - 1):
                 self._before(group, number)
-            with self._observed():
+            with self._seen():
                 step(group.lanes)
             ends = number == _last(block) and block.waits  # the rest of the instruction ends the block
             if not ends and (at + 1 == last or block.instruction(at + 1) != number):
@@ -130,11 +110,7 @@ class HookedMachine(Machine):
         if hooked and not (block.steps and block.instruction(len(block.steps) - 1) == number):
             self._before(group, number)
         threads = lanes.threads()
-        if hooked:
-            with self._observed():
-                arrived = super()._ended(group)
-        else:
-            arrived = super()._ended(group)
+        arrived = super()._ended(group)
         if not hooked:
             return arrived
         if arrived:
@@ -187,22 +163,11 @@ class HookedMachine(Machine):
                 hook.function(self.stopped(mine))
         self._refreshed()
 
-    @contextmanager
-    def _observed(self) -> Iterator[None]:
-        """In the block, the interpreter makes all accesses, and hooks learn of them."""
+    def _extra(self) -> Watch | None:
         if not self._plan.accesses:
-            yield
-            return
-        wave = self.wave
-        watch, products, copies, calls = wave.watch, wave.products, wave.box_copies, wave.mbarriers.calls
-        mine = AccessWatch(wave, self._plan.accesses, self.stopped)
-        wave.watch = mine if watch is None else Several([watch, mine])
-        wave.products = wave.box_copies = wave.mbarriers.calls = None
-        try:
-            yield
-        finally:
-            wave.watch, wave.products, wave.box_copies = watch, products, copies
-            wave.mbarriers.calls = calls
+            return self._observer
+        mine = AccessWatch(self.wave, self._plan.accesses, self.stopped)
+        return mine if self._observer is None else Several([self._observer, mine])
 
 
 def _last(block: Block) -> int:

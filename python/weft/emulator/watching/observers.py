@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
+from weft.emulator.reading.types import Bools
 from weft.emulator.running.ctas import Launch
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Finding, Findings, GlobalMemory, Kernel, Sanitizer, instrumented
@@ -45,13 +46,21 @@ class Observers:
         """Whether a timeline is written."""
         return self._recorder is not None
 
+    def sanitizer(self, wave: Wave) -> Watch | None:
+        """The sanitizer of a wave that begins; None if there is none."""
+        return Sanitizer(wave, self._found, self._kernel, self.memory) if self._sanitize else None
+
+    def trace(self, wave: Wave) -> tuple[Watch, Bools] | None:
+        """What records a wave that begins, and the blocks in which it must see everything; None without a
+        trace.
+        """
+        recorder = self._recorder
+        return None if recorder is None else (recorder.watch(wave), recorder.told)
+
     def watch(self, wave: Wave) -> Watch | None:
-        """The observer of a wave that begins; None if there is none."""
-        watches: list[Watch] = []
-        if self._sanitize:
-            watches.append(Sanitizer(wave, self._found, self._kernel, self.memory))
-        if self._recorder is not None:
-            watches.append(self._recorder.watch(wave))
+        """All observers of a wave that begins, in one; None if there is none."""
+        traced = self.trace(wave)
+        watches = [each for each in (self.sanitizer(wave), traced and traced[0]) if each is not None]
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None
 
     def ended(self, error: Fault | Deadlock) -> tuple[Finding, ...]:

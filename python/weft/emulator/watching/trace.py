@@ -16,6 +16,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.ctas import Launch
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Cells, Chunks, Offsets, Watch
+from weft.emulator.watching.source_map import instructions
 from weft.isa.chips import CHIPS
 from weft.isa.tcgen05.pipelining import Use
 
@@ -32,6 +33,8 @@ _CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _CLASS = {opcode: name for name, opcodes in _CLASSES for opcode in opcodes}
 _RANK = ("tensor", "async", "barrier", "memory", "exchange", "control", "arithmetic")
+_LEAVING = ("ret", "exit", "trap")
+_UNTOLD_SPACES = {"global", "const", "param", "local"}
 _TENSOR = ("mma", "wmma.mma", "wgmma.mma_async", "tcgen05.mma")
 
 
@@ -74,6 +77,8 @@ class Recorder:
         self.labels = [_label(block.opcodes) for block in program.blocks]
         self.tensor = [sum(op.startswith(_TENSOR) for op in block.opcodes) for block in program.blocks]
         self.classes = [_by_class(block.opcodes) for block in program.blocks]
+        self.told = told_blocks(program)
+        """The blocks that the interpreter must run for the trace."""
 
     def watch(self, wave: Wave) -> Watch:
         """The observer that records a wave."""
@@ -121,6 +126,20 @@ def _by_class(opcodes: list[str]) -> dict[str, int]:
         name = f"class.{instruction_class(opcode)}"
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+def told_blocks(program: Program) -> Bools:
+    """The blocks in which something happens that a trace records, beside that they are executed."""
+    told = np.zeros(len(program.blocks), np.bool_)
+    for (at, _), instruction in instructions(program):
+        words = instruction.opcode.split(".")
+        kind = instruction_class(instruction.opcode)
+        own = not _UNTOLD_SPACES.isdisjoint(words)
+        told[at] |= kind in ("tensor", "async", "barrier") or (kind == "memory" and not own)
+        told[at] |= words[0] in _LEAVING
+    for at, block in enumerate(program.blocks):
+        told[at] |= not block.waits and not (block.end is not None and block.end.targets)
+    return told
 
 
 class _Trace(Watch):
