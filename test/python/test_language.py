@@ -249,11 +249,21 @@ def test_later_calls_with_tensors_only_fill_in_addresses(monkeypatch):
     plans = calls.Plans([w.In["m n"], w.Out["m n"], w.f32])
     a, b = torch.zeros(2, 4, 16)
     key, addresses = plans.key([a, b, 0.0], {"N": 1})
-    assert addresses == [a.data_ptr(), b.data_ptr()]
+    assert list(addresses) == [a.data_ptr(), b.data_ptr()]
     assert plans.key([torch.ones(4, 16), b, 0.0], {"N": 1})[0] == key
-    others = [[a, b, -0.0], [a, torch.zeros(4, 8), 0.0], [a, torch.zeros(16, 4).T, 0.0], [a, b.half(), 0.0]]
+    others = [
+        [a, b, -0.0],
+        [a, b, 0],
+        [a, b, False],
+        [a, torch.zeros(4, 8), 0.0],
+        [a, torch.zeros(16, 4).T, 0.0],
+        [a, b.half(), 0.0],
+    ]
     assert all(plans.key(args, {"N": 1})[0] != key for args in others)
     assert plans.key([a, b, 0.0], {"N": 2})[0] != key
+    assert plans.key([a, b, 1], {"N": 1})[0] != plans.key([a, b, 1.0], {"N": 1})[0]
+    without = calls.Plans([w.In["m n"], w.Out["m n"]])
+    assert without.key([a, b], {})[0] == without.key([b, a], {})[0] != without.key([a, b], {"N": 1})[0]
     assert plans.key([a, b], {"N": 1}) is None
     assert plans.key([a.numpy(), b, 0.0], {"N": 1}) is None
     queued, counted = [], []

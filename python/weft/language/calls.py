@@ -3,6 +3,7 @@ alignment, so that later calls only fill in addresses.
 """
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -48,19 +49,32 @@ class Plans:
         self._numbers = [n for n in range(len(kinds)) if n not in self._tensors]
         self._written = tuple(n for n in self._tensors if kinds[n].writes)
         self._count = len(kinds)
+        self._tensors_of, self._numbers_of = _getter(self._tensors), _getter(self._numbers)
+        self._describe: Callable[..., tuple[Any, ...] | None] | None = None
         self._known: dict[Hashable, Plan] = {}
         self._lock = locks.lock()
 
     def key(self, args: Sequence[Any], meta: dict[str, Any]) -> tuple[Hashable, Sequence[int]] | None:
         """What the launch for plain tensors depends on, and their addresses; None for other arguments."""
-        if len(args) != self._count or (describe := _describer()) is None:
+        if len(args) != self._count:
             return None
-        described = describe(*[args[n] for n in self._tensors])
+        describe = self._describe or _describer()
+        if describe is None:
+            return None
+        self._describe = describe
+        if not self._numbers:
+            described = describe(*args)
+            if described is None:
+                return None
+            return (described[0], *meta.items()) if meta else described[0], described[1:]
+        described = describe(*self._tensors_of(args))
         if described is None:
             return None
-        layout, *addresses = described
-        # By their texts: 0.0 and -0.0 are equal, and so are 1 and 1.0.
-        return (layout, *[repr(args[n]) for n in self._numbers], *meta.items()), addresses
+        parts: list[Any] = [described[0]]
+        for each in self._numbers_of(args):
+            # With its type: 1 and 1.0 are equal. A zero by its text, as -0.0 is equal to 0.0.
+            parts += [type(each), each or repr(each)]
+        return (*parts, *meta.items()), described[1:]
 
     def queue(self, key: Hashable, args: Sequence[Any], addresses: Sequence[int], stream: Any) -> bool:
         """Queues a launch if it is known; False if the arguments must be checked."""
@@ -87,6 +101,13 @@ class Plans:
                 self._known.clear()
             self._known[key] = plan
         return True
+
+
+def _getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that returns these elements of a sequence, as a sequence."""
+    if len(numbers) > 1:
+        return operator.itemgetter(*numbers)
+    return lambda values: [values[n] for n in numbers]
 
 
 def current_stream(args: Sequence[Any]) -> int:

@@ -42,7 +42,7 @@ def reads(*functions: Any) -> tuple[Read, ...]:
 def have_changed(known: tuple[Read, ...]) -> bool:
     """Whether one of the names has another value now."""
     for where, name, before in known:
-        now = _value(where, name)
+        now = where.get(name, _ABSENT) if type(where) is dict else _value(where, name)
         # 1, 1.0 and True are equal, but a kernel computes with them in different types.
         if now is not before and (repr(now) != repr(before) or not _is_plain(now)):
             return True
