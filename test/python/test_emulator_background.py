@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.emulator import background
+from weft import disk_cache
+from weft.emulator import background, native
 
 pytestmark = pytest.mark.skipif(not background.forks(), reason="copies of a process don't work here")
 RUNS = 20
@@ -56,7 +57,8 @@ def launches(body, **environment):
 import os, signal, sys, time
 import numpy as np
 from weft import emulator
-from weft.emulator import background
+from weft import disk_cache
+from weft.emulator import background, native
 from weft.emulator.compiled import tiers
 tiers._WORTH, tiers._HOT = 50, 2
 module = emulator.Module('''{COUNT}''')
@@ -243,3 +245,35 @@ def test_threads_and_a_variable_compile_within_the_launch(monkeypatch):
     monkeypatch.delenv("WEFT_EMULATOR_BACKGROUND", raising=False)
     monkeypatch.setitem(sys.modules, "jax", sys)
     assert not background.possible()
+
+
+def test_a_library_comes_from_another_process(monkeypatch, tmp_path):
+    cache, made = disk_cache.Cache(tmp_path), []
+    monkeypatch.setattr(disk_cache, "default", lambda: cache)
+
+    def library():
+        text = "define i64 @f() { ret i64 7 }"
+        return native.Library("a library", lambda: made.append(1) or text, ["f"])
+
+    first = library()
+    assert first.when_ready() is None
+    end = time.monotonic() + 20
+    while first.when_ready() is None and time.monotonic() < end:
+        time.sleep(0.005)
+    assert list(first.when_ready()) == ["f"]
+    assert list(library().when_ready()) == ["f"]  # at once, by the cache
+    assert not made
+    monkeypatch.setenv("WEFT_EMULATOR_BACKGROUND", "0")
+    cache.directory = None
+    assert list(library().when_ready()) == ["f"]
+    assert made
+
+
+def test_a_library_whose_process_is_lost_stays_with_the_interpreter():
+    library = native.Library("a library", lambda: os.kill(os.getpid(), signal.SIGKILL), ["f"])
+    with pytest.warns(UserWarning, match="ended early"):
+        end = time.monotonic() + 20
+        while not library._lost and time.monotonic() < end:
+            assert library.when_ready() is None
+            time.sleep(0.005)
+    assert library.when_ready() is None

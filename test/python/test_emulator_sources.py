@@ -12,7 +12,7 @@ def texts_asked(count, monkeypatch, directory):
     cache, asked = disk_cache.Cache(directory), []
     monkeypatch.setattr(disk_cache, "default", lambda: cache)
     for _ in range(count):
-        native.library("a library", lambda: asked.append(1) or TEXT.format(7), ["f"])
+        native.Library("a library", lambda: asked.append(1) or TEXT.format(7), ["f"]).addresses()
     return len(asked)
 
 
@@ -26,7 +26,7 @@ def test_libraries_are_made_again_by_other_code(monkeypatch, tmp_path):
     assert texts_asked(2, monkeypatch, tmp_path) == 1
 
 
-def test_changed_files_and_replaced_functions_are_not_cached(monkeypatch, tmp_path):
+def test_changed_files_and_replaced_functions_are_known_by_their_text(monkeypatch, tmp_path):
     assert sources.identity() is not None
     with monkeypatch.context() as patch:
         patch.setattr(sources._files, "changed", lambda: "a file")
@@ -35,5 +35,6 @@ def test_changed_files_and_replaced_functions_are_not_cached(monkeypatch, tmp_pa
         patch.setattr(box_code, "text", lambda name: "")
         assert sources.identity() is None
         assert texts_asked(3, monkeypatch, tmp_path) == 3
+        assert [path.name[:5] for path in tmp_path.iterdir()] == ["host-"]
     monkeypatch.setattr(box_code._Copy, "write", lambda self: None)
     assert sources.identity() is None

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 
 from weft import memory_files, system
+from weft.errors import warn
 
 _POLL = 0.002
 """Seconds between looks at a result."""
@@ -132,6 +133,11 @@ class Work:
 
 
 _begun: list[Work] = []
+
+
+def warn_of_loss() -> None:
+    """Warns after a LostError."""
+    warn("a process that compiled the emulator's code has ended early; launches go on without it")
 
 
 def _detach(file: int) -> None:

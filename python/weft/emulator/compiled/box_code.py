@@ -2,8 +2,7 @@
 the sanitizer. If a rule may be broken, it changes nothing, and the interpreter finds out.
 """
 
-import ctypes
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
@@ -26,13 +25,11 @@ _HALF, _KEPT = 0x1000, 0xFFFFE000
 
 
 @cache
-def function(name: str) -> Callable[..., int]:
-    """load, load_checked, store or store_checked: takes the addresses of the numbers of `Shape`, `Call`,
-    `Part` and `Buffer`, and returns whether it has copied.
+def library(name: str) -> native.Library:
+    """load, load_checked, store or store_checked: a function that takes the addresses of the numbers of
+    `Shape`, `Call`, `Part` and `Buffer`, and returns whether it has copied.
     """
-    kinds = [ctypes.c_void_p] * 4
-    made = native.library(f"box {name}", lambda: text(name), [name])[name]
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(made)
+    return native.Library(f"box {name}", lambda: text(name), [name])
 
 
 def text(name: str) -> str:

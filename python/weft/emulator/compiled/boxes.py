@@ -1,5 +1,6 @@
 """The bulk unit's copies in code of the host, with what the sanitizer knows of their mbarriers."""
 
+import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from struct import Struct
@@ -32,7 +33,7 @@ class Worth:
     """Counts the copies that the interpreter makes before there is code. `at_once`: none."""
 
     def __init__(self, *, at_once: bool = False) -> None:
-        self.left = 0 if at_once else _WORTH
+        self.left, self.at_once = 0 if at_once else _WORTH, at_once
 
     def copies(self, wave: Wave) -> "Boxes | None":
         """The copies of a wave, whose turns aren't random; None if others than the sanitizer watch it."""
@@ -207,7 +208,10 @@ class Boxes:
         call, part = self._pointers
         code = self._code.get(name)
         if code is None:
-            code = self._code[name] = _function(name + self._suffix)
+            found = _function(name + self._suffix, waits=self._worth.at_once)
+            if found is None:
+                return False
+            code = self._code[name] = found
         if not code(box.pointer, call, part, buffer.pointer):
             return False
         if inside := self._call.item(Call.INSIDE):
@@ -314,8 +318,10 @@ class Boxes:
         )
 
 
-@cache
-def _function(name: str) -> Callable[..., int]:
+def _function(name: str, *, waits: bool) -> Callable[..., int] | None:
+    """A function of `box_code`; None, unless `waits`, as long as another process compiles it."""
     with late_imports.whole():
         from weft.emulator.compiled import box_code
-    return box_code.function(name)
+    library = box_code.library(name)
+    made = library.addresses() if waits else library.when_ready()
+    return None if made is None else ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(made[name])

@@ -5,7 +5,7 @@ of a warp with several mbarriers, arrivals that complete more than one phase. `i
 sanitizer, which define the operations, then run them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -24,9 +24,9 @@ FUNCTIONS = ("look", "observe", "arrive", "commit")
 
 
 @cache
-def addresses() -> Mapping[str, int]:
-    """The addresses of the functions, which get the address of a state."""
-    return native.library("mbarriers", text, FUNCTIONS)
+def library() -> native.Library:
+    """The functions, which get the address of a state."""
+    return native.Library("mbarriers", text, FUNCTIONS)
 
 
 def text() -> str:

@@ -13,7 +13,6 @@ from weft.emulator.running.code import Code
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.dataflow import chosen_addresses
-from weft.errors import warn
 
 if TYPE_CHECKING:
     from weft.emulator.compiled.plan import Plan
@@ -102,7 +101,7 @@ class Tier:
                 made = self._work.result()
             except background.LostError:
                 self._work, self._worth = None, _NEVER
-                warn("a process that compiled the emulator's code has ended early; launches go on without it")
+                background.warn_of_loss()
                 return False
             if made is None:
                 return False
