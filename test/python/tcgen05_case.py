@@ -193,15 +193,17 @@ class Case:
         return signs * (self.left @ self.right) + (self.before * factor if keeps else 0)
 
     def run(self, *, modifiers="", after="", keeps=True, lanes="", findings=False, commands=""):
-        """Runs the product and returns D of all CTAs, `[m, n]`, and the report."""
-        out = np.zeros((self.group, 512, 128), np.uint32)
+        """Runs the product and returns D of all CTAs, `[m, n]`, and the report. There may be more `images`
+        and `memory`, those of further CTAs or pairs.
+        """
+        out = np.zeros((len(self.images), 512, 128), np.uint32)
         body = self._body(modifiers, after, keeps, lanes, commands)
         report = tensor.launch(
             body,
             {"image": self.images, "memory": self.memory, "out": out},
             declare=f".shared .align 1024 .b8 smem[{ROOM}];",
             target=self.target,
-            grid=self.group,
+            grid=len(self.images),
             cluster=(self.group, 1, 1),
             group=self.group,
             findings=findings,
@@ -237,8 +239,8 @@ class Case:
         lane = self.base << 16
         high = [number << 30 for number in (self.scale or {}).get("high", (0, 0))]
         return f"""
-          mad.wide.u32 %image, %c, {ROOM}, %image; mad.wide.u32 %memory, %c, {512 * 512}, %memory;
-          mad.wide.u32 %out, %c, {512 * 512}, %out;
+          mov.u32 %r245, %ctaid.x; mad.wide.u32 %image, %r245, {ROOM}, %image;
+          mad.wide.u32 %memory, %r245, {512 * 512}, %memory; mad.wide.u32 %out, %r245, {512 * 512}, %out;
           mov.u32 %r200, smem; mov.u32 %r201, %i;
         COPY:
           mad.wide.u32 %rd6, %r201, 16, %image; ld.global.v4.u32 {{%r202, %r203, %r204, %r205}}, [%rd6];

@@ -1,5 +1,6 @@
 """Products of tcgen05.mma have the same bits and findings by code of the host as in the interpreter."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,11 @@ import pytest
 import tcgen05_case
 from tcgen05_case import Case
 
+from weft.emulator import parallel
+from weft.emulator.compiled.tensor_calls import TensorCalls
+from weft.emulator.errors import Fault
 from weft.emulator.instructions import tcgen05_code
+from weft.emulator.memory.tensor_memory import Touch
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
@@ -76,16 +81,59 @@ def test_any_bits_have_the_same_sums(name, product_calls, monkeypatch):
         product_calls.clear()
 
 
-def test_findings_are_the_same(product_calls, monkeypatch):
-    """D that nothing wrote, and operands that the proxy can't see."""
+def copied(name, times):
+    """A case in several CTAs or pairs with different bits."""
+    case, rng = filled(name), np.random.default_rng(times)
+    case.images = np.concatenate([case.images] * times)
+    case.memory = np.concatenate([case.memory] * times)
+    case.images[:, ::3] = rng.integers(0, 1 << 32, case.images[:, ::3].shape, np.uint64)
+    if case.scale:
+        case.memory[1:, [tcgen05_case.SCALE_A, tcgen05_case.SCALE_B]] ^= np.uint32(1)
+    return case
+
+
+@pytest.mark.parametrize(
+    ("name", "ctas"), [pytest.param("bf16", 3, marks=pytest.mark.slow), ("a pair", 4), ("nvfp4", 2)]
+)
+def test_threads_of_several_ctas_at_once(name, ctas, product_calls, monkeypatch):
+    monkeypatch.setattr(parallel, "_alone", lambda: False)
+    times = ctas // (2 if name == "a pair" else 1)
+    expected = outcome(copied(name, times), False, monkeypatch)
+    assert outcome(copied(name, times), True, monkeypatch) == expected
+    assert ctas in [jobs for _, _, jobs, _ in product_calls]
+
+
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_copies_of_scales_must_be_the_same(operand, product_calls, monkeypatch):
+    faults = []
+    for compiled in (False, True):
+        case = filled("mxfp8")
+        case.memory[0, {"A": tcgen05_case.SCALE_A, "B": tcgen05_case.SCALE_B}[operand], 40] ^= 1 << 6
+        with pytest.raises(Fault, match=f"scale_{operand.lower()}: lanes 32..63 must have the same") as fault:
+            outcome(case, compiled, monkeypatch)
+        faults.append((str(fault.value), fault.value.findings))
+    assert faults[0] == faults[1]
+    assert not product_calls
+
+
+BROKEN = {
+    r"fence\.proxy\.async\.shared::cta;": "missing-proxy-fence",
+    r"tcgen05\.wait::st\.sync\.aligned;": "tmem-race",
+    r"tcgen05\.st\.[^;]*;": "uninitialised-tensor",
+}
+
+
+@pytest.mark.parametrize("lacking", BROKEN)
+def test_findings_are_the_same(lacking, product_calls, monkeypatch):
+    """Operands that the proxy can't see, and a D that is still being written, or was never written."""
     plain = Case._body
 
     def broken(self, *args):
-        return plain(self, *args).replace("fence.proxy.async.shared::cta;", "")
+        return re.sub(lacking, "", plain(self, *args))
 
     monkeypatch.setattr(Case, "_body", broken)
     expected = outcome(filled("bf16"), False, monkeypatch)
-    assert {finding.rule for finding in expected[0].findings} == {"missing-proxy-fence"}
+    assert {finding.rule for finding in expected[0].findings} == {BROKEN[lacking]}
     assert outcome(filled("bf16"), True, monkeypatch) == expected
     assert not product_calls
 
@@ -98,23 +146,44 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
         changed = tcgen05_code.Places(512 * np.roll(np.arange(128), 1))
         monkeypatch.setattr(tcgen05_code, "_rows", lambda rows: changed)
     elif change == "scales":
-        monkeypatch.setattr(tcgen05_code, "powers", lambda values: np.zeros(values.shape))
+        plain = tcgen05_code._table
+        monkeypatch.setattr(tcgen05_code, "_table", lambda name: plain(name) * np.array([[1], [0]]))
     else:
         plain = tcgen05_code._shared
         monkeypatch.setattr(tcgen05_code, "_shared", lambda *a: plain(*a[:8], a[8], 0, a[10]))
     assert outcome(filled(name), True, monkeypatch) != expected
 
 
-# The sanitizer's short cut for rectangles of tensor memory
+# The sanitizer's checks of rectangles of tensor memory, in code of the host and in Python
 
-RECTANGLES = [Cells(0, 128, 0, 64), Cells(0, 128, 64, 64), Cells(0, 64, 0, 64), Cells(32, 32, 32, 64)]
-ARRAYS = ("reads", "writes", "filled")
+RECTANGLES = [
+    *(Cells(0, 128, 0, 64), Cells(0, 128, 64, 64), Cells(0, 64, 0, 64), Cells(32, 32, 32, 64)),
+    *(Cells(0, 128, 60, 8), Cells(64, 64, 100, 20)),
+]
+HALF = Cells(16, 16, 8, 8)
+"""A rectangle that divides granules."""
 ROWS = 4
 
 
-def accesses(seed, fences, short):
-    """What random accesses to tensor memory leave: the findings, and the shadow's arrays, with operations
-    by their times.
+def event(rng):
+    """Some accesses of a warp that take place at once, and their line."""
+    row, line = int(rng.choice(ROWS, p=[0.6, 0.2, 0.1, 0.1])), 10 + int(rng.integers(7))
+    use = Use("mma", (128, 64, int(rng.integers(2) * (rng.random() < 0.2))), D) if row < 2 else None
+    proxy = "tcgen05" if row < 2 else "tcgen05.ld"
+    cells = RECTANGLES[int(rng.choice(6, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05]))]
+    if rng.random() < 0.04:
+        cells = HALF
+    if use is not None and rng.random() < 0.3:
+        return [Touch(kind, proxy, 0, cells, row, use) for kind in ("load", "store")], line
+    if use is None and rng.random() < 0.5:
+        return [Touch("load", proxy, 0, RECTANGLES[3], each, None) for each in (2, 3)], line
+    return [Touch(str(rng.choice(["load", "store"])), proxy, 0, cells, row, use)], line
+
+
+def accesses(seed, fences, how):
+    """What random accesses to tensor memory leave: the findings, the shadow's arrays, with operations by
+    their numbers, and how many of them code of the host has checked, with coarse granules and with fine
+    ones. `how`: by code, by rectangles or by cells.
     """
     rng = np.random.default_rng(seed)
     thread = lambda row, lane: None  # noqa: E731
@@ -123,46 +192,54 @@ def accesses(seed, fences, short):
     )
     clocks, findings = VectorClocks(ROWS, fences), Findings("", frozenset())
     memory = TensorMemory(wave, clocks, findings, fences)
-    if not short:
-        memory._again = lambda *args: False
-    memory.event("alloc", 0, 0, 128, 1, ())
-    used = 0
-    for step in range(60):
-        cells = RECTANGLES[int(rng.choice(4, p=[0.55, 0.25, 0.1, 0.1]))]
-        row, line = int(rng.choice(ROWS, p=[0.6, 0.2, 0.1, 0.1])), 10 + step % 7
-        use = Use("mma", (128, 64, int(rng.integers(2) * (rng.random() < 0.2))), D) if row < 2 else None
-        kind, proxy = str(rng.choice(["load", "store"])), "tcgen05" if row < 2 else "tcgen05.ld"
-        again = memory._again(memory._of[0], kind, proxy, cells, row, line, use) if short else False
-        used += again
-        if not again:
-            memory.access(kind, proxy, 0, cells, row, line, use)
-        if rng.random() < 0.5:
-            clocks.times[clocks.column((proxy, row), proxy == "tcgen05")] += 1
-        if rng.random() < 0.7:
+    calls = TensorCalls(SimpleNamespace(clocks=clocks, tensor=memory))
+    if how == "cells":
+        memory._plain = lambda *args: False
+    careful = seed % 2 == 0
+    memory.event("alloc", 0, 0, 128 if careful else 120, 1, ())
+    if careful:
+        memory.access("store", "tcgen05.st", 0, Cells(0, 128, 0, 128), 0, 2)
+        clocks.times[:] += 1
+        clocks.known[:] = 1
+        clocks.published[:] = clocks.met[:] = 1
+    used = {True: 0, False: 0}
+    for _ in range(40):
+        (touches, line), more = event(rng), 1 if careful and rng.random() < 0.97 else 0
+        if how == "code" and calls.record(calls.prepared(touches), line):
+            used[memory.of(0).granule > 1] += 1
+        else:
+            for kind, proxy, cta, cells, row, use in touches:
+                memory.access(kind, proxy, cta, cells, row, line, use)
+        if rng.random() < 0.5 + more:
+            for touch in touches:
+                clocks.times[clocks.column((touch.proxy, touch.row), touch.proxy == "tcgen05")] += 1
+        if rng.random() < 0.7 + more:
             clocks.join(np.arange(ROWS), np.arange(ROWS))
             for column in clocks.names:
                 clocks.known[:, column] = clocks.times[column]
-        if fences and rng.random() < 0.8:
+        if fences and rng.random() < 0.8 + more:
             clocks.fence_tensor(np.arange(ROWS), before=True)
             clocks.fence_tensor(np.arange(ROWS), before=False)
-        if rng.random() < 0.02:
-            memory.event("dealloc", 0, 64, 64, 5, ())
-            memory.event("alloc", 0, 64, 64, 6, ())
-    here = memory._of[0]
-    here.settle()
-    arrays = [np.array(here.listed)[:, :4][getattr(here, name)] for name in ("reads", "writes")]
-    return findings.all(), arrays, here.filled, used
+        if not careful and rng.random() < 0.02:
+            memory.event("dealloc", 0, 64, 56, 5, ())
+            memory.event("alloc", 0, 64, 56, 6, ())
+    here = memory.of(0)
+    here.refine()
+    operations = [here.operations[each, :4] for each in (here.reads, here.writes)]
+    return findings.all(), operations, here.filled, used
 
 
 @pytest.mark.parametrize("fences", [frozenset(), frozenset({"before", "after"})], ids=["plain", "fences"])
-def test_a_rectangle_that_was_written_as_a_whole(fences):
-    total = found = 0
-    for seed in range(12):
-        expected, got = accesses(seed, fences, short=False), accesses(seed, fences, short=True)
-        assert got[0] == expected[0]
-        for one, other in zip(got[1], expected[1], strict=True):
-            np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(got[2], expected[2])
-        total, found = total + got[3], found + len(got[0])
-    assert total > 20
+def test_rectangles_of_tensor_memory(fences):
+    total, found = {True: 0, False: 0}, 0
+    for seed in range(10):
+        expected, plain, got = (accesses(seed, fences, how) for how in ("cells", "rectangles", "code"))
+        for each in (plain, got):
+            assert each[0] == expected[0]
+            for one, other in zip(each[1], expected[1], strict=True):
+                np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(each[2], expected[2])
+        total = {coarse: count + got[3][coarse] for coarse, count in total.items()}
+        found += len(got[0])
+    assert min(total.values()) > 20
     assert found

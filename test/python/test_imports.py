@@ -180,6 +180,7 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
                     "mbarrier_code",
                     "own_accesses",
                     "product_code",
+                    "tensor_code",
                     "touches",
                 )
             ),

@@ -10,6 +10,7 @@ import numpy as np
 from weft.emulator.compiled.boxes import Worth
 from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
 from weft.emulator.compiled.products import Products
+from weft.emulator.compiled.tensor_calls import TensorCalls
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.limits import Progress
@@ -21,6 +22,7 @@ from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.deadlock import Wait, stuck
 from weft.emulator.running.totals import Totals
 from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.watch import Watch
 from weft.emulator.watching.hooked_machine import HookedMachine
 from weft.emulator.watching.hooks import Hooks
@@ -134,6 +136,8 @@ class Waves:
             wave.box_copies = self.worth.copies(wave)
         wave.products = self._products(wave)
         wave.mbarriers.calls = MbarrierCalls(wave)
+        if isinstance(wave.watch, Sanitizer):
+            wave.tensor_memory.calls = TensorCalls(wave.watch)
         return self._machine(wave), wave
 
     def _machine(self, wave: Wave) -> Machine:

@@ -16,8 +16,6 @@ from weft.emulator.running.product_code import ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.operand_reads import OperandReads
-from weft.emulator.watch import Cells
-from weft.isa.tcgen05.pipelining import Use
 from weft.isa.types import ELEMENT_TYPES
 
 
@@ -50,10 +48,6 @@ class Products:
         if self._watch is None:
             return True
         return self._reads is not None and self._reads.record(proxy, reads, line)
-
-    def cells(self, kind: str, cta: int, cells: Cells, row: int, line: int, use: Use) -> None:
-        if isinstance(self._watch, Sanitizer):
-            self._watch.tensor.access(kind, "tcgen05", cta, cells, row, line, use)
 
 
 def rule_of(kind: ProductKind) -> Rule | None:

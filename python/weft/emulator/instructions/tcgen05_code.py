@@ -1,29 +1,36 @@
 """`tcgen05.mma` by code of the host: where the operands of one instruction are."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
-from weft.emulator.instructions.tcgen05_matrices import Matrices
+from weft.emulator.instructions.tcgen05_matrices import PARTS, Matrices
 from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of
-from weft.emulator.numerics.arithmetic import powers
+from weft.emulator.memory.tensor_memory import Calls, Touch
+from weft.emulator.numerics.arithmetic import decode, powers
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import Job, Numbers, Places, ProductCode, ProductKind, Read, Run
+from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Cells
 from weft.isa.accumulation import Accumulation
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
-from weft.isa.tcgen05.pipelining import D
+from weft.isa.tcgen05.pipelining import SCALE, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
-from weft.isa.tcgen05.tensor_layouts import COLUMNS
+from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANES
 from weft.isa.types import ELEMENT_TYPES
 
+_T = TypeVar("_T")
+Octets = npt.NDArray[np.uint8]
+Thread = tuple[tuple[int, int], int]
+"""A lane's index, and the row of its warp."""
 _MOST_KNOWN = 4096
 _WORD = 4
 
@@ -40,50 +47,99 @@ class Decoded:
     row: int
 
 
-@dataclass(eq=False)
-class _Prepared:
-    """Its products: those of each CTA of `blocks`, with the cells of D there, one after the other. `scales`:
-    the scales of A and B in each product, if they have any.
+@dataclass(frozen=True, eq=False)
+class _Scales:
+    """Where the codes of the scales of one matrix are in tensor memory, as bytes: `[copies, …]` in the order
+    of a product's scales, of which all copies must be the same. `cells` are the rectangles that have them.
     """
 
-    run: Run
+    places: Numbers
+    type: str
+    cells: tuple[Cells, ...]
+
+    def read(self, octets: Octets) -> Doubles | None:
+        """The scales, and their exponents. None if copies differ."""
+        codes = octets[self.places]
+        if (codes != codes[0]).any():
+            return None
+        values: Doubles = _table(self.type)[:, codes[0]]
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class _Template:
+    """The products of an instruction in any thread: those of each CTA of a pair, one after the other.
+    `jobs` have offsets where addresses of the wave's memory belong. `reads` are the matrices in shared
+    memory, by the rank of their CTA, and `block` are the cells of D. `scales` are those of A and B in the
+    products of a CTA.
+    """
+
+    kind: ProductKind
+    ranks: int
     jobs: Numbers
-    reads: tuple[Read, ...]
-    blocks: tuple[tuple[int, Cells], ...]
-    source: Matrices
+    reads: tuple[tuple[int, Places], ...]
+    blocks: tuple[Cells, ...]
     kept: bool
-    scales: tuple[tuple[Doubles, Doubles], ...]
+    use: Use
+    scale_use: Use
+    scales: tuple[tuple[_Scales, _Scales], ...]
+    scale_blocks: int
 
-    def __post_init__(self) -> None:
-        self.address: int = self.jobs.ctypes.data
-        self.count = len(self.jobs) // len(self.blocks)
-        idesc = self.source.idesc
-        self.use = self.source.use(D)
-        self._first = self.blocks[0][0]
-        self.scale_blocks = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
+    def bound(self, wave: Wave, first: int, shared: int) -> Numbers:
+        """The products of a pair that begins with CTA `first`; `shared` is the address of shared memory."""
+        jobs, address = self.jobs.copy(), wave.tensor_memory.address
+        jobs[:, Job.A : Job.B + 1 : Job.B - Job.A] += shared + first * wave.memory.shared_stride
+        memory = np.array([address(cta) for cta in range(first, first + self.ranks)])
+        jobs.reshape(self.ranks, -1, len(Job))[:, :, Job.D] += memory[:, None]
+        return jobs
 
-    def moved(self, lanes: Lanes, at: tuple[int, int], row: int) -> "_Prepared":
-        """The same instruction of another thread."""
-        wave, first = lanes.wave, int(lanes.wave.cta_of_row[row])
-        by = (first - first % len(self.blocks) if len(self.blocks) > 1 else first) - self._first
-        blocks = tuple((cta + by, cells) for cta, cells in self.blocks)
-        jobs, (jobs_by, count) = self.jobs.copy(), (by * wave.memory.shared_stride, self.count)
-        jobs[:, (Job.A, Job.B)] += jobs_by
-        cells = wave.tensor_memory.cells
-        for rank, (cta, _) in enumerate(blocks):
-            mine = jobs[rank * count : (rank + 1) * count]
-            mine[:, Job.D] += cells(cta).ctypes.data - cells(cta - by).ctypes.data
-        reads = tuple(Read(row, read.cta + by, read.matrices) for read in self.reads)
-        source = replace(self.source, one=lanes.single(at))
-        return _Prepared(self.run, jobs, reads, blocks, source, self.kept, _room(jobs, self.scales))
+    def scales_of(self, wave: Wave, first: int, jobs: Numbers) -> Iterator[tuple[_Scales, Octets, Doubles]]:
+        """The scales of its products in `jobs`, which get memory for them."""
+        ranks = np.repeat(np.arange(self.ranks), len(self.scales)).tolist()
+        for rank, scales, job in zip(ranks, self.scales * self.ranks, jobs, strict=False):
+            octets = wave.tensor_memory.cells(first + rank).view(np.uint8).reshape(-1)
+            for at, operand in zip((Job.A_SCALES, Job.B_SCALES), scales, strict=True):
+                room = np.zeros((2, *operand.places.shape[1:]))
+                job[at] = room.ctypes.data
+                yield operand, octets, room
+
+    def touches(self, first: int, row: int) -> Iterator[Touch]:
+        """The accesses to tensor memory of a warp whose pair begins with CTA `first`."""
+        for cta, block in enumerate(self.blocks, first):
+            if self.kept:
+                yield Touch("load", PROXY, cta, block, row, self.use)
+            for scales in self.scales:
+                for operand in scales:
+                    for cells in operand.cells:
+                        yield Touch("load", PROXY, cta, cells, row, self.scale_use)
+            yield Touch("store", PROXY, cta, block, row, self.use)
 
 
-def _room(jobs: Numbers, like: "Sequence[tuple[Doubles, Doubles]]") -> tuple[tuple[Doubles, Doubles], ...]:
-    """Memory for the scales of each product."""
-    scales = tuple((np.zeros_like(of_a), np.zeros_like(of_b)) for of_a, of_b in like)
-    for job, (of_a, of_b) in zip(jobs, scales, strict=False):
-        job[Job.A_SCALES], job[Job.B_SCALES] = of_a.ctypes.data, of_b.ctypes.data
-    return scales
+@dataclass(eq=False)
+class _Batch:
+    """The products of one instruction in some threads, at a time. `scaled`: the scales of each product, the
+    tensor memory of its CTA, and where the product wants them.
+    """
+
+    runs: tuple[tuple[Run, int, Numbers, int], ...]
+    reads: tuple[Read, ...]
+    accesses: Any
+    scaled: tuple[tuple[_Scales, Octets, Doubles], ...]
+
+    def run(self, code: ProductCode, calls: Calls | None, line: int) -> bool:
+        """Computes the products. False, and nothing has changed, if the interpreter must do it."""
+        for scales, octets, to in self.scaled:
+            values = scales.read(octets)
+            if values is None:
+                return False
+            to[...] = values
+        if not code.reads(PROXY, self.reads, line):
+            return False
+        if calls is not None and not calls.record(self.accesses, line):
+            return False
+        for run, address, jobs, blocks in self.runs:
+            run(address, len(jobs), blocks)
+        return True
 
 
 @dataclass(eq=False)
@@ -92,75 +148,100 @@ class Quick:
 
     decode: Callable[[Lanes, tuple[int, int], int, dict[str, Array]], Decoded | None]
     line: int
+    _templates: dict[Hashable, _Template] = field(default_factory=dict)
 
-    def run(self, lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]) -> bool:
-        """Computes the product of one thread. False, and nothing has changed, if the interpreter must do
+    def run(self, lanes: Lanes, threads: Sequence[Thread], values: dict[str, Array]) -> bool:
+        """Computes the products of some threads. False, and nothing has changed, if the interpreter must do
         it.
         """
-        code = lanes.wave.products
-        if code is None:
+        wave = lanes.wave
+        code, calls = wave.products, wave.tensor_memory.calls
+        if code is None or (calls is None and wave.watch is not None):
             return False
-        known = lanes.wave.jobs.setdefault(self, {})
-        key = tuple([_value(value, at) for value in values.values()])
-        prepared: _Prepared | None = known.get((row, key))
-        if prepared is None:
-            # Another CTA has prepared the same, most of the time.
-            like: _Prepared | None = known.get(key)
-            prepared = self._prepared(lanes, at, row, values) if like is None else like.moved(lanes, at, row)
-            if prepared is None:
+        known: dict[Hashable, _Batch] = wave.jobs.setdefault(self, {})
+        key = tuple([(row, *[_value(value, at) for value in values.values()]) for at, row in threads])
+        batch = known.get(key)
+        if batch is None:
+            batch = self._batch(lanes, threads, values)
+            if batch is None:
                 return False
-            if len(known) > _MOST_KNOWN:
-                known.clear()
-            known[row, key] = known[key] = prepared
-        if not code.reads(PROXY, prepared.reads, self.line):
-            return False
-        self._notify(code, prepared, row)
-        prepared.run(prepared.address, len(prepared.jobs), prepared.scale_blocks)
-        return True
+            _put(known, key, batch)
+        return batch.run(code, calls, self.line)
 
-    def _prepared(
-        self, lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]
-    ) -> _Prepared | None:
-        try:
-            decoded = self.decode(lanes, at, row, values)
-            return None if decoded is None else _prepared(decoded)
-        except Fault:
-            return None
+    def _batch(self, lanes: Lanes, threads: Sequence[Thread], values: dict[str, Array]) -> _Batch | None:
+        wave, found = lanes.wave, []
+        memory = wave.memory
+        shape = memory.shared_size, memory.shared_stride, wave.launch.arithmetic, wave.launch.cluster_size
+        for at, row in threads:
+            key = shape, *[_value(value, at) for value in values.values()]
+            template = self._templates.get(key)
+            if template is None:
+                try:
+                    decoded = self.decode(lanes, at, row, values)
+                    template = None if decoded is None else _template(decoded)
+                except Fault:
+                    return None
+                if template is None:
+                    return None
+                _put(self._templates, key, template)
+            found.append((template, row))
+        return _batch(wave, found)
 
-    def _notify(self, code: ProductCode, prepared: _Prepared, row: int) -> None:
-        """Reports the uses of tensor memory, and reads the scales."""
-        use = prepared.use
-        for rank, (cta, cells) in enumerate(prepared.blocks):
-            if prepared.kept:
-                code.cells("load", cta, cells, row, self.line, use)
-            if prepared.scales:
-                begin = rank * prepared.count
-                _read_scales(prepared.source, cta, prepared.scales[begin : begin + prepared.count])
-            code.cells("store", cta, cells, row, self.line, use)
+
+def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
+    if len(known) > _MOST_KNOWN:
+        known.clear()
+    known[key] = value
 
 
 def _value(value: Array, at: tuple[int, int]) -> Any:
     return value.item(at) if value.ndim == 2 else value[at].tobytes()
 
 
-def _read_scales(source: Matrices, cta: int, scales: tuple[tuple[Doubles, Doubles], ...]) -> None:
-    """Puts the scales of a CTA, and their exponents, where the products of each bank want them."""
-    of_a, of_b = source.scales(cta)
-    for bank, (left, right) in enumerate(scales):
-        for to, values in ((left, of_a[bank]), (right, of_b[bank])):
-            to[0], to[1] = values, powers(np.ascontiguousarray(values))
-
-
-def _prepared(decoded: Decoded) -> _Prepared | None:
-    """The products of an instruction, if there is code for them."""
-    source, pair = decoded.source, decoded.pair
-    idesc, path, wave = source.idesc, source.path, source.one.wave
-    found = [source.block(rank) for rank in range(len(pair))]
-    blocks = tuple((cta, block) for cta, block in zip(pair, found, strict=True) if block is not None)
-    if len(blocks) < len(pair) or wave.products is None:
+def _batch(wave: Wave, found: Sequence[tuple[_Template, int]]) -> _Batch | None:
+    """The products of warps in a wave. None if they aren't worth code, or may depend on each other."""
+    ctas, code = wave.cta_of_row, wave.products
+    assert code is not None
+    firsts = [int(ctas[row]) - int(ctas[row]) % each.ranks for each, row in found]
+    used = [
+        cta
+        for (each, _), first in zip(found, firsts, strict=True)
+        for cta in range(first, first + each.ranks)
+    ]
+    if len(set(used)) < len(used):
         return None
-    left, right = _left(source), _right(source, len(pair))
-    if max(left.end, right[0].end) > wave.memory.shared_size:
+    jobs, shared = dict[ProductKind, list[Numbers]](), wave.memory.shared.data.ctypes.data
+    reads, touches, scaled = list[Read](), list[Touch](), list[tuple[_Scales, Octets, Doubles]]()
+    blocks = {each.kind: each.scale_blocks for each, _ in found}
+    for (each, row), first in zip(found, firsts, strict=True):
+        mine = each.bound(wave, first, shared)
+        jobs.setdefault(each.kind, []).append(mine)
+        scaled += each.scales_of(wave, first, mine)
+        reads += [Read(row, first + rank, (places,)) for rank, places in each.reads]
+        touches += each.touches(first, row)
+    runs = []
+    for kind, parts in jobs.items():
+        together = np.concatenate(parts)
+        run = code.product(kind, len(together))
+        if run is None:
+            return None
+        runs.append((run, together.ctypes.data, together, blocks[kind]))
+    calls = wave.tensor_memory.calls
+    return _Batch(
+        tuple(runs), tuple(reads), calls.prepared(touches) if calls is not None else None, tuple(scaled)
+    )
+
+
+def _template(decoded: Decoded) -> _Template | None:
+    """The products of an instruction, if there may be code for them."""
+    source, ranks = decoded.source, len(decoded.pair)
+    idesc, path, memory = source.idesc, source.path, source.one.wave.memory
+    found = [source.block(rank) for rank in range(ranks)]
+    blocks = tuple(block for block in found if block is not None)
+    if len(blocks) < ranks:
+        return None
+    left, right = _left(source), _right(source, ranks)
+    if max(left.end, right[0].end) > memory.shared_size:
         return None
     scaled = isinstance(idesc, BlockScaledDescriptor)
     kind = ProductKind(
@@ -169,37 +250,60 @@ def _prepared(decoded: Decoded) -> _Prepared | None:
         *(path.rows, idesc.n // path.banks, source.depth(), decoded.how),
         *(True, (idesc.negate_a, idesc.negate_b), decoded.satfinite, scaled),
     )
-    run = wave.products.product(kind, len(pair) * path.banks)
-    if run is None:
-        return None
-    jobs = _jobs(source, blocks, left, right)
-    scales: tuple[tuple[Doubles, Doubles], ...] = ()
-    if isinstance(idesc, BlockScaledDescriptor):
-        sizes = (2, kind.m, idesc.scales), (2, idesc.scales, kind.n)
-        scales = _room(jobs, [(np.zeros(sizes[0]), np.zeros(sizes[1]))] * len(jobs))
     # A CTA of a pair has a part of B.
-    reads = [Read(decoded.row, cta, (operand,)) for operand in (right[0], left) for cta in pair]
-    kept = bool(source.values["enable_input_d"])
-    return _Prepared(run, jobs, tuple(reads), blocks, source, kept, scales)
+    reads = tuple((rank, operand) for operand in (right[0], left) for rank in range(ranks))
+    scales = tuple(_scales(source, bank) for bank in range(path.banks)) if scaled else ()
+    jobs = _jobs(source, blocks, left, right)
+    kept, uses = bool(source.values["enable_input_d"]), (source.use(D), source.use(SCALE))
+    count = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
+    return _Template(kind, ranks, jobs, reads, blocks, kept, *uses, scales, count)
 
 
-def _jobs(
-    source: Matrices, blocks: tuple[tuple[int, Cells], ...], left: Places, right: tuple[Places, ...]
-) -> Numbers:
-    """The products of each CTA and bank."""
-    wave, path = source.one.wave, source.path
+def _jobs(source: Matrices, blocks: Sequence[Cells], left: Places, right: tuple[Places, ...]) -> Numbers:
+    """The products of each CTA and bank, with the offsets of A, B and D in the pair's shared memory, and in
+    the CTA's tensor memory.
+    """
+    path = source.path
     jobs = np.zeros((len(blocks), path.banks, len(Job)), np.int64)
-    begin, stride = wave.memory.shared.data.ctypes.data, wave.memory.shared_stride
-    ctas = np.array([cta for cta, _ in blocks])
-    jobs[:, :, Job.A], jobs[:, :, Job.A_INDEX] = (begin + ctas * stride)[:, None], left.address
-    jobs[:, :, Job.B], jobs[:, :, Job.B_INDEX] = begin + ctas[0] * stride, [each.address for each in right]
+    jobs[:, :, Job.A] = source.one.wave.memory.shared_stride * np.arange(len(blocks))[:, None]
+    jobs[:, :, Job.A_INDEX], jobs[:, :, Job.B_INDEX] = left.address, [each.address for each in right]
     jobs[:, :, Job.KEEP] = bool(source.values["enable_input_d"])
     jobs[:, :, Job.D_INDEX] = _rows(path.rows).address
-    for rank, (cta, cells) in enumerate(blocks):
+    for rank, cells in enumerate(blocks):
         lanes = cells.lane + path.rows * np.arange(path.banks)
-        memory = wave.tensor_memory.cells(cta).ctypes.data
-        jobs[rank, :, Job.D] = memory + _WORD * (COLUMNS * lanes + cells.column)
+        jobs[rank, :, Job.D] = _WORD * (COLUMNS * lanes + cells.column)
     return jobs.reshape(-1, len(Job))
+
+
+def _scales(source: Matrices, bank: int) -> tuple[_Scales, _Scales]:
+    """The scales of A, `[rows, scales]`, and of a bank's columns of B, `[scales, columns]`."""
+    idesc, banks = source.idesc, source.path.banks
+    assert isinstance(idesc, BlockScaledDescriptor)
+    parts = PARTS.reshape(banks, -1)[bank]
+    of_a = source.scale_cells("scale_a", PARTS, source.path.rows, idesc.a_scale_id)
+    of_b = source.scale_cells("scale_b", parts, idesc.n // banks, idesc.b_scale_id)
+    places = [_WORD * (COLUMNS * lane + column) + byte for lane, column, byte in (of_a, of_b)]
+    each = (places[0], of_a), (places[1].transpose(0, 2, 1), of_b)
+    left, right = (_Scales(at, idesc.scale_type, _rectangles(*cells[:2])) for at, cells in each)
+    return left, right
+
+
+def _rectangles(lane: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> tuple[Cells, ...]:
+    """Rectangles of some cells, each of one column of contiguous lanes."""
+    made = []
+    for each in np.unique(column).tolist():
+        lanes = np.unique(lane[column == each])
+        ends = np.flatnonzero(np.diff(lanes, append=LANES + 1) > 1)
+        begins = lanes[[0, *(ends[:-1] + 1)]]
+        made += [Cells(int(a), int(b - a + 1), each, 1) for a, b in zip(begins, lanes[ends], strict=True)]
+    return tuple(made)
+
+
+@lru_cache(8)
+def _table(name: str) -> Doubles:
+    """The values of all scales of a type, and their exponents."""
+    values = decode(np.arange(256, dtype=np.uint8), name)
+    return np.stack([values, powers(values)])
 
 
 def _bits(source: Matrices, name: str) -> int:

@@ -12,12 +12,13 @@ from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.fragments import fragment_index
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, Touch, check
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import TYPES, Array
+from weft.emulator.reading.types import TYPES, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Cells as Rectangle
+from weft.emulator.watch import Watch
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Registers
 from weft.isa.tcgen05 import copy as tcgen05_copy
@@ -93,18 +94,37 @@ def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, 
     if watch is None:
         return
     unit = "tcgen05.ld" if kind == "load" else "tcgen05.st"
-    whole = form.shape == "32x32b" and lanes.mask is None
+    if form.shape == "32x32b" and lanes.mask is None:
+        _notify_whole(lanes, watch, kind, unit, lane, column, line)
+        return
     cells = lane << LANE_SHIFT | column
-    enabled = lanes.enabled()
     for at, row in enumerate(lanes.row_numbers().tolist()):
-        one = np.zeros((lanes.warps, 32), np.bool_)
-        one[at] = enabled[at]
         cta = int(lanes.wave.cta_of_row[row])
-        threads = lanes.narrowed(one).threads()
-        first = int(lane[at].flat[0]), 32, int(column[at].flat[0]), lane.shape[-1]
-        watch.async_access(
-            kind, unit, cta, "tensor", Rectangle(*first) if whole else cells[at].ravel(), threads, line
-        )
+        watch.async_access(kind, unit, cta, "tensor", cells[at].ravel(), _threads(lanes, at), line)
+
+
+def _threads(lanes: Lanes, at: int) -> Bools:
+    """The active lanes of one of the warps, among all of the wave."""
+    one = np.zeros((lanes.warps, 32), np.bool_)
+    one[at] = lanes.enabled()[at]
+    return lanes.narrowed(one).threads()
+
+
+def _notify_whole(
+    lanes: Lanes, watch: Watch, kind: str, unit: str, lane: Numbers, column: Numbers, line: int
+) -> None:
+    """The same where each warp accesses a rectangle; loads by code of the host, if nothing is wrong."""
+    wave, rows, columns = lanes.wave, lanes.row_numbers(), lane.shape[-1]
+    firsts = zip(lane[:, 0, 0].tolist(), column[:, 0, 0].tolist(), strict=True)
+    cells = [Rectangle(first, _WARP_LANES, begin, columns) for first, begin in firsts]
+    ctas, calls = wave.cta_of_row[rows].tolist(), wave.tensor_memory.calls
+    accesses = list(zip(ctas, cells, rows.tolist(), strict=True))
+    if calls is not None and kind == "load" and calls.are_worth(len(rows)):
+        touches = [Touch(kind, unit, cta, each, row) for cta, each, row in accesses]
+        if calls.record(calls.prepared(touches), line):
+            return
+    for at, (cta, each, _) in enumerate(accesses):
+        watch.async_access(kind, unit, cta, "tensor", each, _threads(lanes, at), line)
 
 
 def _loaded(lanes: Lanes, lane: Numbers, column: Numbers) -> Array:

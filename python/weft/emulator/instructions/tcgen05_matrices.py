@@ -26,7 +26,7 @@ from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 from weft.isa.types import ELEMENT_TYPES
 
 _HALF_LANES = 16
-_PARTS = np.arange(4)
+PARTS = np.arange(4)
 _SCALE_ADDRESS = (1 << 30) - 1
 _FORMATS = {bits: (name, shift) for name, (bits, shift) in PACKED.items()}
 """By their bits: how elements of fewer than 8 bits are stored in shared memory, and the bit at which they
@@ -176,8 +176,8 @@ class Matrices:
         """The scales of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
         idesc, banks = self.idesc, self.path.banks
         assert isinstance(idesc, BlockScaledDescriptor)
-        of_a = self._scales("scale_a", cta, _PARTS, self.path.rows, idesc.a_scale_id)
-        columns, parts = idesc.n // banks, _PARTS.reshape(banks, -1)
+        of_a = self._scales("scale_a", cta, PARTS, self.path.rows, idesc.a_scale_id)
+        columns, parts = idesc.n // banks, PARTS.reshape(banks, -1)
         of_b = [self._scales("scale_b", cta, part, columns, idesc.b_scale_id) for part in parts]
         return np.broadcast_to(of_a, (banks, *of_a.shape)), np.stack(of_b).transpose(0, 2, 1)
 
@@ -185,9 +185,8 @@ class Matrices:
         """`[rows, scales]`, of which each of these parts of tensor memory must have a copy."""
         idesc = self.idesc
         assert isinstance(idesc, BlockScaledDescriptor)
-        begin, column = self.address(operand)
-        lane, at, byte = scale_cells(parts, rows, first, idesc.scales)
-        words = self._cells(SCALE, cta, begin + lane, column + at)
+        lane, at, byte = self.scale_cells(operand, parts, rows, first)
+        words = self._cells(SCALE, cta, lane, at)
         codes = (words >> (np.uint32(8) * byte.astype(np.uint32))).astype(np.uint8)
         if (codes != codes[0]).any():
             part = int(parts[(codes != codes[0]).any(axis=(1, 2)).argmax()])
@@ -198,6 +197,15 @@ class Matrices:
                 rule="descriptor",
             )
         return decode(codes[0], idesc.scale_type)
+
+    def scale_cells(
+        self, operand: str, parts: Numbers, rows: int, first: int
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Lane, column and byte of each scale, `[parts, rows, scales]`."""
+        assert isinstance(self.idesc, BlockScaledDescriptor)
+        begin, column = self.address(operand)
+        lane, at, byte = scale_cells(parts, rows, first, self.idesc.scales)
+        return begin + lane, column + at, byte
 
     # Tensor memory
 

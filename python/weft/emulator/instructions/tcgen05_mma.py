@@ -55,10 +55,11 @@ def mma(op: Op) -> Step:
     quick = Quick(decoded, line)
 
     def run(lanes: Lanes) -> None:
-        values = read(lanes)
-        for at, row in lanes.places():
-            if not quick.run(lanes, at, row, values):
-                product(lanes, at, row, values).run()
+        values, threads = read(lanes), list(lanes.places())
+        if not quick.run(lanes, threads, values):
+            for at, row in threads:
+                if len(threads) == 1 or not quick.run(lanes, [(at, row)], values):
+                    product(lanes, at, row, values).run()
 
     return run
 

@@ -4,13 +4,17 @@ Memory").
 An address is `lane << 16 | column`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
 from weft.emulator.memory.access import Waiter
+from weft.emulator.watch import Cells as Rectangle
+from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 
 _LEAST = 32
@@ -30,11 +34,40 @@ class Request:
     line: int
 
 
+class Touch(NamedTuple):
+    """A load or store of a rectangle in a CTA's tensor memory, by a warp's unit `proxy`."""
+
+    kind: str
+    proxy: str
+    cta: int
+    cells: Rectangle
+    row: int
+    use: Use | None = None
+
+
+class Calls(Protocol):
+    """The sanitizer's checks of accesses to rectangles in code of the host."""
+
+    def are_worth(self, count: int) -> bool:
+        """Whether so many more accesses are worth code that may not exist yet."""
+
+    def prepared(self, touches: Sequence[Touch]) -> Any:
+        """What `record` needs. Stores must not overlap with other accesses, except one of the same thread
+        with which it is in order.
+        """
+
+    def record(self, accesses: Any, line: int) -> bool:
+        """Records accesses; `accesses` is what `prepared` has returned. False, and nothing has changed, if a
+        rule may be broken.
+        """
+
+
 class TensorMemory:
     """The tensor memory of all CTAs of a wave, by their number."""
 
     def __init__(self) -> None:
         self._cells: dict[int, Cells] = {}
+        self._addresses: dict[int, int] = {}
         self._blocks: dict[int, dict[int, int]] = {}
         self._relinquished: set[int] = set()
         self._requests: dict[int, list[Request]] = {}
@@ -42,10 +75,21 @@ class TensorMemory:
         """The first columns of allocations that a warp has not taken yet, by its row."""
         self.waiting: list[Waiter] = []
         """The threads that wait for free columns."""
+        self.calls: Calls | None = None
 
     def cells(self, cta: int) -> Cells:
         """A CTA's tensor memory, `[128, 512]`, for reading and writing."""
-        return self._cells.setdefault(cta, np.zeros((LANES, COLUMNS), np.uint32))
+        cells = self._cells.get(cta)
+        if cells is None:
+            cells = self._cells[cta] = np.zeros((LANES, COLUMNS), np.uint32)
+        return cells
+
+    def address(self, cta: int) -> int:
+        """The address of `cells`."""
+        address = self._addresses.get(cta)
+        if address is None:
+            address = self._addresses[cta] = self.cells(cta).ctypes.data
+        return address
 
     def request(self, ctas: tuple[int, ...], cta: int, request: Request) -> dict[Request, int]:
         """A warp of `cta` requests columns in each of `ctas`: its own, or both of its pair, of which each has

@@ -8,9 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.watch import CHUNK, Cells
+from weft.emulator.watch import CHUNK
 from weft.isa.accumulation import Accumulation
-from weft.isa.tcgen05.pipelining import Use
 
 Numbers = npt.NDArray[np.int64]
 Elements = npt.NDArray[np.int32]
@@ -100,9 +99,4 @@ class ProductCode(Protocol):
     def reads(self, proxy: str, reads: tuple[Read, ...], line: int) -> bool:
         """Tells the sanitizer that asynchronous units read shared memory. False if a rule may be broken, so
         that the interpreter must make the whole instruction.
-        """
-
-    def cells(self, kind: str, cta: int, cells: Cells, row: int, line: int, use: Use) -> None:
-        """Tells the sanitizer that an asynchronous unit accesses tensor memory for a warp; `reads` must have
-        returned True.
         """

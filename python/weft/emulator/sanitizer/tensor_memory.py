@@ -1,6 +1,6 @@
 """The sanitizer's shadow of tensor memory: allocated columns, and the last write and read of each cell."""
 
-from dataclasses import dataclass
+from enum import IntEnum, auto
 
 import numpy as np
 import numpy.typing as npt
@@ -21,71 +21,81 @@ _STARTED = ("cluster.started", 0)
 """The column of what a warp knows after a barrier of its cluster, relaxed or not."""
 
 _ROOM = 256
+_COARSE = 32
+
+
+class Operation(IntEnum):
+    """The numbers of an operation: its column of the clocks, its time there, its line, its warp, and the
+    number of its use.
+    """
+
+    OWNER = 0
+    TIME = auto()
+    LINE = auto()
+    ROW = auto()
+    USE = auto()
+
+
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
 Index = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 Times = npt.NDArray[np.int32]
-Operation = tuple[int, int, int, int, int]
-
-
-@dataclass
-class Whole:
-    """The last write of all cells of a rectangle, and their last read (None: they differ). `changed`: the
-    shadow's arrays don't have them yet.
-    """
-
-    write: int
-    read: int | None
-    changed: bool = False
 
 
 class Shadow:
-    """The shadow of one CTA. The last write and the last read of a cell are numbers of operations. `ending`:
-    the line at which the other CTA of the pair deallocates a column that this CTA still has.
+    """The shadow of one CTA. The last write and the last read of the lanes of a granule in one column are
+    numbers of operations. Granules have 32 lanes until an access divides them, and then one. `ending`: the
+    line at which the other CTA of the pair deallocates a column that this CTA still has.
     """
 
     def __init__(self) -> None:
         self.allocated: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
         self.ending: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
-        self.filled: Bools = np.zeros((LANES, COLUMNS), np.bool_)
         self.permit = 0
-        self.writes: Times = np.zeros((LANES, COLUMNS), np.int32)
-        self.reads: Times = np.zeros((LANES, COLUMNS), np.int32)
-        self._numbers: dict[Operation, int] = {}
-        self._operations: Times = np.zeros((5, _ROOM), np.int32)
-        self.listed: list[Operation] = [(0, 0, 0, 0, 0)]
+        self.granule = _COARSE
+        shape = LANES // _COARSE, COLUMNS
+        self.filled: Bools = np.zeros(shape, np.bool_)
+        self.writes: Times = np.zeros(shape, np.int32)
+        self.reads: Times = np.zeros(shape, np.int32)
+        self.operations: Times = np.zeros((_ROOM, len(Operation)), np.int32)
         """The operations by their number."""
-        self.whole: dict[Cells, Whole] = {}
-        """Rectangles that don't overlap, whose cells have been written together."""
+        self.used: npt.NDArray[np.int64] = np.ones(1, np.int64)
+        """The numbers that exist. Number 0 is no operation."""
 
     def number(self, column: int, time: int, line: int, row: int, use: int) -> int:
-        """The number of an operation: its column of the clocks, its time there, its line, its warp, and the
-        number of its use.
-        """
-        key = column, time, line, row, use
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._numbers) + 1
-            self.listed.append(key)
-            if number == self._operations.shape[1]:
-                self._operations = np.concatenate([self._operations, np.zeros_like(self._operations)], axis=1)
-            self._operations[:, number] = key
-        return number
+        """The number of an operation: see `Operation`."""
+        last, key = int(self.used[0]) - 1, (column, time, line, row, use)
+        if last and tuple(self.operations[last].tolist()) == key:
+            return last
+        self.fit(1)
+        self.operations[last + 1] = key
+        self.used[0] = last + 2
+        return last + 1
+
+    def fit(self, more: int) -> None:
+        """Makes room for more operations."""
+        while int(self.used[0]) + more > len(self.operations):
+            self.operations = np.concatenate([self.operations, np.zeros_like(self.operations)])
 
     def between(self, numbers: Times) -> tuple[int, Times]:
-        """The lowest of some numbers, and the operations from it to the highest."""
+        """The lowest of some numbers, and the operations from it to the highest, `[fields, numbers]`."""
         first = int(numbers.min())
-        return first, self._operations[:, first : int(numbers.max()) + 1]
+        return first, self.operations[first : int(numbers.max()) + 1].T
 
-    def settle(self, begin: int = 0, end: int = COLUMNS) -> None:
-        """Brings `writes` and `reads` of these columns up to date, and forgets the rectangles there."""
-        for cells in [
-            each for each in self.whole if each.column < end and begin < each.column + each.columns
-        ]:
-            whole = self.whole.pop(cells)
-            if whole.changed:
-                self.writes[cells.index] = whole.write
-                if whole.read is not None:
-                    self.reads[cells.index] = whole.read
+    def refine(self) -> None:
+        """Makes granules of one lane."""
+        if self.granule > 1:
+            for name in ("filled", "writes", "reads"):
+                setattr(self, name, np.repeat(getattr(self, name), self.granule, axis=0))
+            self.granule = 1
+
+    def fits(self, cells: Cells) -> bool:
+        """Whether a rectangle consists of whole granules."""
+        return not (cells.lane % self.granule or cells.lanes % self.granule)
+
+    def index(self, cells: Cells) -> tuple[slice, slice]:
+        """A rectangle in the arrays."""
+        lanes = slice(cells.lane // self.granule, (cells.lane + cells.lanes) // self.granule)
+        return lanes, slice(cells.column, cells.column + cells.columns)
 
 
 class TensorMemory:
@@ -95,10 +105,10 @@ class TensorMemory:
         self, wave: Wave, clocks: VectorClocks, findings: Findings, fences: frozenset[str] = frozenset()
     ) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
-        self._fences = fences
+        self.fences = fences
         self._of: dict[int, Shadow] = {}
         self._uses: dict[Use | None, int] = {}
-        self._listed: list[Use | None] = []
+        self._orders: npt.NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
 
     def event(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...]
@@ -106,8 +116,8 @@ class TensorMemory:
         """A warp requests, allocates or deallocates columns, or relinquishes the permit to allocate."""
         cta = int(self.wave.cta_of_row[row])
         here = self._of.setdefault(cta, Shadow())
-        for each in {cta, *ctas}:
-            self._of.setdefault(each, Shadow()).settle()
+        for each in ctas:
+            self._of.setdefault(each, Shadow())
         part = slice(column, column + columns)
         if event == "request":
             self._peer_runs(row, cta, line, ctas)
@@ -147,6 +157,7 @@ class TensorMemory:
             late |= bool((time > self.clocks.known[row, owner]).any())
         if not late:
             return
+        shadow.refine()
         lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
         self._order(shadow, "dealloc", "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
 
@@ -161,18 +172,15 @@ class TensorMemory:
         use: Use | None = None,
     ) -> None:
         """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
-        here = self._of.get(cta) or self._of.setdefault(cta, Shadow())
+        here = self.of(cta)
         if isinstance(offsets, Cells):
-            if self._again(here, kind, proxy, offsets, row, line, use):
-                return
-            here.settle(offsets.column, offsets.column + offsets.columns)
-            if self._plain(here, kind, proxy, offsets, row, line, use):
+            if here.fits(offsets) and self._plain(here, kind, proxy, offsets, row, line, use):
                 return
             offsets = offsets.each()
         flat = np.asarray(offsets).reshape(-1)
         if not len(flat):
             return
-        here.settle()
+        here.refine()
         cells = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
         bad = here.allocated[cells[1]] == 0
         if bad.any():
@@ -190,57 +198,28 @@ class TensorMemory:
         if empty.any():
             self._report("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
 
-    def _again(
-        self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None
-    ) -> bool:
-        """Records an access to a rectangle whose cells were written together, if that breaks no rule.
-        Otherwise returns False, and changes nothing.
-        """
-        whole = here.whole.get(cells)
-        if whole is None or (kind == "store" and whole.read is None):
-            return False
-        column, known = self.clocks.column((proxy, row), proxy == _UNIT), self.clocks.known
-        for number in (whole.write, whole.read or 0)[: 1 if kind == "load" else 2]:
-            owner, time, _, other, before = here.listed[number]
-            if time > known[row, owner]:
-                first = self._listed[before]
-                if use is None or first is None or owner != column or not in_order(first, use):
-                    return False
-            if self._fences and other != row and time > self._passed(row)[owner]:
-                return False
-        number = here.number(column, self.clocks.times[column] + 1, line, row, self._number(use))
-        whole.changed = True
-        if kind == "store":
-            whole.write = number
-        else:
-            whole.read = number
-        return True
-
     def _plain(
         self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None
     ) -> bool:
         """Records an access to a rectangle, if no earlier access to the cells, or to others between the first
         and the last of those, can break a rule. Otherwise returns False, and changes nothing.
         """
-        index, column = cells.index, self.clocks.column((proxy, row), proxy == _UNIT)
+        index, column = here.index(cells), self.unit(proxy, row)
         if not here.allocated[index[1]].all() or here.ending[index[1]].any():
             return False
         if kind == "load" and not here.filled[index].all():
             return False
-        first = 0
         for before in (here.writes, here.reads)[: 1 if kind == "load" else 2]:
-            first, operations = here.between(before[index])
-            owner, time, _, rows, uses = operations
+            owner, time, _, rows, uses = here.between(before[index])[1]
             late: Bools = time > self.clocks.known[row, owner]
             if use is not None and late.any():
                 late &= (owner != column) | ~self._in_order(use)[uses]
-            if late.any() or (self._fences and self._bare(row, owner, time, rows).any()):
+            if late.any() or (self.fences and self._bare(row, owner, time, rows).any()):
                 return False
-        number = here.number(column, self.clocks.times[column] + 1, line, row, self._number(use))
+        number = here.number(column, self.clocks.times[column] + 1, line, row, self.number(use))
         (here.writes if kind == "store" else here.reads)[index] = number
         if kind == "store":
             here.filled[index] = True
-            here.whole[cells] = Whole(number, first if operations.shape[1] == 1 else None)
         return True
 
     def _order(
@@ -258,8 +237,8 @@ class TensorMemory:
         too.
         """
         # The next owner of deallocated columns is not a thread that could fence together with these.
-        fences = bool(self._fences) and kind != "dealloc"
-        column = self.clocks.column((proxy, row), proxy == _UNIT)
+        fences = bool(self.fences) and kind != "dealloc"
+        column = self.unit(proxy, row)
         for before, verb in ((here.writes, "writes"), (here.reads, "reads")):
             if verb == "reads" and kind == "load":
                 continue
@@ -280,19 +259,38 @@ class TensorMemory:
                 self._report("tcgen05-fence", what, flat[touched], row, line)
         if kind == "dealloc":
             return
-        number = here.number(column, self.clocks.times[column] + 1, line, row, self._number(use))
+        number = here.number(column, self.clocks.times[column] + 1, line, row, self.number(use))
         (here.writes if kind == "store" else here.reads)[cells] = number
 
-    def _number(self, use: Use | None) -> int:
+    def number(self, use: Use | None) -> int:
+        """The number of a use."""
         number = self._uses.get(use)
         if number is None:
             number = self._uses[use] = len(self._uses)
-            self._listed.append(use)
         return number
+
+    def orders(self) -> npt.NDArray[np.uint8]:
+        """By the numbers of a later and of an earlier use of the same thread: whether they take place in
+        order.
+        """
+        if len(self._orders) < len(self._uses):
+            rows = [
+                self._in_order(use) if use is not None else np.zeros(len(self._uses)) for use in self._uses
+            ]
+            self._orders = np.array(rows, np.uint8)
+        return self._orders
 
     def _in_order(self, use: Use) -> Bools:
         """By the number of an earlier use of the same thread: whether `use` takes place after it."""
         return np.array([first is not None and in_order(first, use) for first in self._uses], np.bool_)
+
+    def of(self, cta: int) -> Shadow:
+        """The shadow of a CTA."""
+        return self._of.get(cta) or self._of.setdefault(cta, Shadow())
+
+    def unit(self, proxy: str, row: int) -> int:
+        """The column of the operations of a warp's unit."""
+        return self.clocks.column((proxy, row), proxy == _UNIT)
 
     def _bare(self, row: int, owner: Times, time: Times, rows: Times) -> Bools:
         """The operations of other warps that have not passed the fences that the kernel has."""
@@ -300,10 +298,13 @@ class TensorMemory:
         return bare
 
     def _passed(self, row: int) -> Times:
-        """What a warp knows of by the fences that the kernel has."""
-        clocks = self.clocks
-        passed: Times = clocks.met[row] if "after" in self._fences else clocks.published[row]
+        passed: Times = self.passed[row]
         return passed
+
+    @property
+    def passed(self) -> Times:
+        """What warps know of by the fences that the kernel has."""
+        return self.clocks.met if "after" in self.fences else self.clocks.published
 
     def _report(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
         address = int(cells[0])
