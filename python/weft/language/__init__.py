@@ -4,6 +4,7 @@ docs/language.md explains it.
 """
 
 from weft.language.arguments import Array, In, Out
+from weft.language.atomics import atomic_add
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_barrier, cluster_rank
 from weft.language.conversions import convert
@@ -42,7 +43,6 @@ from weft.language.maths import round_ as round
 from weft.language.maths import sum_of as sum
 from weft.language.matrices import Matrix, Place
 from weft.language.memory import (
-    atomic_add,
     clear_rows,
     fence,
     load,

@@ -146,7 +146,7 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
         return _vector_of_buffer(source, layout)
     _check_element(source, "w.load_column")
     vector = Fragment(emit.constant(ir.VectorType.get([1], source.dtype.type), 0), (rows,), layout)
-    numbers, limit = _indices(vector, source)
+    numbers, limit = vector_indices(vector, source)
     elements = []
     for number in numbers:
         inside = emit.less(number, limit)
@@ -155,20 +155,20 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
         elements += emit.either(
             inside,
             [element],
-            lambda number=number: [memref.load(source.matrix.value, _at(source, number))],  # type: ignore[misc]
+            lambda number=number: [memref.load(source.matrix.value, element_at(source, number))],  # type: ignore[misc]
             lambda zero=zero: [zero],  # type: ignore[misc]
         )
     return Fragment(emit.vector_of(elements), (rows,), layout)
 
 
-def _indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:
+def vector_indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:
     """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
     base = row(vector)
     start = emit.add(base.base.value, place.indices[-1].value)
     return [emit.add(start, each) for each in base.offsets], matrices.size(place.matrix.value, -1)
 
 
-def _at(place: Place, number: Any) -> list[Any]:
+def element_at(place: Place, number: Any) -> list[Any]:
     return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
 
 
@@ -193,16 +193,16 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
         raise mistake(f"expects a vector, as w.sum(x, axis=1), got {vector}")
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
         raise mistake(f"expects an element of an array, with all its indices, got {to}")
-    _check_written(to, vector.dtype)
-    numbers, limit = _indices(vector, to)
+    check_written(to, vector.dtype)
+    numbers, limit = vector_indices(vector, to)
     if rows is not None:
         end = emit.add(to.indices[-1].value, as_scalar(rows, i32).value)
         limit = emit.minimum(limit, end)
-    first = _first_of_copies(vector.layout)
+    first = first_of_copies(vector.layout)
     with emit.when(first):
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(emit.less(number, limit)):
-                memref.store(element, to.matrix.value, _at(to, number))
+                memref.store(element, to.matrix.value, element_at(to, number))
 
 
 def store_row(vector: Any, to: Any) -> None:
@@ -212,7 +212,7 @@ def store_row(vector: Any, to: Any) -> None:
     store_column(vector, to)
 
 
-def _first_of_copies(layout: Layout) -> Any:
+def first_of_copies(layout: Layout) -> Any:
     """Whether the lane holds the first copy of its elements: an i1."""
     from weft.passes.builders import thread_ids
 
@@ -246,7 +246,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
         return
     if not isinstance(to, Place):
         raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
-    _check_written(to, fragment.dtype)
+    check_written(to, fragment.dtype)
     count = None if rows is None else as_scalar(rows, i32).value
     if via is not None:
         _through(fragment, to, via, count)
@@ -264,7 +264,7 @@ def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:
     return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
 
 
-def _check_written(to: Place, dtype: Any) -> None:
+def check_written(to: Place, dtype: Any) -> None:
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     if to.dtype != dtype:
@@ -340,19 +340,6 @@ def _await_at_the_end() -> None:
     role = trace.current().role
     if role is not None and _await_stores not in role.finish:
         role.finish.append(_await_stores)
-
-
-def atomic_add(to: Any, value: Any) -> None:
-    """Adds a number to an element of an array, `w.atomic_add(d[i], value)`, in one step for all threads."""
-    if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
-        raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
-    if not to.matrix.writes:
-        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
-    number = as_scalar(value, to.dtype)
-    kind = arith.AtomicRMWKind.addf if to.dtype.is_float else arith.AtomicRMWKind.addi
-    indices = [emit.as_index(each.value) for each in to.indices]
-    with trace.current().effects():
-        memref.AtomicRMWOp(kind, number.value, to.matrix.value, indices)
 
 
 def clear_rows(buffer: Any, first: Any) -> None:

@@ -1,0 +1,82 @@
+"""Sums in global memory, to which many threads add."""
+
+from typing import Any
+
+from weft.language import trace
+from weft.language.coordinates import column, row
+from weft.language.fragments import Fragment
+from weft.language.matrices import Place
+from weft.language.memory import check_written, element_at, first_of_copies, vector_indices
+from weft.language.mistakes import mistake
+from weft.language.products import Pending
+from weft.language.scalars import as_scalar
+from weft.mlir import arith, memref
+from weft.passes.builders import emit
+from weft.passes.kernels import matrices
+
+
+def atomic_add(to: Any, value: Any) -> None:
+    """Adds a number to an element of an array, `w.atomic_add(d[i], value)`, in one step for all threads.
+
+    A vector is added to elements along the last dimension, from this one on, and a tile to a tile of which
+    this is the first element. What is outside of the array is left out. The order of additions, and with it
+    the rounding of floats, is not determined.
+    """
+    if isinstance(value, Pending):
+        value._refuse()
+    if not isinstance(to, Place):
+        raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
+    if isinstance(value, Fragment):
+        check_written(to, value.dtype)
+        (_add_tile if len(value.shape) == 2 else _add_vector)(to, value)
+        return
+    if len(to.indices) != to.matrix.rank:
+        raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
+    if not to.matrix.writes:
+        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
+    number = as_scalar(value, to.dtype)
+    with trace.current().effects():
+        _add(number.value, to.matrix.value, [emit.as_index(each.value) for each in to.indices])
+
+
+def _add(element: Any, array: Any, indices: list[Any]) -> None:
+    floats = not str(element.type).startswith("i")
+    kind = arith.AtomicRMWKind.addf if floats else arith.AtomicRMWKind.addi
+    memref.AtomicRMWOp(kind, element, array, indices)
+
+
+def _add_vector(to: Place, vector: Fragment) -> None:
+    if len(to.indices) != to.matrix.rank:
+        raise mistake(
+            f"w.atomic_add of a vector expects an element of an array, with all its indices, got {to}"
+        )
+    numbers, limit = vector_indices(vector, to)
+    with emit.when(first_of_copies(vector.layout)):
+        for number, element in zip(numbers, vector.elements(), strict=True):
+            with emit.when(emit.less(number, limit)):
+                _add(element, to.matrix.value, element_at(to, number))
+
+
+def _add_tile(to: Place, fragment: Fragment) -> None:
+    matrix, corner = to.memref(), to.corner
+    rows, columns = (
+        _along(of(fragment), start, matrices.size(matrix, axis))
+        for axis, (of, start) in enumerate(zip((row, column), corner, strict=True))
+    )
+    with emit.when(first_of_copies(fragment.layout)):
+        for (down, has_row), (across, has_column), element in zip(
+            rows, columns, fragment.elements(), strict=True
+        ):
+            with emit.when(arith.andi(has_row, has_column)):
+                _add(element, matrix, [down, across])
+
+
+def _along(coordinates: Any, start: Any, limit: Any) -> list[tuple[Any, Any]]:
+    """The index along an axis of each of a lane's elements, and whether it is inside of the array."""
+    first = emit.add(coordinates.base.value, start)
+    found = dict[int, tuple[Any, Any]]()
+    for offset in coordinates.offsets:
+        if offset not in found:
+            number = emit.value(emit.add(first, offset))
+            found[offset] = emit.as_index(number), emit.less(number, limit)
+    return [found[offset] for offset in coordinates.offsets]
