@@ -6,7 +6,7 @@ docs/language.md explains it.
 from weft.language.arguments import Array, In, Out
 from weft.language.atomics import atomic_add
 from weft.language.buffers import Buffer, shared
-from weft.language.clusters import cluster_barrier, cluster_rank
+from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
 from weft.language.conversions import convert
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
@@ -87,8 +87,10 @@ __all__ = [
     "ceil_div",
     "check",
     "clear_rows",
+    "cluster_arrive",
     "cluster_barrier",
     "cluster_rank",
+    "cluster_wait",
     "column",
     "convert",
     "cos",

@@ -8,7 +8,7 @@ from weft.isa.chips import describe
 from weft.language import trace
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar
-from weft.mlir import arith, gpu, ir
+from weft.mlir import arith, gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_cluster
 
@@ -26,10 +26,26 @@ def cluster_barrier() -> None:
     A CTA's shared memory ends with it: before the end, let all meet once more after the last read of a
     peer's.
     """
-    check("w.cluster_barrier")
+    _check_all_threads("w.cluster_barrier")
+    meet_cluster()
+
+
+def cluster_arrive() -> None:
+    """The first half of `w.cluster_barrier`, which doesn't wait: `w.cluster_wait` must follow."""
+    _check_all_threads("w.cluster_arrive")
+    nvvm.ClusterArriveOp()
+
+
+def cluster_wait() -> None:
+    """The second half of `w.cluster_barrier`: waits until all threads of all CTAs of the cluster have arrived."""
+    _check_all_threads("w.cluster_wait")
+    nvvm.ClusterWaitOp()
+
+
+def _check_all_threads(name: str) -> None:
+    check(name)
     if trace.current().one_thread:
         raise mistake("a barrier waits for all threads, so it can't be in w.one_thread()")
-    meet_cluster()
 
 
 def check(name: str) -> None:

@@ -56,32 +56,37 @@ def few_rows(
             for each in (scales, zeros)[: 1 + asymmetric]:
                 w.prefetch(each[tile, of_group(first, span, group)], 1, ahead * groups * ROWS)
     ring = w.ring(stages, **kinds, takers=halves * parts)
-    partial = w.shared(parts * BM, halves * ROWS, w.f32)
+    partial = w.shared(splits * parts * BM, halves * ROWS, w.f32)
+    if splits > 1:
+        w.cluster_arrive()
 
     with w.role(warpgroups=halves * parts) as me:
         half, part, total = me % halves, me // halves, w.zeros((64, BM))
         for _ in w.range(count):
             with ring.take() as slot:
                 total = added(slot, total, half * parts + part, part, half, group, groups, blocks)
-        w.store(total.T, partial.rows(BM * part, BM).columns(ROWS * half, ROWS))
-        met(splits)
-        # Pieces of 8 x 64 of y, each by one warpgroup of the cluster.
-        pieces, rank = BM // 8 * halves, w.cluster_rank() if splits > 1 else 0
-        for turn in range(w.ceil_div(pieces, halves * parts * splits)):
-            piece = (halves * parts * turn + me) * splits + rank
-            if piece < pieces:
+        # The first CTA of a cluster gets the sums of all.
+        if splits > 1:
+            w.cluster_wait()  # it has begun
+            row = BM * (part + w.cluster_rank() * parts)
+            w.store(total.T, partial.rows(row, BM).columns(ROWS * half, ROWS).peer(0))
+            w.cluster_barrier()
+        else:
+            w.store(total.T, partial.rows(BM * part, BM).columns(ROWS * half, ROWS))
+            w.barrier()
+        # Pieces of 8 x 64 of y, each by one warpgroup.
+        pieces, adds = BM // 8 * halves, w.cluster_rank() == 0 if splits > 1 else True
+        for turn in range(w.ceil_div(pieces, halves * parts)):
+            piece = halves * parts * turn + me
+            if adds and piece < pieces:
                 row, column, sums = 8 * (piece // halves), ROWS * (piece % halves), None
-                for split in range(splits):
-                    source = partial.peer(split) if splits > 1 else partial
-                    for other in range(parts):
-                        one = source.rows(BM * other + row, 8).columns(column, ROWS)
-                        sums = w.load_contiguous(one) if sums is None else sums + w.load_contiguous(one)
+                for other in range(splits * parts):
+                    one = w.load_contiguous(partial.rows(BM * other + row, 8).columns(column, ROWS))
+                    sums = one if sums is None else sums + one
                 column = column + j * (halves * ROWS)
                 if biased:
                     sums = sums + w.load_row(bias[column], like=sums).to(w.f32)
                 w.store(sums.to(y.dtype), y[row, column])
-        if splits > 1:
-            w.cluster_barrier()  # peers have read the sums
 
     with w.role():
         with w.one_thread():
@@ -92,7 +97,7 @@ def few_rows(
                         places[name] = tuple(each[tile, of_group(k, span, group)] for tile in tiles)
                 ring.fill(x=x[0, k * span], **places)
         if splits > 1:
-            w.cluster_barrier()
+            w.cluster_wait()
             w.cluster_barrier()
 
 
@@ -129,8 +134,3 @@ def loaded(slot: Any, name: str, groups: list[Any]) -> list[Any]:
         return [8] * len(groups)
     like, buffer = w.zeros(ROWS, slot.x.dtype), getattr(slot, name)
     return [w.load_column(buffer.columns(ROWS * each, ROWS), like=like) for each in groups]
-
-
-def met(splits: int) -> None:
-    """All warpgroups of the CTA that multiply, or all threads of a cluster, wait for each other."""
-    w.cluster_barrier() if splits > 1 else w.barrier()
