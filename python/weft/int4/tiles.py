@@ -6,7 +6,8 @@ from typing import Any
 from weft.int4.kernels.layout import DEPTH, ROWS
 
 _SHARED_BYTES = 227 * 1024
-_MOST_STAGES = 8
+_MOST_STAGES, _LEAST_STAGES = 8, 3
+_AHEAD = 2
 FEW_ROWS = 64
 """Up to so many rows of x, the kernel is that of few rows."""
 
@@ -21,12 +22,16 @@ def of_few_rows(m: int, n: int, k: int, group: int, asymmetric: bool, multiproce
     height = next(each for each in (8, 16, 32, 64) if each >= m)
     choices = [
         Few(height, blocks, halves, parts, splits)
-        for blocks, halves, parts in ((2, 2, 2), (2, 1, 4), (1, 2, 1))
-        for splits in (1, 2, 4)
+        for blocks, halves, parts in ((2, 2, 2), (2, 1, 4), (1, 2, 2), (1, 1, 4), (1, 2, 1))
+        for splits in (1, 2)
     ]
-    fitting = [each for each in choices if _divide(each.span, group)]
+    fitting = [
+        each
+        for each in choices
+        if _divide(each.span, group) and each.stages(group, asymmetric) >= _LEAST_STAGES
+    ]
     best = min(fitting, key=lambda each: each.time(n, k, multiprocessors))
-    return vars(best) | {"stages": best.stages(group, asymmetric)}
+    return vars(best) | {"stages": best.stages(group, asymmetric), "ahead": _AHEAD}
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Few:
         ctas = -(-n // (self.halves * ROWS)) * self.splits
         stages = -(-k // (self.span * self.splits))
         share = self.blocks * self.parts * self.halves / 8  # of the work that the time of a stage is for
-        computing = -(-ctas // multiprocessors) * stages * _STAGE[self.BM] * (1 + share) / 2
+        computing = -(-ctas // multiprocessors) * stages * _STAGE[self.BM] * (share + 0.15) / 1.15
         return _LAUNCH + _CLUSTER * (self.splits > 1) + max(computing, n * k / 2 / _BANDWIDTH)
 
     def stages(self, group: int, asymmetric: bool) -> int:
@@ -57,7 +62,10 @@ class Few:
         groups = max(self.span // group, 1) if group else 1
         rows = self.halves * ROWS
         stage = 2 * self.BM * self.span + rows * self.span // 2 + 2 * rows * groups * (1 + asymmetric)
-        return _stages(stage, 4 * self.parts * self.BM * rows)
+        rest = 4 * self.splits * self.parts * self.BM * rows
+        # CTAs of a cluster leave memory for those of the next launch.
+        shared = _stages(stage, rest + _SHARED_BYTES // 2) if self.splits > 1 else 0
+        return shared if shared >= _LEAST_STAGES else _stages(stage, rest)
 
 
 def _divide(span: int, group: int) -> bool:

@@ -37,7 +37,9 @@ def cluster_arrive() -> None:
 
 
 def cluster_wait() -> None:
-    """The second half of `w.cluster_barrier`: waits until all threads of all CTAs of the cluster have arrived."""
+    """The second half of `w.cluster_barrier`: waits until all threads of all CTAs of the cluster have
+    arrived.
+    """
     _check_all_threads("w.cluster_wait")
     nvvm.ClusterWaitOp()
 
