@@ -69,6 +69,27 @@ def of_next(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, N=2):
         w.cluster_barrier()
 
 
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 64), cluster=2)
+def to_next(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    """64 rows of each CTA, stored to the memory of the other one, with a barrier in two halves."""
+    buffer, me = w.shared(64, 32, w.f32), w.cta() * 64
+    w.cluster_arrive()
+    with w.role():
+        t = w.load(x[me, 0], (64, 32))
+        w.cluster_wait()  # the other has begun
+        w.store(t, buffer.peer(1 - w.cluster_rank()))
+        w.cluster_barrier()
+        w.store(w.load(buffer), y[me, 0])
+
+
+def test_ctas_of_a_cluster_write_each_others_memory():
+    x = np.random.default_rng(0).standard_normal((128, 32)).astype(np.float32)
+    y = np.zeros_like(x)
+    report = to_next.emulate(x, y)
+    assert not report.findings, report.findings[0]
+    assert np.array_equal(y, np.roll(x, 64, 0))
+
+
 @pytest.mark.parametrize("ctas", [2, 4])
 def test_ctas_of_a_cluster_read_each_others_memory(ctas):
     x = np.random.default_rng(0).standard_normal((64 * ctas, 32)).astype(np.float32)
@@ -237,4 +258,6 @@ def test_clusters_have_limits():
 
     assert "can't be in w.one_thread()" in refused(nothing, cluster=2)
     assert "w.prefetch is for all threads" in refused(prefetched)
+    assert "w.cluster_arrive is for kernels with clusters" in refused(lambda x, ring: w.cluster_arrive())
+    assert "w.cluster_wait is for kernels with clusters" in refused(lambda x, ring: w.cluster_wait())
     assert "cluster must be in 1..16 on x, got 32" in refused(nothing, cluster=32)

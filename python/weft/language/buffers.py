@@ -55,8 +55,8 @@ class Buffer(Carried):
         return self._part(1, first, count)
 
     def peer(self, rank: Any) -> "Buffer":
-        """The buffer at the same address in another CTA of the cluster, by its rank, to load from. That CTA
-        must have written it before a `w.cluster_barrier()`.
+        """The buffer at the same address in another CTA of the cluster, by its rank, to load from or to store
+        to. Between the accesses of two CTAs must be a `w.cluster_barrier()`, and one before the first store.
         """
         clusters.check("a buffer's peer")
         return Buffer(tile.peer(self.value, as_scalar(rank, i32).value), transposed=self.transposed)
