@@ -237,7 +237,8 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     if op.attribute("any_rows"):  # the launch may pass a map that isn't valid
         return added
-    with ir.InsertionPoint(op), op.location, emit.when(emit.equal(emit.thread(), 0)):
+    # At the kernel's own line: a debugger must not stop there for the line of the copies.
+    with ir.InsertionPoint(op), kernel.location, emit.when(emit.equal(emit.thread(), 0)):
         nvvm.PrefetchOp(added, tensormap=True)
     return added
 

@@ -126,7 +126,8 @@ def product(a: w.In["m k", w.bf16], b: w.In["n k", w.bf16], d: w.Out["m n", w.f3
         sums = w.zeros((64, 64))
         for _ in w.range(0, a.columns, 64):
             with ring.take() as stage:
-                sums = w.wait(w.gemm(stage.a, stage.b.T, sums))
+                started = w.gemm(stage.a, stage.b.T, sums)
+                sums = w.wait(started)
         w.store(sums, d[0, 0])
     with w.role(), w.one_thread():
         for k in w.range(0, a.columns, 64):
@@ -156,7 +157,14 @@ def test_wgmma_with_its_ring_and_barriers():
 
     def about_to_multiply(session):
         assert np.array_equal(operand(session, "a"), a[:, :16].astype(np.float64))
+        assert "sums: 64 x 64 f32 in registers of warps 0-3" in inspection.variables(session)
         assert np.array_equal(operand(session, "b"), b[:, :16].astype(np.float64))
+        session.add_breakpoint(str(multiply + 1), "", temporary=True)
+
+    def multiplying(session):
+        assert "started: a pending product of 64 x 64 w.f32" in inspection.variables(session)
+        with pytest.raises(weft.WeftError, match=r"'started' is a pending product of .*: matrix d"):
+            value(session, "started")
         session.add_breakpoint(str(multiply), "", temporary=True)
 
     def first_wgmma(session):
@@ -173,7 +181,7 @@ def test_wgmma_with_its_ring_and_barriers():
         assert np.allclose(value(session, "sums"), exact, atol=1e-3)
         assert value(session, "a[3, 5]") == float(a[3, 5])
 
-    report = Script(start, first, about_to_multiply, second, last).run(
+    report = Script(start, first, about_to_multiply, multiplying, second, last).run(
         lambda: product.emulate(a, b, d, arch="sm_90a")
     )
     assert not report.findings and np.allclose(d, exact, atol=1e-3)

@@ -72,7 +72,9 @@ def variables(session: Session) -> str:
     for name, variable in visible(session.variables(), stopped).items():
         if name == f"{variable.function}.{variable.name}":
             continue  # of a function that has returned
-        if variable.kind in ("constant", "scalar"):
+        if variable.kind == "pending":
+            rows.append(f"{name}: {variable.text}")
+        elif variable.kind in ("constant", "scalar"):
             rows.append(f"{name} = {_number(np.asarray(names.value(name)).reshape(-1)[0], '')}")
         else:
             rows.append(str(names.value(name).title))

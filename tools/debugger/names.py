@@ -114,6 +114,8 @@ class ThreadNames:
     def _variable(self, variable: Variable) -> Any:
         if variable.kind == "constant":
             return _constant(variable.text)
+        if variable.kind == "pending":
+            raise Unavailable(f"'{variable.name}' is {variable.text}: matrix d shows the sums so far")
         held = [self._stopped.wave.regs[slot] for slot in variable.slots]
         if variable.kind == "scalar":
             own = held[0][self._threads.rows, self._threads.lanes]

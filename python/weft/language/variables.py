@@ -19,6 +19,7 @@ from weft import construction
 from weft.dialects import tile
 from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
+from weft.language.products import Pending
 from weft.language.rings import Ring, Slot
 from weft.language.scalars import Scalar
 from weft.mlir import arith, ir, llvm, vector
@@ -126,6 +127,8 @@ def name_value(name: str, value: Any) -> None:
     """Builds the comment that names a value, if a debugger can show it and it can be used here."""
     if type(value) in _PLAIN:
         _mark(name, "constant", repr(value))
+    elif isinstance(value, Pending):
+        _mark(name, "pending", str(value))
     elif isinstance(value, (tuple, list)):
         for number, member in enumerate(value[:_MOST_MEMBERS]):
             name_value(f"{name}[{number}]", member)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from weft.emulator.decoding.program import Program
 from weft.emulator.reading.syntax import Instruction
 
+_UNKNOWN = "<unknown>"
+"""LLVM's name of the file of code without locations."""
 Position = tuple[int, int]
 """An instruction: its block, and its index there."""
 
@@ -76,8 +78,8 @@ def instructions(program: Program) -> Iterator[tuple[Position, Instruction]]:
 
 
 def source_of_lines(text: str) -> dict[int, Source]:
-    """The source of every line of a PTX text after a `.loc` of its function, except of line 0, which is code
-    without a source.
+    """The source of every line of a PTX text after a `.loc` of its function, except of line 0 and of unknown
+    files, which are code without a source.
     """
     rows = text.split("\n")
     files = dict(_files(rows))
@@ -87,7 +89,7 @@ def source_of_lines(text: str) -> dict[int, Source]:
         words = row.replace(",", " ").split()
         if len(words) > 2 and words[0] == ".loc":
             line, column = words[2], words[3] if len(words) > 3 else "0"
-            known = line.isdigit() and int(line)
+            known = line.isdigit() and int(line) and files.get(words[1]) != _UNKNOWN
             column = column if column.isdigit() else "0"
             now = Source(files.get(words[1], words[1]), int(line), int(column)) if known else None
         elif row.startswith("}"):

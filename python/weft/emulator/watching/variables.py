@@ -14,7 +14,7 @@ from weft.emulator.reading.syntax import Label, Register, Scope
 from weft.emulator.watching.source_map import Position
 
 _MARK = re.compile(r"^\s*// weft\.variable (.*)$")
-_PARTS = {"constant": 4, "scalar": 4, "fragment": 6, "shared": 6, "tensor": 6}
+_PARTS = {"constant": 4, "pending": 4, "scalar": 4, "fragment": 6, "shared": 6, "tensor": 6}
 _State = frozenset[int] | None
 """The numbers of the variables that are known; None: the code hasn't been reached."""
 
@@ -24,7 +24,8 @@ class Variable:
     """A variable, from a line of the PTX on.
 
     `kind` is constant, scalar, fragment (a tile in registers), shared or tensor (a buffer, whose address is
-    in the register). `text` is the value of a constant. `layout` is in the notation of `weft.layout`.
+    in the register), or pending (a product that isn't waited for). `text` is the value of a constant, or what
+    is pending. `layout` is in the notation of `weft.layout`.
     """
 
     function: str
@@ -133,7 +134,7 @@ def _parsed(text: str, program: Program) -> Iterator[Variable]:
         function, _, own = name.partition(".")
         if len(rest) + 2 != _PARTS.get(kind):
             continue
-        if kind == "constant":
+        if kind in ("constant", "pending"):
             yield Variable(function, own, kind, line, text=rest[0])
             continue
         registers = [code.function.scope.names.get(each) for each in rest[-1].split()]
