@@ -11,6 +11,7 @@ import numpy.typing as npt
 from weft import late_imports
 from weft.emulator.compiled.tensor_state import Access, Call, Part
 from weft.emulator.memory.tensor_memory import Touch
+from weft.emulator.native import Library
 from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.tensor_memory import Shadow
@@ -21,11 +22,17 @@ _asked = [0]
 
 
 @cache
-def _function() -> Callable[[int], int]:
+def _library() -> Library:
     with late_imports.whole():
         from weft.emulator.compiled import tensor_code
 
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(tensor_code.address())
+    return tensor_code.library()
+
+
+@cache
+def _function() -> Callable[[int], int]:
+    address = next(iter(_library().addresses().values()))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
 class _Part:
@@ -73,7 +80,7 @@ class TensorCalls:
 
     def are_worth(self, count: int) -> bool:
         _asked[0] += count
-        return _asked[0] >= _WORTH
+        return _asked[0] >= _WORTH and _library().when_ready() is not None
 
     def prepared(self, touches: Sequence[Touch]) -> _Accesses:
         memory, numbers = self._memory, []

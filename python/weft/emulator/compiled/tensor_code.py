@@ -19,11 +19,15 @@ NAME = "tensor_accesses"
 
 
 @cache
-def address() -> int:
-    """The address of the function, which gets that of the numbers of `Call`."""
+def library() -> native.Library:
+    """The function, which gets the address of the numbers of `Call`."""
+    return native.Library(NAME, _text, [NAME])
+
+
+def _text() -> str:
     module = ir.Module(NAME)
     _Accesses(module).write()
-    return native.addresses(str(module), [NAME], code=2, whole=True)[NAME]
+    return str(module)
 
 
 class _One:
