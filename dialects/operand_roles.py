@@ -49,12 +49,17 @@ ROLES = {
     "column_factors": Role(("f32",), "N"),  # scale the sums of each column
     "gathered": Role(INPUT_TYPES, "MK"),  # the matrices of A of other GPUs
     "arrivals": Role(("i32",), ("groups", "chunks")),  # flags of what has come of them
+    "partials": Role(("f32", "f16", "bf16"), ("parts",)),  # sums that other GPUs send
+    "signals": Role(("i32",), ("parts",)),  # flags of those that have come
+    "peers": Role(("i64",), ("team", "parts")),  # the addresses of all GPUs' sums and flags
     "team": Role(("i32",), ("team",)),  # this GPU's rank, the flags' value, and the limit of waits
 }
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
 GATHERED = ("gathered", "arrivals", "team")
 """The roles of a product whose rows of A come from several GPUs."""
+SCATTERED = ("partials", "signals", "peers", "team")
+"""The roles of a product whose sums are added up over several GPUs."""
 GROUPINGS = ("groups", "row_ends", "k_ends")
 """The roles that make products of different sizes; a product has at most one of them."""
 _TILES = {
@@ -136,7 +141,7 @@ def extents(
     for scale, name in _TILES.items():
         tiles = blocks(k, block_scales.GROUPS * block_scales.group_of(PTX_SCALES[scale]))
         of_tiles[name] = None if tiles is None else tiles * block_scales.TILE_BYTES
-    of_tiles |= {"chunks": None, "team": None}  # any number
+    of_tiles |= dict.fromkeys(("chunks", "parts", "team"))  # any number
     return {"M": m, "N": n, "K": k, "groups": groups, "products": products, **of_128, **of_words, **of_tiles}
 
 

@@ -47,3 +47,49 @@ def flags_complaint(flags: Any) -> str | None:
 def await_flag(flags: Any, index: Any, value: Any, limit: Any, *, proxy: str = "generic") -> None:
     """Builds `tile.await_flag`."""
     build(AwaitFlagOp, operands=[flags, index, value, limit], attributes={"proxy": proxy})
+
+
+class SignalOp(Op, dialect=Tile, name="signal"):
+    """A thread sets `flags[index]` to `value`, after all that it has written, and all that other threads have
+    written before a barrier with it, is visible to the system. The flags may be another GPU's.
+    """
+
+    flags: ext.Operand[Any]
+    index: ext.Operand[Any]
+    value: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return flags_complaint(self.flags) or index_complaint([self.index, self.value])
+
+
+class RemoteOp(Op, dialect=Tile, name="remote"):
+    """Memory of another GPU that is mapped on this one, from an address (i64) on: a contiguous memref of rank
+    1, of unknown size, in global memory. A kernel stores to it, and raises flags there; loads are slow.
+    """
+
+    address: ext.Operand[Any]
+    memory: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if str(self.address.type) != "i64":
+            return f"expects an address of i64, got {self.address.type}"
+        kind = self.memory.type
+        if not isinstance(kind, ir.MemRefType) or kind != remote_type(kind.element_type):
+            return f"expects to return memref<?xT, 1>, got {kind}"
+        return None
+
+
+def remote_type(element: Any) -> Any:
+    """The type of memory of another GPU, for elements of a type."""
+    space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
+    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element, None, space)
+
+
+def signal(flags: Any, index: Any, value: Any) -> None:
+    """Builds `tile.signal`."""
+    build(SignalOp, operands=[flags, index, value])
+
+
+def remote(address: Any, element: Any) -> Any:
+    """Builds `tile.remote` and returns the memory."""
+    return build(RemoteOp, operands=[address], results=lambda: [remote_type(element)]).memory

@@ -14,6 +14,7 @@ from weft.dialects.operand_roles import (
     OUTPUT_TYPES,
     ROLES,
     SCALE_OF_WORDS,
+    SCATTERED,
     WORD,
     activation_complaint,
     extents,
@@ -93,6 +94,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       call. "team" (4 of i32) has this GPU's number, the number of the call, and how many milliseconds a wait
       for a flag may take before it ends the kernel with an error. Own rows are multiplied first, then those
       of the GPUs that follow, and then from GPU 0 on.
+    - "partials", "signals", "peers" and "team", together: each GPU of a team has A of all rows, a batch with
+      a matrix for the rows of each GPU, but only a part of K. D has this GPU's rows of the sum of all
+      products. Sums of other rows are rounded to the type of "partials", and stored to that memory of the GPU
+      that has these rows, whose address is `peers[i, 0]`. Then a flag at `peers[i, 1]` is set to the number
+      of the call. Both have a slot for each GPU, tile and warpgroup. The kernel adds what it finds in
+      "partials", for which "signals" are set, to its own sums.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
@@ -327,7 +334,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return wrong
         if not batches or self._selects_b:
             return None
-        if self.d.type.rank != 3:
+        if self.d.type.rank != 3 and not self.is_scattered:
             return f"expects D of rank 3, because {batches[0][0]} is a batch, got {self.d.type}"
         known = {name: v.type.shape[0] for name, v in batches if not v.type.is_dynamic_dim(0)}
         if len(set(known.values())) > 1:
@@ -337,13 +344,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _gathered_complaint(self) -> str | None:
         """What is wrong with matrices of A of other GPUs."""
-        given = [name for name in GATHERED if self.role(name) is not None]
+        given = [name for name in (*SCATTERED, *GATHERED[:-1]) if self.role(name) is not None]
         if not given:
             return None
-        if len(given) < len(GATHERED):
-            return f"expects {', '.join(GATHERED)} together, got only {' and '.join(given)}"
-        gathered = self.role("gathered")
-        assert gathered is not None
+        wanted = SCATTERED if self.is_scattered else GATHERED
+        if sorted(given) != sorted(wanted):
+            return f"expects {', '.join(wanted)} together, got only {' and '.join(given)}"
+        if (gathered := self.role("gathered")) is None:
+            return self._scattered_complaint()
         if (str(gathered.type.element_type), gathered.type.rank) != (str(self.a.type.element_type), 3):
             return f"expects gathered to be a batch of matrices like A, of {self.a.type}, got {gathered.type}"
         if (self.a.type.rank, self.d.type.rank) != (2, 3):
@@ -353,6 +361,20 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if self.grouping is not None:
             return f"expects no {self.grouping} with gathered"
         return None
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether sums are added up over several GPUs."""
+        return self.role("partials") is not None
+
+    def _scattered_complaint(self) -> str | None:
+        """What is wrong where sums are added up over several GPUs."""
+        if (self.a.type.rank, self.b.type.rank, self.d.type.rank) != (3, 2, 2):
+            kinds = f"{self.a.type}, {self.b.type} and {self.d.type}"
+            return f"expects A of rank 3, and B and D of rank 2, with partials, got {kinds}"
+        if self.types.sums != "f32":
+            return f"expects sums of f32 with partials, got A of {self.a.type}"
+        return None if self.grouping is None else f"expects no {self.grouping} with partials"
 
     def _grouped_complaint(self, batches: list[str]) -> str | None:
         """What is wrong with the ranks, where products have different sizes."""
@@ -451,6 +473,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """Why kernels of this schedule can't work with those of other GPUs."""
         if self.role("team") is None:
             return None
+        if self.is_scattered:
+            one = getattr(schedule, "global_splits", 0) == 1 and schedule.splits == 1
+            if isinstance(schedule, WarpgroupSchedule) and one and not schedule.stream_k:
+                return None
+            return f"schedule must be one of wgmma without splits with partials, got {schedule}"
         copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
         if copies and not getattr(schedule, "loaders", 0):
             return None
@@ -517,6 +544,9 @@ def matmul(
     column_factors: Any | None = None,
     gathered: Any | None = None,
     arrivals: Any | None = None,
+    partials: Any | None = None,
+    signals: Any | None = None,
+    peers: Any | None = None,
     team: Any | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,
@@ -534,7 +564,8 @@ def matmul(
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
     operands |= {"k_ends": k_ends, "alpha": factors}
     operands |= {"row_factors": row_factors, "column_factors": column_factors}
-    operands |= {"gathered": gathered, "arrivals": arrivals, "team": team}
+    operands |= {"gathered": gathered, "arrivals": arrivals}
+    operands |= {"partials": partials, "signals": signals, "peers": peers, "team": team}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

@@ -1,14 +1,15 @@
-"""`--lower-flags`: waits for flags of other GPUs become loads in a loop, with an end."""
+"""`--lower-flags`: waits for flags of other GPUs become loads in a loop with an end, and signals stores."""
 
 from collections.abc import Callable
 from typing import Any
 
-from weft.dialects.tile_flags import AwaitFlagOp
+from weft.dialects.tile_flags import AwaitFlagOp, RemoteOp, SignalOp
 from weft.mlir import arith, ir, llvm, nvvm
 from weft.passes.builders import addresses, emit
 from weft.passes.registry.pass_ import Pass, rewrite
 
 _NANOSECONDS = 1_000_000  # of a millisecond
+_MOST = (1 << 31) - 1  # elements of memory of unknown size
 
 
 def run(module: Any) -> None:
@@ -43,8 +44,38 @@ def _now() -> Any:
     return nvvm.read_ptx_sreg_globaltimer(results=[ir.IntegerType.get_signless(64)])
 
 
-_LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {AwaitFlagOp: _await_flag}
+def _signal(op: SignalOp) -> list[Any]:
+    """A store with release at the scope of the system, LLVM's default."""
+    address = addresses.Vector(op.flags).element_of(op.index)
+    llvm.StoreOp(op.value, address, alignment=4, ordering=llvm.AtomicOrdering.release)
+    return []
+
+
+def _remote(op: RemoteOp) -> list[Any]:
+    """A memref's descriptor with the address: pointers, offset, sizes and strides."""
+    pointer = llvm.inttoptr(addresses.pointer_type(1), op.address)
+    i64 = ir.IntegerType.get_signless(64)
+    kind = ir.Type.parse("!llvm.struct<(ptr<1>, ptr<1>, i64, array<1 x i64>, array<1 x i64>)>")
+    zero, one, most = (emit.constant(i64, number) for number in (0, 1, _MOST))
+    fields = ([0], pointer), ([1], pointer), ([2], zero), ([3, 0], most), ([4, 0], one)
+    descriptor = llvm.mlir_undef(kind)
+    for position, value in fields:
+        descriptor = llvm.insertvalue(descriptor, value, position)
+    cast = ir.Operation.create(
+        "builtin.unrealized_conversion_cast", results=[op.memory.type], operands=[descriptor]
+    )
+    return [cast.result]
+
+
+_LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {
+    AwaitFlagOp: _await_flag,
+    SignalOp: _signal,
+    RemoteOp: _remote,
+}
 
 LOWER_FLAGS = Pass(
-    "lower-flags", "lower waits for flags of other GPUs to loads", run, lowers=tuple(_LOWERINGS)
+    "lower-flags",
+    "lower flags and memory of other GPUs to loads, stores and pointers",
+    run,
+    lowers=tuple(_LOWERINGS),
 )

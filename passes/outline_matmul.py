@@ -123,7 +123,8 @@ def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[Any
     d = product.d
     rows, columns = schedule.swapped(sizes.of(d, -2), sizes.of(d, -1))
     down, across = schedule.cluster
-    matrices = sizes.of(d, 0) if d.type.rank == 3 else ir.AffineExpr.get_constant(1)
+    batch = product.a if product.is_scattered else d
+    matrices = sizes.of(batch, 0) if batch.type.rank == 3 else ir.AffineExpr.get_constant(1)
     # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
     return [
         ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,

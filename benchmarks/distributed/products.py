@@ -77,7 +77,7 @@ def gathers(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
         "weft.matmul": lambda: weft.matmul(whole, b, transpose_b=True, out=out),
         "NCCL": lambda: distributed.all_gather_into_tensor(whole, a),
         "NCCL, cuBLAS": one_after_the_other,
-        "torch fused": lambda: torch.ops.symm_mem.fused_all_gather_matmul(a, [b.T], 0, group),
+        "torch fused": lambda: torch.ops.symm_mem.fused_all_gather_matmul(a, [b.T], 0, group, return_A=False),
         "weft": lambda: all_gather_matmul(a, b, team=team, transpose_b=True),
     }
 
@@ -107,6 +107,9 @@ def scatters(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
         "NCCL, cuBLAS": one_after_the_other,
         "torch fused": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b.T, "sum", 0, group),
         "weft": lambda: matmul_reduce_scatter(a, b, team=team, transpose_b=True),
+        "weft, f32 partials": lambda: matmul_reduce_scatter(
+            a, b, team=team, transpose_b=True, partials="f32"
+        ),
     }
 
 
@@ -114,13 +117,14 @@ def measure(rank: int, arguments: Any) -> None:
     """The process of one GPU."""
     import torch
     from torch import distributed
+    from torch.distributed import _symmetric_memory
 
     from weft.distributed import Team
 
     torch.cuda.set_device(rank)
     device = torch.device("cuda", rank)
     distributed.init_process_group("nccl", rank=rank, world_size=arguments.gpus, device_id=device)
-    torch.distributed._symmetric_memory.enable_symm_mem_for_group(distributed.group.WORLD.group_name)
+    _symmetric_memory.enable_symm_mem_for_group(distributed.group.WORLD.group_name)
     team = Team()
     kinds = {"all-gather": gathers, "reduce-scatter": scatters}
     for kind in arguments.kinds:

@@ -49,7 +49,7 @@ class Feed(Generic[_S]):
         self.ring, self.tiles, self.schedule, self.scales = ring, tiles, tiles.schedule, scales
         self.left, self.right = operands
         self._bytes = self.schedule.copied_bytes(types)
-        self._gate = None if tiles.team is None else RowGate(tiles.team, tiles.schedule)
+        self._gate = RowGate.of(tiles.team, tiles.schedule)
 
     def fill(self, at: Tile, position: list[Any]) -> list[Any]:
         """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""

@@ -141,7 +141,8 @@ def staged_operands(
     k = schedule.block[2]
     a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
     kinds = (kind, kind)
-    if (team := Team.of(op)) is not None:
+    if op.role("gathered") is not None:
+        team = Team.of(op)
         others = partial(GatheredOperand, team=team, others=op.role("gathered"))
         kinds = schedule.swapped(others, kind)
     left, right = (

@@ -29,6 +29,12 @@ class Team:
             return None
         return Team(op, *(element(team, number) for number in (RANK, CALL, LIMIT)))
 
+    def first(self, op: MatmulOp) -> Any:
+        """The rank whose rows a kernel computes first: this one's where rows come from others, and the next
+        one's where sums go to others.
+        """
+        return emit.add(self.rank, 1) if op.is_scattered else self.rank
+
     def await_(self, flags: Any, index: Any, proxy: str = "generic") -> None:
         """Waits for a flag, in one thread."""
         tile.await_flag(flags, emit.value(index), self.call, self.limit, proxy=proxy)
@@ -43,6 +49,11 @@ class RowGate:
         self._rows, self._chunks = size(team.op.d, -2), size(self._arrivals, -1)
         self._in_chunk = emit.div(emit.add(self._rows, emit.sub(self._chunks, 1)), self._chunks)
         self._schedule = schedule
+
+    @staticmethod
+    def of(team: Team | None, schedule: AnySchedule) -> "RowGate | None":
+        """The gate of a product whose rows come from other GPUs; otherwise None."""
+        return None if team is None or team.op.role("gathered") is None else RowGate(team, schedule)
 
     def await_rows(self, at: Tile) -> None:
         """Waits for the rows of a tile, unless they are this GPU's own."""

@@ -54,9 +54,10 @@ class Tiles(Generic[_S]):
         (m, n, _), (down, across) = schedule.block, schedule.cluster
         rows, columns = schedule.swapped(size(op.d, -2), size(op.d, -1))
         height, width, group = m * down, n * across, schedule.group
-        members = size(op.d, 0) if op.d.type.rank == 3 else None
+        batch = op.a if op.is_scattered else op.d
+        members = size(batch, 0) if batch.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
-        first = self.team.rank if self.team else 0
+        first = self.team.first(op) if self.team else 0
         whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks, first)
         if self._answers is not None:
             return DynamicOrder(whole, self._answers, schedule.ctas)

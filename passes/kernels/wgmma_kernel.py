@@ -24,6 +24,7 @@ from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.row_scales import RowScales
+from weft.passes.kernels.scattered import ScatteredReduction
 from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
@@ -97,7 +98,7 @@ def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], write
         case StreamSums():
             return StreamReduction(op, sums, tiles, writer)
         case None:
-            return NoReduction(writer)
+            return ScatteredReduction(op, tiles, writer) if op.is_scattered else NoReduction(writer)
 
 
 def _consumer(

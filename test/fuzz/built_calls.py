@@ -54,6 +54,8 @@ _BUILDERS = {
     "claim": "matrix index i32 i32 !shares:count",
     "await_others": "matrix index i32",
     "await_flag": "matrix index i32 i32 ~proxy:text",
+    "signal": "matrix index i32",
+    "remote": "i32 type",
 }
 _PLAIN = {
     "shape": ("(8,8)", "(64,64)", "(16,)"),

@@ -28,4 +28,17 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     "tile.await_flag"(%flags, %i, %value, %limit) {proxy = "generic"} : (memref<?xi32>, i32, i32, i32) -> ()
     gpu.return
   }
+
+  // A signal is a store with release at the scope of the system, to a pointer made from the address.
+  // CHECK-LABEL: gpu.func @signals
+  // CHECK-SAME: %[[ADDRESS:.*]]: i64, %[[I:.*]]: i32, %[[VALUE:.*]]: i32
+  // CHECK: llvm.inttoptr %[[ADDRESS]] : i64 to !llvm.ptr<1>
+  // CHECK: llvm.insertvalue
+  // CHECK: builtin.unrealized_conversion_cast
+  // CHECK: llvm.store %[[VALUE]], %{{.*}} atomic release {alignment = 4 : i64}
+  gpu.func @signals(%address: i64, %i: i32, %value: i32) kernel {
+    %flags = "tile.remote"(%address) : (i64) -> memref<?xi32, 1>
+    "tile.signal"(%flags, %i, %value) : (memref<?xi32, 1>, i32, i32) -> ()
+    gpu.return
+  }
 }

@@ -10,9 +10,12 @@ import pytest
 import weft
 from weft import emulator
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.distributed import Team, all_gather_matmul, gather, teams
+from weft.distributed import Team, all_gather_matmul, gather, matmul_reduce_scatter, teams
 from weft.emulator import Deadlock, World
 from weft.launch.kernel import Kernel
+from weft.multiply import product_kernel
+from weft.passes.kernels import scattered
+from weft.passes.kernels import team as team_part
 
 SMALL = WarpgroupSchedule(block=(64, 32, 64), warpgroups=1, stages=2)
 M, N, K = 72, 32, 64
@@ -42,6 +45,32 @@ def gathered(size, *, calls=1, world=None, changed=lambda teams: None, seed=None
                 changed(team)
     report = world.run(seed=seed)
     return report, all((got == want).all() for got, want in found)
+
+
+def scattered_sums(size, *, calls=1, rows=M, seed=None, partials="f32", **added):
+    """The report of calls on all ranks, and whether all results are right."""
+    world, found = World(size), []
+    members = Team.emulated(world)
+    for call in range(calls):
+        a = [numbers(size * rows, K, seed=(call, rank)) for rank in range(size)]
+        b = [numbers(N, K, seed=(9, call, rank)) for rank in range(size)]
+        total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
+        for rank, team in enumerate(members):
+            more = {name: make() for name, make in added.items()}
+            options = {"transpose_b": True, "partials": partials, "schedule": SMALL, **more}
+            got = matmul_reduce_scatter(a[rank], b[rank], team=team, **options)
+            found.append((got, total[rank * rows : (rank + 1) * rows], more.get("epilogue")))
+    report = world.run(seed=seed)
+    return report, all(
+        (got == finished(want, epilogue).astype(got.dtype)).all() for got, want, epilogue in found
+    )
+
+
+def finished(sums, epilogue):
+    """Sums after an epilogue."""
+    if epilogue is None:
+        return sums
+    return np.maximum(sums + epilogue.bias, 0) + epilogue.residual
 
 
 def rules(report):
@@ -180,3 +209,83 @@ def test_ranks_with_different_shapes_are_refused():
 def test_wrong_arrays_are_named(a, b, message):
     with pytest.raises(weft.WeftError, match=message):
         all_gather_matmul(a, b, team=Team.emulated(World(2))[0], transpose_b=True)
+
+
+def test_every_rank_gets_its_rows_of_the_sums():
+    report, right = scattered_sums(2, calls=3)
+    assert right and not report.findings
+
+
+def test_sums_are_rounded_before_they_are_sent():
+    report, right = scattered_sums(2, partials=None)  # the sums of few small numbers are exact in bf16
+    assert right and not report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_orders_of_ranks_change_no_sums(size, seed):
+    report, right = scattered_sums(size, calls=4, rows=200, seed=seed)
+    assert right and not report.findings
+
+
+def test_the_epilogue_has_own_rows_of_the_sums():
+    def epilogue():
+        return weft.Epilogue(numbers(N, seed=5), "relu", numbers(M, N, seed=6))
+
+    report, right = scattered_sums(2, epilogue=epilogue)
+    assert right and not report.findings
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("st.release.sys", "st.relaxed.sys"),
+        ("st.release.sys", "st.release.gpu"),
+        ("ld.acquire.sys", "ld.acquire.gpu"),
+        ("ld.acquire.sys", "ld.relaxed.sys"),
+    ],
+)
+def test_signals_without_an_order_are_found(monkeypatch, old, new):
+    with_ptx(monkeypatch, old, new)
+    report, _ = scattered_sums(2)
+    assert rules(report) == ["global-race"]
+
+
+@pytest.fixture
+def fresh_kernels():
+    """Kernels are made again, since their parts have changed."""
+    product_kernel.compiled.cache_clear()
+    yield
+    product_kernel.compiled.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_signals_before_all_threads_have_stored_are_found(monkeypatch):
+    monkeypatch.setattr(scattered, "meet_warpgroup", lambda warpgroup: None)
+    report, _ = scattered_sums(2)
+    assert rules(report) == ["global-race"]
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_own_rows_first_are_a_deadlock(monkeypatch):
+    assert scattered_sums(2, rows=256)[1]
+    product_kernel.compiled.cache_clear()
+    monkeypatch.setattr(team_part.Team, "first", lambda self, op: self.rank)
+    with pytest.raises(Deadlock, match=r"(?s)on rank 0.*on rank 1"):
+        scattered_sums(2, rows=256)
+
+
+def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monkeypatch):
+    monkeypatch.setattr(teams, "HALVES", 1)
+    report, _ = scattered_sums(2, calls=3)
+    assert rules(report) == ["global-race"]
+
+
+def test_wrong_parts_are_named():
+    team = Team.emulated(World(2))[0]
+    a, b = numbers(9, K, seed=1), numbers(N, K, seed=2)
+    with pytest.raises(weft.WeftError, match=r"rows of a must be a multiple of 2.*got 9; the next is 10"):
+        matmul_reduce_scatter(a, b, team=team, transpose_b=True)
+    with pytest.raises(weft.WeftError, match="partials must be f32 or bf16, got 'f16'"):
+        matmul_reduce_scatter(a, b, team=team, transpose_b=True, partials="f16")

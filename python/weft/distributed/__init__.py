@@ -1,6 +1,7 @@
 """Products over the GPUs of one host, each with a process of its own: copies hidden behind the products."""
 
 from weft.distributed.gather import all_gather_matmul
+from weft.distributed.scatter import matmul_reduce_scatter
 from weft.distributed.teams import Team
 
-__all__ = ["Team", "all_gather_matmul"]
+__all__ = ["Team", "all_gather_matmul", "matmul_reduce_scatter"]

@@ -129,6 +129,9 @@ class CudaDevices:
         owner = tensor, handle
         return [Address(each + begin, size, self._device.index, owner) for each in handle.buffer_ptrs]
 
+    def address(self, memory: Address) -> int:
+        return memory.address
+
     def constant(self, numbers: Any) -> Address:
         tensor = self._torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
         size = tensor.numel() * tensor.element_size()

@@ -52,6 +52,9 @@ class Devices(Protocol):
     def shared(self, size: int) -> Sequence[Memory]:
         """So many bytes on each GPU, zeros, for all to access: by rank. All ranks call it together."""
 
+    def address(self, memory: Any) -> int:
+        """Where shared memory is mapped on this GPU."""
+
     def constant(self, numbers: Any) -> Memory:
         """A copy of a NumPy array, for this GPU, ordered before what the caller adds next."""
 

@@ -67,6 +67,9 @@ class WorldDevices:
         self._allocated += 1
         return known[self._allocated - 1]
 
+    def address(self, memory: Bytes) -> int:
+        return self._together.world.address(memory.array)
+
     def constant(self, numbers: Any) -> Bytes:
         return Bytes(numbers.copy().view(np.uint8).reshape(-1))
 

@@ -51,6 +51,10 @@ class Product:
         """The types, as schedules have them."""
         return Types(self.dtype, self.dtype, self.dtype, (False, not self.transpose_b))
 
+    def schedule_of(self, chip: str, sizes: tuple[int, int, int]) -> AnySchedule:
+        """The schedule: the caller's, or one for M, N and K."""
+        return self.schedule or _chosen(self.types, chip, sizes)
+
     def kernel(
         self,
         chip: str,
@@ -60,7 +64,7 @@ class Product:
         sizes: tuple[int, int, int],
     ) -> Kernel:
         """The kernel, compiled once."""
-        schedule = self.schedule or _chosen(self.types, chip, sizes)
+        schedule = self.schedule_of(chip, sizes)
         what = (1.0).hex(), (0.0).hex(), False, self.activation, schedule, chip
         of_batch = tuple(
             (role, kind, ranks[2] if role == "residual" else rank) for role, kind, rank in self.added

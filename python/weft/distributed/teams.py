@@ -74,6 +74,8 @@ class Turn:
     data: Sequence[Memory]
     flags: Sequence[Memory]
     state: Memory
+    peers: Memory
+    """The addresses of `data` and `flags` of each rank: i64."""
 
     @property
     def number(self) -> Memory:
@@ -89,6 +91,7 @@ class Exchange:
         self._calls = 0
         self._sizes = 0, 0
         self._memory: Sequence[Memory] = ()
+        self._peers: Memory | None = None
         self._states: list[Memory] = []
 
     def reserve(self, data: int, flags: int) -> None:
@@ -98,6 +101,10 @@ class Exchange:
             return
         self._sizes = max(self._sizes[0], sizes[0]), max(self._sizes[1], sizes[1])
         self._memory = self._devices.shared(HALVES * sum(self._sizes))
+        starts = np.array([self._devices.address(each) for each in self._memory], np.int64)
+        half = np.arange(HALVES, dtype=np.int64)[:, None, None] * sum(self._sizes)
+        of_parts = np.stack([starts, starts + self._sizes[0]], axis=-1)
+        self._peers = self._devices.constant(half + of_parts)
 
     def next(self) -> Turn:
         """The next call."""
@@ -108,11 +115,14 @@ class Exchange:
         half = sum(self._sizes)
         begin = before % HALVES * half
         data, flags = self._sizes
+        assert self._peers is not None
+        peers = 2 * 8 * len(self._memory)
         state = self._states[-1].part(4 * _STATE * (before % _STATES), 4 * _STATE)
         return Turn(
             [each.part(begin, data) for each in self._memory],
             [each.part(begin + data, flags) for each in self._memory],
             state,
+            self._peers.part(before % HALVES * peers, peers),
         )
 
     def _numbers(self, first: int) -> Any:

@@ -1838,3 +1838,27 @@ func.func @await_a_wide_number(%flags: memref<?xi32>, %i: i64) {
   "tile.await_flag"(%flags, %i, %i, %i) {proxy = "async"} : (memref<?xi32>, i64, i64, i64) -> ()
   return
 }
+
+// -----
+
+func.func @signal_a_float(%flags: memref<?xf32>, %i: i32) {
+  // expected-error @below {{'tile.signal' op expects flags in a memref of rank 1 of i32, got memref<?xf32>}}
+  "tile.signal"(%flags, %i, %i) : (memref<?xf32>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @remote_at_an_index(%address: i32) {
+  // expected-error @below {{'tile.remote' op expects an address of i64, got i32}}
+  %0 = "tile.remote"(%address) : (i32) -> memref<?xi32, 1>
+  return
+}
+
+// -----
+
+func.func @remote_matrix(%address: i64) {
+  // expected-error @below {{'tile.remote' op expects to return memref<?xT, 1>, got memref<?x?xi32, 1>}}
+  %0 = "tile.remote"(%address) : (i64) -> memref<?x?xi32, 1>
+  return
+}

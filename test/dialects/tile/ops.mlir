@@ -268,3 +268,13 @@ func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
   return
 }
+
+// A thread raises a flag in the memory of another GPU.
+// CHECK-LABEL: func.func @signal
+func.func @signal(%address: i64, %i: i32, %value: i32) {
+  // CHECK: %[[FLAGS:.*]] = "tile.remote"(%{{.*}}) : (i64) -> memref<?xi32, 1>
+  %0 = "tile.remote"(%address) : (i64) -> memref<?xi32, 1>
+  // CHECK: "tile.signal"(%[[FLAGS]], %{{.*}}, %{{.*}}) : (memref<?xi32, 1>, i32, i32) -> ()
+  "tile.signal"(%0, %i, %value) : (memref<?xi32, 1>, i32, i32) -> ()
+  return
+}

@@ -59,3 +59,41 @@ func.func @without_tma(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
   return
 }
+
+// -----
+
+func.func @only_partials(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %sums: memref<?xf32>) {
+  // expected-error @below {{expects partials, signals, peers, team together, got only partials}}
+  "tile.matmul"(%a, %b, %d, %sums) {roles = ["partials"], transpose_b = true}
+    : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @sums_of_a_batch(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %sums: memref<?xf32>,
+                           %signals: memref<?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%sums) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%signals) : (memref<?xi32>) -> !tile.any
+  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
+  %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects A of rank 3, and B and D of rank 2, with partials, got}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["partials", "signals", "peers", "team"], transpose_b = true}
+    : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @sums_with_splits(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %sums: memref<?xf32>,
+                            %signals: memref<?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%sums) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%signals) : (memref<?xi32>) -> !tile.any
+  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
+  %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{schedule must be one of wgmma without splits with partials, got block 64x64x64}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["partials", "signals", "peers", "team"], transpose_b = true,
+    schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
+    : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}

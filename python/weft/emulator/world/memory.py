@@ -76,6 +76,14 @@ class WorldMemory:
         buffer = self.buffer(array, rank)
         return buffer.segment.base + buffer.offset(array)
 
+    def shared_address(self, array: Array) -> int:
+        """As `address`, of an array that all GPUs can access. Raises WeftError for another one."""
+        begin, end = _bounds(array)
+        found = self._overlapping(begin, end)
+        if found is None or not found.shared:
+            raise WeftError("array must be shared: World.share(array, rank)")
+        return found.segment.base + found.offset(array)
+
     def device(self, rank: int, user: str, variables: Device) -> Device:
         """What a GPU can access, with the variables of a module."""
         device = Device(rank, user, _LAUNCHES + _OF_A_LAUNCH * self._launches)

@@ -53,6 +53,12 @@ class World:
         """
         self._memory.share(checked(array, "array"), self._rank(rank))
 
+    def address(self, array: object) -> int:
+        """The address of a shared array, which is the same on all GPUs. Raises WeftError for one that isn't
+        shared.
+        """
+        return self._memory.shared_address(checked(array, "array"))
+
     def stream(self, rank: int) -> Stream:
         """A new stream of GPU `rank`."""
         rank = self._rank(rank)
