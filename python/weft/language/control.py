@@ -7,12 +7,13 @@ hold values of the GPU before it. Rings move on too: their positions are carried
 
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from weft.language import carried, trace
 from weft.language.carried import Unbound
 from weft.language.mistakes import mistake
-from weft.language.ranges import Range
+from weft.language.ranges import Part, Range
 from weft.language.scalars import Scalar, as_scalar, condition
 from weft.mlir import ir, scf
 from weft.passes.builders import emit
@@ -101,7 +102,9 @@ class Loop(_Construct):
     def __init__(self, over: Any, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> None:
         self.over, self.names, self.targets = over, names, targets
         self.traced = isinstance(over, Range)
-        self._ended = False
+        self._left = 0  # iterations of the body that are still to be traced
+        self._entered = False
+        self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
         if self.traced and has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
 
@@ -110,16 +113,29 @@ class Loop(_Construct):
             yield from _iterable(self.over)
             return
         trace.current()
-        self._op = scf.ForOp(*(each.value for each in self.over.bounds()), [])
-        self._block = self._op.body
-        with ir.InsertionPoint(self._block):
-            number = self.over.item(Scalar(self._op.induction_variable))
-        yield number
-        assert self._ended
+        parts = list(self.over.loops())
+        for number, part in enumerate(parts):
+            if number:
+                self._between = dict(zip(self.names, self._before.give(iter(self._results)), strict=True))
+            yield from self._numbers(part)
+
+    def _numbers(self, part: Part) -> Iterator[Any]:
+        """The numbers of an iteration of a loop, in which its body is traced."""
+        self._op = scf.ForOp(part.begin, part.end, part.step, [])
+        self._block, self._left = self._op.body, len(part.distances)
+        for distance in part.distances:
+            with nullcontext() if self._entered else ir.InsertionPoint(self._block):
+                number = emit.value(emit.add(self._op.induction_variable, distance))
+                item = self.over.item(Scalar(number))
+            yield item
+        assert not self._entered
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Enters the body. Returns the names' values in it."""
-        self._before = _Carrier(self.names, scope)
+        if self._entered:  # already, for the number before
+            return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
+        self._entered = True
+        self._before = _Carrier(self.names, {**scope, **self._between})
         self._before.hand_over()
         self._initial = self._before.parts()
         self._point = trace.current().enter(self._block, loop=True)
@@ -129,6 +145,10 @@ class Loop(_Construct):
 
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
+        self._left -= 1
+        if self._left:
+            return
+        self._entered = False
         trace.current().multiplier.end_body()
         self._values, new = self._before.taken(scope, "in a loop of the GPU")
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
@@ -145,7 +165,7 @@ class Loop(_Construct):
         results = list(self._initial)
         for number, result in zip(changed, loop.results, strict=True):
             results[number] = result
-        self._results, self._ended = results, True
+        self._results = results
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""

@@ -1,0 +1,86 @@
+"""Loops of the GPU whose body is there several times."""
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+
+@w.kernel(threads=32)
+def counted(x: w.In["n", w.f32], y: w.Out["n", w.f32], begin: w.i32, end: w.i32, step: w.i32, *, unroll=3):
+    i = w.thread()
+    total, even = w.f32(0.0), w.i32(0)
+    for j in w.range(begin, end, step, unroll=unroll):
+        total = total * 1.5 + x[i] * j.to(w.f32)
+        if j % 2 == 0:
+            even += 1
+    for j in w.range(0, 6, unroll=2):
+        total = total + j.to(w.f32)
+    y[i] = total + even.to(w.f32)
+
+
+@pytest.mark.parametrize("numbers", [(0, 10, 1), (0, 0, 1), (3, 20, 4), (5, 2, 1), (0, 2, 1), (-7, 8, 2)])
+@pytest.mark.parametrize("unroll", [2, 3])
+def test_numbers_that_are_left_have_a_loop_of_their_own(numbers, unroll):
+    x = np.linspace(0, 1, 32, dtype=np.float32)
+    y = np.zeros_like(x)
+    assert not counted.emulate(x, y, *numbers, unroll=unroll).findings
+    total = np.zeros(32)
+    for j in range(*numbers):
+        total = total * 1.5 + x * j
+    assert np.allclose(y, total + 15 + sum(j % 2 == 0 for j in range(*numbers)), rtol=1e-5)
+
+
+def test_known_numbers_that_divide_need_one_loop():
+    @w.kernel(threads=32)
+    def summed(y: w.Out["n", w.i32], *, n):
+        total = w.i32(0)
+        for j in w.range(n, unroll=4):
+            total += j
+        y[w.thread()] = total
+
+    loops = [str(summed.module(n=n)).count("scf.for") for n in (8, 9)]
+    assert loops == [1, 2]
+
+
+@w.kernel()
+def gemm(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32], *, unroll=2):
+    """Stages go over from one iteration to the next, which may be one of the same body."""
+    ring = w.ring(3, a=(64, 64, w.f16), b=(64, 64, w.f16))
+    with w.role():
+        slot = ring.take()
+        sums = w.gemm(slot.a, slot.b.T)
+        for _ in w.range(1, w.ceil_div(a.columns, 64), unroll=unroll):
+            late, slot = slot, ring.take()
+            sums = w.gemm(slot.a, slot.b.T, sums)
+            sums = w.wait(sums, pending=1)
+            late.release()
+        sums = w.wait(sums)
+        slot.release()
+        w.store(sums, d[0, 0])
+    with w.role(), w.one_thread():
+        for k in w.range(0, a.columns, 64, unroll=unroll):
+            ring.fill(a=a[0, k], b=b[0, k])
+
+
+@pytest.mark.parametrize(
+    "k, arch",
+    [
+        (264, "sm_90a"),
+        (320, "sm_100a"),
+        *[pytest.param(72, each, marks=pytest.mark.slow) for each in ("sm_80", "sm_100a")],
+    ],
+)
+def test_rings_and_pending_products(k, arch):
+    a, b = np.random.default_rng(0).standard_normal((2, 64, k)).astype(np.float16)
+    d = np.zeros((64, 64), np.float32)
+    report = gemm.emulate(a, b, d, arch=arch)
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+    assert np.allclose(d, a.astype(float) @ b.astype(float).T, atol=1e-2)
+
+
+def test_mistakes():
+    for unroll in (0, True, 1.5):
+        with pytest.raises(weft.WeftError, match=r"unroll of w.range must be a positive number"):
+            counted.compile(None, None, None, None, None, unroll=unroll)
