@@ -1,5 +1,6 @@
 """Debugging kernels of `weft.language`, of wgmma and of tcgen05: variables, fragments, tiles and barriers."""
 
+import re
 from pathlib import Path
 
 import ml_dtypes
@@ -273,3 +274,43 @@ def test_warps_that_wait_are_there_once(seed):
     assert (seen[:4] == 8).all() and (seen[4:] == 0).all()
     if seed is None:
         assert (waited[:4] == 2).all()  # one wait for each stage, though the first one isn't full at once
+
+
+def test_layouts_are_drawn_while_a_kernel_is_traced(tmp_path):
+    drawn = {}
+
+    @w.kernel
+    def drawing(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
+        ring = w.ring(3, a=(64, 64, w.f16), b=(32, 64, w.f16), takers=1)
+        with w.role(), ring.take() as stage:
+            t = w.load(stage.a)
+            drawn["fragment"], drawn["buffer"] = w.show(t), w.show(stage.b, file=tmp_path / "b.svg")
+            drawn["ring"], drawn["stage"], drawn["layout"] = w.show(ring), w.show(stage), w.show(t.layout)
+            w.store(t.to(w.f32), y[0, 0])
+        with w.role(), w.one_thread():
+            ring.fill(a=x[0, 0], b=x[0, 0])
+
+    kernel = drawing.compile(arch="sm_90a")
+    texts = {name: svg.text() for name, svg in drawn.items()}
+    assert "T31:" in texts["fragment"] and "w: warp" in texts["fragment"]
+    assert "xor 128B" in texts["buffer"] and (tmp_path / "b.svg").read_text("utf-8") == texts["buffer"]
+    for text in ("ring of 3 stages of 12288 bytes", "a: 64 x 64 w.f16", "stage 2", "full: 12288 bytes"):
+        assert text in texts["ring"] and text in texts["stage"]
+    assert "T31:" in texts["layout"] and "w.show" not in kernel.ptx
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (lambda x: w.show(3), "w.show draws a layout, a fragment, a buffer or a ring, got 3"),
+        (lambda x: w.show(w.zeros((64, 8)), file=3), "file of w.show must be a path, got 3"),
+        (lambda x: w.show(w.zeros((64, 8)), file="/nowhere/x.svg"), "cannot write '/nowhere/x.svg'"),
+    ],
+)
+def test_what_cant_be_drawn_is_refused(what, message):
+    @w.kernel(threads=128)
+    def drawing(x: w.Out["n", w.f32]):
+        what(x)
+
+    with pytest.raises(weft.WeftError, match=re.escape(message)):
+        drawing.compile()

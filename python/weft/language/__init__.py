@@ -11,6 +11,7 @@ from weft.language.conversions import convert
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
 from weft.language.debugging import print_ as print
+from weft.language.drawings import show
 from weft.language.exponentials import exp2
 from weft.language.fragments import Fragment, full, zeros
 from weft.language.int4 import dequantize_int4
@@ -140,6 +141,7 @@ __all__ = [
     "row",
     "rsqrt",
     "shared",
+    "show",
     "silu",
     "sin",
     "sqrt",
