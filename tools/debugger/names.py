@@ -54,10 +54,7 @@ class ThreadNames:
 
     def has(self, name: str) -> bool:
         special = name in COORDINATES or name in self._arrays or name.startswith("%")
-        return special or name in self.known or self._is_prefix(name)
-
-    def _is_prefix(self, name: str) -> bool:
-        return False
+        return special or name in self.known
 
     def value(self, name: str) -> Any:
         if name in COORDINATES:

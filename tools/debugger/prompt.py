@@ -1,49 +1,19 @@
 """The commands of the debugger."""
 
-import cmd
 import re
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, TextIO
 
 from weft.emulator.watching.hooks import PTX
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, inspection, source_files
-from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, place_of
+from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
 from weft.tools.debugger.names import Threads
-from weft.tools.debugger.session import Focus, Quit, Session
+from weft.tools.debugger.reader import SHORT, Reader
+from weft.tools.debugger.session import Focus
 from weft.tools.debugger.steps import Step
 
-_SHORT = {
-    "b": "break",
-    "tb": "tbreak",
-    "c": "continue",
-    "cont": "continue",
-    "s": "step",
-    "n": "next",
-    "si": "stepi",
-    "ni": "nexti",
-    "fin": "finish",
-    "u": "until",
-    "advance": "until",
-    "p": "print",
-    "l": "list",
-    "w": "where",
-    "bt": "where",
-    "backtrace": "where",
-    "i": "info",
-    "d": "delete",
-    "cl": "delete",
-    "q": "quit",
-    "exit": "quit",
-    "h": "help",
-    "fragment": "matrix",
-    "m": "matrix",
-    "thread": "focus",
-    "EOF": "EOF",
-}
 _FOCUS = re.compile(r"(cta|block|warp|lane|thread)\s+\(?\s*(\d+(?:\s*,\s*\d+){0,2})\s*\)?\s*")
 _INFO = {
     "warps": "all warps of the CTAs that run, and what they wait for",
@@ -71,78 +41,8 @@ def _goes_on(method: _Method) -> _Method:
     return run
 
 
-class Prompt(cmd.Cmd):
-    """Reads commands: first those of `commands`, then those of `stdin`."""
-
-    prompt = "(weft) "
-
-    def __init__(self, commands: Iterable[str], stdin: TextIO, stdout: TextIO, *, echo: bool) -> None:
-        super().__init__(stdin=stdin, stdout=stdout)
-        self.session: Session
-        self._queue, self._echo = list(commands), echo
-        self.use_rawinput = stdin.isatty() and stdin is sys.stdin
-        self.count = 0
-
-    # Front
-
-    def say(self, text: str) -> None:
-        self.stdout.write(text.rstrip() + "\n")
-        self.stdout.flush()
-
-    def interact(self) -> None:
-        while True:
-            try:
-                self.cmdloop()
-                return
-            except KeyboardInterrupt:
-                self.say("quit ends the session")
-
-    # Reading
-
-    def cmdloop(self, intro: Any = None) -> None:
-        while self._queue:
-            line = self._queue.pop(0).strip()
-            if line and not line.startswith("#"):
-                if self._echo:
-                    self.say(f"{self.prompt}{line}")
-                if self.onecmd(line):
-                    return
-        if not self.use_rawinput and not self.stdin.isatty():
-            self._read()
-            return
-        super().cmdloop(intro)
-
-    def _read(self) -> None:
-        """Carries out lines of a file, with each shown."""
-        while line := self.stdin.readline():
-            line = line.strip()
-            if not line or line.startswith("#"):
-                continue
-            self.say(f"{self.prompt}{line}")
-            if self.onecmd(line):
-                return
-        self.do_EOF("")
-
-    def onecmd(self, line: str) -> bool:
-        try:
-            return bool(super().onecmd(line))
-        except WeftError as error:
-            self.say(f"error: {error.diagnostics[0].message}")
-            return False
-
-    def parseline(self, line: str) -> tuple[str | None, str | None, str]:
-        line = line.strip()
-        word = re.match(r"[A-Za-z]+", line)
-        if word is not None and word[0] in _SHORT and word[0] != "EOF":
-            line = _SHORT[word[0]] + line[word.end() :]
-        if line.startswith("print/"):
-            line = f"print {line[5:]}"
-        return super().parseline(line)
-
-    def default(self, line: str) -> None:
-        word = line.split()[0]
-        known = sorted(name[3:] for name in self.get_names() if name.startswith("do_") and name != "do_EOF")
-        raise WeftError(f"no command '{word}'{did_you_mean(word, known)}: help lists them")
+class Prompt(Reader):
+    """The commands, as methods."""
 
     # Breakpoints
 
@@ -276,10 +176,8 @@ class Prompt(cmd.Cmd):
         if argument:
             if not argument.isdigit() or int(argument) < 1:
                 raise WeftError(f"expects a number of at least 1, got '{argument}'")
-            stopped = self.session.stopped
-            here = stopped.position if stopped is not None else None
             for point in self.session.points:
-                if isinstance(point, Breakpoint) and here is not None and self.session.is_at(point):
+                if isinstance(point, Breakpoint) and self.session.is_at(point):
                     point.ignore = int(argument) - 1
 
     @_goes_on
@@ -323,23 +221,11 @@ class Prompt(cmd.Cmd):
     def do_until(self, argument: str) -> None:
         """until [FILE:]LINE | ptx:LINE: goes on until the thread in focus is at a line."""
         session = self.session
-        from weft.tools.debugger.breakpoints import pending
-
         place = place_of(argument, session.launched, session.default_file())
         if why := pending(place, session.launched):
             raise WeftError(f"{place} isn't in this kernel: {why}")
         stopped = session.thread()[0] if session.stopped is not None else None
         session.step(Step.of("until", stopped, place.file, place.line))
-
-    def do_quit(self, argument: str) -> None:
-        """quit: ends the kernel and the program."""
-        self.session.ends = True
-        raise Quit
-
-    def do_EOF(self, argument: str) -> None:
-        """The end of the input ends the session."""
-        self.say("end of input: the session ends")
-        self.do_quit("")
 
     # The thread in focus
 
@@ -485,7 +371,7 @@ class Prompt(cmd.Cmd):
     def do_help(self, arg: str) -> None:
         """help [COMMAND]: what commands there are, and what one does."""
         if arg:
-            arg = _SHORT.get(arg, arg)
+            arg = SHORT.get(arg, arg)
             if hasattr(self, f"help_{arg}"):
                 getattr(self, f"help_{arg}")()
                 return
@@ -496,7 +382,7 @@ class Prompt(cmd.Cmd):
             self.say("\n".join(line.strip() for line in text.split("\n")))
             return
         short: dict[str, list[str]] = {}
-        for key, name in _SHORT.items():
+        for key, name in SHORT.items():
             short.setdefault(name, []).append(key)
         for name in sorted(
             each[3:] for each in self.get_names() if each.startswith("do_") and each != "do_EOF"
