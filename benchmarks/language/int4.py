@@ -87,7 +87,7 @@ def chosen(m: int, n: int, k: int, asymmetric: bool) -> tuple[Any, dict[str, Any
     options = {"group": GROUP, "asymmetric": asymmetric}
     if m <= tiles.FEW_ROWS:
         return few_rows, options | tiles.of_few_rows(m, n, k, GROUP, asymmetric, cores)
-    return many_rows, options | tiles.of_many_rows(m, n, GROUP, asymmetric, cores)
+    return many_rows, options | tiles.of_many_rows(m, n, k, GROUP, asymmetric, cores)
 
 
 def copies(bytes_: int) -> int:

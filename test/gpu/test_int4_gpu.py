@@ -7,6 +7,7 @@ from gpu_marks import SM_90A, with_marks
 
 from weft.int4.kernels.few_rows import few_rows
 from weft.int4.kernels.many_rows import many_rows
+from weft.int4.tiles import FEW_ROWS
 from weft.int4.weights import Int4Weights
 
 BF16, F16 = ml_dtypes.bfloat16, np.float16
@@ -23,8 +24,9 @@ BF16, F16 = ml_dtypes.bfloat16, np.float16
         (3, 200, 1032, {"BM": 8, "splits": 2}),
         (16, 1000, 4096, {"BM": 16, "splits": 4, "stages": 6}),
         (5, 1000, 4096, {"BM": 8, "halves": 1, "parts": 4}),
-        (64, 1000, 4096, {"BM": 64, "splits": 2, "stages": 3}),
+        (32, 1000, 4096, {"BM": 32, "splits": 2, "stages": 3}),
         (70, 264, 520, {"BM": 128}),
+        (150, 1000, 4096, {"BM": 64, "splits": 4}),
         (700, 520, 1096, {"BM": 256}),
     ],
 )
@@ -38,11 +40,13 @@ def test_products_of_both_kernels(m, n, k, meta, group, asymmetric, dtype):
     x, bias, y = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), n, (m, n)))
     of_weights = weights.packed, weights.scales, weights.scales if zeros is None else weights.zeros
     options = {"group": weights.group, "asymmetric": asymmetric, "biased": True}
-    product = few_rows if m <= 64 else many_rows
+    product = few_rows if m <= FEW_ROWS else many_rows
     product(x, *of_weights, bias, y, **options, **meta, on="gpu")
     exact = weights.dequantize().astype(float)
     expected = x.astype(float) @ exact.T + bias.astype(float)
     largest = np.abs(x.astype(float)) @ np.abs(exact).T + 1
-    rounded = 0 if m > 64 or group == 32 else ml_dtypes.finfo(dtype).eps / 2  # sums are scaled, not weights
+    rounded = (
+        0 if m > FEW_ROWS or group == 32 else ml_dtypes.finfo(dtype).eps / 2
+    )  # sums are scaled, not weights
     bound = ml_dtypes.finfo(dtype).eps * np.abs(expected) + (2**-14 + rounded) * largest
     assert (np.abs(y.astype(float) - expected) <= bound).all()

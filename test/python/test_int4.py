@@ -96,10 +96,12 @@ def case(dtype, m, n, k, group, asymmetric, *, slow=False, **meta):
         case(F16, 16, 136, 2000, 64, True, BM=16, halves=1, parts=4, splits=2, stages=4, slow=True),
         case(BF16, 3, 136, 1000, 192, True, BM=8, blocks=1, parts=1, slow=True),
         case(F16, 9, 130, 264, 128, False, BM=16, slow=True),
-        case(F16, 64, 130, 264, 0, True, BM=64, stages=3, slow=True),
+        case(F16, 32, 130, 264, 0, True, BM=32, stages=3, slow=True),
         case(BF16, 300, 136, 264, 128, True, BM=256, slow=True),
         case(F16, 300, 136, 520, 0, False, BM=128, slow=True),
         case(BF16, 65, 64, 328, 32, True, BM=128, slow=True),
+        case(BF16, 70, 136, 1000, 128, True, BM=64, splits=4, slow=True),
+        case(F16, 100, 64, 328, 64, False, BM=128, splits=2, slow=True),
     ],
 )
 def test_products_agree_with_float64(dtype, m, n, k, group, asymmetric, meta):
@@ -107,7 +109,7 @@ def test_products_agree_with_float64(dtype, m, n, k, group, asymmetric, meta):
     x, bias, y = (RNG.standard_normal(shape).astype(dtype) for shape in ((m, k), n, (m, n)))
     of_weights = weights.packed, weights.scales, weights.zeros if asymmetric else weights.scales
     options = {"group": weights.group, "asymmetric": asymmetric, "biased": True}
-    kernel = few_rows if m <= 64 else many_rows
+    kernel = few_rows if m <= tiles.FEW_ROWS else many_rows
     report = kernel.emulate(x, *of_weights, bias, y, **options, **meta)
     assert not report.findings, report.findings[0]
     assert_product(y, x, weights, bias)
@@ -151,18 +153,17 @@ def test_rows_of_x_may_be_apart():
 def test_tiles_fit_and_keep_the_gpu_busy():
     for n, k in ((64, 64), (4096, 4096), (28672, 8192)):
         for group in (0, 32, 64, 128, 192):
-            for m in (1, 8, 17, 64):
+            for m in (1, 8, 17, 32):
                 chosen = tiles.of_few_rows(m, n, k, group, True, 132)
                 span = 64 * chosen["blocks"] * chosen["parts"]
                 assert chosen["stages"] >= 3 and m <= chosen["BM"]
                 assert not group or group % span == 0 or span % group == 0
-            for m in (65, 128, 129, 4096):
-                assert tiles.of_many_rows(m, n, group, True, 132)["stages"] >= 4
+            for m in (33, 65, 128, 129, 4096):
+                assert tiles.of_many_rows(m, n, k, group, True, 132)["stages"] >= 4
     narrow, wide = (tiles.of_few_rows(1, n, 4096, 128, True, 132) for n in (4096, 14336))
     assert (narrow["halves"], narrow["parts"], wide["halves"], wide["parts"]) == (1, 4, 2, 2)
-    assert tiles.of_many_rows(4096, 4096, 128, True, 132)["BM"] == 256
-    assert tiles.of_many_rows(200, 16896, 128, True, 132)["BM"] == 256
-    assert tiles.of_many_rows(120, 4096, 128, True, 132)["BM"] == 128
+    chosen = [tiles.of_many_rows(m, 4096, 4096, 128, True, 132) for m in (64, 128, 256, 4096)]
+    assert [(each["BM"], each["splits"]) for each in chosen] == [(64, 4), (128, 4), (64, 1), (256, 1)]
 
 
 def bad(message, change):

@@ -74,7 +74,7 @@ def _tiles(
     """Whether the kernel is that of few rows, and its meta-parameters."""
     if m <= tiles.FEW_ROWS:
         return True, tiles.of_few_rows(m, n, k, group, asymmetric, multiprocessors)
-    return False, tiles.of_many_rows(m, n, group, asymmetric, multiprocessors)
+    return False, tiles.of_many_rows(m, n, k, group, asymmetric, multiprocessors)
 
 
 @functools.lru_cache(maxsize=64)

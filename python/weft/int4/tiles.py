@@ -1,5 +1,6 @@
 """The tiles of products with weights of 4 bits, by their sizes."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +9,15 @@ from weft.int4.kernels.layout import DEPTH, ROWS
 _SHARED_BYTES = 227 * 1024
 _MOST_STAGES, _LEAST_STAGES = 8, 3
 _AHEAD = 2
-FEW_ROWS = 64
+FEW_ROWS = 32
 """Up to so many rows of x, the kernel is that of few rows."""
 
 
 # Of an H100: microseconds of a launch, what a cluster adds, those of a stage by the rows of x, and bytes of
 # weights in a microsecond.
 _LAUNCH, _CLUSTER, _STAGE, _BANDWIDTH = 2.3, 1.8, {8: 0.47, 16: 0.56, 32: 0.8, 64: 1.5}, 2.6e6
+# Of a pair of K blocks of 64, by the rows of a tile of the kernel for many rows.
+_PAIR = {256: 1.44, 128: 0.82, 64: 0.5}
 
 
 def of_few_rows(m: int, n: int, k: int, group: int, asymmetric: bool, multiprocessors: int) -> dict[str, Any]:
@@ -73,17 +76,25 @@ def _divide(span: int, group: int) -> bool:
     return group == 0 or group % span == 0 or span % group == 0
 
 
-def of_many_rows(m: int, n: int, group: int, asymmetric: bool, multiprocessors: int) -> dict[str, Any]:
-    """The meta-parameters of the kernel for many rows: the tiles with which the last ones end first."""
+def of_many_rows(
+    m: int, n: int, k: int, group: int, asymmetric: bool, multiprocessors: int
+) -> dict[str, Any]:
+    """The meta-parameters of the kernel for many rows."""
 
-    def time(height: int) -> float:
-        waves = -(-(-(-m // height) * -(-n // (2 * ROWS))) // multiprocessors)
-        return waves * (height + 16)  # a tile of half the height takes more than half of the time
+    def time(height: int, splits: int) -> float:
+        tiles = -(-m // height) * -(-n // (2 * ROWS))
+        rounds = -(-tiles * splits // multiprocessors) * -(-k // (2 * DEPTH * splits))
+        return _LAUNCH + 2 * _CLUSTER * (splits > 1) + rounds * _PAIR[height]
 
-    height = min((256, 128), key=time)
+    choices = [(height, 1) for height in _PAIR]
+    for height, splits in itertools.product((128, 64), (2, 4)):
+        if -(-m // height) * -(-n // (2 * ROWS)) * splits <= multiprocessors:
+            choices.append((height, splits))
+    height, splits = min(choices, key=lambda each: time(*each))
     groups = max(DEPTH // group, 1) if group else 1
     stage = 2 * height * DEPTH + ROWS * DEPTH + 4 * ROWS * groups * (1 + asymmetric)
-    return {"BM": height, "stages": _stages(stage, 4 * ROWS * height)}
+    rest = 2 * ROWS * height * (2 if splits == 1 else 4)
+    return {"BM": height, "splits": splits, "stages": _stages(stage, rest)}
 
 
 def _stages(stage: int, rest: int) -> int:
