@@ -29,7 +29,6 @@ def dequantize_int4(words: Any, scale: Any = None, zero: Any = 8, *, dtype: DTyp
     `scale` is a vector of the 64 rows, in bf16 or f16, the type of the result. `zero` is such a vector or a
     number, an integer in 0..15. Both may be lists, of vectors or numbers for equal parts of the columns.
     Without `scale`, the result is `q - zero` in `dtype`, which is exact: sums of its products can be scaled.
-    With zero=-128 in bf16, and -1024 in f16, it needs no arithmetic.
     """
     if scale is None and dtype not in _BASES:
         raise mistake(f"dtype must be w.bf16 or w.f16 without scale, got {dtype}")
@@ -94,8 +93,6 @@ def _offsets(zero: Any, dtype: DType) -> list[Any]:
             raise mistake(f"zero must have the type of scale, {dtype}, got {zero}: convert it with .to")
         _check_rows("zero", zero)
         return [_pair(each) for each in (zero + base).elements()]
-    if zero == -base:
-        return []
     if isinstance(zero, bool) or not isinstance(zero, int) or not 0 <= zero <= 15:
         raise mistake(f"zero must be an integer in 0..15, or a vector of the rows, got {zero}")
     return [emit.constant(ir.VectorType.get([2], dtype.type), base + zero)] * 2
@@ -132,6 +129,6 @@ def _dequantized(word: Any, scales: Sequence[Any] | None, offsets: Sequence[Any]
         integer = arith.ori(arith.andi(shifted, mask), emit.value(bits))
         pair = vector.bitcast(kind, emit.vector_of([integer]))
         row = number % 2
-        exact = arith.subf(pair, offsets[row]) if offsets else pair
+        exact = arith.subf(pair, offsets[row])
         made += emit.elements(vector.bitcast(one, arith.mulf(exact, scales[row]) if scales else exact))
     return made

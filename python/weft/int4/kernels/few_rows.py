@@ -34,7 +34,6 @@ def few_rows(
     splits: int = 1,
     stages: int = 8,
     ahead: int = 8,
-    raw: bool = False,
 ) -> None:
     """BM x 64 or 128 of y (`halves`) for each CTA or cluster. `group` columns share a scale, all of them if
     it is 0.
@@ -65,7 +64,7 @@ def few_rows(
         half, part, total = me % halves, me // halves, w.zeros((64, BM))
         for _ in w.range(count):
             with ring.take() as slot:
-                total = added(slot, total, half * parts + part, part, half, group, groups, blocks, raw)
+                total = added(slot, total, half * parts + part, part, half, group, groups, blocks)
         # The first CTA of a cluster gets the sums of all.
         if splits > 1:
             w.cluster_wait()  # it has begun
@@ -108,7 +107,14 @@ def of_group(k: Any, span: int, group: int) -> Any:
 
 
 def added(
-    slot: Any, total: Any, place: Any, part: Any, half: Any, group: int, groups: int, blocks: int, raw: bool
+    slot: Any,
+    total: Any,
+    place: Any,
+    part: Any,
+    half: Any,
+    group: int,
+    groups: int,
+    blocks: int,
 ) -> Any:
     """The sums with the products of a warpgroup of a stage, in which its weights are at a place."""
     dtype, sums = slot.x.dtype, None
@@ -123,18 +129,9 @@ def added(
         if len(of_groups) > 1:
             total = w.warp_gemm(w.dequantize_int4(words, scale, zero), x.T, total)
             continue
-        if raw:
-            sums, offsets = sums or (None, None)
-            shift = w.zeros((ROWS, DEPTH), dtype) - (zero[0] + 128)
-            sums = (
-                w.warp_gemm(w.dequantize_int4(words, zero=-128, dtype=dtype), x.T, sums),
-                w.warp_gemm(shift, x.T, offsets),
-            )
-        else:
-            sums = w.warp_gemm(w.dequantize_int4(words, zero=zero[0], dtype=dtype), x.T, sums)
+        sums = w.warp_gemm(w.dequantize_int4(words, zero=zero[0], dtype=dtype), x.T, sums)
         if block == blocks - 1 or 0 < group < DEPTH * blocks:
-            total = total + (sums[0] + sums[1] if raw else sums) * scale[0].to(w.f32)
-            sums = None
+            total, sums = total + sums * scale[0].to(w.f32), None
     return total
 
 
