@@ -64,7 +64,12 @@ def few_rows(
         half, part, total = me % halves, me // halves, w.zeros((64, BM))
         for _ in w.range(count):
             with ring.take() as slot:
-                total = added(slot, total, half * parts + part, part, half, group, groups, blocks)
+                total = added(
+                    *(slot, total, half * parts + part, part, half),
+                    group=group,
+                    groups=groups,
+                    blocks=blocks,
+                )
         # The first CTA of a cluster gets the sums of all.
         if splits > 1:
             w.cluster_wait()  # it has begun
@@ -107,14 +112,7 @@ def of_group(k: Any, span: int, group: int) -> Any:
 
 
 def added(
-    slot: Any,
-    total: Any,
-    place: Any,
-    part: Any,
-    half: Any,
-    group: int,
-    groups: int,
-    blocks: int,
+    slot: Any, total: Any, place: Any, part: Any, half: Any, *, group: int, groups: int, blocks: int
 ) -> Any:
     """The sums with the products of a warpgroup of a stage, in which its weights are at a place."""
     dtype, sums = slot.x.dtype, None
