@@ -29,7 +29,8 @@ def definitions(body):
 
 def test_the_stub_names_what_the_language_has():
     listed = next(ast.literal_eval(each.value) for each in TREE.body if isinstance(each, ast.Assign))
-    assert sorted(listed) == sorted(w.__all__)
+    missing, other = set(w.__all__) - set(listed), set(listed) - set(w.__all__)
+    assert not missing and not other, f"{STUB} must declare {missing}, and must not declare {other}"
     named = {getattr(each, "name", None) for each in TREE.body}
     named |= {each.target.id for each in TREE.body if isinstance(each, ast.AnnAssign)}
     named |= {t.id for each in TREE.body if isinstance(each, ast.Assign) for t in each.targets}

@@ -4,6 +4,7 @@ Element types are classes here, so that they can annotate numbers: `scale: w.f32
 fragment to a checker; only the trace of a kernel knows whether it was waited for.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Annotated as In
@@ -14,6 +15,7 @@ from typing_extensions import TypeVar
 
 from weft.language.kernels import KernelFunction
 from weft.layout import Layout
+from weft.svg import Svg
 
 __all__ = [
     "Array",
@@ -90,6 +92,7 @@ __all__ = [
     "row",
     "rsqrt",
     "shared",
+    "show",
     "silu",
     "sin",
     "sqrt",
@@ -488,5 +491,6 @@ def range(first: _Index, end: _Index | None = None, step: _Index = 1, *, unroll:
 # Tools
 
 def check(holds: _Number, message: str) -> None: ...
+def show(what: Fragment | Buffer | Ring | Layout, file: str | os.PathLike[str] | None = None) -> Svg: ...
 def print(*values: str | _Number) -> None: ...
 def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any: ...
