@@ -1,5 +1,10 @@
 """How much code the emulator makes of a program."""
 
+import random
+
+import numpy as np
+import pytest
+
 from weft import emulator
 from weft.emulator.compiled import pieces, plan
 
@@ -40,3 +45,27 @@ def test_words_of_128_bits_need_no_wide_shuffles():
 def test_short_code_is_optimised_and_long_code_is_not():
     assert plan.level("x\n" * 100) == 1
     assert plan.level("x\n" * 20_000) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_accesses_that_share_code_have_their_own_operands(seed):
+    draw = random.Random(seed)
+    lines = [f"mul.lo.u32 %r{i}, %r20, {i + 3}; mov.b32 %r{i + 30}, s;" for i in range(1, 9)]
+    lines += [f"mad.lo.u32 %r{i + 30}, %r20, 4, %r{i + 30};" for i in range(1, 9)]
+    for _ in range(60):
+        value, place, offset = draw.randrange(1, 9), draw.randrange(31, 39), 128 * draw.randrange(8)
+        guard = draw.choice(["", "@%p1 ", "@!%p2 "])
+        kind = draw.choice(["st.shared.u32 [{0}+{1}], {2};", "ld.shared.u32 {2}, [{0}+{1}];"])
+        lines.append(guard + kind.format(f"%r{place}", offset, f"%r{value}"))
+    lines += [f"st.global.u32 [%rd2+{128 * i}], %r{i + 1};" for i in range(8)]
+    start = """ld.param.u64 %rd1, [data];
+      mov.u32 %r20, %tid.x; mul.wide.u32 %rd2, %r20, 4; add.u64 %rd2, %rd1, %rd2;
+      setp.lt.u32 %p1, %r20, 7; setp.gt.u32 %p2, %r20, 20;"""
+    module = emulator.Module(HEAD + start + "\n".join(lines) + "ret; }")
+    found = []
+    for compiled in (False, True):
+        data = np.zeros(256, np.uint32)
+        module.launch("k", block=32, args=[data], compiled=compiled, threads=1, sanitize=False)
+        found.append(data.tolist())
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 30

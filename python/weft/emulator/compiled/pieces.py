@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.emulator.compiled.emit import Emitter, vector
+from weft.emulator.compiled.outlines import Known, Outline
 from weft.emulator.compiled.symbols import Symbol, UntraceableError
 from weft.emulator.compiled.tracing import Access, Trace
 from weft.emulator.reading.types import STORAGE
@@ -61,9 +62,11 @@ class Piece:
         self._now: dict[int, str] = {}
         self._before: dict[int, str] = {}
         self._loaded = ""
+        self._done: tuple[str, list[str]] | None = None
+        """The function's code, and the texts of its `%offset.N`, if they are known from another piece."""
 
     def __bool__(self) -> bool:
-        return bool(self._emitter.lines or self._now)
+        return bool(self._emitter.lines or self._now or self._done)
 
     @property
     def declared(self) -> set[str]:
@@ -90,8 +93,25 @@ class Piece:
         self._now |= changed
         return True
 
-    def access(self, access: Access) -> bool:
-        """Ends the piece with the operands of an access; False, with no effect, if there is no code."""
+    def access(self, access: Access, known: Known) -> bool:
+        """Ends a new piece with the operands of an access; False, with no effect, if there is no code.
+        `known` has the code of accesses that differ in registers and constants.
+        """
+        outline = Outline()
+        key = outline.of_access(access)
+        if key in known:
+            code, texts, declared = known[key]
+            self._done = code, outline.named(texts)
+            self._emitter.declared = declared
+            self._before = dict.fromkeys(outline.slots, "")
+            return True
+        if not self._write_access(access):
+            return False
+        code, texts = self._code()
+        known[key] = code, outline.numbered(texts), self.declared
+        return True
+
+    def _write_access(self, access: Access) -> bool:
         emitter, kept, before = self._emitter, len(self._emitter.lines), dict(self._before)
         now = dict(self._now)
         emitter.forget()
@@ -194,6 +214,11 @@ class Piece:
 
     def body(self) -> tuple[str, list[int]]:
         """The function's code, and the offsets of registers that are `%offset.N` in it."""
+        code, texts = self._done or self._code()
+        return code, list(map(self._offset, texts))
+
+    def _code(self) -> tuple[str, list[str]]:
+        """The function's code, and what its `%offset.N` are."""
         code = "\n".join(self._emitter.lines)
         used = [_SCRATCH] if "%scratch," in code else []
         for size in (1, 2, 4, 8, 16):
@@ -201,7 +226,7 @@ class Piece:
                 used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
         numbers: dict[str, int] = {}
         text = _SLOT.sub(lambda m: f"%offset.{numbers.setdefault(m[1], len(numbers))}", code)
-        return "\n".join([_HEAD, *used, _BODY, text, _TAIL]), list(map(self._offset, numbers))
+        return "\n".join([_HEAD, *used, _BODY, text, _TAIL]), list(numbers)
 
     def _offset(self, text: str) -> int:
         """What a function gets for `@text@` in its code."""

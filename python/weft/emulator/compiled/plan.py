@@ -2,7 +2,9 @@
 interpreter runs.
 """
 
-from collections.abc import Sequence, Set
+import gc
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy.typing as npt
 from weft.emulator import native
 from weft.emulator.compiled import driver
 from weft.emulator.compiled.liveness import Liveness
+from weft.emulator.compiled.outlines import Known
 from weft.emulator.compiled.pieces import Layout, Piece, module
 from weft.emulator.compiled.state import BlockPart, Kind, Operand
 from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, Trace, trace
@@ -61,6 +64,8 @@ class Plan:
     steps: list[int] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     """The names of the functions in `table`, whose numbers count from 1 until the plan is linked."""
+    known: Known = field(default_factory=dict)
+    """The pieces of accesses."""
     code: bytes = b""
     """The object file of the pieces."""
     run: int = 0
@@ -102,15 +107,28 @@ def planned(program: Program, hot: Set[int] | None = None) -> tuple[Plan, list[P
     registers, liveness = Registers(program.slots), Liveness(program)
     pieces: list[Piece] = []
     plan.blocks = np.zeros((len(program.blocks), len(BlockPart)), np.int64)
-    for number, block in enumerate(program.blocks):
-        first = len(plan.operations)
-        plan.blocks[number] = first, len(block.opcodes), block.rank
-        if hot is not None and number not in hot:
-            plan.operations.append(Operation(Kind.INTERPRET, number, 0))
-        else:
-            _Planner(plan, registers, pieces, number, liveness.before(number)).add(block)
+    with _no_collection():
+        for number, block in enumerate(program.blocks):
+            first = len(plan.operations)
+            plan.blocks[number] = first, len(block.opcodes), block.rank
+            if hot is not None and number not in hot:
+                plan.operations.append(Operation(Kind.INTERPRET, number, 0))
+            else:
+                _Planner(plan, registers, pieces, number, liveness.before(number)).add(block)
     plan.steps = [operation.step for operation in plan.operations]
     return plan, pieces
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the collection of garbage, which would take a third of the time: nearly all objects stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Planner:
@@ -168,7 +186,7 @@ class _Planner:
         assert access is not None
         self._close(number)
         self.begun = number
-        if not self.piece.access(access):
+        if not self.piece.access(access, self.plan.known):
             self._interpret(number)
             return
         self._close(number)
