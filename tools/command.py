@@ -10,7 +10,8 @@ class Command:
     """`weft NAME …`: `arguments` declares its options, `run` carries it out and returns the exit status.
 
     `run` imports what it needs by itself, so that `weft --help` costs nothing. Its WeftErrors are printed.
-    An `interactive` command isn't supervised by another process, so that Ctrl-C comes to it alone.
+    An `interactive` command isn't supervised by another process, so that Ctrl-C comes to it alone. It gets
+    the words after `--`, as `following`.
     """
 
     name: str

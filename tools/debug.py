@@ -4,6 +4,7 @@ import io
 import os
 import runpy
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    emulate.add_launch(parser, "a Python file that calls kernels, a .mlir file, or PTX", "no limit")
+    emulate.add_launch(
+        parser, "a Python file that calls kernels (its arguments follow --), a .mlir file, or PTX", "no limit"
+    )
     parser.set_defaults(bar=False, max_instructions="0")
     add = parser.add_argument
     help_ = "carry out the commands of a file first; may be repeated"
@@ -34,7 +37,6 @@ def _arguments(parser: ArgumentParser) -> None:
         help="carry out a command first; may be repeated",
     )
     add("--batch", action="store_true", help="end the session after these commands")
-    add("program_arguments", nargs="*", metavar="ARGUMENTS", help="of a Python file, after --")
 
 
 def _run(options: Namespace) -> int:
@@ -61,8 +63,8 @@ def _debugged(options: Namespace, session: "Session", prompt: "Prompt") -> int:
     if options.file.endswith(".py"):
         program = lambda: _python(options)  # noqa: E731
     else:
-        if options.program_arguments:
-            raise WeftError(f"arguments after -- are those of a Python file, got {options.program_arguments}")
+        if options.following:
+            raise WeftError(f"arguments after -- are those of a Python file, got {options.following}")
         program = lambda: emulate.run(options)  # noqa: E731
     with ExitStack() as stack:
         stack.enter_context(hooked(session.hooks))
@@ -79,13 +81,21 @@ def _python(options: Namespace) -> int:
     path = Path(options.file)
     if not path.is_file():
         raise WeftError(f"no file '{options.file}'")
-    sys.argv = [options.file, *options.program_arguments]
+    sys.argv = [options.file, *options.following]
     sys.path.insert(0, str(path.parent.resolve()))
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # without a GPU, calls run in the emulator
     try:
         runpy.run_path(options.file, run_name="__main__")
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
+    except WeftError:
+        raise
+    except Exception as error:  # of the program, not of the debugger
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename != options.file:
+            frames = frames.tb_next
+        cli.say("".join(traceback.format_exception(type(error), error, frames)))
+        return 1
     return 0
 
 

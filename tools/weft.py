@@ -48,15 +48,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     With the process's own arguments, the default, the work is done in a process of its own.
     """
 
+    interactive = {command.name for command in COMMANDS if command.interactive}
+
     def body() -> int:
-        words = sys.argv[1:] if arguments is None else arguments
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        after: list[str] = []
+        if words[:1] and words[0] in interactive and "--" in words:
+            words, after = words[: words.index("--")], words[words.index("--") + 1 :]
         options, rest = _parser().parse_known_args(words)
+        options.following = after
         if rest:  # which argparse would have the whole tool complain about
             options.parser.unknown(rest)
         command: Command = options.command
         return command.run(options)
 
-    interactive = {command.name for command in COMMANDS if command.interactive}
     if arguments is None and not interactive.intersection(sys.argv[1:2]):
         return supervisor.supervised("weft", lambda: cli.guarded("weft", body))
     return cli.guarded("weft", body)

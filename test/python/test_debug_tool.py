@@ -155,6 +155,8 @@ def test_bad_input_gets_answers(session):
         "break other.py:3",
         "break ptx:3",
         "break nowhere",
+        "break 13 if wrap == 1",
+        "break 13 if %r77 == 1",
         "frobnicate",
         "contnue",
         "print x",
@@ -193,6 +195,8 @@ def test_bad_input_gets_answers(session):
         "break other.py:3": "error: no file 'other.py': total has code of total.py",
         "break ptx:3": "error: PTX line 3 has no instruction: the nearest line with code is 9",
         "break nowhere": "error: expects LINE, FILE:LINE, ptx:LINE or a function, got 'nowhere'",
+        "break 13 if wrap == 1": "error: no variable 'wrap' in total: there are block, cluster, cta",
+        "break 13 if %r77 == 1": "error: no variable '%r77' in total",
         "frobnicate": "error: no command 'frobnicate': help lists them",
         "contnue": "error: no command 'contnue'; did you mean 'continue'?: help lists them",
         "print x": "error: no thread runs yet",
@@ -375,3 +379,17 @@ def test_the_session_of_the_documentation(session):
     text, status = session("gemm.py", source, commands)
     assert f"$ weft debug gemm.py\n{text}" == shown
     assert status == 0
+
+
+def test_errors_of_the_program_are_shown_as_pythons(session):
+    text, status = session("bad.py", "def f():\n    return 1 / 0\n\n\nf()\n", ["continue"])
+    assert status == 1 and "internal error" not in text
+    assert text.startswith('Traceback (most recent call last):\n  File "bad.py", line 5, in <module>\n')
+    assert "ZeroDivisionError: division by zero" in text
+    text, status = session("none.py", "import sys\n\nprint(sys.argv)\n", [], "--", "a", "-b")
+    assert "['none.py', 'a', '-b']" in text
+    assert "none.py has launched no kernel in the emulator" in text and status == 1
+    text, status = session("total.ptx", KERNEL_LINES, [], *TOTAL, "--", "a")
+    assert "arguments after -- are those of a Python file, got ['a']" in text
+    text, status = session("exits.py", "import sys\n\nsys.exit(3)\n", [])
+    assert status == 1

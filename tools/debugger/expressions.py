@@ -82,6 +82,13 @@ def shown(node: ast.AST) -> str:
     return ast.unparse(node).replace(_PREFIX, "%")
 
 
+def names_in(node: ast.AST) -> list[str]:
+    """The names that an expression begins with: of `stage.a[0]`, it is `stage`."""
+    called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
+    found = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each not in called]
+    return [shown(each) for each in found]
+
+
 def evaluated(node: ast.AST, names: Names) -> Any:
     """The value of an expression. Raises WeftError for what it can't have, and unknown names."""
     with np.errstate(all="ignore"):

@@ -200,5 +200,5 @@ def _bits(value: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 
 def listed(names: Iterable[str]) -> str:
     """Names in a message."""
-    every = list(names)
+    every = sorted(names)
     return ", ".join(every[:_MOST]) + (", …" if len(every) > _MOST else "")

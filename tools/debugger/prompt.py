@@ -91,7 +91,7 @@ class Prompt(Reader):
         for point in self._points(number):
             if not isinstance(point, Breakpoint):
                 raise WeftError("only breakpoints have conditions")
-            point.condition = expressions.parsed(condition) if condition.strip() else None
+            point.condition = self.session.condition(condition.strip())
             point.text = condition.strip()
 
     def do_ignore(self, argument: str) -> None:

@@ -1,6 +1,7 @@
 """The state of a debugging session: what stops a kernel, and the thread in focus."""
 
 import ast
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +20,10 @@ from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variables
 from weft.emulator.watching.words import lanes_in_words
 from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, source_files
 from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
-from weft.tools.debugger.names import ThreadNames, Threads, Unavailable
+from weft.tools.debugger.names import COORDINATES, ThreadNames, Threads, Unavailable, listed
 from weft.tools.debugger.steps import Step
 
 _MODIFYING = ("st", "atom", "red", "cp", "stmatrix", "wmma.store", "mbarrier", "tcgen05", "multimem")
@@ -190,7 +192,7 @@ class Session:
         launched = self.launched
         assert launched is not None
         if self._variables is None or self._variables[0] is not launched:
-            self._variables = launched, Variables(launched.text, self.here().machine.program)
+            self._variables = launched, Variables(launched.text, launched.program)
         return self._variables[1]
 
     def names(self, threads: Threads) -> ThreadNames:
@@ -222,12 +224,37 @@ class Session:
     def add_breakpoint(self, place_text: str, condition: str, *, temporary: bool) -> tuple[Breakpoint, str]:
         """A new breakpoint, and why it is pending, if it is. Raises WeftError."""
         place = place_of(place_text, self.launched, self.default_file())
-        node = expressions.parsed(condition) if condition else None
+        node = self.condition(condition)
         why = pending(place, self.launched)
         point = Breakpoint(self.number(), place, node, condition, temporary)
         self.points.append(point)
         self.enable(point)
         return point, why
+
+    def condition(self, text: str) -> ast.expr | None:
+        """The condition of a breakpoint; None for an empty one. Raises WeftError for names that the kernel
+        doesn't have.
+        """
+        if not text:
+            return None
+        node, launched = expressions.parsed(text), self.launched
+        if launched is None:
+            return node
+        variables = {part for each in self.variables().all for part in (each.name, each.function)}
+        registers = {
+            register.name
+            for code in launched.program.codes.values()
+            for register in code.function.scope.registers
+        }
+        roots = {re.split(r"[.\[]", name)[0] for name in variables}
+        known = {*roots, *registers, *launched.arrays, *COORDINATES}
+        for name in expressions.names_in(node):
+            if name not in known:
+                raise WeftError(
+                    f"no variable '{name}' in {launched.kernel}: there are {listed(known - registers)}"
+                    f"{did_you_mean(name, known)}"
+                )
+        return node
 
     def is_at(self, point: Breakpoint) -> bool:
         """Whether the kernel has stopped at a breakpoint."""
