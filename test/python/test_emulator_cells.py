@@ -59,7 +59,8 @@ def test_rectangles_are_their_cells(fences):
             whole.access(kind, proxy, cta, cells, *rest)
             single.access(kind, proxy, cta, cells.each(), *rest)
         assert whole.findings.all() == single.findings.all()
-        whole._of[0].settle()
+        whole._of[0].refine()
+        single._of[0].refine()
         for name in ("filled", "writes", "reads", "allocated"):
             np.testing.assert_array_equal(getattr(whole._of[0], name), getattr(single._of[0], name))
         findings += bool(whole.findings.all())

@@ -95,8 +95,8 @@ class _Template:
 
     def scales_of(self, wave: Wave, first: int, jobs: Numbers) -> Iterator[tuple[_Scales, Octets, Doubles]]:
         """The scales of its products in `jobs`, which get memory for them."""
-        ranks = np.repeat(np.arange(self.ranks), len(self.scales)).tolist()
-        for rank, scales, job in zip(ranks, self.scales * self.ranks, jobs, strict=False):
+        each = [(rank, scales) for rank in range(self.ranks) for scales in self.scales]
+        for (rank, scales), job in zip(each, jobs, strict=False):
             octets = wave.tensor_memory.cells(first + rank).view(np.uint8).reshape(-1)
             for at, operand in zip((Job.A_SCALES, Job.B_SCALES), scales, strict=True):
                 room = np.zeros((2, *operand.places.shape[1:]))

@@ -137,10 +137,10 @@ class Races:
             for begin in clusters:
                 mine = first == begin if len(clusters) > 1 else slice(None)
                 seen = known[:, begin : begin + self._per_cluster]
-                late = (shadow.reads[index[mine]] > seen[rows[mine]]).any(axis=1)
+                late = shadow.reads[index[mine]] > seen[rows[mine]]
                 if late.any():
                     bad = np.zeros(len(rows), np.bool_)
-                    bad[mine] = late
+                    bad[mine] = late.any(axis=1)
                     line = int(shadow.read_line[index[int(bad.argmax())]])
                     what = f"is written, and read by another warp at line {line}; nothing orders the two"
                     self._report("shared-race", what, access, bad, count)
@@ -307,8 +307,8 @@ class Races:
             first = rows.start // self._per_cluster * self._per_cluster
             ranks = np.flatnonzero(others[first : first + self._per_cluster])
             read = shadow.reads[part][:, ranks] > known[0, first + ranks]
-            late = read.any(axis=1)
-            if late.any():
+            if read.any():
+                late = read.any(axis=1)
                 reader = first + ranks[read[int(late.argmax())].argmax()]
                 self._unfinished(cta, late, np.full(len(late), reader), shadow.read_line[part], "read")
 

@@ -96,8 +96,9 @@ class Shadow(Granules):
         self.write_line: Times = np.zeros(count, np.int32)
         self.read_line: Times = np.zeros(count, np.int32)
         self.reads: Times = np.zeros((count, readers), np.int32)
-        self.unit: npt.NDArray[np.intp] = np.zeros((0, count), np.intp)
-        self.taken: Times = np.zeros((0, count), np.int32)
+        self._unit: npt.NDArray[np.intp] = np.zeros((_MOST_UNITS, count), np.intp)
+        self._taken: Times = np.zeros((_MOST_UNITS, count), np.int32)
+        self.unit, self.taken = self._unit[:0], self._taken[:0]
         self._slots: dict[Hashable, int] = {}
 
     def slot(self, name: Hashable) -> int:
@@ -106,13 +107,16 @@ class Shadow(Granules):
         if at is None:
             at = self._slots[name] = len(self._slots) % _MOST_UNITS
             if at == len(self.unit):
-                more = np.zeros((1, self.unit.shape[1]), np.intp)
-                self.unit = np.concatenate([self.unit, more])
-                self.taken = np.concatenate([self.taken, more.astype(np.int32)])
+                self.unit, self.taken = self._unit[: at + 1], self._taken[: at + 1]
         return at
 
     def repeat(self, times: int) -> None:
         self.writer, self.written = np.repeat(self.writer, times), np.repeat(self.written, times)
-        self.unit, self.taken = np.repeat(self.unit, times, axis=1), np.repeat(self.taken, times, axis=1)
+        used = len(self.unit)
+        self._unit = np.zeros((_MOST_UNITS, times * self.unit.shape[1]), np.intp)
+        self._taken = np.zeros(self._unit.shape, np.int32)
+        for new, old in ((self._unit, self.unit), (self._taken, self.taken)):
+            new[:used] = np.repeat(old, times, axis=1)
+        self.unit, self.taken = self._unit[:used], self._taken[:used]
         self.write_line, self.read_line = np.repeat(self.write_line, times), np.repeat(self.read_line, times)
         self.reads = np.repeat(self.reads, times, axis=0)
