@@ -114,12 +114,12 @@ def test_the_sdist_holds_the_whole_project(sdist):
 
 
 def modules():
-    """What the wheel must hold: every module, host code, tuned schedules, and the mark that it is typed."""
+    """What the wheel must hold: every module, host code, tuned schedules, types, and their mark."""
     return {
         str(Path(package) / path)
         for package, folder in PACKAGES.items()
         for path in files(ROOT / folder)
-        if path.suffix in (".py", ".jsonl", ".ll") or path.name == "py.typed"
+        if path.suffix in (".py", ".pyi", ".jsonl", ".ll") or path.name == "py.typed"
     }
 
 
