@@ -82,13 +82,16 @@ def main(folder: str, *names: str) -> None:
     nvcc = os.environ.get("WEFT_NVCC") or shutil.which("nvcc")
     if nvcc is None:
         sys.exit("needs nvcc (WEFT_NVCC)")
+    failed = []
     for name in names or CASES:
         for chip in CHIPS:
             try:
                 compile_case(Path(folder), name, chip, nvcc)
                 print(name, chip, flush=True)
-            except Exception as error:
-                print(name, chip, "FAILED", str(error)[-300:], flush=True)
+            except Exception as error:  # of whatever the compilers raise
+                failed.append(f"{name} {chip}: {str(error)[-300:]}")
+    if failed:
+        sys.exit("\n".join(["failed:", *failed]))
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ def cases():
 
 
 def main(*names):
+    failed = []
     for name, chips, kernel, types, constants, options in cases():
         for chip in chips:
             if names and name not in names:
@@ -160,8 +161,8 @@ def main(*names):
             source = ASTSource(kernel, signature, constants, sixteen)
             try:
                 made = triton.compile(source, target=GPUTarget("cuda", chip, 32), options=options)
-            except Exception as error:
-                print(name, chip, "FAILED", str(error)[:300])
+            except Exception as error:  # of whatever Triton raises
+                failed.append(f"{name} {chip}: {str(error)[:300]}")
                 continue
             facts = {
                 k: getattr(made.metadata, k, None) for k in ("name", "num_warps", "shared", "tensordesc_meta")
@@ -174,6 +175,8 @@ def main(*names):
             text = f"// {json.dumps(facts)}\n{ptx}"
             (HERE / "ptx" / f"triton.{name}.sm_{chip}.ptx.xz").write_bytes(lzma.compress(text.encode()))
             print(name, chip, facts, flush=True)
+    if failed:
+        sys.exit("\n".join(["failed:", *failed]))
 
 
 if __name__ == "__main__":
