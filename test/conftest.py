@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from weft.launch import runtime
+
+GPU_TESTS = Path(__file__).parent / "gpu"
+
 # CPU time of a test and its child processes. CONTRIBUTING.md asks for 2; a busy machine needs more.
 LIMIT_SECONDS = 20
 
@@ -37,6 +41,15 @@ def patch():
         yield monkeypatch
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leaves out test/gpu where no GPU is, unless it is named: thousands of tests would only be skipped."""
+    if collection_path.parent != GPU_TESTS or runtime.available() is None:
+        return None
+    called = config.invocation_params
+    named = [called.dir / each.partition("::")[0] for each in called.args] or [called.dir]
+    return None if any(each.resolve().is_relative_to(GPU_TESTS) for each in named) else True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Marks cases that `sampled(n)` and `each_value` leave out as slow. Refuses names that differ between
@@ -51,23 +64,26 @@ def pytest_collection_modifyitems(items):
             if seen[name] % marker.args[0]:
                 item.add_marker(pytest.mark.slow)
             seen[name] += 1
-        if item.get_closest_marker("each_value") is not None:
+        if item.get_closest_marker("each_value") is not None and item.get_closest_marker("slow") is None:
             tests[name].append(item)
     for cases in tests.values():
-        left_out = set(range(len(cases))) - _covering([case.callspec.params for case in cases])
+        limit = next(iter(cases[0].get_closest_marker("each_value").args), None)
+        left_out = set(range(len(cases))) - _covering([case.callspec.params for case in cases], limit)
         for number in left_out:
             cases[number].add_marker(pytest.mark.slow)
 
 
-def _covering(cases):
-    """The numbers of a few cases that have every value of every parameter, each value about equally often."""
+def _covering(cases, limit=None):
+    """The numbers of a few cases that have every value of every parameter, each value about equally often;
+    or of `limit` cases that have as many values as possible.
+    """
     values = [{(name, _identity(value)) for name, value in case.items()} for case in cases]
     missing, chosen, uses = set().union(*values), set(), Counter()
 
     def gain(number):
         return len(values[number] & missing), -sum(uses[value] for value in values[number])
 
-    while missing:
+    while missing and len(chosen) != limit:
         best = max(range(len(cases)), key=gain)  # the first of equal ones
         chosen.add(best)
         missing -= values[best]
@@ -120,7 +136,9 @@ def pytest_runtest_call(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Lists the tests that took most CPU time."""
+    """Tells that tests for GPUs were left out, and lists the tests that took most CPU time."""
+    if (reason := runtime.available()) is not None:
+        terminalreporter.line(f"test/gpu is left out unless it is named: {reason}")
     spent = {}
     for reports in terminalreporter.stats.values():
         for report in reports:

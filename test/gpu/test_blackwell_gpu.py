@@ -47,12 +47,6 @@ def test_block_scaled_products_with_the_schedule_that_is_chosen(case: block_scal
     assert wrong(case, None) is None
 
 
-@pytest.mark.skipif(bool(CHIP), reason="weft.matmul uses the emulator only without a GPU")
-@pytest.mark.parametrize("case", FORMATS[:2], ids=str)
-def test_the_emulator_multiplies_the_same_operands(case: block_scaled.Case) -> None:
-    assert wrong(case, case.fitted) is None
-
-
 def wrong(case: block_scaled.Case, schedule: AnySchedule | None) -> str | None:
     """What is wrong with a block-scaled product of `weft.matmul`."""
     a, b = case.operands()

@@ -10,7 +10,7 @@ from launches import complaint
 from product_cases import LAID, MMA, TYPES, cases, laid
 from products import Case, Product
 
-from weft.dialects.operand_roles import ACTIVATIONS, FACTORS, ROLES
+from weft.dialects.operand_roles import ACTIVATIONS, FACTORS, GATHERED, ROLES, SCATTERED
 from weft.passes.kernels import wgmma_kernel
 
 ALL = list(cases())
@@ -30,7 +30,8 @@ def test_everything_is_among_them():
     assert {p.transposed for p in products if p.a == "bf16"} == {(x, y) for x in (0, 1) for y in (0, 1)}
     assert {p.activation for p in products} == {None, *ACTIVATIONS}
     added = {role for p in products for role, _ in p.added}
-    assert added | {"scale_a", "scale_b", "groups", "alpha", "row_ends", "k_ends", *FACTORS} == set(ROLES)
+    others = {"scale_a", "scale_b", "groups", "alpha", "row_ends", "k_ends", *FACTORS, *GATHERED, *SCATTERED}
+    assert added | others == set(ROLES)
     assert {p.factors for p in products} == {"", "one", "each"}
     assert {p.many for p in products} == {"", "batch", "one a", "one b", "rows", "masked"}
     assert {p.rows for p in products} == {"aligned", "dense", "shifted"}
