@@ -86,7 +86,14 @@ def _mains():
         "weft.emulator",
         "weft.compiler.stages",
         "weft.tools.opt",
-        "weft.tools.run",
+        "weft.tools.product",
+        "weft.tools.inputs",
+        "weft.tools.isa_patterns",
+        "weft.bench.implementations",
+        "weft.bench.suites",
+        "weft.launch.kernel",
+        "cuda.pathfinder",
+        "rich.table",
     ):
         importlib.import_module(late)
     programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt", "filecheck": "filecheck.main"}
@@ -95,10 +102,13 @@ def _mains():
 
 
 def _fill_caches(weft_opt) -> None:
-    """Runs a pass over an empty module, so that calls find their dialects and passes loaded."""
+    """Runs a pass over an empty module, so that calls find their dialects and passes loaded, and Weft's files
+    read, which are in the keys of the cache.
+    """
     with tempfile.NamedTemporaryFile(suffix=".mlir") as empty:
         if weft_opt([empty.name, "--lower-mma", "-o", os.devnull]):
             raise SystemExit("weft-opt refuses an empty module")
+    importlib.import_module("weft.compiler.cache_keys").lowering()
 
 
 def _run_code() -> None:
