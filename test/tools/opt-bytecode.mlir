@@ -4,7 +4,7 @@
 // RUN: weft-opt --emit-bytecode < %s | weft-opt --select-schedule | FileCheck %s
 // CHECK: func.func @product
 // CHECK: "tile.matmul"({{.*}}schedule =
-// RUN: weft run %t.mlirbc --on emulator --arch sm_80 --shape 16x16x16 | FileCheck %s --check-prefix=RAN
+// RUN: weft run %t.mlirbc --on emulator --arch sm_80 | FileCheck %s --check-prefix=RAN
 // RAN: PASS
 
 // Locations are those of the text.
@@ -18,7 +18,7 @@
 // RUN: not weft-opt %t.cut 2>&1 | FileCheck %s --check-prefix=CUT
 // CUT: error: {{.+}}
 
-func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+func.func @product(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf32>) {
+  "tile.matmul"(%a, %b, %d) : (memref<16x16xf16>, memref<16x16xf16>, memref<16x16xf32>) -> ()
   return
 }

@@ -21,8 +21,8 @@
 // RUN: weft-opt %s --weft="chip=sm_80" | FileCheck %s --check-prefix=LLVM
 // LLVM: llvm.call_intrinsic "llvm.nvvm.mma
 
-func.func @matmul(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) {transpose_b = true} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+func.func @matmul(%A: memref<16x32xbf16>, %B: memref<16x32xbf16>, %D: memref<16x16xf32>) {
+  "tile.matmul"(%A, %B, %D) {transpose_b = true} : (memref<16x32xbf16>, memref<16x32xbf16>, memref<16x16xf32>) -> ()
   return
 }
 

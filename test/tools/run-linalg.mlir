@@ -22,9 +22,9 @@ func.func @first(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) 
   linalg.matmul ins(%a, %b : memref<?x?xf16>, memref<?x?xf16>) outs(%d : memref<?x?xf32>)
   return
 }
-func.func @second(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+func.func @second(%a: memref<?x24xf16>, %b: memref<?x16xf16>, %d: memref<24x16xf32>) {
   linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>,
       affine_map<(m, n, k) -> (m, n)>]
-    ins(%a, %b : memref<?x?xf16>, memref<?x?xf16>) outs(%d : memref<?x?xf32>)
+    ins(%a, %b : memref<?x24xf16>, memref<?x16xf16>) outs(%d : memref<24x16xf32>)
   return
 }

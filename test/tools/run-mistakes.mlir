@@ -26,13 +26,13 @@
 // CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 19]]:3: error: 'tile.matmul' op must use argument 2 of its function with weft run
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 21]]:3: error: 'tile.matmul' op has one matrix as A (32x32) and B (32x16)
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 22]]:3: error: 'tile.matmul' op has one matrix as A (32x32) and B (32x16)
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: weft: error: argument 0 of other is memref<?xf32>: give its sizes, --arg 0=random:64, say
 // CHECK-NEXT: weft: error: --shape sets the sizes of a tile.matmul, and {{.*}}run-mistakes.mlir has none: use --arg
 // CHECK-NEXT: weft: error: checking 40x24x33 needs {{[0-9]+}} GiB of memory, and this machine has
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 32]]:3: error: 'tile.matmul' op must not be a batch unless each argument is given by --arg
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 34]]:3: error: 'tile.matmul' op must not be a batch unless each argument is given by --arg
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
 
@@ -42,17 +42,19 @@ func.func @fixed(%A: memref<?x48xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32
 }
 
 func.func @unused(%A: memref<?x?xbf16>, %D: memref<?x?xf32>, %alpha: f32) {
-  "tile.matmul"(%A, %A, %D) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %A, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
 func.func @square(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %A, %D) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %A, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
 func.func @apart(%A: memref<?x?xbf16, strided<[9223372036854775807, 1]>>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D)
+  "tile.matmul"(%A, %B, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xbf16, strided<[9223372036854775807, 1]>>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
