@@ -143,7 +143,7 @@ def test_a_flag_before_its_data_is_found(monkeypatch):
         queue = SimpleNamespace(copy=lambda *each: added.append(each))
         devices = SimpleNamespace(pushes=queue)
         team = SimpleNamespace(rank=self.team.rank, size=self.team.size, devices=devices)
-        push(gather._Gather(team, self.product, self.kernel, self.chunks), a, turn)
+        push(SimpleNamespace(team=team, product=self.product, chunks=self.chunks), a, turn)
         for each in reversed(added):
             self.team.devices.pushes.copy(*each)
 

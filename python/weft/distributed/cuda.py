@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import api, call, context, entered
 from weft.launch.kernel import Kernel
 
+_ALIGNED = 32  # bytes; kernels need no more
 _PRIORITY = -1  # of the stream of pushes: above others
 
 
@@ -42,7 +42,6 @@ class CudaQueue:
         driver = api()
         flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
         self._event = call("creating an event", driver.cuEventCreate, flags)
-        self._plans: dict[Any, Any] = {}
 
     def copy(self, to: Address, source: Address) -> None:
         call(
@@ -50,13 +49,12 @@ class CudaQueue:
             *(api().cuMemcpyDtoDAsync, to.address, source.address, source.size, self.handle),
         )
 
-    def launch(self, kernel: Kernel, views: Sequence[ArrayView]) -> None:
-        key = id(kernel), *((v.shape, v.strides, v.address % 32) for v in views)
-        plan = self._plans.get(key)
-        if plan is None:
-            # The kernel is kept, so that its id stays its own.
-            plan = self._plans[key] = kernel.plan(list(views)), kernel
-        plan[0].launch(self.handle, *(view.address for view in views))
+    def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
+        return kernel.plan(list(views))
+
+    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Any]) -> None:
+        starts = [each.data_ptr() for each in operands]
+        prepared.launch(self.handle, *starts, *[each.address for each in memory])
 
     def record(self) -> Any:
         """The event is the queue's only one: a wait for it is one for what was recorded last."""
@@ -137,16 +135,22 @@ class CudaDevices:
         size = tensor.numel() * tensor.element_size()
         return Address(tensor.data_ptr(), size, self._device.index, tensor)
 
-    def of(self, array: ArrayView) -> Address:
-        size = prod(array.shape) * array.bits // 8
-        return Address(array.address, size, self._device.index, array.owner)
+    def of(self, array: Any) -> Address:
+        size = array.numel() * array.element_size()
+        return Address(array.data_ptr(), size, self._device.index, array)
 
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         return self._torch.empty(tuple(shape), dtype=like.dtype, device=self._device)
 
+    def key(self, operands: Sequence[Any]) -> Any:
+        kind = self._torch.Tensor
+        if not all(isinstance(each, kind) for each in operands):
+            raise WeftError("weft.distributed: arrays must be tensors of PyTorch")
+        return tuple((x.shape, x.stride(), x.dtype, x.data_ptr() % _ALIGNED) for x in operands)
+
     def agree(self, key: Any) -> None:
         found: list[Any] = [None] * self.size
-        self._dist.all_gather_object(found, (repr(key), str(key)), group=self._group)
+        self._dist.all_gather_object(found, (repr(key), str(key[0])), group=self._group)
         if len(kinds := dict(found)) > 1:
             raise WeftError(different(list(kinds.values())))
 

@@ -25,8 +25,11 @@ class Queue(Protocol):
     def copy(self, to: Any, source: Any) -> None:
         """Adds a copy by a copy engine."""
 
-    def launch(self, kernel: Kernel, views: Sequence[ArrayView]) -> None:
-        """Adds a launch."""
+    def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
+        """A launch with arrays like these, for `launch`."""
+
+    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Any]) -> None:
+        """Adds a launch with these arrays and this memory."""
 
     def record(self) -> Any:
         """An event after all that was added."""
@@ -58,11 +61,14 @@ class Devices(Protocol):
     def constant(self, numbers: Any) -> Memory:
         """A copy of a NumPy array, for this GPU, ordered before what the caller adds next."""
 
-    def of(self, array: ArrayView) -> Memory:
+    def of(self, array: Any) -> Memory:
         """The memory of a contiguous array."""
 
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         """A new array, of the elements of another one."""
+
+    def key(self, operands: Sequence[Any]) -> Any:
+        """What a plan depends on of arrays, if it is found faster than by their views; otherwise None."""
 
     def agree(self, key: Any) -> None:
         """Returns when all ranks have called it. Raises WeftError on all of them if keys differ."""

@@ -21,7 +21,11 @@ class WorldQueue:
     def copy(self, to: Bytes, source: Bytes) -> None:
         self.stream.copy(to.array, source.array)
 
-    def launch(self, kernel: Kernel, views: Sequence[ArrayView]) -> None:
+    def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
+        return kernel, views
+
+    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Any]) -> None:
+        kernel, views = prepared
         kernel.emulate_on(self.stream, *views)
 
     def record(self) -> Any:
@@ -73,18 +77,21 @@ class WorldDevices:
     def constant(self, numbers: Any) -> Bytes:
         return Bytes(numbers.copy().view(np.uint8).reshape(-1))
 
-    def of(self, array: ArrayView) -> Bytes:
-        return Bytes(array.numpy().reshape(-1).view(np.uint8))
+    def of(self, array: Any) -> Bytes:
+        return Bytes(array.reshape(-1).view(np.uint8))
 
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         return np.zeros(tuple(shape), like.dtype)
+
+    def key(self, operands: Sequence[Any]) -> Any:
+        return None
 
     def agree(self, key: Any) -> None:
         keys = self._together.keys
         if self._agreed == len(keys):
             keys.append(key)
         elif keys[self._agreed] != key:
-            raise WeftError(different([keys[self._agreed], key]))
+            raise WeftError(different([str(each[0]) for each in (keys[self._agreed], key)]))
         self._agreed += 1
 
 

@@ -1,12 +1,13 @@
 """Products with rows of A from all GPUs: copy engines send them to the others while a kernel multiplies."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule
-from weft.distributed.products import Product, described
+from weft.distributed.devices import Memory
+from weft.distributed.products import Plan, Product, added_to, described, plan_of
 from weft.distributed.teams import Team
-from weft.launch.kernel import Kernel
+from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
 _MOST_CHUNKS = 4
@@ -31,59 +32,53 @@ def all_gather_matmul(
     first call with new ones compares them. Elements are f16, bf16 and fp8. Nothing is waited for: kernels and
     copies are queued. Raises WeftError for arrays that don't fit.
     """
-    product = described("all_gather_matmul", team, a, b, transpose_b, epilogue, schedule)
-    plan = team.plans.get(product)
-    if plan is None:
-        plan = team.plans[product] = _plan(product, team)
-    return plan.run(a, b, epilogue)
-
-
-def _plan(product: Product, team: Team) -> "_Gather":
-    """Agrees with the other ranks on a product, and compiles its kernel."""
-    team.devices.agree(product)
-    m, k = product.a
-    n = product.n
-    kernel = product.kernel(
-        team.devices.chip,
-        ranks=(2, 2, 3),
-        added=(("gathered", product.dtype, 3), ("arrivals", "i32", 2), ("team", "i32", 1)),
-        sizes=(team.size * m, n, k),
+    name, added = "all_gather_matmul", added_to(epilogue)
+    activation = None if epilogue is None else epilogue.activation
+    operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule)
+    plan = plan_of(
+        name, _Gather, team, operands, options, lambda: described(name, a, b, transpose_b, epilogue, schedule)
     )
-    chunks = max(min(product.a_bytes // _CHUNK, _MOST_CHUNKS), 1)
-    exchange = team.exchange("gather")
-    exchange.reserve(team.size * product.a_bytes, team.size * _MOST_CHUNKS * _FLAG)
-    return _Gather(team, product, kernel, chunks)
+    return plan.run(operands)
 
 
-@dataclass
-class _Gather:
-    """A product that is called again and again."""
+class _Gather(Plan):
+    """A product with rows of all ranks."""
 
-    team: Team
-    product: Product
-    kernel: Kernel
-    chunks: int
+    def __init__(self, product: Product, team: Team) -> None:
+        """Compiles the kernel, and makes room for the rows."""
+        m, k = product.a
+        kernel = product.kernel(
+            team.devices.chip,
+            ranks=(2, 2, 3),
+            added=(("gathered", product.dtype, 3), ("arrivals", "i32", 2), ("team", "i32", 1)),
+            sizes=(team.size * m, product.n, k),
+        )
+        super().__init__(team, product, kernel)
+        self.chunks = max(min(product.a_bytes // _CHUNK, _MOST_CHUNKS), 1)
+        self.exchange = team.exchange("gather")
+        self.exchange.reserve(team.size * product.a_bytes, team.size * _MOST_CHUNKS * _FLAG)
 
-    def run(self, a: Any, b: Any, epilogue: Epilogue | None) -> Any:
-        """Queues copies and the kernel."""
-        team, product, devices = self.team, self.product, self.team.devices
-        (m, k), n = product.a, product.n
-        out = devices.empty((team.size * m, n), a)
-        operands = product.views(a, b, out, epilogue, team.size)
-        turn = team.exchange("gather").next()
-        mine = turn.data[team.rank], turn.flags[team.rank]
-        views = [
-            *operands,
-            mine[0].view((team.size, m, k), product.dtype),
-            mine[1].view((team.size, self.chunks), "i32"),
-            turn.state.view((4,), "i32"),
-        ]
+    def run(self, operands: Sequence[Any]) -> Any:
+        team, devices = self.team, self.team.devices
+        out = devices.empty((team.size * self.product.a[0], self.product.n), operands[0])
         caller, pushes = devices.caller(), devices.pushes
+        turn = self.exchange.next()
         pushes.wait(caller.record())
         self._push(devices.of(operands[0]), turn)
-        caller.launch(self.kernel, views)
+        memory = turn.data[team.rank], turn.flags[team.rank], turn.state
+        self.launch(caller, operands, out, memory)
         caller.wait(pushes.record())
         return out
+
+    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+        size = self.team.size
+        rows, arrivals, state = memory
+        return [
+            *self.product.views(operands, d, size),
+            rows.view((size, *self.product.a), self.product.dtype),
+            arrivals.view((size, self.chunks), "i32"),
+            state.view((4,), "i32"),
+        ]
 
     def _push(self, a: Any, turn: Any) -> None:
         """Copies this rank's rows to the others, first to the rank that needs them first."""

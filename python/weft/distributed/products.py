@@ -1,12 +1,17 @@
 """The products of a team: what all ranks must agree on, and their kernels."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 from weft.dialects.schedule import AnySchedule, Types
 from weft.dialects.schedule.coercion import as_schedule
-from weft.errors import WeftError
+from weft.distributed.devices import Memory
+from weft.distributed.teams import Team
+from weft.errors import WeftError, shown
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
@@ -73,11 +78,12 @@ class Product:
             self.types, ranks, (*of_batch, *added), (False, self.transpose_b), *what
         )
 
-    def views(self, a: Any, b: Any, d: Any, epilogue: Epilogue | None, members: int) -> list[ArrayView]:
+    def views(self, operands: Sequence[Any], d: Any, members: int) -> list[ArrayView]:
         """A, B, D and what the epilogue reads; D and the residual as batches of so many matrices."""
-        views = [arrays.view(a), arrays.view(b), self.batch(d, members)]
-        for role, array in _added(epilogue).items():
-            views.append(self.batch(array, members) if role == "residual" else arrays.view(array))
+        a, b, *rest = map(arrays.view, operands)
+        views = [a, b, self.batch(d, members)]
+        for (role, *_), view in zip(self.added, rest, strict=True):
+            views.append(self.batch(view, members) if role == "residual" else view)
         return views
 
     def batch(self, array: Any, members: int) -> ArrayView:
@@ -98,7 +104,7 @@ def _chosen(types: Types, chip: str, sizes: tuple[int, int, int]) -> AnySchedule
     return replace(chosen, **has)
 
 
-def _added(epilogue: Epilogue | None) -> dict[str, Any]:
+def added_to(epilogue: Epilogue | None) -> dict[str, Any]:
     """What an epilogue reads, by role."""
     if epilogue is None:
         return {}
@@ -106,9 +112,65 @@ def _added(epilogue: Epilogue | None) -> dict[str, Any]:
     return {role: array for role, array in given.items() if array is not None}
 
 
+class Plan(ABC):
+    """A product that is called again and again with arrays of the same kinds."""
+
+    def __init__(self, team: Team, product: Product, kernel: Kernel) -> None:
+        self.team, self.product, self.kernel = team, product, kernel
+        self._prepared: Any = None
+
+    @abstractmethod
+    def run(self, operands: Sequence[Any]) -> Any:
+        """Queues the product of arrays: A, B and what the epilogue reads. Returns the result."""
+
+    def for_others(self) -> Self:
+        """The plan, for arrays with other strides or alignment."""
+        other = copy(self)
+        other._prepared = None
+        return other
+
+    def launch(self, queue: Any, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> None:
+        """Queues the kernel, with memory of the team after the arrays."""
+        prepared = self._prepared
+        if prepared is None:
+            prepared = queue.prepared(self.kernel, self.views(operands, d, memory))
+            if self.team.devices.key(operands) is not None:
+                self._prepared = prepared
+        a, b, *rest = operands
+        queue.launch(prepared, (a, b, d, *rest), memory)
+
+    @abstractmethod
+    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+        """All that the kernel takes."""
+
+
+def plan_of(
+    name: str,
+    make: Callable[[Product, Team], Plan],
+    team: Any,
+    operands: Sequence[Any],
+    options: tuple[Any, ...],
+    describe: Callable[[], Product],
+) -> Any:
+    """The plan of a call, made at the first call of its kind."""
+    if not isinstance(team, Team):
+        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
+    kinds = team.devices.key(operands)
+    key = name, kinds, options
+    if kinds is not None and (known := team.known.get(key)) is not None:
+        return known
+    what = describe(), *options
+    plan = team.plans.get(what)
+    if plan is None:
+        team.devices.agree(what)
+        plan = team.plans[what] = make(what[0], team)
+    if kinds is not None:
+        plan = team.known[key] = plan.for_others()
+    return plan
+
+
 def described(
     name: str,
-    team: Any,
     a: Any,
     b: Any,
     transpose_b: bool,
@@ -139,7 +201,7 @@ def described(
                 f"{name}: rows of {what} must have a multiple of {unit} elements, got {view.shape[1]}; "
                 f"the next is {near}"
             )
-    added = _added(epilogue)
+    added = added_to(epilogue)
     kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
     activation = epilogue.activation if epilogue is not None else None
     return Product(

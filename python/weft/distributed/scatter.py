@@ -1,15 +1,17 @@
 """Products whose sums are added up over all GPUs: a kernel sends sums of others' rows and adds its own."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
-from weft.distributed.products import Product, described
+from weft.distributed.devices import Memory
+from weft.distributed.products import Plan, Product, added_to, described, plan_of
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import arrays
-from weft.launch.kernel import Kernel
+from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
 _FLAG = 4
@@ -34,10 +36,21 @@ def matmul_reduce_scatter(
     `weft.matmul`, for this rank's rows of the sum. The rest is as in `all_gather_matmul`. Raises WeftError
     for arrays that don't fit.
     """
-    name = "matmul_reduce_scatter"
-    product = described(name, team, a, b, transpose_b, epilogue, schedule)
-    kind = product.dtype if partials is None else arrays.type_name(partials)
-    if kind not in ("f32", product.dtype):
+    name, added = "matmul_reduce_scatter", added_to(epilogue)
+    activation = None if epilogue is None else epilogue.activation
+    operands = a, b, *added.values()
+    options = transpose_b, *added, activation, schedule, partials
+
+    def describe() -> Product:
+        return _described(name, team, described(name, a, b, transpose_b, epilogue, schedule), partials)
+
+    plan = plan_of(name, partial(_Scatter, partials), team, operands, options, describe)
+    return plan.run(operands)
+
+
+def _described(name: str, team: Team, product: Product, partials: str | None) -> Product:
+    """The product itself. Raises WeftError for rows that ranks can't share, and for wrong partial sums."""
+    if _type_of(product, partials) not in ("f32", product.dtype):
         raise WeftError(f"{name}: partials must be f32 or {product.dtype}, got {shown(partials)}")
     if product.a[0] % team.size:
         near = ceil_div(product.a[0], team.size) * team.size
@@ -45,66 +58,51 @@ def matmul_reduce_scatter(
             f"{name}: rows of a must be a multiple of {team.size}, the number of ranks, got {product.a[0]}; "
             f"the next is {near}"
         )
-    key = product, kind
-    plan = team.plans.get(key)
-    if plan is None:
-        plan = team.plans[key] = _plan(product, kind, team)
-    return plan.run(a, b, epilogue)
+    return product
 
 
-def _plan(product: Product, kind: str, team: Team) -> "_Scatter":
-    """Agrees with the other ranks on a product, and compiles its kernel."""
-    team.devices.agree((str(product), product, kind))
-    rows, n = product.a[0] // team.size, product.n
-    sizes = product.a[0], n, product.a[1]
-    schedule = product.schedule_of(team.devices.chip, sizes)
-    if not isinstance(schedule, WarpgroupSchedule):
-        raise WeftError(f"{product.name}: needs a schedule of wgmma, on sm_90a, got {schedule}")
-    kernel = product.kernel(
-        team.devices.chip,
-        ranks=(3, 2, 2),
-        added=(("partials", kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)),
-        sizes=sizes,
-    )
-    tiles = prod(
-        ceil_div(extent, block * ctas) * ctas
-        for extent, block, ctas in zip(
-            schedule.swapped(rows, n), schedule.block[:2], schedule.cluster, strict=True
-        )
-    )
-    parts = team.size * tiles * schedule.warpgroups
-    sums = team.size * tiles * schedule.block[0] * schedule.block[1]
-    exchange = team.exchange("scatter")
-    exchange.reserve(sums * arrays.numpy_dtype(kind).itemsize, parts * _FLAG)
-    return _Scatter(team, product, kernel, kind, sums, parts)
+def _type_of(product: Product, partials: str | None) -> str | None:
+    """The type of sums that are sent."""
+    return product.dtype if partials is None else arrays.type_name(partials)
 
 
-@dataclass
-class _Scatter:
-    """A product that is called again and again."""
+class _Scatter(Plan):
+    """A product whose sums are added up over all ranks."""
 
-    team: Team
-    product: Product
-    kernel: Kernel
-    kind: str
-    sums: int
-    parts: int
+    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
+        """Compiles the kernel, and makes room for the sums."""
+        self.kind = _type_of(product, partials) or ""
+        rows, n = product.a[0] // team.size, product.n
+        sizes = product.a[0], n, product.a[1]
+        schedule = product.schedule_of(team.devices.chip, sizes)
+        if not isinstance(schedule, WarpgroupSchedule):
+            raise WeftError(f"{product.name}: needs a schedule of wgmma, on sm_90a, got {schedule}")
+        of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
+        kernel = product.kernel(team.devices.chip, ranks=(3, 2, 2), added=of_sums, sizes=sizes)
+        super().__init__(team, product, kernel)
+        extents = zip(schedule.swapped(rows, n), schedule.block[:2], schedule.cluster, strict=True)
+        tiles = prod(ceil_div(extent, block * ctas) * ctas for extent, block, ctas in extents)
+        self.parts = team.size * tiles * schedule.warpgroups
+        self.sums = team.size * tiles * schedule.block[0] * schedule.block[1]
+        self.exchange = team.exchange("scatter")
+        self.exchange.reserve(self.sums * arrays.numpy_dtype(self.kind).itemsize, self.parts * _FLAG)
 
-    def run(self, a: Any, b: Any, epilogue: Epilogue | None) -> Any:
-        """Queues the kernel."""
-        team, product, devices = self.team, self.product, self.team.devices
-        out = devices.empty((product.a[0] // team.size, product.n), a)
-        left, *operands = product.views(a, b, out, epilogue, 1)
-        exchange = team.exchange("scatter")
-        caller = devices.caller()
-        turn, rank = exchange.next(), team.rank
-        views = [
-            product.batch(left, team.size),
-            *operands,
-            turn.data[rank].view((self.sums,), self.kind),
-            turn.flags[rank].view((self.parts,), "i32"),
-            turn.peers.view((team.size, 2), "i64"),
-            turn.state.view((4,), "i32"),
-        ]
-        caller.launch(self.kernel, views)
+    def run(self, operands: Sequence[Any]) -> Any:
+        team, devices = self.team, self.team.devices
+        out = devices.empty((self.product.a[0] // team.size, self.product.n), operands[0])
+        turn = self.exchange.next()
+        memory = turn.data[team.rank], turn.flags[team.rank], turn.peers, turn.state
+        self.launch(devices.caller(), operands, out, memory)
         return out
+
+    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+        sums, signals, peers, state = memory
+        left, *rest = self.product.views(operands, d, 1)
+        return [
+            self.product.batch(left, self.team.size),
+            *rest,
+            sums.view((self.sums,), self.kind),
+            signals.view((self.parts,), "i32"),
+            peers.view((self.team.size, 2), "i64"),
+            state.view((4,), "i32"),
+        ]

@@ -59,6 +59,8 @@ class Team:
         self._limit = max(round(1000 * seconds), 1)
         self._exchanges: dict[str, Exchange] = {}
         self.plans: dict[Any, Any] = {}
+        self.known: dict[Any, Any] = {}
+        """Plans by the keys of `Devices.key`, which are faster to make than a product."""
 
     def exchange(self, kind: str) -> "Exchange":
         """The memory for calls of a kind."""
@@ -73,9 +75,9 @@ class Turn:
 
     data: Sequence[Memory]
     flags: Sequence[Memory]
-    state: Memory
     peers: Memory
     """The addresses of `data` and `flags` of each rank: i64."""
+    state: Memory
 
     @property
     def number(self) -> Memory:
@@ -92,6 +94,7 @@ class Exchange:
         self._sizes = 0, 0
         self._memory: Sequence[Memory] = ()
         self._peers: Memory | None = None
+        self._halves: list[tuple[list[Memory], list[Memory], Memory]] = []
         self._states: list[Memory] = []
 
     def reserve(self, data: int, flags: int) -> None:
@@ -105,6 +108,7 @@ class Exchange:
         half = np.arange(HALVES, dtype=np.int64)[:, None, None] * sum(self._sizes)
         of_parts = np.stack([starts, starts + self._sizes[0]], axis=-1)
         self._peers = self._devices.constant(half + of_parts)
+        self._halves = [self._half(number) for number in range(HALVES)]
 
     def next(self) -> Turn:
         """The next call."""
@@ -112,17 +116,18 @@ class Exchange:
         if before % _STATES == 0:
             # Kernels of earlier calls may still read the states before.
             self._states = [*self._states[-1:], self._devices.constant(self._numbers(self._calls))]
-        half = sum(self._sizes)
-        begin = before % HALVES * half
-        data, flags = self._sizes
-        assert self._peers is not None
-        peers = 2 * 8 * len(self._memory)
         state = self._states[-1].part(4 * _STATE * (before % _STATES), 4 * _STATE)
-        return Turn(
+        return Turn(*self._halves[before % HALVES], state)
+
+    def _half(self, number: int) -> tuple[list[Memory], list[Memory], Memory]:
+        """Data and flags of each rank, and their addresses, in one half."""
+        assert self._peers is not None
+        begin, (data, flags) = number * sum(self._sizes), self._sizes
+        peers = 2 * 8 * len(self._memory)
+        return (
             [each.part(begin, data) for each in self._memory],
             [each.part(begin + data, flags) for each in self._memory],
-            state,
-            self._peers.part(before % HALVES * peers, peers),
+            self._peers.part(number * peers, peers),
         )
 
     def _numbers(self, first: int) -> Any:
