@@ -5,7 +5,7 @@ all of them can access.
 from typing import Any
 
 from weft.dialects.op import Op, build
-from weft.dialects.tile_types import Tile, index_complaint
+from weft.dialects.tile_types import Tile, index_complaint, is_buffer
 from weft.mlir import ext, ir, strides
 
 PROXIES = ("generic", "async")
@@ -77,6 +77,33 @@ class RemoteOp(Op, dialect=Tile, name="remote"):
         if not isinstance(kind, ir.MemRefType) or kind != remote_type(kind.element_type):
             return f"expects to return memref<?xT, 1>, got {kind}"
         return None
+
+
+class SendAsyncOp(Op, dialect=Tile, name="send_async"):
+    """One thread starts a copy of a buffer, as it is in shared memory, to elements from `index` on of memory
+    of another GPU. Both must begin at multiples of 16 bytes.
+
+    Writes to the buffer need a fence for the async proxy before the copy.
+    `nvvm.cp.async.bulk.commit.group` and `nvvm.cp.async.bulk.wait_group` wait until the buffer has been read,
+    or the memory written: only then may a flag be raised.
+    """
+
+    tile: ext.Operand[Any]
+    memory: ext.Operand[Any]
+    index: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if not is_buffer(self.tile):
+            return f"expects a tile.buffer, got {self.tile.type}"
+        element = self.tile.type.element_type
+        if self.memory.type != remote_type(element):
+            return f"expects memory of type {remote_type(element)}, got {self.memory.type}"
+        return index_complaint([self.index])
+
+
+def send_async(tile: Any, memory: Any, index: Any) -> None:
+    """Builds `tile.send_async`."""
+    build(SendAsyncOp, operands=[tile, memory, index])
 
 
 def remote_type(element: Any) -> Any:

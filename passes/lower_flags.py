@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from weft.dialects.tile_flags import AwaitFlagOp, RemoteOp, SignalOp
+from weft.dialects import tile
+from weft.dialects.tile_flags import AwaitFlagOp, RemoteOp, SendAsyncOp, SignalOp
 from weft.mlir import arith, ir, llvm, nvvm
 from weft.passes.builders import addresses, emit
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -67,10 +68,20 @@ def _remote(op: RemoteOp) -> list[Any]:
     return [cast.result]
 
 
+def _send_async(op: SendAsyncOp) -> list[Any]:
+    """One bulk copy of the whole buffer."""
+    kind = op.tile.type
+    to = addresses.Vector(op.memory).element_of(op.index)
+    size = kind.shape[0] * kind.shape[1] * int(kind.element_type.width) // 8
+    nvvm.CpAsyncBulkSharedCTAToGlobalOp(to, tile.address(op.tile), emit.value(size))
+    return []
+
+
 _LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {
     AwaitFlagOp: _await_flag,
     SignalOp: _signal,
     RemoteOp: _remote,
+    SendAsyncOp: _send_async,
 }
 
 LOWER_FLAGS = Pass(

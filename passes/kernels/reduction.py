@@ -10,9 +10,24 @@ from weft.passes.kernels.writer import Writer
 class Reduction(ABC):
     """What happens to a warpgroup's sums of a tile."""
 
+    def begin(self) -> list[Any]:
+        """What a warpgroup keeps from one tile to the next, before the first."""
+        return []
+
+    def collect_next(
+        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+    ) -> list[Any]:
+        """As `collect`, with what the warpgroup keeps. Returns what it keeps then."""
+        self.collect(sums, at, row, column, warpgroup)
+        return kept
+
     @abstractmethod
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
         """Takes a warpgroup's sums at a row and a column of the left and the right operand."""
+
+    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+        """Ends the consumers' role, after all tiles, with what the warpgroup keeps."""
+        self.finish_consumers(warpgroup)
 
     def finish_consumers(self, warpgroup: Any) -> None:
         """Ends the consumers' role, after all tiles."""

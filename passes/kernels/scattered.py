@@ -5,13 +5,15 @@ signals each tile. It computes its own rows last, when the sums of others have c
 order of ranks.
 """
 
+from math import prod
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.isa.chips import WARPGROUP
-from weft.mlir import arith, ir, memref, vector
+from weft.dialects.tile_types import BufferType, FragmentType
+from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.mlir import arith, ir, memref, nvvm, vector
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.fragments import add, convert
@@ -19,19 +21,51 @@ from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
-from weft.passes.kernels.writer import Writer
+from weft.passes.kernels.writer import StagedWriter, Writer
 
+_NOBODY = -1  # a rank
 DATA, FLAGS = range(2)  # the columns of the operand `peers`
 
 
-class ScatteredReduction(Reduction):
-    """Sends the sums of other GPUs' rows, and adds up those of this GPU's."""
+class SentSums:
+    """A warpgroup's sums in vectors of 16 bytes, as they are sent and read: vector after vector of its
+    threads. `buffer` is shared memory from which copies send them while the next tile is computed, the
+    writer's; None where they don't fit in it, and threads store them.
+    """
 
-    def __init__(self, op: MatmulOp, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer) -> None:
+        """Builds the buffer at the insertion point."""
+        self.partials = op.roles["partials"]
+        self.element, self.width = (
+            self.partials.type.element_type,
+            VECTOR_BYTES // element_bytes(self.partials),
+        )
+        vectors = schedule.rows * schedule.block[1] // (WARPGROUP * self.width)
+        self.shape = vectors * WARPGROUP, self.width
+        layout = f"S[({vectors},{WARPS},{LANES},{self.width}):({self.width},1@warpid,1@laneid,1)]"
+        self.fragment = FragmentType.of(self.shape, self.element, layout)
+        self.buffer = None
+        if isinstance(writer, StagedWriter) and element_bytes(self.partials) <= op.types.output_bytes:
+            rows, columns = self.shape
+            dense = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
+            shape = schedule.warpgroups, *self.shape
+            self.buffer = tile.alloc(BufferType.of(shape, self.element, dense), over=writer.buffer)
+
+    def rounded(self, lane: Any) -> Any:
+        """A thread's sums as they are sent."""
+        return convert(lane, ir.VectorType.get([len(emit.elements(lane))], self.element))
+
+
+class ScatteredReduction(Reduction):
+    """Sends the sums of other GPUs' rows, and adds up those of this GPU's. A warpgroup keeps the slot and the
+    rank of the sums that it has sent last, until it signals them.
+    """
+
+    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
         """Reads sizes at the insertion point."""
         assert tiles.team is not None
         self.tiles, self.team, self.schedule, self.writer = tiles, tiles.team, tiles.schedule, writer
-        roles = op.roles
+        self.sent, roles = sent, op.roles
         self.partials, self.signals, self.peers = roles["partials"], roles["signals"], roles["peers"]
         (m, n, _), cluster = self.schedule.block, self.schedule.cluster
         sizes = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
@@ -42,14 +76,70 @@ class ScatteredReduction(Reduction):
         self._parts = emit.mul(emit.mul(rows, self._columns), self.schedule.warpgroups)
         self._members = size(op.a, 0)
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
-        number = emit.add(emit.mul(at.row, self._columns), at.column)
-        part = emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
-        own, lane = emit.equal(at.member, self.team.rank), tile.to_lane(sums)
+    def begin(self) -> list[Any]:
+        return [] if self.sent.buffer is None else [emit.value(0), emit.value(_NOBODY)]
+
+    def collect_next(
+        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+    ) -> list[Any]:
+        if self.sent.buffer is None:
+            return super().collect_next(sums, at, row, column, warpgroup, kept)
+        self._signal_last(kept)
+        own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self._part(at, warpgroup)
 
         def add_up() -> list[Any]:
-            total = tile.from_lane(self._total(lane, part, warpgroup), sums.type)
-            self.writer.write(total, row, column, None, warpgroup)
+            self._add_up(lane, sums.type, part, row, column, warpgroup)
+            return self.begin()
+
+        def send() -> list[Any]:
+            slot = emit.value(self._slot(self.team.rank, part))
+            self._start_sending(lane, at.member, slot, warpgroup)
+            return [slot, emit.value(at.member)]
+
+        return emit.either(own, [emit.i32()] * 2, add_up, send)
+
+    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+        self._signal_last(kept)
+        self.finish_consumers(warpgroup)
+
+    def _signal_last(self, kept: list[Any]) -> None:
+        """Signals the sums that were sent last, once they have come."""
+        if not kept:
+            return
+        slot, member = kept
+        with thread_ids.one_thread():
+            nvvm.cp_async_bulk_wait_group(0)
+            with emit.when(emit.less(_NOBODY, member)):
+                tile.signal(tile.remote(self._address(member, FLAGS), emit.i32()), slot, self.team.call)
+
+    def _start_sending(self, lane: Any, member: Any, slot: Any, warpgroup: Any) -> None:
+        """Copies a warpgroup's sums to another GPU."""
+        part = tile.stage(self.sent.buffer, emit.value(warpgroup))
+        fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
+        meet_warpgroup(warpgroup)  # the copy before has ended
+        tile.store(fragment, part, emit.value(0), emit.value(0), vector_bytes=VECTOR_BYTES)
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+        meet_warpgroup(warpgroup)
+        with thread_ids.one_thread():
+            memory = tile.remote(self._address(member, DATA), self.sent.element)
+            tile.send_async(part, memory, emit.value(emit.mul(slot, prod(self.sent.shape))))
+            nvvm.cp_async_bulk_commit_group()
+
+    def _part(self, at: Tile, warpgroup: Any) -> Any:
+        """The number of a warpgroup's part of a tile."""
+        number = emit.add(emit.mul(at.row, self._columns), at.column)
+        return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
+
+    def _add_up(self, lane: Any, kind: Any, part: Any, row: Any, column: Any, warpgroup: Any) -> None:
+        """Writes this GPU's rows of the sums of all GPUs."""
+        total = tile.from_lane(self._total(lane, part, warpgroup), kind)
+        self.writer.write(total, row, column, None, warpgroup)
+
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self._part(at, warpgroup)
+
+        def add_up() -> list[Any]:
+            self._add_up(lane, sums.type, part, row, column, warpgroup)
             return []
 
         def send() -> list[Any]:
@@ -66,7 +156,7 @@ class ScatteredReduction(Reduction):
         kind = self.partials.type.element_type
         slot = self._slot(self.team.rank, part)
         memory = tile.remote(self._address(member, DATA), kind)
-        numbers = emit.elements(convert(lane, ir.VectorType.get([len(emit.elements(lane))], kind)))
+        numbers = emit.elements(self.sent.rounded(lane))
         for index, run in enumerate(self._runs(numbers)):
             value = vector.from_elements(ir.VectorType.get([len(run)], kind), run)
             vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=VECTOR_BYTES)
@@ -108,12 +198,12 @@ class ScatteredReduction(Reduction):
 
     def _runs(self, numbers: list[Any]) -> list[list[Any]]:
         """The elements of each vector of 16 bytes."""
-        width = VECTOR_BYTES // element_bytes(self.partials)
+        width = self.sent.width
         return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
 
     def _at(self, slot: Any, vector_index: int, numbers: list[Any]) -> Any:
         """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
-        width = VECTOR_BYTES // element_bytes(self.partials)
+        width = self.sent.width
         thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)
         first = arith.muli(emit.as_index(slot), _index(WARPGROUP * len(numbers)))
         inside = emit.as_index(emit.add(thread, vector_index * WARPGROUP * width))

@@ -24,14 +24,14 @@ from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.row_scales import RowScales
-from weft.passes.kernels.scattered import ScatteredReduction
+from weft.passes.kernels.scattered import ScatteredReduction, SentSums
 from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import DirectWriter, StagedWriter, Writer
 
-_Sums = ClusterSums | GlobalSums | StreamSums | None
+_Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def expand(op: MatmulOp) -> None:
     operands = staged_operands(op, schedule, LoadedOperand if schedule.loaders else StagedOperand)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
     writer = (StagedWriter if schedule.staged(types) else DirectWriter)(op, schedule)
-    sums = _memory_of_sums(op, schedule, over=operands[0].buffer)
+    sums = _memory_of_sums(op, schedule, writer, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)
     # Then the parts that use it.
     tiles = Tiles(op, schedule)
@@ -79,13 +79,15 @@ def expand(op: MatmulOp) -> None:
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
 
 
-def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, over: Any) -> _Sums:
+def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: Any) -> _Sums:
     """The memory through which CTAs add up their sums of a tile; None where one CTA computes all of it."""
     element = ir.Type.parse(op.types.sums)
     if schedule.splits > 1:
         return ClusterSums(schedule, element, over)
     if schedule.global_splits > 1:
         return GlobalSums(op, element, ThreadSums.of_warpgroups(schedule, op.types), schedule.global_splits)
+    if op.is_scattered:
+        return SentSums(op, schedule, writer)
     return StreamSums(op, element) if schedule.stream_k else None
 
 
@@ -97,8 +99,10 @@ def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], write
             return GlobalReduction(op, sums, tiles)
         case StreamSums():
             return StreamReduction(op, sums, tiles, writer)
+        case SentSums():
+            return ScatteredReduction(op, sums, tiles, writer)
         case None:
-            return ScatteredReduction(op, tiles, writer) if op.is_scattered else NoReduction(writer)
+            return NoReduction(writer)
 
 
 def _consumer(
@@ -116,13 +120,13 @@ def _consumer(
             if isinstance(accumulator, Accumulator):
                 # Read from a lane, so that LLVM divides before the products rather than after them.
                 at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
-            sums, *position = accumulator.multiply(at, start, position)
+            stage, phase, *kept = position
+            sums, *position = accumulator.multiply(at, start, [stage, phase])
             row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
-            reduction.collect(sums, at, row, column, warpgroup)
-            return position
+            return [*position, *reduction.collect_next(sums, at, row, column, warpgroup, kept)]
 
-        tiles.walk([emit.value(0), emit.value(0)], one)
-        reduction.finish_consumers(warpgroup)
+        _, _, *kept = tiles.walk([emit.value(0), emit.value(0), *reduction.begin()], one)
+        reduction.end(warpgroup, kept)
 
     return consume
 

@@ -56,6 +56,7 @@ _BUILDERS = {
     "await_flag": "matrix index i32 i32 ~proxy:text",
     "signal": "matrix index i32",
     "remote": "i32 type",
+    "send_async": "buffer matrix i32",
 }
 _PLAIN = {
     "shape": ("(8,8)", "(64,64)", "(16,)"),

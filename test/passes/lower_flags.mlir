@@ -41,4 +41,17 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     "tile.signal"(%flags, %i, %value) : (memref<?xi32, 1>, i32, i32) -> ()
     gpu.return
   }
+
+  // A buffer is sent by one bulk copy.
+  // CHECK-LABEL: gpu.func @sends
+  // CHECK: %[[FROM:.*]] = "tile.address"
+  // CHECK: %[[SIZE:.*]] = arith.constant 2048 : i32
+  // CHECK: nvvm.cp.async.bulk.global.shared.cta %{{.*}}, %[[FROM]], %[[SIZE]]
+  gpu.func @sends(%address: i64, %i: i32) kernel {
+    %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+    %1 = "tile.remote"(%address) : (i64) -> memref<?xbf16, 1>
+    "tile.send_async"(%0, %1, %i)
+      : (!tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(8,1)]">, "shared">, memref<?xbf16, 1>, i32) -> ()
+    gpu.return
+  }
 }

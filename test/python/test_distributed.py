@@ -217,15 +217,16 @@ def test_every_rank_gets_its_rows_of_the_sums():
 
 
 def test_sums_are_rounded_before_they_are_sent():
-    report, right = scattered_sums(2, partials=None)  # the sums of few small numbers are exact in bf16
+    report, right = scattered_sums(2, calls=3, partials=None)  # sums of few small numbers are exact in bf16
     assert right and not report.findings
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("partials", ["f32", None])
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-def test_orders_of_ranks_change_no_sums(size, seed):
-    report, right = scattered_sums(size, calls=4, rows=200, seed=seed)
+def test_orders_of_ranks_change_no_sums(size, seed, partials):
+    report, right = scattered_sums(size, calls=4, rows=200, seed=seed, partials=partials)
     assert right and not report.findings
 
 
@@ -237,6 +238,7 @@ def test_the_epilogue_has_own_rows_of_the_sums():
     assert right and not report.findings
 
 
+@pytest.mark.parametrize("partials", ["f32", None])
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -246,10 +248,22 @@ def test_the_epilogue_has_own_rows_of_the_sums():
         ("ld.acquire.sys", "ld.relaxed.sys"),
     ],
 )
-def test_signals_without_an_order_are_found(monkeypatch, old, new):
+def test_signals_without_an_order_are_found(monkeypatch, old, new, partials):
     with_ptx(monkeypatch, old, new)
-    report, _ = scattered_sums(2)
+    report, _ = scattered_sums(2, partials=partials)
     assert rules(report) == ["global-race"]
+
+
+def test_signals_before_copies_have_ended_are_found(monkeypatch):
+    with_ptx(monkeypatch, "cp.async.bulk.wait_group \t0;", "cp.async.bulk.wait_group.read \t0;")
+    report, _ = scattered_sums(2, partials=None)
+    assert rules(report) == ["global-race"]
+
+
+def test_sums_without_a_fence_before_they_are_sent_are_found(monkeypatch):
+    with_ptx(monkeypatch, "fence.proxy.async.shared::cta;", "")
+    report, _ = scattered_sums(2, partials=None)
+    assert "missing-proxy-fence" in rules(report)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
 _FLAG = 4
+_MOST_SUMS = (1 << 31) - 1  # indices have 32 bits
 
 
 def matmul_reduce_scatter(
@@ -84,6 +85,10 @@ class _Scatter(Plan):
         tiles = prod(ceil_div(extent, block * ctas) * ctas for extent, block, ctas in extents)
         self.parts = team.size * tiles * schedule.warpgroups
         self.sums = team.size * tiles * schedule.block[0] * schedule.block[1]
+        if self.sums > _MOST_SUMS:
+            raise WeftError(
+                f"{product.name}: the sums of all ranks must be at most {_MOST_SUMS}, got {self.sums}"
+            )
         self.exchange = team.exchange("scatter")
         self.exchange.reserve(self.sums * arrays.numpy_dtype(self.kind).itemsize, self.parts * _FLAG)
 

@@ -1862,3 +1862,22 @@ func.func @remote_matrix(%address: i64) {
   %0 = "tile.remote"(%address) : (i64) -> memref<?x?xi32, 1>
   return
 }
+
+// -----
+
+func.func @send_to_another_type(%address: i64, %i: i32) {
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+  %1 = "tile.remote"(%address) : (i64) -> memref<?xf32, 1>
+  // expected-error @below {{'tile.send_async' op expects memory of type memref<?xbf16, 1>, got memref<?xf32, 1>}}
+  "tile.send_async"(%0, %1, %i)
+    : (!tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(8,1)]">, "shared">, memref<?xf32, 1>, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @send_no_buffer(%m: memref<?xf32, 1>, %i: i32) {
+  // expected-error @below {{'tile.send_async' op expects a tile.buffer, got memref<?xf32, 1>}}
+  "tile.send_async"(%m, %m, %i) : (memref<?xf32, 1>, memref<?xf32, 1>, i32) -> ()
+  return
+}

@@ -278,3 +278,14 @@ func.func @signal(%address: i64, %i: i32, %value: i32) {
   "tile.signal"(%0, %i, %value) : (memref<?xi32, 1>, i32, i32) -> ()
   return
 }
+
+// A thread sends a buffer to another GPU.
+// CHECK-LABEL: func.func @send
+func.func @send(%address: i64, %i: i32) {
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(8,1)]">, "shared">
+  %1 = "tile.remote"(%address) : (i64) -> memref<?xbf16, 1>
+  // CHECK: "tile.send_async"(%{{.*}}, %{{.*}}, %{{.*}})
+  "tile.send_async"(%0, %1, %i)
+    : (!tile.buffer<array<i64: 128, 8>, bf16, #tile.layout<"S[(128,8):(8,1)]">, "shared">, memref<?xbf16, 1>, i32) -> ()
+  return
+}
