@@ -75,6 +75,8 @@ class Work:
             try:
                 if os.fork() == 0:
                     self._compute(make)
+            except OSError:
+                os.pwrite(self._file.fileno(), _HEAD.pack(_FAILED, 0), 0)
             finally:
                 os._exit(0)
         os.waitpid(first, 0)

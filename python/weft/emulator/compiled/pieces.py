@@ -61,6 +61,8 @@ class Piece:
         self._emitter = Emitter(self._input, lambda: self._values(LOADED, 16))
         self._now: dict[int, str] = {}
         self._before: dict[int, str] = {}
+        self._fresh: list[int] = []
+        """The registers that the last step was the first to read."""
         self._loaded = ""
         self._done: tuple[str, list[str]] | None = None
         """The function's code, and the texts of its `%offset.N`, if they are known from another piece."""
@@ -74,10 +76,10 @@ class Piece:
 
     def add(self, trace: Trace) -> bool:
         """Adds a step without its access; False, with no effect, if there is no code for it."""
-        emitter, kept, now = self._emitter, len(self._emitter.lines), dict(self._now)
-        before = dict(self._before)
+        emitter, kept = self._emitter, len(self._emitter.lines)
         emitter.forget()
         self._loaded = ""
+        self._fresh.clear()
         try:
             changed: dict[int, str] = {}
             for slot, value, mask in trace.writes:
@@ -87,8 +89,7 @@ class Piece:
                     new = emitter.select(emitter.value(mask, 1), new, old, self._kind(slot))
                 changed[slot] = new
         except UntraceableError:
-            emitter.undo(kept)
-            self._now, self._before = now, before
+            self._undo(kept)
             return False
         self._now |= changed
         return True
@@ -112,17 +113,16 @@ class Piece:
         return True
 
     def _write_access(self, access: Access) -> bool:
-        emitter, kept, before = self._emitter, len(self._emitter.lines), dict(self._before)
-        now = dict(self._now)
+        emitter, kept = self._emitter, len(self._emitter.lines)
         emitter.forget()
+        self._fresh.clear()
         try:
             with emitter.numbers_apart():
                 address = emitter.value(access.address, 1)
             guard = None if access.mask is None else emitter.value(access.mask, 1)
             value = "" if access.value is None else emitter.value(access.value)
         except UntraceableError:
-            emitter.undo(kept)
-            self._now, self._before = now, before
+            self._undo(kept)
             return False
         self._put(f"<8 x i64> {address}", emitter.do("getelementptr i64, ptr %scratch, i64 %lane"))
         begin = emitter.do(f"getelementptr i8, ptr %scratch, i64 {MASK}")
@@ -135,6 +135,12 @@ class Piece:
             symbol = access.value
             self._put(f"{vector(symbol.dtype, symbol.count)} {value}", self._values(STORED, access.width))
         return True
+
+    def _undo(self, lines: int) -> None:
+        """Removes what a step has added after these lines."""
+        self._emitter.undo(lines)
+        for slot in self._fresh:
+            del self._now[slot], self._before[slot]
 
     def _values(self, where: int, width: int) -> str:
         begin = self._emitter.do(f"getelementptr i8, ptr %scratch, i64 {where}")
@@ -167,6 +173,7 @@ class Piece:
         """The value of a register. `merged`: some lanes are about to change."""
         if slot not in self._now:
             self._now[slot] = self._before[slot] = self._from_file(slot, merged=merged)
+            self._fresh.append(slot)
         return self._now[slot]
 
     def _from_file(self, slot: int, *, merged: bool) -> str:
