@@ -50,3 +50,38 @@ def test_products_of_both_kernels(m, n, k, meta, group, asymmetric, dtype):
     )  # sums are scaled, not weights
     bound = ml_dtypes.finfo(dtype).eps * np.abs(expected) + (2**-14 + rounded) * largest
     assert (np.abs(y.astype(float) - expected) <= bound).all()
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_layer_of_pytorch(symmetric):
+    torch = pytest.importorskip("torch")
+    from weft.nn import Int4Linear
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(1032, 1000, dtype=torch.bfloat16, device="cuda")
+    made = Int4Linear.of(layer, symmetric=symmetric)
+    assert (made.weights.dequantize() - layer.weight).abs().max() < 0.01
+    for rows in (1, 7, 16, 40, 130, 700):
+        x = torch.randn(rows, 1032, dtype=torch.bfloat16, device="cuda")
+        exact = x.double() @ made.weights.dequantize().double().t() + made.bias.double()
+        for _ in range(3):  # by a plan, from the second call on
+            assert (made(x).double() - exact).abs().max() <= 2**-7 * exact.abs().max()
+    x, graph = torch.randn(4, 1032, dtype=torch.bfloat16, device="cuda"), torch.cuda.CUDAGraph()
+    y = made(x)
+    with torch.cuda.graph(graph):
+        captured = made(made(x)[:, :1000].new_zeros(4, 1032) + x)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(captured, y)
+
+
+@with_marks(SM_90A)
+def test_sums_are_the_same_in_every_call():
+    torch = pytest.importorskip("torch")
+    from weft import matmul_int4, quantize_int4
+
+    weights = quantize_int4(torch.randn(1024, 4096, device="cuda").bfloat16())
+    x = torch.randn(16, 4096, dtype=torch.bfloat16, device="cuda")
+    first = matmul_int4(x, weights)
+    assert all(torch.equal(matmul_int4(x, weights), first) for _ in range(20))
