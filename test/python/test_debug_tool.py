@@ -20,15 +20,15 @@ KERNEL_LINES = KERNEL.replace("/home/user/total.py", "total.py")
 
 
 @pytest.fixture
-def session(tmp_path, monkeypatch, capsys):
+def session(tmp_path, patch, capsys):
     """Runs `weft debug` on a file of this text with commands on stdin; returns what it printed, and its
     status.
     """
-    monkeypatch.chdir(tmp_path)
+    patch.chdir(tmp_path)
 
     def run(name, text, commands, *options):
         (tmp_path / name).write_text(text)
-        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(commands) + "\n"))
+        patch.setattr(sys, "stdin", io.StringIO("\n".join(commands) + "\n"))
         status = tool.main(["debug", name, *options])
         printed = capsys.readouterr()
         return printed.out + printed.err, status

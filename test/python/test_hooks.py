@@ -125,11 +125,11 @@ def test_both_paths_call_the_same_hooks_and_compute_the_same(seed):
         assert sum(each[0] == "store" for each in logs[0]) == 3
 
 
-def test_only_hooked_blocks_leave_compiled_code(monkeypatch):
+def test_only_hooked_blocks_leave_compiled_code(patch):
     interpreted, compiled = [], []
     execute, run = Machine._execute, Machine._execute_compiled
-    monkeypatch.setattr(Machine, "_execute", lambda *a: (interpreted.append(a[1].block), execute(*a))[1])
-    monkeypatch.setattr(Machine, "_execute_compiled", lambda *a: (compiled.append(a[2].block), run(*a))[1])
+    patch.setattr(Machine, "_execute", lambda *a: (interpreted.append(a[1].block), execute(*a))[1])
+    patch.setattr(Machine, "_execute_compiled", lambda *a: (compiled.append(a[2].block), run(*a))[1])
     hooks, hits = emulator.Hooks(), []
     hooks.on_line(15, lambda stopped: hits.append(stopped.position[0]))
     launch(True, hooks)
@@ -156,10 +156,10 @@ def test_a_hook_that_is_removed_isnt_called_again():
     assert calls == [0, 1, 2]
 
 
-def test_compiled_code_runs_on_where_a_hook_was_removed(monkeypatch):
+def test_compiled_code_runs_on_where_a_hook_was_removed(patch):
     hooks, entered = emulator.Hooks(), []
     execute = Machine._execute
-    monkeypatch.setattr(Machine, "_execute", lambda *a: (entered.append(a[1].block), execute(*a))[1])
+    patch.setattr(Machine, "_execute", lambda *a: (entered.append(a[1].block), execute(*a))[1])
     hook = hooks.on_line(12, lambda stopped: hook.remove())
     hooks.on_line(19, lambda stopped: None)
     launch(True, hooks)

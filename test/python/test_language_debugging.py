@@ -16,6 +16,8 @@ from weft.tools.debugger.names import Threads
 from weft.tools.debugger.session import Session
 from weft.tools.debugger.steps import Step
 
+TCGEN05 = Path(__file__).parents[2] / "examples" / "tcgen05_gemm.mlir"
+
 
 class Script:
     """Does what a list of functions does, one at each stop, each with the session."""
@@ -212,8 +214,37 @@ def test_who_waits_for_an_mbarrier():
     )
 
 
+@pytest.mark.slow
+def test_hooks_of_tcgen05_are_the_same_on_both_paths(patch):
+    kernel = weft.compile(TCGEN05.read_text(), arch="sm_100a")
+    a, b = (np.random.default_rng(4).standard_normal((128, 64)).astype(np.float16) for _ in range(2))
+    logs, results = [], []
+    for compiled in ("0", "1"):
+        patch.setenv("WEFT_EMULATOR_COMPILED", compiled)
+        hooks, log, d = emulator.Hooks(), [], np.zeros((128, 128), np.float32)
+
+        def note(stopped, *event, log=log):
+            log.append((stopped.line, stopped.opcode, stopped.threads.tobytes()))
+            log.extend((e.kind, e.unit, e.space, e.addresses.tobytes()) for e in event)
+
+        hooks.on_instruction(note, "tcgen05")
+        hooks.after_instruction(note, "mbarrier")
+        hooks.on_instruction(note, "add")
+        hooks.on_access(note, ["tensor"])
+        with emulator.hooked(hooks):
+            report = kernel.emulate(a, b, d)
+        logs.append(log)
+        results.append((d.tobytes(), report))
+    plain = np.zeros((128, 128), np.float32)
+    assert kernel.emulate(a, b, plain) == results[0][1]
+    assert logs[0] == logs[1] and results[0] == results[1] and results[0][0] == plain.tobytes()
+    assert {("load", "tcgen05"), ("store", "tcgen05"), ("load", "tcgen05.ld")} <= {
+        each[:2] for each in logs[0]
+    }
+
+
 def test_tensor_memory_and_operands_of_tcgen05():
-    text = (Path(__file__).parents[2] / "examples" / "tcgen05_gemm.mlir").read_text()
+    text = TCGEN05.read_text()
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal((128, 64)).astype(np.float16) for _ in range(2))
     d = np.zeros((128, 128), np.float32)
@@ -244,11 +275,11 @@ def test_tensor_memory_and_operands_of_tcgen05():
     assert not report.findings and np.allclose(d, exact, atol=1e-3)
 
 
-def test_accesses_of_units_are_the_same_on_both_paths(monkeypatch):
+def test_accesses_of_units_are_the_same_on_both_paths(patch):
     a, b = (np.random.default_rng(3).standard_normal((64, 128)).astype(ml_dtypes.bfloat16) for _ in range(2))
     logs, results = [], []
     for compiled in ("0", "1"):
-        monkeypatch.setenv("WEFT_EMULATOR_COMPILED", compiled)
+        patch.setenv("WEFT_EMULATOR_COMPILED", compiled)
         log, hooks, d = [], emulator.Hooks(), np.zeros((64, 64), np.float32)
         hooks.on_access(
             lambda stopped, e, log=log: log.append((e.kind, e.unit, e.space, e.addresses.tolist(), e.line)),

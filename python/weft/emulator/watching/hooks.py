@@ -243,7 +243,7 @@ _now: ContextVar[Hooks | None] = ContextVar("hooks", default=None)
 @contextmanager
 def hooked(hooks: Hooks) -> Iterator[Hooks]:
     """Sets the hooks of each launch inside the `with` block, also of those of `weft.matmul`, compiled kernels
-    and frameworks. Other threads have their own.
+    and frameworks, but not of those of `World`. Other threads have their own.
     """
     token = _now.set(checked(hooks))
     try:
