@@ -381,6 +381,18 @@ def test_the_session_of_the_documentation(session):
     assert status == 0
 
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("language_*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run_under_the_debugger(session, example):
+    """Comments that name variables change no result, and cause no finding."""
+    text, status = session(example.name, example.read_text("utf-8"), ["step 5", "info locals", "continue"])
+    assert status == 0 and "has ended" in text and "finding" not in text
+    assert "[cta (0, 0, 0) warp 0 lane 0] " in text and "largest error: " in text
+
+
 def test_errors_of_the_program_are_shown_as_pythons(session):
     text, status = session("bad.py", "def f():\n    return 1 / 0\n\n\nf()\n", ["continue"])
     assert status == 1 and "internal error" not in text
