@@ -1,6 +1,7 @@
 """The sources of kernels for sm_90a run on chips without `wgmma`: each warp multiplies by `mma.sync`."""
 
 import math
+import re
 
 import ml_dtypes
 import numpy as np
@@ -9,6 +10,7 @@ from language_kernels import with_bias
 
 import weft
 import weft.language as w
+from weft.language import kernels
 
 BF16, F16, FP8 = ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn
 slow = pytest.mark.slow
@@ -157,3 +159,42 @@ def test_one_thread_has_effects_where_all_threads_copy():
 def test_rows_that_begin_anywhere_cant_be_copied():
     with pytest.raises(weft.WeftError, match="rows of 'a' must begin at multiples of 16 bytes"):
         with_bias.compile(random(64, 65, dtype=F16), random(64, 65, dtype=F16), None, None, arch="sm_80")
+
+
+def test_warps_meet_before_copies_of_a_stage_are_announced():
+    """Of a vector, only some lanes copy; the others would run ahead."""
+
+    @w.kernel(arch="sm_80")
+    def vectors(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        ring = w.ring(2, v=(1, 64, w.f32))
+        with w.role():
+            for i in w.range(0, x.rows):
+                with ring.take() as stage:
+                    w.store_row(w.load_row(stage.v, like=w.zeros((64, 64))), y[i, 0])
+        with w.role(), w.one_thread():
+            for i in w.range(0, x.rows):
+                ring.fill(v=x[i, 0])
+
+    x = random(5, 64, dtype=np.float32)
+    y = np.zeros_like(x)
+    clean(vectors.emulate(x, y))
+    assert np.array_equal(x, y)
+    assert re.search(r"bar\.warp\.sync.*\n\s*cp\.async\.mbarrier\.arrive\.noinc", vectors.compile().ptx)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_80"])
+def test_attention_of_weft_on_other_chips(arch, monkeypatch):
+    monkeypatch.setattr(kernels, "_default_chip", lambda: arch)
+    q, k, v = (
+        random(1, heads, rows, 64, dtype=F16, seed=rows) for heads, rows in ((2, 100), (1, 150), (1, 151))
+    )
+    v = v[:, :, :150].copy()
+    out = weft.attention(q, k, v, causal=True)
+    s = np.where(
+        np.arange(150) <= np.arange(100)[:, None] + 50,
+        q.astype(float) @ k.astype(float).swapaxes(2, 3),
+        -np.inf,
+    )
+    e = np.exp(s / 8)
+    assert np.allclose(out, e / e.sum(-1, keepdims=True) @ v.astype(float), atol=2e-3)

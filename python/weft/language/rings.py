@@ -20,7 +20,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import DType, Scalar
 from weft.language.signatures import ALIGNMENT
-from weft.mlir import ir
+from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 Position = tuple[Scalar, Scalar]
@@ -137,6 +137,7 @@ class Ring:
             for place, part in self._parts(tile.stage(self._buffers[name], stage), places_of):
                 place.check_aligned()
                 tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
+        nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
 
     def take(self) -> "Slot":
