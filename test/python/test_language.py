@@ -14,7 +14,6 @@ from language_kernels import add, control, nested
 
 import weft
 import weft.language as w
-from weft.language import calls
 
 
 def clean(report):
@@ -242,38 +241,6 @@ def test_kernels_take_tensors_of_pytorch():
     z = torch.zeros(300)
     add(x, y, z, on="emulator")
     assert torch.equal(z, x + y)
-
-
-def test_later_calls_with_tensors_only_fill_in_addresses(monkeypatch):
-    torch = pytest.importorskip("torch")
-    plans = calls.Plans([w.In["m n"], w.Out["m n"], w.f32])
-    a, b = torch.zeros(2, 4, 16)
-    key, addresses = plans.key([a, b, 0.0], {"N": 1})
-    assert list(addresses) == [a.data_ptr(), b.data_ptr()]
-    assert plans.key([torch.ones(4, 16), b, 0.0], {"N": 1})[0] == key
-    others = [
-        [a, b, -0.0],
-        [a, b, 0],
-        [a, b, False],
-        [a, torch.zeros(4, 8), 0.0],
-        [a, torch.zeros(16, 4).T, 0.0],
-        [a, b.half(), 0.0],
-    ]
-    assert all(plans.key(args, {"N": 1})[0] != key for args in others)
-    assert plans.key([a, b, 0.0], {"N": 2})[0] != key
-    assert plans.key([a, b, 1], {"N": 1})[0] != plans.key([a, b, 1.0], {"N": 1})[0]
-    without = calls.Plans([w.In["m n"], w.Out["m n"]])
-    assert without.key([a, b], {})[0] == without.key([b, a], {})[0] != without.key([a, b], {"N": 1})[0]
-    assert plans.key([a, b], {"N": 1}) is None
-    assert plans.key([a.numpy(), b, 0.0], {"N": 1}) is None
-    queued, counted = [], []
-    monkeypatch.setitem(
-        plans._known, key, calls.Plan(lambda *args: queued.append(args), lambda s: s, (1,), counted.append)
-    )
-    assert plans.queue(key, [a, b, 0.0], addresses, 7)
-    assert queued == [(7, *addresses)]
-    assert counted[0] is b
-    assert not plans.queue(key, [a, b, 0.0], addresses, None)  # PyTorch records the call
 
 
 def test_a_kernel_as_an_operator_of_pytorch():
@@ -504,21 +471,3 @@ def test_a_grid_is_traced_again_if_what_it_reads_changes():
     count = 3
     ones.emulate(x)
     assert x.sum() == 3
-
-
-def test_a_side_of_a_branch_reads_what_the_other_side_changes():
-    @w.kernel(threads=32)
-    def chosen(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
-        i = w.thread()
-        a = x[i] + 0.0
-        if i < 16:
-            a = a * 2.0  # `a` isn't read after the branch
-            b = a + 1.0
-        else:
-            b = a - 1.0
-        y[i] = b
-
-    x = np.arange(32, dtype=np.float32)
-    y = np.zeros_like(x)
-    assert not chosen.emulate(x, y).findings
-    assert np.array_equal(y, np.where(x < 16, 2 * x + 1, x - 1))

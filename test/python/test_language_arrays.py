@@ -5,6 +5,7 @@ import pytest
 
 import weft
 import weft.language as w
+from weft.language import calls
 
 
 @w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), threads=32)
@@ -75,3 +76,35 @@ def test_empty_arrays_with_a_grid_are_refused():
         double(x, x.copy())
     with pytest.raises(weft.WeftError, match="don't fit together"):
         double(numbers(0, 8), numbers(0, 9))
+
+
+def test_later_calls_with_tensors_only_fill_in_addresses(monkeypatch):
+    torch = pytest.importorskip("torch")
+    plans = calls.Plans([w.In["m n"], w.Out["m n"], w.f32])
+    a, b = torch.zeros(2, 4, 16)
+    key, addresses = plans.key([a, b, 0.0], {"N": 1})
+    assert list(addresses) == [a.data_ptr(), b.data_ptr()]
+    assert plans.key([torch.ones(4, 16), b, 0.0], {"N": 1})[0] == key
+    others = [
+        [a, b, -0.0],
+        [a, b, 0],
+        [a, b, False],
+        [a, torch.zeros(4, 8), 0.0],
+        [a, torch.zeros(16, 4).T, 0.0],
+        [a, b.half(), 0.0],
+    ]
+    assert all(plans.key(args, {"N": 1})[0] != key for args in others)
+    assert plans.key([a, b, 0.0], {"N": 2})[0] != key
+    assert plans.key([a, b, 1], {"N": 1})[0] != plans.key([a, b, 1.0], {"N": 1})[0]
+    without = calls.Plans([w.In["m n"], w.Out["m n"]])
+    assert without.key([a, b], {})[0] == without.key([b, a], {})[0] != without.key([a, b], {"N": 1})[0]
+    assert plans.key([a, b], {"N": 1}) is None
+    assert plans.key([a.numpy(), b, 0.0], {"N": 1}) is None
+    queued, counted = [], []
+    monkeypatch.setitem(
+        plans._known, key, calls.Plan(lambda *args: queued.append(args), lambda s: s, (1,), counted.append)
+    )
+    assert plans.queue(key, [a, b, 0.0], addresses, 7)
+    assert queued == [(7, *addresses)]
+    assert counted[0] is b
+    assert not plans.queue(key, [a, b, 0.0], addresses, None)  # PyTorch records the call

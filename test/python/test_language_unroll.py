@@ -1,4 +1,4 @@
-"""Loops of the GPU whose body is there several times."""
+"""Loops of the GPU whose body is there several times, and branches whose sides change a name."""
 
 import numpy as np
 import pytest
@@ -84,3 +84,21 @@ def test_mistakes():
     for unroll in (0, True, 1.5):
         with pytest.raises(weft.WeftError, match=r"unroll of w.range must be a positive number"):
             counted.compile(None, None, None, None, None, unroll=unroll)
+
+
+def test_a_side_of_a_branch_reads_what_the_other_side_changes():
+    @w.kernel(threads=32)
+    def chosen(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        i = w.thread()
+        a = x[i] + 0.0
+        if i < 16:
+            a = a * 2.0  # `a` isn't read after the branch
+            b = a + 1.0
+        else:
+            b = a - 1.0
+        y[i] = b
+
+    x = np.arange(32, dtype=np.float32)
+    y = np.zeros_like(x)
+    assert not chosen.emulate(x, y).findings
+    assert np.array_equal(y, np.where(x < 16, 2 * x + 1, x - 1))
