@@ -163,7 +163,7 @@ def test_tiles_fit_and_keep_the_gpu_busy():
     narrow, wide = (tiles.of_few_rows(1, n, 4096, 128, True, 132) for n in (4096, 14336))
     assert (narrow["halves"], narrow["parts"], wide["halves"], wide["parts"]) == (1, 4, 2, 2)
     chosen = [tiles.of_many_rows(m, 4096, 4096, 128, True, 132) for m in (64, 128, 256, 4096)]
-    assert [(each["BM"], each["splits"]) for each in chosen] == [(64, 4), (128, 4), (64, 1), (256, 1)]
+    assert [(each["BM"], each["splits"]) for each in chosen] == [(64, 2), (64, 2), (64, 1), (256, 1)]
 
 
 def bad(message, change):

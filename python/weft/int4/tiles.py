@@ -1,6 +1,5 @@
 """The tiles of products with weights of 4 bits, by their sizes."""
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,9 +86,9 @@ def of_many_rows(
         return _LAUNCH + 2 * _CLUSTER * (splits > 1) + rounds * _PAIR[height]
 
     choices = [(height, 1) for height in _PAIR]
-    for height, splits in itertools.product((128, 64), (2, 4)):
-        if -(-m // height) * -(-n // (2 * ROWS)) * splits <= multiprocessors:
-            choices.append((height, splits))
+    for height in (128, 64):  # clusters of 4 CTAs don't all fit onto the GPU at once
+        if 2 * -(-m // height) * -(-n // (2 * ROWS)) <= multiprocessors:
+            choices.append((height, 2))
     height, splits = min(choices, key=lambda each: time(*each))
     groups = max(DEPTH // group, 1) if group else 1
     stage = 2 * height * DEPTH + ROWS * DEPTH + 4 * ROWS * groups * (1 + asymmetric)
