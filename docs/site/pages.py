@@ -24,6 +24,7 @@ REFERENCE = {
     "weft.torch": "[Weft from PyTorch](../pytorch.md#operators) describes the operators `torch.ops.weft`.",
     "weft.inductor": "[Weft from PyTorch](../pytorch.md#torchcompile) describes when Inductor chooses Weft.",
     "weft.jax": "[Weft from JAX](../jax.md) has examples.",
+    "weft.distributed": "[Products over several GPUs](../distributed.md) has examples.",
     "weft.emulator": "[The emulator](../emulator.md) has examples.",
     "weft.reference": "Computes what kernels should compute, in NumPy.",
     "weft.dialects": "The operations of `wmma`, `mma`, `wgmma` and `tcgen05` are functions of their modules: "

@@ -5,7 +5,7 @@ signals each tile. It computes its own rows last, when the sums of others have c
 order of ranks.
 """
 
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from weft.dialects import tile
@@ -28,19 +28,18 @@ DATA, FLAGS = range(2)  # the columns of the operand `peers`
 
 
 class SentSums:
-    """A warpgroup's sums in vectors of 16 bytes, as they are sent and read: vector after vector of its
-    threads. `buffer` is shared memory from which copies send them while the next tile is computed, the
-    writer's; None where they don't fit in it, and threads store them.
+    """A warpgroup's sums in vectors of 16 bytes (fewer if a thread has few sums), as they are sent and read:
+    vector after vector of its threads. `buffer` is shared memory from which copies send them while the next
+    tile is computed, the writer's; None where they don't fit in it, and threads store them.
     """
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer) -> None:
         """Builds the buffer at the insertion point."""
         self.partials = op.roles["partials"]
-        self.element, self.width = (
-            self.partials.type.element_type,
-            VECTOR_BYTES // element_bytes(self.partials),
-        )
-        vectors = schedule.rows * schedule.block[1] // (WARPGROUP * self.width)
+        self.element, bytes_ = self.partials.type.element_type, element_bytes(self.partials)
+        of_thread = schedule.rows * schedule.block[1] // WARPGROUP
+        self.width = gcd(VECTOR_BYTES // bytes_, of_thread)
+        self.vector_bytes, vectors = self.width * bytes_, of_thread // self.width
         self.shape = vectors * WARPGROUP, self.width
         layout = f"S[({vectors},{WARPS},{LANES},{self.width}):({self.width},1@warpid,1@laneid,1)]"
         self.fragment = FragmentType.of(self.shape, self.element, layout)
@@ -117,7 +116,7 @@ class ScatteredReduction(Reduction):
         part = tile.stage(self.sent.buffer, emit.value(warpgroup))
         fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
         meet_warpgroup(warpgroup)  # the copy before has ended
-        tile.store(fragment, part, emit.value(0), emit.value(0), vector_bytes=VECTOR_BYTES)
+        tile.store(fragment, part, emit.value(0), emit.value(0), vector_bytes=self.sent.vector_bytes)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
         with thread_ids.one_thread():
@@ -159,7 +158,7 @@ class ScatteredReduction(Reduction):
         numbers = emit.elements(self.sent.rounded(lane))
         for index, run in enumerate(self._runs(numbers)):
             value = vector.from_elements(ir.VectorType.get([len(run)], kind), run)
-            vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=VECTOR_BYTES)
+            vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=self.sent.vector_bytes)
         meet_warpgroup(warpgroup)
         with thread_ids.one_thread():
             flags = tile.remote(self._address(member, FLAGS), emit.i32())
@@ -192,12 +191,12 @@ class ScatteredReduction(Reduction):
         found = list[Any]()
         for index, run in enumerate(self._runs(numbers)):
             of_run, at = ir.VectorType.get([len(run)], kind), self._at(slot, index, numbers)
-            loaded = vector.LoadOp(of_run, self.partials, [at], alignment=VECTOR_BYTES).result
+            loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.sent.vector_bytes).result
             found += emit.elements(loaded)
         return vector.from_elements(ir.VectorType.get([len(numbers)], kind), found)
 
     def _runs(self, numbers: list[Any]) -> list[list[Any]]:
-        """The elements of each vector of 16 bytes."""
+        """The elements of each vector."""
         width = self.sent.width
         return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
 

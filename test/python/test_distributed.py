@@ -1,6 +1,7 @@
 """Products over several emulated GPUs: their results, the order of copies and flags, and planted faults."""
 
 import functools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -219,6 +220,14 @@ def test_every_rank_gets_its_rows_of_the_sums():
 def test_sums_are_rounded_before_they_are_sent():
     report, right = scattered_sums(2, calls=3, partials=None)  # sums of few small numbers are exact in bf16
     assert right and not report.findings
+
+
+@pytest.mark.parametrize("columns", [8, 24])
+def test_threads_with_few_sums_send_shorter_vectors(columns):
+    narrow = replace(SMALL, block=(64, columns, 64), swap=True)
+    for partials in ("f32", None):
+        report, right = scattered_sums(2, partials=partials, schedule=lambda: narrow)
+        assert right and not report.findings
 
 
 @pytest.mark.slow
