@@ -124,7 +124,7 @@ from weft.compiler import codegen, ptxas
 from weft.errors import WeftError
 head = ".version 8.4\\n.target sm_80\\n.address_size 64\\n.visible .entry kernel() { ret; }\\n"
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-print("{ ret void }" in codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0)).ir or "generated")
+print("ret;" in codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0)).ptx)
 for text in (head, head + "//" + "x" * 3000):
     try:
         ptxas.assemble(text, "sm_80")

@@ -29,28 +29,34 @@ loaded.watch(LIBRARY, *(f"{folder}/binding" for folder in _folders))
 
 @dataclass(frozen=True)
 class Generated:
-    """PTX text, and the optimised LLVM IR that it was made from."""
+    """PTX text, and the optimised LLVM IR that it was made from, if that was asked for."""
 
     ptx: str
     ir: str
 
 
 def to_ptx(
-    llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: int = OPT_LEVEL, instead: bool = True
+    llvm_ir: str,
+    chip: str,
+    ptx_version: tuple[int, int],
+    *,
+    opt_level: int = OPT_LEVEL,
+    instead: bool = True,
+    optimised: bool = False,
 ) -> Generated:
     """Optimise `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
 
     Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
     LLVM writes, or a chip that it doesn't know: then code is generated for the nearest that it has, and only
     the version and target that the text names change (`instead`: or LLVM is given the chip as it is).
-    Whatever LLVM refuses is a WeftError.
+    `optimised`: the result also has the optimised LLVM IR. Whatever LLVM refuses is a WeftError.
     """
     if "\0" in llvm_ir:
         raise WeftError("LLVM IR: a NUL byte in the text")
     newer = ptx_version > LAST_PTX and ptx_version[0] == LAST_PTX[0]
     written = LAST_PTX if newer else ptx_version
     known = CHIPS[chip].generated_as if instead and chip in CHIPS else chip
-    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level)
+    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level, optimised)
     answer, said = _ask(request)
     if unknown := _unknown_target(said, request):
         raise WeftError(unknown)
@@ -73,6 +79,7 @@ class _Request:
     chip: str
     ptx: str
     opt_level: int
+    optimised: bool
 
     @property
     def target(self) -> str:
@@ -168,5 +175,5 @@ def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    ir = str(module)
+    ir = str(module) if request["optimised"] else ""
     return {"ptx": machine.emit_assembly(module), "ir": ir}
