@@ -1,5 +1,7 @@
 """Kernels of `weft.language` take arrays of NumPy with any strides, and none without a grid."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,22 @@ def test_later_calls_with_tensors_only_fill_in_addresses(monkeypatch):
     assert queued == [(7, *addresses)]
     assert counted[0] is b
     assert not plans.queue(key, [a, b, 0.0], addresses, None)  # PyTorch records the call
+
+
+def test_a_call_that_is_prepared_takes_few_steps():
+    """As a profiler counts calls of functions of Python and of C."""
+    torch = pytest.importorskip("torch")
+    x, y = torch.zeros(2, 4, 16)
+    kernel = w.kernel(grid=1, threads=32)(double.__wrapped__)
+    key, _ = kernel._plans.key((x, y), {})
+    queued = []
+    plan = calls.Plan(lambda *args: queued.append(args), lambda s: 0, (1,), lambda tensor: None)
+    kernel._plans._known[key] = plan
+    steps = []
+    sys.setprofile(lambda frame, event, _: steps.append(frame.f_code.co_name) if "call" in event else None)
+    try:
+        kernel(x, y)
+    finally:
+        sys.setprofile(None)
+    assert queued == [(0, x.data_ptr(), y.data_ptr())]
+    assert len(steps) <= 12, steps

@@ -30,16 +30,6 @@ class Plan:
     written: tuple[int, ...]
     count_write: Callable[[Any], None]
 
-    def queue(self, args: Sequence[Any], addresses: Sequence[int], stream: Any) -> bool:
-        """Queues the launch with tensors at these addresses; False if the arguments must be checked again."""
-        handle = self.stream(stream)
-        if handle is None:
-            return False
-        for number in self.written:
-            self.count_write(args[number])
-        self.launch(handle, *addresses)
-        return True
-
 
 class Plans:
     """The plans of a kernel with these arguments, for any number of threads."""
@@ -49,7 +39,7 @@ class Plans:
         self._numbers = [n for n in range(len(kinds)) if n not in self._tensors]
         self._written = tuple(n for n in self._tensors if kinds[n].writes)
         self._count = len(kinds)
-        self._tensors_of, self._numbers_of = _getter(self._tensors), _getter(self._numbers)
+        self._tensors_of = _getter(self._tensors)
         self._describe: Callable[..., tuple[Any, ...] | None] | None = None
         self._known: dict[Hashable, Plan] = {}
         self._lock = locks.lock()
@@ -71,7 +61,8 @@ class Plans:
         if described is None:
             return None
         parts: list[Any] = [described[0]]
-        for each in self._numbers_of(args):
+        for number in self._numbers:
+            each = args[number]
             # With its type: 1 and 1.0 are equal. A zero by its text, as -0.0 is equal to 0.0.
             parts += [type(each), each or repr(each)]
         return (*parts, *meta.items()), described[1:]
@@ -82,7 +73,12 @@ class Plans:
             plan = self._known.get(key)
         except TypeError:  # of a meta-parameter that can't be hashed, which the kernel refuses
             return False
-        return plan is not None and plan.queue(args, addresses, stream)
+        if plan is None or (handle := plan.stream(stream)) is None:
+            return False
+        for number in plan.written:
+            plan.count_write(args[number])
+        plan.launch(handle, *addresses)
+        return True
 
     def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any]) -> bool:
         """Prepares the launch of a kernel for arguments like these, and returns whether it did: not for those
