@@ -110,7 +110,7 @@ def test_a_watcher_sees_every_access(monkeypatch):
         def access(self, access):
             seen.append(access)
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     copied("cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_all;")
     kinds = [(access.kind, access.space, access.width) for access in seen]
     assert ("async", "shared", 16) in kinds

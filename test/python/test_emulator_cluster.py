@@ -253,7 +253,7 @@ def test_asynchronous_stores_are_told(monkeypatch):
         def async_access(self, kind, proxy, cta, space, offsets, threads, line, mbarrier=None):
             told.append((kind, proxy, cta, space, offsets.tolist(), int(threads.sum()), mbarrier))
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     body = f"""
       setp.eq.u32 %p1, %r0, 0;
       @%p1 mbarrier.init.shared.b64 [bar], 1;

@@ -57,7 +57,7 @@ def test_fences_are_told(fence, kind, monkeypatch):
         def fence(self, kind, threads, line):
             told.append((kind, int(threads.sum()), line))
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     out = launch(f"setp.lt.u32 %p1, %r0, 40; @!%p1 bra END;\n{fence}\nEND:")
     assert (out == 1).all()
     assert told == [(kind, 40, 10)]
@@ -70,7 +70,7 @@ def test_a_copy_of_a_tensor_map_is_told_as_the_fence_that_it_is(monkeypatch):
         def fence(self, kind, threads, line):
             told.append((kind, int(threads.sum())))
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     to = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1]"
     launch(f".shared .align 128 .b8 map[128]; {to}, [map], 128;")
     assert told == [("proxy.tensormap::generic.release.gpu", 64)]
@@ -158,7 +158,7 @@ def test_barriers_and_exits_are_told(seed, monkeypatch):
         def done(self):
             ends.append("done")
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     assert (launch(BARRIERS, seed=seed) == 1).all()
     warps = [n for name, n, _ in told if name == "bar.warp.sync"]
     assert sum(warps) == 64
@@ -190,7 +190,7 @@ def test_a_relaxed_arrival_orders_nothing(monkeypatch):
         def passed(self, barrier, threads):
             told["passed"].append((barrier, int(threads.sum())))
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     launch("""
       barrier.cluster.arrive.relaxed; barrier.cluster.wait;
       setp.lt.u32 %p1, %r0, 32;
@@ -209,7 +209,7 @@ def diverging(body, monkeypatch, **options):
         def divergence(self, name, threads, line):
             told.append((name, int(threads.sum()), line))
 
-    monkeypatch.setattr(Observers, "watch", lambda self, wave: Watching())
+    monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     launch(body, **options)
     return told
 
