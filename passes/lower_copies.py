@@ -64,11 +64,8 @@ def run(module: Any) -> None:
     }
     kinds = list(lowerings)
     with uniformity.remembered():
-        found = operations(module, *kinds)
-        for kind in kinds:
-            with emit.each_once():
-                for op in (op for op in found if type(op) is kind):
-                    _lower(op, lowerings[kind])
+        for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
+            _lower(op, lowerings[type(op)])
 
 
 def _lower(op: Any, lowering: Callable[[Any], Any]) -> None:

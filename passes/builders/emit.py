@@ -2,51 +2,14 @@
 vectors, branches and loops.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any
 
 from weft.isa.chips import LANES
 from weft.mlir import arith, gpu, ir, nvvm, scf, vector
 
 Number = Any  # an i32 Value or a Python int
-
-
-_Builder = TypeVar("_Builder", bound=Callable[..., Any])
-_built: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("built", default=None)
-
-
-@contextmanager
-def each_once() -> Iterator[None]:
-    """In the block, the operations below are built once for each basic block and operands. Each insertion
-    point in a basic block must be behind those before it, and no operand may be erased.
-
-    A kernel's copies compute the same numbers hundreds of times, which takes most of the time of lowering
-    them; CSE would only remove them later.
-    """
-    token = _built.set({})
-    try:
-        yield
-    finally:
-        _built.reset(token)
-
-
-def _once(build: _Builder) -> _Builder:
-    """A builder that returns what it has built before of the same operands, within `each_once`."""
-
-    @functools.wraps(build)
-    def get(*operands: Any) -> Any:
-        built = _built.get()
-        if built is None:
-            return build(*operands)
-        key = (build, hash(ir.InsertionPoint.current.block), *operands)
-        if (result := built.get(key)) is None:
-            result = built[key] = build(*operands)
-        return result
-
-    return get  # type: ignore[return-value]
 
 
 def i32() -> Any:
@@ -61,22 +24,9 @@ def i1() -> Any:
 
 def value(number: Number) -> Any:
     """The number as an SSA value."""
-    return _number(number) if isinstance(number, int) else number
-
-
-@_once
-def _number(number: int) -> Any:
+    if not isinstance(number, int):
+        return number
     return arith.constant(i32(), number)
-
-
-# Upstream's builders of two operands.
-_addi, _subi, _muli, _divui, _remui, _andi, _xori, _shrui, _minsi, _maxsi = map(
-    _once,
-    (
-        *(arith.addi, arith.subi, arith.muli, arith.divui, arith.remui),
-        *(arith.andi, arith.xori, arith.shrui, arith.minsi, arith.maxsi),
-    ),
-)
 
 
 def add(*numbers: Number) -> Number:
@@ -85,10 +35,10 @@ def add(*numbers: Number) -> Number:
     total: Number = None
     for number in numbers:
         if not isinstance(number, int):
-            total = number if total is None else _addi(total, number)
+            total = number if total is None else arith.addi(total, number)
     if total is None:
         return known
-    return total if known == 0 else _addi(total, value(known))
+    return total if known == 0 else arith.addi(total, value(known))
 
 
 def mul(a: Number, b: Number) -> Number:
@@ -99,28 +49,28 @@ def mul(a: Number, b: Number) -> Number:
         a, b = b, a
     if isinstance(b, int) and b in (0, 1):
         return a if b else 0
-    return _muli(a, value(b))
+    return arith.muli(a, value(b))
 
 
 def sub(a: Number, b: Number) -> Number:
     """The difference."""
     if isinstance(a, int) and isinstance(b, int):
         return a - b
-    return a if isinstance(b, int) and b == 0 else _subi(value(a), value(b))
+    return a if isinstance(b, int) and b == 0 else arith.subi(value(a), value(b))
 
 
 def div(a: Number, b: Number) -> Number:
     """The quotient of non-negative numbers, rounded down."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    return a if isinstance(b, int) and b == 1 else _divui(value(a), value(b))
+    return a if isinstance(b, int) and b == 1 else arith.divui(value(a), value(b))
 
 
 def rem(a: Number, b: Number) -> Number:
     """The remainder of non-negative numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    return 0 if isinstance(b, int) and b == 1 else _remui(value(a), value(b))
+    return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
 
 
 def ceil_div(a: Number, b: int) -> Number:
@@ -132,35 +82,35 @@ def bit_and(a: Number, b: int) -> Number:
     """`a & b`."""
     if isinstance(a, int):
         return a & b
-    return 0 if b == 0 else _andi(a, value(b))
+    return 0 if b == 0 else arith.andi(a, value(b))
 
 
 def xor(a: Number, b: Number) -> Number:
     """`a ^ b`."""
     if isinstance(a, int) and isinstance(b, int):
         return a ^ b
-    return a if isinstance(b, int) and b == 0 else _xori(value(a), value(b))
+    return a if isinstance(b, int) and b == 0 else arith.xori(value(a), value(b))
 
 
 def shift_right(a: Number, bits: int) -> Number:
     """`a >> bits` of a non-negative number."""
     if isinstance(a, int):
         return a >> bits
-    return a if bits == 0 else _shrui(a, value(bits))
+    return a if bits == 0 else arith.shrui(a, value(bits))
 
 
 def minimum(a: Number, b: Number) -> Number:
     """The smaller, as signed numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
-    return _minsi(value(a), value(b))
+    return arith.minsi(value(a), value(b))
 
 
 def maximum(a: Number, b: Number) -> Number:
     """The larger, as signed numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    return _maxsi(value(a), value(b))
+    return arith.maxsi(value(a), value(b))
 
 
 def less(a: Number, b: Number) -> Any:
@@ -183,7 +133,6 @@ def select(condition: Any, a: Number, b: Number) -> Any:
     return arith.select(condition, value(a), value(b))
 
 
-@_once
 def as_i32(index: Any) -> Any:
     """An index as i32."""
     return arith.index_cast(i32(), index)
@@ -191,15 +140,9 @@ def as_i32(index: Any) -> Any:
 
 def as_index(number: Number) -> Any:
     """The number as an index."""
-    return _as_index(value(number))
+    return arith.index_cast(ir.IndexType.get(), value(number))
 
 
-@_once
-def _as_index(number: Any) -> Any:
-    return arith.index_cast(ir.IndexType.get(), number)
-
-
-@_once
 def thread() -> Any:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))
