@@ -12,7 +12,7 @@ import weft
 from weft import emulator
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed import Team, all_gather_matmul, gather, matmul_reduce_scatter, teams
-from weft.emulator import Deadlock, World
+from weft.emulator import Deadlock, Fault, World
 from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.passes.kernels import scattered
@@ -80,6 +80,12 @@ def rules(report):
 
 def test_every_rank_multiplies_the_rows_of_all():
     report, right = gathered(2, calls=3)
+    assert right and not report.findings
+
+
+@pytest.mark.parametrize("run", [gathered, lambda size: scattered_sums(size)])
+def test_a_team_may_have_one_rank(run):
+    report, right = run(1)
     assert right and not report.findings
 
 
@@ -185,6 +191,16 @@ def test_a_rank_that_does_not_come_is_a_deadlock():
     a, b = numbers(M, K, seed=1), numbers(N, K, seed=2)
     all_gather_matmul(a, b, team=team, transpose_b=True, schedule=SMALL)
     with pytest.raises(Deadlock, match="kernel 'matmul' on rank 0"):
+        world.run()
+
+
+def test_a_wait_that_takes_longer_than_the_limit_ends_the_kernel():
+    world = World(2)
+    team = Team.emulated(world)[0]
+    team._limit = 0
+    a, b = numbers(M, K, seed=1), numbers(N, K, seed=2)
+    all_gather_matmul(a, b, team=team, transpose_b=True, schedule=SMALL)
+    with pytest.raises(Fault, match="trap"):
         world.run()
 
 

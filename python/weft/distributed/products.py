@@ -78,19 +78,20 @@ class Product:
             self.types, ranks, (*of_batch, *added), (False, self.transpose_b), *what
         )
 
-    def views(self, operands: Sequence[Any], d: Any, members: int) -> list[ArrayView]:
-        """A, B, D and what the epilogue reads; D and the residual as batches of so many matrices."""
+    def views(self, operands: Sequence[Any], d: Any, members: int | None = None) -> list[ArrayView]:
+        """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many
+        matrices.
+        """
         a, b, *rest = map(arrays.view, operands)
-        views = [a, b, self.batch(d, members)]
-        for (role, *_), view in zip(self.added, rest, strict=True):
-            views.append(self.batch(view, members) if role == "residual" else view)
+        views = [a, b, arrays.view(d), *rest]
+        batched = [2, *(3 + i for i, (role, *_) in enumerate(self.added) if role == "residual")]
+        for number in batched if members else []:
+            views[number] = self.batch(views[number], members or 1)
         return views
 
     def batch(self, array: Any, members: int) -> ArrayView:
-        """A matrix as a batch of so many matrices, one below the other; 1: itself."""
+        """A matrix as a batch of so many matrices, one below the other."""
         view = arrays.view(array)
-        if members == 1:
-            return view
         rows, columns = view.shape
         shape = members, rows // members, columns
         return replace(view, shape=shape, strides=(shape[1] * view.strides[0], *view.strides))

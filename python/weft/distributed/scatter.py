@@ -102,7 +102,7 @@ class _Scatter(Plan):
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
         sums, signals, peers, state = memory
-        left, *rest = self.product.views(operands, d, 1)
+        left, *rest = self.product.views(operands, d)
         return [
             self.product.batch(left, self.team.size),
             *rest,
