@@ -69,6 +69,7 @@ def test_a_crash_on_a_file_names_it(tmp_path: Path) -> None:
         weft.compile(Path("bad.mlir"), arch="sm_80")
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("kind", ["si32", "ui64", "si8", "f16", "i128"])
 def test_arrays_without_a_class_are_refused(kind: str) -> None:
     number = "1.0" if kind == "f16" else "64"

@@ -75,6 +75,7 @@ SLOW = {
 }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)], ids=str
 )
@@ -102,6 +103,7 @@ def test_lengths():
         check((out[number], lse[number]), q[number], keys, values, causal=True)
 
 
+@pytest.mark.slow
 def test_what_is_behind_a_sequence_has_no_effect():
     """A share of 0 of a NaN would be a NaN."""
     q, k, v = arrays(2, (1, 1), 20, 140, (64, 64))
@@ -135,6 +137,7 @@ def test_packed_sequences(causal, queries, keys):
         check((parts[0], lse[:, mine]), *parts[1:], causal=causal)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "page, packed", [(64, False), pytest.param(16, False, marks=pytest.mark.slow), (32, True)]
 )
@@ -176,6 +179,7 @@ def test_strides_and_out():
     assert np.array_equal(out, wanted.swapaxes(1, 2))
 
 
+@pytest.mark.slow
 def test_an_equal_result_in_other_orders_of_warps():
     meta = tiles.forward(64, 64, 200, causal=True, window=False) | {"rights": True, "paired": True}
     q, k, v = arrays(1, (2, 1), 200, 200, (64, 64))
@@ -266,6 +270,7 @@ def test_tiles_fit_into_shared_memory():
                 assert not page or page % chosen["N"] == 0
 
 
+@pytest.mark.slow
 def test_the_example_is_the_kernel_without_options():
     path = Path(__file__).resolve().parents[2] / "examples" / "attention.py"
     spec = importlib.util.spec_from_file_location("attention", path)

@@ -111,6 +111,7 @@ def test_packed_sequences(causal):
     assert np.allclose(got[3], of_all, atol=2e-2)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_lse_and_repeated_calls():
     """The gradient of the sums of lse is that of scores whose shares are the output's derivatives."""
     rng = np.random.default_rng(0)

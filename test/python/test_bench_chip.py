@@ -56,6 +56,7 @@ def test_the_chip_replaces_kernels_of_weft_and_triton() -> None:
         bench._implementations(given)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("types", "schedule"),
     [(BF16, Schedule((128, 128, 32), (2, 2), 4)), (FP8, Schedule((128, 128, 128), (2, 4), 3))],

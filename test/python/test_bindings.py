@@ -102,6 +102,7 @@ def test_without_bindings_the_message_recommends_an_installation(tmp_path, impor
         bindings.choose(("mlir", "no_such_package"), "pip install it")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["no package", "raises OSError"])
 def test_doctor_lists_skipped_packages(case, tmp_path):

@@ -75,6 +75,7 @@ SCHEDULES = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_rows_and_columns_are_scaled_in_every_schedule(schedule):
@@ -88,6 +89,7 @@ def test_rows_and_columns_are_scaled_in_every_schedule(schedule):
         assert (d == scaled(a, of_a) @ scaled(b, of_b).T).all(), (m, n, k)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", [None, *SCHEDULES[:4], SCHEDULES[-2]], ids=str)
 def test_gradients_of_weights_in_fp8(schedule):
@@ -141,6 +143,7 @@ def test_schedules_with_scales_of_columns(schedule, said):
     assert found is None if said is None else said in (found or ""), found
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_89", "sm_120a"])
 def test_chips_with_mma_sync_scale_columns(arch):
     a, b, of_a, of_b = small(40, 200), small(24, 200), scales(40, 2), scales(24, 2)
@@ -148,6 +151,7 @@ def test_chips_with_mma_sync_scale_columns(arch):
     assert (weft.matmul(a, b, **options) == scaled(a, of_a) @ scaled(b, of_b).T).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("chip", ["sm_89", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("transposed", [(False, True), (False, False), (True, True), (True, False)], ids=str)

@@ -39,7 +39,7 @@ def exact(a, b):
     return a.astype(np.float64) @ b.astype(np.float64).T
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("dtype", "arch"),
     [

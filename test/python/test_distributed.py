@@ -238,6 +238,7 @@ def test_sums_are_rounded_before_they_are_sent():
     assert right and not report.findings
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("columns", [8, 24])
 def test_threads_with_few_sums_send_shorter_vectors(columns):
     narrow = replace(SMALL, block=(64, columns, 64), swap=True)
@@ -263,6 +264,7 @@ def test_the_epilogue_has_own_rows_of_the_sums():
     assert right and not report.findings
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("partials", ["f32", None])
 @pytest.mark.parametrize(
     ("old", "new"),

@@ -94,6 +94,7 @@ def recorder(monkeypatch):
     return Recorder(monkeypatch)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("ordered", [1.0, 0.9, 0.6])
 @pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 40), marks=pytest.mark.slow)], ids=str)

@@ -8,6 +8,7 @@ from weft.emulator.instructions import TABLE
 PREFIXES = sorted({*TABLE.steps, *TABLE.floats})
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_forms_of_an_opcode(prefix):

@@ -107,6 +107,7 @@ def test_they_run_as_code(monkeypatch):
     assert outcome(text, True) == plain
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("pair", [("shfl.up", "shfl.down"), ("vote.all", "vote.any")])
 def test_a_mutation_is_found(pair, monkeypatch):
     """Two of the functions change places."""

@@ -79,6 +79,7 @@ def outcome(body, compiled, grid=2, block=128, n=9, **more):
     return report, data.tobytes(), out.tobytes()
 
 
+@pytest.mark.each_value(14)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name):
     assert outcome(KERNELS[name], True) == outcome(KERNELS[name], False)
@@ -187,6 +188,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations_of_the_compiler_are_found(name, monkeypatch):
     prefix, plant = MUTATIONS[name]

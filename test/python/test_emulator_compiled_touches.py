@@ -86,6 +86,7 @@ def test_announcements_run_as_code(monkeypatch):
     assert len(told) < plain / 2
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("which", ["touch", "copy"])
 def test_a_mutation_is_found(which, monkeypatch):
     def nothing(llvm):

@@ -131,6 +131,7 @@ def load(record):
     return out
 
 
+@pytest.mark.slow
 def test_loads_are_the_gpus():
     right = [record for record in LOADS if "fault" not in record]
     assert len(right) == 546

@@ -273,6 +273,7 @@ def test_a_wait_lets_memory_pollers_go_on(seed):
     assert (launch(body, 64, 64, seed=seed)[0] == 1).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
 def test_a_deadlock_shows_every_waiting_warp_and_barrier(wait):
     body = f"""

@@ -188,6 +188,7 @@ def same(ptx, arguments, monkeypatch, **options):
     return done
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("options", [{}, {"strict": True}, {"sanitize": False}], ids=str)
 def test_random_operations(options, monkeypatch):
     names = set()
@@ -197,6 +198,7 @@ def test_random_operations(options, monkeypatch):
     assert names == {"look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("options", [{}, {"strict": True}, {"sanitize": False}, {"seed": 1}], ids=str)
 def test_random_commits(options, monkeypatch):
     names = set()
@@ -223,6 +225,7 @@ def test_commits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
     assert "commit" not in same(ptx, [out], monkeypatch, **options)
 
 
+@pytest.mark.each_value(17)
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("kernel", planted_faults.KERNELS)
 def test_correct_kernels(kernel, strict, monkeypatch):
@@ -234,6 +237,7 @@ def test_correct_kernels(kernel, strict, monkeypatch):
 FAULTS = [fault for fault in planted_faults.faults() if "mbarrier" in planted_faults.source(fault.kernel)]
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(fault, marks=[pytest.mark.slow] if at % 12 else []) for at, fault in enumerate(FAULTS)],

@@ -77,6 +77,7 @@ def stored(registers):
     return " ".join(f"st.global.{kind} [%l2+{size * at}], {name};" for at, name in enumerate(names))
 
 
+@pytest.mark.each_value(35)
 @pytest.mark.parametrize(
     ("form", "registers", "kind", "words", "want"), CASES, ids=[case[0] for case in CASES]
 )

@@ -29,6 +29,7 @@ def test_kernels_without_a_fault_have_no_finding(kernel):
     assert findings(kernel, planted_faults.source(kernel)) == ()
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_every_fault_is_found(fault):

@@ -71,6 +71,7 @@ def filled(name, **more):
     return case
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", CASES)
 def test_any_bits_have_the_same_sums(name, product_calls, monkeypatch):
     for keeps in (True, False):
@@ -123,6 +124,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("lacking", BROKEN)
 def test_findings_are_the_same(lacking, product_calls, monkeypatch):
     """Operands that the proxy can't see, and a D that is still being written, or was never written."""
@@ -229,6 +231,7 @@ def accesses(seed, fences, how):
     return findings.all(), operations, here.filled, used
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("fences", [frozenset(), frozenset({"before", "after"})], ids=["plain", "fences"])
 def test_rectangles_of_tensor_memory(fences):
     total, found = {True: 0, False: 0}, 0

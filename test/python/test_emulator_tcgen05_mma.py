@@ -243,6 +243,7 @@ def test_sparse(kind, name, d_type, selectors, group, m, a):
         check(case)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
 @pytest.mark.parametrize(("group", "m"), [(1, 128), (2, 256)])

@@ -151,6 +151,7 @@ FORMS = {
 }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms_have_the_same_bits(name, product_calls):
     types, n, k, more, kind = FORMS[name]
@@ -165,6 +166,7 @@ def test_forms_have_the_same_bits(name, product_calls):
     assert len(product_calls) == 2
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("mode", ["none", "32B", "64B", "128B"])
 def test_swizzles_and_warpgroups_of_different_matrices(mode, product_calls):
     words = [
@@ -224,6 +226,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("name", BROKEN)
 def test_mistakes_have_the_same_findings(name, product_calls):
     lines, words, rule = BROKEN[name]
@@ -234,6 +237,7 @@ def test_mistakes_have_the_same_findings(name, product_calls):
     assert outcome(lines, words, True, data) == expected
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("change", ["places", "powers", "sanitizer"])
 def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     """Each change of the code shows in one of the comparisons above."""

@@ -40,6 +40,7 @@ CASES = (
 )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("chip", WITH_TENSOR_MEMORY)
 @pytest.mark.parametrize("number", range(len(CASES)))
@@ -53,6 +54,7 @@ def test_every_kind_of_schedule_multiplies(number: int, chip: str) -> None:
     )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("chip", WITH_TENSOR_MEMORY)
 @pytest.mark.parametrize(
@@ -89,6 +91,7 @@ TILES = (
 )
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("chip", WITH_TENSOR_MEMORY)
 @pytest.mark.parametrize("case", TILES, ids=str)
@@ -113,6 +116,7 @@ def test_integers_have_no_tcgen05(chip: str) -> None:
     assert wrong is not None and reason in wrong
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("chip", WITHOUT)
 @pytest.mark.parametrize("made", [BF16, E4M3, INTEGERS, TF32, MIXED, TMA_EPILOGUES[1]], ids=str)
@@ -123,6 +127,7 @@ def test_kernels_without_tensor_memory_multiply(made: object, chip: str) -> None
     assert made.wrong(kernel, (72, 80, 160)) == 0
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("chip", WITHOUT)
 @pytest.mark.parametrize("kind", [NVFP4, MXFP8, MXFP4], ids=str)

@@ -41,6 +41,7 @@ def test_a_weight_stationary_product_multiplies(m, n):
     check(Case(m=m, n=n, c_layout=layout, attributes={"weight_stationary": True, "collector": "b1::fill"}))
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize("order", ["KK", "MK", "KN", "MN"])
@@ -51,6 +52,7 @@ def test_operands_have_every_swizzle_and_order(swizzle, order):
     check(Case(a_layout=a, b_layout=b, transpose_a=flip_a, transpose_b=not flip_b))
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "case",
@@ -125,6 +127,7 @@ MX8 = {"a_type": "f8E4M3FN", "scale_type": "f8E8M0FNU"}
 FP4 = {"a_type": "f4E2M1FN", "k": 256}
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "case",
@@ -153,6 +156,7 @@ def test_block_scales_multiply(case):
     check(case)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "case",
     [
@@ -175,6 +179,7 @@ def test_packed_rows_of_96_multiply_on_sm_103a(scale, size):
     check(Case(**FP4, n=64, m=256, group=2, scale_type=scale, scale_size=size, arch="sm_103a"))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "case",
@@ -198,6 +203,7 @@ def test_a_nest_of_instructions_multiplies(case):
     check(case)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "case",

@@ -127,6 +127,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
@@ -134,6 +135,7 @@ def test_rows_of_groups_with_ends(schedule, counts):
     check_rows(Case(schedule), counts)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("inputs", "k", "promote"), [("f8E4M3FN", 128, True), ("f16", 64, False), ("f32", 32, False)]
@@ -142,6 +144,7 @@ def test_rows_of_other_types(inputs, k, promote):
     check_rows(Case(of(64, 32, k), inputs, promote=promote), COUNTS[0], k=208)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("k_major", [(False, False), (False, True), (True, False)], ids=str)
@@ -152,7 +155,7 @@ def test_parts_of_k_with_ends(schedule, k_major, counts):
     check_k(Case(schedule, k_major=k_major, beta=1.0), counts, m=136)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
@@ -160,6 +163,7 @@ def test_parts_of_k_in_every_kernel(schedule, counts, beta):
     check_k(Case(schedule, beta=beta), counts)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("fields", [{"cta_group": 2}, {"cluster": (1, 2)}, {"cluster": (2, 1)}], ids=str)
 def test_parts_of_k_of_pairs_and_clusters_of_tcgen05(fields):
@@ -167,6 +171,7 @@ def test_parts_of_k_of_pairs_and_clusters_of_tcgen05(fields):
     check_k(Case(TensorMemorySchedule(block, 2, 3, **fields), beta=1.0), COUNTS[0], m=264)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("block", [None, 128])
 def test_rows_of_groups_with_block_scales(block):
     ends = reference.ends([100, 0, 30])
@@ -185,6 +190,7 @@ def test_rows_of_groups_with_block_scales(block):
         np.testing.assert_allclose(found[span], want[0][span] @ want[1][number].T, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "inputs", "promote"),
@@ -205,6 +211,7 @@ def test_parts_of_k_of_other_types(schedule, inputs, promote):
     check_k(Case(schedule, inputs, promote=promote, beta=1.0), (384, 0, 100, 260))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("k_major", [(True, True), (False, False), (False, True), (True, False)], ids=str)
 @pytest.mark.parametrize(
@@ -254,6 +261,7 @@ def test_schedules_of_parts_of_k(schedule, said):
     assert found is None if said is None else said in (found or ""), found
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("transposed", [(True, False), (False, True)])
 @pytest.mark.parametrize("counts", COUNTS, ids=str)

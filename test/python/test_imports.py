@@ -97,6 +97,7 @@ def misplaced(package: str, sources: dict[str, str]) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("package", list(RIGHT))
 def test_imports_point_left_only(package):
     assert within(package)

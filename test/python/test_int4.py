@@ -85,6 +85,7 @@ def case(dtype, m, n, k, group, asymmetric, *, slow=False, **meta):
     return pytest.param(dtype, m, n, k, group, asymmetric, meta, id=name, marks=marks)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "dtype, m, n, k, group, asymmetric, meta",
     [

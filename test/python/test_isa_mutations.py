@@ -28,6 +28,7 @@ def differing(name, count, chip, **options):
     return list(compared.report(compared.differences(made, chip)))
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(8)
 @by_family
 def test_ptxas_agrees_on_changed_spellings(name):
@@ -35,6 +36,7 @@ def test_ptxas_agrees_on_changed_spellings(name):
     assert differing(name, 60, chip, seed=7) == []
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(16)
 @by_family
 def test_ptxas_agrees_on_changed_operands(name):

@@ -39,6 +39,7 @@ def test_no_row_has_a_ptx_version_that_knows_none_of_its_chips():
                 assert support.ptx >= min(CHIPS[chip].ptx for chip in support.chips), (family.name, support)
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("chip", list(CHIPS)[2:] + list(CHIPS)[:2])
 def test_each_row_is_on_its_chips_and_on_no_others(chip):

@@ -32,6 +32,7 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(wgmma, family, points) == []
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("family", PLAIN, ids=lambda family: family.name)
 def test_ptxas_agrees_on_what_has_no_axes(family):
     (form,) = family.table

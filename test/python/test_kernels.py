@@ -52,6 +52,7 @@ def test_the_table_has_a_line_for_each_types(capsys):
     assert [line.split()[:4] for line in lines] == [[t, "to", "bf16", "2"] for t in ("bf16", "e4m3")]
 
 
+@pytest.mark.slow
 def test_compiled_kernels_are_those_of_matmul(capsys, patch, tmp_path):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     asked = ["kernels", "7x512x64", "--types", "f16", "--compile", "--jobs", "1"]

@@ -24,6 +24,7 @@ def reduced(
         w.store(t + w.max(t, axis=0) * w.min(t, axis=0), y[M * me, 0])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("m, n, columns", [(64, 32, 32), (64, 8, 8), (128, 24, 21)])
 def test_columns_are_reduced(m, n, columns):
     x = np.random.default_rng(0).standard_normal((2 * m, columns)).astype(np.float32)

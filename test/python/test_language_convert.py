@@ -25,6 +25,7 @@ def converted(x: w.In["m n"], y: w.Out["m n"], z: w.Out["n"], *, M=64, N=64):
         assert w.convert(t, like=there) is t
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "dtype, m, n, arch",
     [

@@ -275,6 +275,7 @@ def test_tensor_memory_and_operands_of_tcgen05():
     assert not report.findings and np.allclose(d, exact, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_accesses_of_units_are_the_same_on_both_paths(patch):
     a, b = (np.random.default_rng(3).standard_normal((64, 128)).astype(ml_dtypes.bfloat16) for _ in range(2))
     logs, results = [], []

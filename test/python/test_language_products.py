@@ -63,6 +63,7 @@ def test_gemm_and_gelu(m, n, k):
     assert np.allclose(d.astype(float), expected, rtol=2**-8, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_example_of_a_gemm_doesnt_spill():
     resources = gemm_gelu.compile().resources
     assert resources.registers == 168
@@ -101,6 +102,7 @@ def test_operands_may_be_transposed_or_in_registers():
     assert np.allclose(e, expected + expected.astype(F16).astype(float) @ b.astype(float).T, atol=2e-2)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "d, causal, dtype, heads, m, n",
     [
@@ -242,6 +244,7 @@ def test_a_call_raises_what_the_sanitizer_finds():
         hasty(a, d, on="emulator", findings="warn")
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("m, n, k", [(130, 264, 72), (64, 8, 200)])
 def test_rmsnorm_is_a_prologue(m, n, k):
     rng = np.random.default_rng(0)

@@ -61,6 +61,7 @@ def with_bias(
             ring.fill(a=a[row, k], b=b[column, k])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "rows, shape, dtype",
     [
@@ -244,6 +245,7 @@ def test_the_examples_on_sm_100a():
         assert resources.spill_stores == resources.spill_loads == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d, causal", [(64, False), pytest.param(64, True, marks=slow), pytest.param(128, False, marks=slow)]
 )

@@ -64,6 +64,7 @@ def gemm(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32], *
             ring.fill(a=a[0, k], b=b[0, k])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "k, arch",
     [

@@ -25,6 +25,7 @@ def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "arch, rows, shape, dtype",
     [

@@ -151,6 +151,7 @@ def test_scales_of_several_dimensions():
     assert (found == (doubles(a) @ doubles(b).swapaxes(-1, -2)) * of_a * of_b).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("of_a", "of_b"), [((2, 2), (2, 2)), ((2, 2), ())])
 def test_block_scales_of_a_batch_of_several_dimensions(of_a, of_b):
     f8 = ml_dtypes.float8_e4m3fn
@@ -204,6 +205,7 @@ def test_results_without_elements_are_not_computed(of_a, of_b):
     assert weft.matmul(a, b, out=out) is out
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, ml_dtypes.float8_e4m3fn])
 @pytest.mark.parametrize(("of_a", "of_b"), [((4, 0), (0, 8)), ((2, 3, 4, 0), (3, 0, 8)), ((0,), (0,))])

@@ -53,6 +53,7 @@ def test_attention_of_two_heads_with_a_mask() -> None:
     assert _products(program) == [0, 3, 9, 11]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 def test_normalisations_between_products(name: str) -> None:
     program = weft.from_linalg(EXPORTED / f"{name}.mlir", CHIP)

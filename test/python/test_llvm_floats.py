@@ -59,6 +59,7 @@ def patterns(kind: str) -> np.ndarray:
     return np.concatenate(few).view(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", list(TYPES))
 def test_every_constant_keeps_its_bits(kind):

@@ -54,6 +54,7 @@ PRODUCTS = (
 )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("dtype", "shape", "transposed", "gap", "start", "schedule"), PRODUCTS)
 def test_rows_may_begin_anywhere(dtype, shape, transposed, gap, start, schedule):

@@ -304,6 +304,7 @@ def test_the_chip_is_set_on_the_command_line():
     assert client.process.wait(SECONDS) == 1
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_its_editor():
     client = Client()
     client.open("file:///a.ptx", f"{HEAD}  {ILLEGAL} {OPERANDS}\n}}\n").diagnostics()

@@ -225,6 +225,7 @@ def chunks():
             yield pytest.param(chunk.strip(), id=f"{path.parent.name}-{path.stem}-{number}")
 
 
+@pytest.mark.each_value(19)
 @pytest.mark.parametrize("chunk", list(chunks()))
 @pytest.mark.sampled(12)
 def test_a_fix_of_mlir_removes_its_problem(chunk):

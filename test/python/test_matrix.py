@@ -114,6 +114,7 @@ def test_each_layout_result_and_extra_that_a_chip_lacks_is_refused(cells: list[C
         assert near[1] in NEAREST or re.sub("^D of ", "", near[1]) in cell.results, said
 
 
+@pytest.mark.each_value(16)
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_what_no_chip_has_is_refused(row: matrix.Inputs) -> None:
     plain = Product(row.a, row.b, row.d, scale=row.scale, bit_op=row.bit_op or None)
@@ -134,6 +135,7 @@ def test_chips_with_each_product_are_those_of_the_page(cells: list[Cell]) -> Non
     assert {stated.what for stated in EVERY} >= {*matrix.LAYOUTS, *matrix.EXTRAS, "f16", "f8E5M2"}
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_schedule_of_each_product_is_legal(chip: str) -> None:
@@ -145,6 +147,7 @@ def test_the_schedule_of_each_product_is_legal(chip: str) -> None:
             assert chosen.complaint(types, Target.of(chip)) is None, f"{stated}: {chosen}"
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("stated", EVERY[::149], ids=str)
 def test_some_products_are_right(stated: Stated) -> None:
     assert stated.wrong("emulator", stated.chips[:: max(1, len(stated.chips) - 1)]) is None

@@ -54,6 +54,7 @@ def check(chip: str, made: Product, *shapes: tuple[int, int, int]) -> None:
         assert complaint(made, Case(shape, regime), kernel, "emulator") is None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize("many", ["rows", "masked"])
@@ -62,6 +63,7 @@ def test_groups(chip: str, made: Product, many: str, rows: str) -> None:
     check(chip, replace(made, many=many, rows=rows), (300, 41, 144))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize(("chip", "made"), PROMOTED, ids=str)
@@ -69,6 +71,7 @@ def test_promoted_sums(chip: str, made: Product, rows: str) -> None:
     check(chip, replace(made, rows=rows), (133, 139, 272))
 
 
+@pytest.mark.slow
 def test_an_epilogue_of_promoted_sums() -> None:
     check(
         "sm_89", Product(*FP8, alpha=0.5, beta=-0.5, added=ALL, activation="gelu", scaled=True), (70, 66, 272)
@@ -107,6 +110,7 @@ def test_promoted_sums_need_fp8() -> None:
         weft.compile(Product(*FP8, promote=True).module(), "sm_80")
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("where", "name", "first", "made"),
     [

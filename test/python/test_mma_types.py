@@ -46,6 +46,7 @@ def scheduled(chip: str, made: Product) -> Product:
     return replace(made, schedule=schedule)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(29)
 @pytest.mark.parametrize(("chip", "made"), CASES, ids=str)
 def test_products(chip: str, made: Product) -> None:
@@ -57,6 +58,7 @@ def test_products(chip: str, made: Product) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
+@pytest.mark.slow
 def test_bytes_are_transposed_by_ldmatrix() -> None:
     for chip, types in (("sm_89", ("f8E4M3FN", "f8E4M3FN", "f32")), ("sm_80", ("i8", "i8", "i32"))):
         ptx = weft.compile(Product(*types, transposed=(True, False)).module(), chip).ptx
@@ -64,6 +66,7 @@ def test_bytes_are_transposed_by_ldmatrix() -> None:
         assert "ld.shared.b8" not in ptx
 
 
+@pytest.mark.slow
 def test_tiles_go_through_registers_without_cp_async() -> None:
     for types, instruction in (
         (("f16", "f16", "f32"), "m16n8k8.row.col.f32.f16.f16.f32"),
@@ -79,7 +82,7 @@ def test_tiles_go_through_registers_without_cp_async() -> None:
         assert stored & {"st.shared.v4.b32", "st.shared.v2.b64"}
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("warps", [(1, 3), (4, 1), (2, 6)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: tuple[bool, bool]) -> None:
@@ -92,6 +95,7 @@ def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: 
         assert complaint(made, Case(mnk, "integers"), kernel, "emulator") is None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
@@ -106,6 +110,7 @@ def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
+@pytest.mark.slow
 def test_f64_takes_the_largest_instruction_of_the_chip() -> None:
     for chip, shape in (("sm_80", "m8n8k4"), ("sm_90", "m16n8k16"), ("sm_100a", "m16n8k16")):
         ptx = weft.compile(Product(*DOUBLES).module(), chip).ptx

@@ -35,6 +35,7 @@ def told(**given: object) -> np.ndarray:
     return weft.matmul(small(8, 8), small(8, 8), **given)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a", "sm_120a"])
 def test_a_named_chip_multiplies_arrays_on_the_cpu(arch, monkeypatch):
     chips = []

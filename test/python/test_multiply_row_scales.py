@@ -21,6 +21,7 @@ def _expected(scale_a: Any, scale_b: Any, k: int = K) -> Any:
     return A[:, :k].astype(np.float32) @ B[:, :k].astype(np.float32).T * scale_a * scale_b
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("promote", [False, True])
 @pytest.mark.parametrize(
     "scales",
@@ -40,6 +41,7 @@ def test_sums_are_scaled(scales: tuple[Any, Any], promote: bool) -> None:
     assert np.array_equal(d, _expected(*scales))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arch", "schedule"),
@@ -79,6 +81,7 @@ def test_a_single_block_of_k_may_have_either_scales() -> None:
         assert np.array_equal(d, _expected(scales[0], scales[1].reshape(1, -1), 128))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("scale_a", [ROWS, ONE], ids=["rows", "tensor"])
 def test_products_of_a_batch_share_scales(scale_a: Any) -> None:
     a = np.stack([A, -A])

@@ -28,7 +28,7 @@ def product(a: np.ndarray, b: np.ndarray, scales: object, **options: object) -> 
     return weft.matmul(a, b, scales=scales, **given)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("kind", [None, "mxfp8", "mxfp8_e4m3"])
 @pytest.mark.parametrize("k", [128, 640])
 @pytest.mark.parametrize("block", [128, 32])
@@ -53,6 +53,7 @@ def test_no_schedule_is_needed():
     np.testing.assert_array_equal(found, left @ right.T)
 
 
+@pytest.mark.slow
 def test_batches_have_words_of_their_own_or_share_them():
     (a, words_a, left), (b, words_b, right) = operand(3, 40, 640), operand(72, 640)
     found = product(a, b, (words_a, words_b), scale_block=128)

@@ -236,6 +236,7 @@ STAY = {
 }
 
 
+@pytest.mark.each_value(7)
 @pytest.mark.sampled(3)
 @EACH
 def test_forms_without_an_nvvm_operation_stay_for_these_reasons(family):

@@ -95,6 +95,7 @@ def random(shape, kind):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(kind)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CUTE)
 def test_products_of_cute(name):
@@ -122,6 +123,7 @@ def test_block_scaled_products_of_cute(name):
     np.testing.assert_array_equal(d, wanted)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "chip"), TRITON)
 def test_products_of_triton(name, chip):

@@ -131,6 +131,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     assert held(wheel) == modules()
 
 
+@pytest.mark.slow
 def test_a_package_that_is_left_out_would_be_noticed(sdist, tmp_path):
     tree = tmp_path / "tree"
     shutil.copytree(sdist, tree, ignore=shutil.ignore_patterns("build"))

@@ -62,6 +62,7 @@ def test_products_of_bits(chip: str, bit_op: str) -> None:
     assert set(re.findall(r"mma\.sync\S+", kernel.ptx)) == {wanted}
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_75", "sm_80", "sm_120a"])
 @pytest.mark.parametrize("layout", [(True, False), (True, True), (False, False)], ids=str)
@@ -87,6 +88,7 @@ def test_batches_and_groups_with_an_epilogue(chip: str, many: str) -> None:
         right(Product(d="i32", many=many, members=2, **types, **added), chip, (140, 66, 64), (130, 35, 48))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("layout", "chip"), [("tn", "sm_80"), ("nt", "sm_80"), ("nt", "sm_75"), ("nn", "sm_75")]
@@ -112,6 +114,7 @@ def test_any_legal_schedule_multiplies(block: tuple[int, int, int]) -> None:
     right(Product("i4", "i4", "i32", Schedule(block, (2, 2), 2)), "sm_80", (70, 140, 288), (33, 34, 70))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_75"])
 def test_arrays_of_nibbles(arch: str) -> None:

@@ -68,6 +68,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_in_the_protocol_of_a_pair_are_found(fault):

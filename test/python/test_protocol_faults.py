@@ -7,12 +7,14 @@ from protocol_cases import CASES
 SEEDS = (None, 0, 1)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_kernel_itself_has_no_finding(case):
     assert case.rules() == (set(), True)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(37)
 @pytest.mark.parametrize("step", protocol_faults.STEPS)
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -36,6 +38,7 @@ def test_random_interleavings_have_no_finding(case, seed):
     assert case.rules(seed=seed) == (set(), True)
 
 
+@pytest.mark.slow
 def test_there_are_faults_of_each_step():
     faults = [
         fault

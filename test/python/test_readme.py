@@ -115,6 +115,7 @@ def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
 PROGRAMS = [case for case in cases("mlir") if "\nfunc.func" in f"\n{case.values[0]}"]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs_compile(text):
@@ -141,6 +142,7 @@ def test_commands_that_need_no_gpu_work(line, reader):
 WALKTHROUGHS = ("walkthrough.md", "walkthrough-sm_90a.md", "walkthrough-sm_100a.md", "pairs.md")
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("page", WALKTHROUGHS)
 def test_the_walkthrough_shows_what_its_commands_print(page, reader):
     for block in blocks(DOCS / page, "console"):

@@ -86,6 +86,7 @@ def test_families_without_a_model_keep_the_chosen_schedule():
     assert instead(chosen, replace(chosen, stages=2)) == chosen
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", [F16, Types("f8E4M3FN", "f8E4M3FN", "bf16")])
 @pytest.mark.parametrize(

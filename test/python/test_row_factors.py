@@ -11,6 +11,7 @@ from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 M, N, K = 72, 80, 144
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("roles", [("row_factors", "column_factors"), ("row_factors",), ("column_factors",)])
 @pytest.mark.parametrize(

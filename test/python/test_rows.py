@@ -70,6 +70,7 @@ def test_every_shape_and_type_of_the_chip_is_there():
             )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @EACH
 def test_registers_hold_the_whole_matrix(group):

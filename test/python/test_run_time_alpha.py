@@ -114,6 +114,7 @@ def cases() -> list[tuple[str, Product, tuple[int, int, int]]]:
     return found
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(11)
 @pytest.mark.parametrize(("chip", "product", "shape"), cases(), ids=lambda each: str(each))
 def test_products(chip: str, product: Product, shape: tuple[int, int, int]) -> None:
@@ -122,6 +123,7 @@ def test_products(chip: str, product: Product, shape: tuple[int, int, int]) -> N
     assert complaint(product, Case(shape, "integers"), kernel, "emulator") is None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("chip", "schedule"),
@@ -161,6 +163,7 @@ def test_the_factors_of_nvfp4(chip: str, schedule: AnySchedule) -> None:
         assert np.abs(d[number] - want).max() < 1e-5 * np.abs(want).max()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a", "sm_120a"])
 def test_alpha_is_read_after_the_launch_before(chip: str) -> None:
     """The kernel before may have computed it."""

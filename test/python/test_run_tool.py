@@ -127,6 +127,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.each_value(13)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["run", "emulate"])
 @pytest.mark.parametrize("given", MISTAKES)

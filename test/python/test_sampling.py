@@ -21,6 +21,12 @@ def test_one_in_three(x):
 def test_balance(first, second):
     pass
 
+@pytest.mark.each_value(3)
+@pytest.mark.parametrize("second", range(6))
+@pytest.mark.parametrize("first", range(2))
+def test_limited(first, second):
+    pass
+
 @pytest.mark.each_value
 @pytest.mark.parametrize("z", [None, {}], ids=str)
 @pytest.mark.parametrize(("x", "y"), [(1, "a"), (2, "a"), (1, "b"), (2, "b")])
@@ -64,7 +70,7 @@ def test_one_that_ends_a_worker():
 def test_cpu_time_is_limited_and_listed(tmp_path):
     (tmp_path / "test_costly.py").write_text(COSTLY)
     limited = (
-        CONFTEST.read_text().replace("LIMIT_SECONDS = 20", "LIMIT_SECONDS = 0.3").replace("> 1:", "> 0.3:")
+        CONFTEST.read_text().replace("LIMIT_SECONDS = 10", "LIMIT_SECONDS = 0.3").replace("> 1:", "> 0.3:")
     )
     (tmp_path / "conftest.py").write_text(limited)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "1", tmp_path]
@@ -107,9 +113,11 @@ def collected(tmp_path_factory):
 def test_a_sample_has_every_value_and_the_rest_is_slow(collected):
     default, slow = collected("not slow"), collected("slow")
     assert {each for each in default if "three" in each} == {f"test_one_in_three[{x}]" for x in (0, 3, 6)}
+    limited = [each.partition("[")[2][:-1].split("-") for each in default if "limited" in each]
+    assert [len(set(values)) for values in zip(*limited, strict=True)] == [2, 3]
     product = {each for each in default if "product" in each}
     assert len(product) == 2
-    assert not default & slow and len(default | slow) == 7 + 12 + 8
+    assert not default & slow and len(default | slow) == 7 + 12 + 12 + 8
     balance = [each for each in default if "balance" in each]
     assert len(balance) == 6 and sum("[0-" in each for each in balance) == 3
     for value in ("1", "2", "a", "b", "None", "{}"):

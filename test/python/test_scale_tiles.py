@@ -84,6 +84,7 @@ def test_jaxs_arrays_stay_jaxs(block):
             np.testing.assert_array_equal(tiled, wanted(scales, 640, block))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("block", "rows", "schedule"),
     [(32, (40, 72), SCHEDULES[0]), (128, (40, 72), SCHEDULES[0]), (128, (144, 40), SCHEDULES[1])],

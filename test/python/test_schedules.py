@@ -86,6 +86,7 @@ def test_every_schedule_gives_the_right_product(schedule, transpose_b):
         assert not product.wrong(kernel, shape, gap), (shape, gap)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("outputs, c", [("f32", "f16"), ("f16", "f32"), ("bf16", "bf16"), ("f16", None)])
 def test_types_and_scales_of_the_epilogue(outputs, c):

@@ -50,6 +50,7 @@ THREE_TILES = Case(MXFP8, "bf16", ALONE, (260, 208, 128))
 OF_A_PAIR = Case(NVFP4, "f32", PAIR, (260, 208, 128))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("case", "seed"),
     [(THREE_TILES, 1), (OF_A_PAIR, 2), *(pytest.param(*each, marks=pytest.mark.slow) for each in cases())],

@@ -18,6 +18,7 @@ def load():
     return module
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "ctas", "arch"),

@@ -192,6 +192,7 @@ def test_cases_are_many() -> None:
     }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(23)
 @pytest.mark.parametrize(("made", "case"), ALL, ids=lambda each: str(each))
 def test_products(made: Product, case: Case) -> None:
@@ -200,6 +201,7 @@ def test_products(made: Product, case: Case) -> None:
     assert not local_memory(kernel)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["promote", "scaled"])
 @pytest.mark.parametrize(
@@ -221,6 +223,7 @@ def test_two_warpgroups_hold_promoted_sums(schedule: TensorMemorySchedule, how: 
     )
 
 
+@pytest.mark.slow
 def test_shared_memory_is_what_the_schedule_states() -> None:
     for schedule in SCHEDULES:
         made = product(TYPES[0], schedule)
@@ -229,6 +232,7 @@ def test_shared_memory_is_what_the_schedule_states() -> None:
         assert kernel.launch.shared_bytes == made.schedule.shared_bytes(made.types), made
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_100f", "sm_103a", "sm_110a"])
 def test_products_get_such_a_kernel(chip: str) -> None:
     kernel = weft.compile(Product("bf16", "bf16", "bf16").module(), chip)
@@ -246,6 +250,7 @@ CHOSEN = (
 )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("shape", [(8, 300, 136), (100, 90, 140), (260, 40, 72)], ids=str)
 @pytest.mark.parametrize("made", CHOSEN, ids=str)
@@ -293,6 +298,7 @@ def test_a_launch_describes_what_the_kernel_holds(tmp_path: Path, capsys: pytest
     assert 0 < said["registers"] <= 255
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 @pytest.mark.parametrize(
     "schedule",
@@ -327,6 +333,7 @@ LARGE = (
 )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(36)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
 @pytest.mark.parametrize("epilogue", [EPILOGUES[0], FULL], ids=["plain", "full"])

@@ -181,6 +181,7 @@ CASES = (
 )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_products(case):
@@ -190,11 +191,13 @@ def test_products(case):
 PAIR = Case(of(256, 64, cta_group=2), (260, 72, 1152))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_order_of_warps_multiplies_the_same(seed):
     assert PAIR.complaint(seed=seed) is None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("schedule", "chip"),
     [
@@ -221,7 +224,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("case", [replace(PAIR, schedule=of(128, 64)), PAIR], ids=["alone", "pair"])
 def test_faults_in_what_brings_words_are_found(case, fault, monkeypatch):
@@ -236,6 +239,7 @@ def test_faults_in_what_brings_words_are_found(case, fault, monkeypatch):
         assert case.complaint(max_instructions=400_000) is not None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("block", [128, 32])
 def test_bytes_after_the_last_scale_are_ignored(block, monkeypatch):
     # With more slices than K blocks, some slices have a block beyond K, whose scales are such bytes.
@@ -276,6 +280,7 @@ def test_other_chips_need_tiles(chip, tiles):
     assert ("or scales in the 128x4 layout (weft.tiled_scales)" in str(error.value)) == tiles
 
 
+@pytest.mark.each_value(11)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
 @pytest.mark.parametrize("sizes", [(16, 8192, 8192), (1000, 1000, 1024), (8192, 8192, 8192), (1, 1, 32)])
 @pytest.mark.parametrize("block", [128, 32])

@@ -322,6 +322,7 @@ def test_contexts_start_no_threads():
     assert context().get_num_threads() == 1
 
 
+@pytest.mark.slow
 def test_a_value_outlives_its_module_and_then_both_go():
     before = ir.Context._get_live_count()
     for _ in range(3):
@@ -339,6 +340,7 @@ def test_a_value_outlives_its_module_and_then_both_go():
     assert ir.Context._get_live_count() <= before + 1
 
 
+@pytest.mark.slow
 def test_an_argument_is_printed_after_its_module_is_gone():
     def argument():
         with weft.Module() as module, module.func("f", [weft.memref("?x?", "f32")]) as (a,):

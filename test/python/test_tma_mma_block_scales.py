@@ -91,6 +91,7 @@ def error(
     return float((abs(d - left @ right.T) / (abs(left) @ abs(right).T)).max())
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("tile_", TILES, ids=str)
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(f"{kind}_{name}" for kind, name in pair))
@@ -106,6 +107,7 @@ def test_a_product_is_right_for_every_pair_of_formats(pair, tile_):
     assert error(kernel, a, b, GROUPS[types.scale]) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("mn_major", [(True, True), (True, False), (False, True)], ids=str)
 @pytest.mark.parametrize("pair", PAIRS[:3], ids=lambda pair: "-".join(name for _, name in pair))
@@ -159,6 +161,7 @@ def test_weft_matmul_multiplies_arrays_of_nvfp4():
 FORMATS = (MXFP8, MXFP8_WIDE, MXFP6, MXFP6_WIDE, MXFP4)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("tile_", TILES[:3:2], ids=str)
 @pytest.mark.parametrize("first", FORMATS, ids=lambda kind: kind[1])

@@ -49,6 +49,7 @@ PROMOTED = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(32)
 @pytest.mark.parametrize(("chip", "made"), PROMOTED, ids=str)
 def test_promoted_sums(chip: str, made: Product) -> None:
@@ -171,6 +172,7 @@ def test_only_some_chips_transpose_bytes_without_more_registers() -> None:
     assert schedule.complaint(_MN_MAJOR, Target.of("sm_100a")) is None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("chip", "where", "name", "fault", "made"),
     [

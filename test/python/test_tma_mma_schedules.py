@@ -127,6 +127,7 @@ def _name(value: object) -> str:
     return str(value).replace("Product(", "").rstrip(")")
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("product, schedule, shape", CASES, ids=_name)
 def test_a_product_is_right_for_every_type_layout_and_epilogue(product, schedule, shape):
@@ -230,6 +231,7 @@ def test_a_stage_released_before_it_is_read_is_found(monkeypatch):
     assert kernel.emulate(a, b, np.zeros((64, 64), ml_dtypes.bfloat16)).findings
 
 
+@pytest.mark.each_value(26)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("product", PLAIN, ids=_name)
 def test_it_is_chosen_where_chips_have_no_larger_instruction(product, chip):

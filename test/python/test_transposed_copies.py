@@ -58,6 +58,7 @@ CASES = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("unit", "matrices", "transposed"), CASES, ids=map(str, range(len(CASES))))
 def test_columns_become_rows(unit, matrices, transposed):
     kernel, same = emulated(unit, matrices, transposed)
@@ -118,6 +119,7 @@ def doubles(a):
     return a.astype(np.float64)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32, F8, ml_dtypes.float8_e5m2])
 @pytest.mark.parametrize("layout", [(False, False), (True, True), (True, False)])

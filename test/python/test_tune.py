@@ -134,6 +134,7 @@ def test_types_of_a_problem(inputs: str, output: str, types: Types) -> None:
     assert outside.types == replace(types, transposed=(False, True))
 
 
+@pytest.mark.slow
 def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> None:
     tries = first_tries(PRODUCT, 10)
     every = first_tries(PRODUCT, None)
@@ -144,6 +145,7 @@ def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> N
     assert set(every) == set(time_model.candidates(512, 512, 512, PRODUCT.types, H200))
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize("inputs", ["bf16", "e4m3", "mxfp8", "nvfp4"])
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"])
 def test_schedules_of_blackwell_are_tried_and_the_tuned_one_is_used(

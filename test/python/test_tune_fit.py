@@ -50,6 +50,7 @@ def test_a_file_of_something_else_is_refused(text: str) -> None:
         list(times.read(times.written([ONE]) + text))
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     sample = fit.Sample.of(made(10), 0)
     before, found = fit.quality(H200, sample), fit.fit(H200, [sample])
@@ -64,6 +65,7 @@ def test_a_fit_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fit.numbers(first) == fit.numbers(second) != fit.numbers(H200)
 
 
+@pytest.mark.slow
 def test_a_seed_divides_the_products() -> None:
     measured = made(40)
     parts = [set(fit.Sample.of(measured, 3, checked=checked).product) for checked in (False, True)]

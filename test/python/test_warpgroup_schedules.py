@@ -204,6 +204,7 @@ def test_promoted_sums_keep_what_a_tensor_core_cuts_off():
     assert results[0] > 16384 + 384 - 1 and results[1] < results[0]
 
 
+@pytest.mark.slow
 def test_rows_that_tma_cannot_copy_are_multiplied_by_mma_sync():
     for product in (Product("i8", "i32"), Product("f8E4M3FN", "f32", promote=True)):
         assert not product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))

@@ -18,6 +18,7 @@ BYTES, NARROW = ("i8", "i8", "i32"), ("f8E4M3FN", "f8E5M2", "f8E4M3FN")
 COPIES = "cp.async.bulk.tensor"
 
 
+@pytest.mark.each_value(1)
 @dataclass(frozen=True)
 class AnyRows(Product):
     """A product whose rows of A and B alone are aligned for TMA."""

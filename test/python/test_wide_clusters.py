@@ -215,6 +215,7 @@ def multiply(cluster, seed=None):
 CLUSTERS = [Cluster(1, 2, 2), Cluster(2, 1, 2), Cluster(2, 2, 2), Cluster(2, 2, 1), Cluster(1, 4, 1)]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=str)

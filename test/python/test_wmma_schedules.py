@@ -38,6 +38,7 @@ def scheduled(chip: str, made: Product, m: int = 300) -> Product:
     return replace(made, schedule=schedule)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize(("chip", "made"), CASES, ids=str)
 def test_products(chip: str, made: Product) -> None:
