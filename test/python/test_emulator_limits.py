@@ -44,6 +44,10 @@ def test_limits_are_those_of_launches_inside():
     assert len(seen) == count
 
 
+def test_numbers_beyond_those_of_floats_are_no_limit():
+    launch(SHORT, max_seconds=10**400)
+
+
 def test_other_threads_have_their_own_limits():
     seen = []
     with emulator.limits(progress=lambda done, total: seen.append(done)):

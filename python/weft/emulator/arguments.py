@@ -1,5 +1,6 @@
 """Converts the arguments of a launch to the bytes of the kernel's parameters, and arrays to buffers."""
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from operator import index
@@ -112,7 +113,10 @@ def seconds(limit: object) -> float | None:
         return None
     if isinstance(limit, bool) or not isinstance(limit, int | float | np.number) or not limit >= 0:
         raise WeftError(f"max_seconds must be a number of at least 0, got {shown(limit)}")
-    return float(limit)
+    try:
+        return float(limit)
+    except OverflowError:
+        return math.inf
 
 
 def _scalar(value: np.generic, what: str) -> bytes:
