@@ -1,20 +1,26 @@
 """Code of the emulator is compiled by another process, for which no launch waits."""
 
 import contextlib
+import copy
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from weft import disk_cache
+from weft import WeftError, disk_cache, emulator
 from weft.emulator import background, native
+from weft.emulator.compiled import tiers
 
 pytestmark = pytest.mark.skipif(not background.forks(), reason="copies of a process don't work here")
-RUNS = 20
+ALONE = background.alone
 COUNT = """.version 8.4
 .target sm_80
 .address_size 64
@@ -58,7 +64,7 @@ import os, signal, sys, time
 import numpy as np
 from weft import emulator
 from weft import disk_cache
-from weft.emulator import background, native
+from weft.emulator import background, launch, native
 from weft.emulator.compiled import tiers
 tiers._WORTH, tiers._HOT = 50, 2
 module = emulator.Module('''{COUNT}''')
@@ -66,8 +72,10 @@ def run(n, grid=1, **options):
     data = np.zeros(32 * grid, np.uint32)
     report = module.launch("k", grid=grid, block=32, args=[data, n], **options)
     return data.tobytes(), report
+used, tier_of = [], launch.tier_of
+launch.tier_of = lambda *args: used.append(tier_of(*args)) or used[-1]
 def tier():
-    return next(iter(tiers._tiers.values()))
+    return used[0]
 def arrived():
     end = time.monotonic() + 30
     while not tier().ready and time.monotonic() < end:
@@ -108,22 +116,99 @@ def test_work_that_fails_or_is_killed_is_lost():
         assert not work.runs()
 
 
-def test_work_ignores_interrupts_and_has_no_open_files(tmp_path):
-    pipe = os.pipe()
+def test_work_ignores_interrupts_and_has_no_open_files():
+    pipes = [os.pipe()]
     work = background.Work()
+    pipes.append(os.pipe())
 
     def make():
         os.kill(os.getpid(), signal.SIGINT)
-        with contextlib.suppress(OSError):
-            os.write(pipe[1], b"x")
-            return b"open"
+        for _, end in pipes:
+            with contextlib.suppress(OSError):
+                os.write(end, b"x")
+                return b"open"
         return b"closed"
 
     work.begin(make)
-    os.close(pipe[1])
+    for _, end in pipes:
+        os.close(end)
     assert waited(work) == b"closed"
-    assert os.read(pipe[0], 1) == b""
-    os.close(pipe[0])
+    for end, _ in pipes:
+        assert os.read(end, 1) == b""
+        os.close(end)
+
+
+def test_work_has_a_limit_of_cpu_time():
+    resource = pytest.importorskip("resource")
+    work = background.Work()
+    work.begin(lambda: str(resource.getrlimit(resource.RLIMIT_CPU)[0]).encode())
+    assert 0 < int(waited(work)) <= background._MOST_SECONDS
+
+
+@pytest.mark.parametrize("at", [signal.SIGINT, signal.SIGUSR1])
+def test_handlers_of_signals_run_only_in_the_first_process(at, tmp_path, monkeypatch):
+    log, before, fork = tmp_path / "log", children(), os.fork
+
+    def handler(*_):
+        with log.open("a") as file:
+            file.write(f"{os.getpid()} ")
+
+    def forked():
+        os.kill(os.getpid(), at)
+        made = fork()
+        if made == 0 and at == signal.SIGINT:
+            os.kill(os.getpid(), at)
+        return made
+
+    old = signal.signal(at, handler)
+    try:
+        monkeypatch.setattr(os, "fork", forked)
+        works = [background.Work() for _ in range(2)]
+        works[0].begin(lambda: b"done")
+        works[1].begin(lambda: os.kill(os.getpid(), signal.SIGUSR1) or b"alive")
+        assert waited(works[0]) == b"done"
+        with pytest.raises(background.LostError):
+            waited(works[1])
+    finally:
+        signal.signal(at, old)
+    assert set(log.read_text().split()) == {str(os.getpid())}
+    assert children() == before
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_an_interrupt_while_work_begins_leaves_it_running(monkeypatch):
+    before, fork = children(), os.fork
+    monkeypatch.setattr(os, "fork", lambda: os.kill(os.getpid(), signal.SIGINT) or fork())
+    work = background.Work()
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work.begin(lambda: b"done")
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert waited(work) == b"done"
+    assert children() == before
+
+
+def test_work_is_lost_if_the_second_process_cannot_be_made(monkeypatch):
+    here, fork = os.getpid(), os.fork
+
+    def forked():
+        if os.getpid() != here:
+            raise BlockingIOError
+        return fork()
+
+    monkeypatch.setattr(os, "fork", forked)
+    work = background.Work()
+    work.begin(lambda: b"done")
+    with pytest.raises(background.LostError):
+        waited(work)
+
+
+def test_a_result_that_comes_while_one_looks_is_not_lost(monkeypatch):
+    work, states = background.Work(), iter([(background._BEGUN, 0), (background._DONE, 0)])
+    monkeypatch.setattr(work, "_state", lambda: next(states))
+    assert work.result() == b""
 
 
 def test_copies_of_a_process_do_the_work_once(tmp_path):
@@ -145,6 +230,28 @@ def test_copies_of_a_process_do_the_work_once(tmp_path):
     assert [os.waitpid(copy, 0)[1] for copy in copies] == [0, 0, 0]
     assert waited(work) == b"done"
     assert (tmp_path / "made").read_text() == "x"
+
+
+@pytest.mark.filterwarnings("error")
+def test_work_begins_once_and_closes_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "_begun", [])
+    work, log = background.Work(), tmp_path / "log"
+
+    def make():
+        with log.open("a") as file:
+            file.write("x")
+        return b"done"
+
+    for _ in range(3):
+        work.begin(make)
+        assert waited(work) == b"done"
+    time.sleep(0.05)
+    assert log.read_text() == "x"
+    background._begun.clear()
+    file = work._file
+    del work
+    gc.collect()
+    assert file.closed
 
 
 def test_no_more_work_than_cores(monkeypatch):
@@ -245,6 +352,69 @@ def test_threads_and_a_variable_compile_within_the_launch(monkeypatch):
     monkeypatch.delenv("WEFT_EMULATOR_BACKGROUND", raising=False)
     monkeypatch.setitem(sys.modules, "jax", sys)
     assert not background.possible()
+
+
+def test_processes_with_threads_are_not_copied(monkeypatch):
+    monkeypatch.setattr(background, "_THREADED", {"a_library"})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert ALONE()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "active_count", lambda: 2)
+        assert not ALONE()
+    monkeypatch.setitem(sys.modules, "a_library", sys)
+    assert not ALONE()
+
+
+@pytest.mark.parametrize("name", ["WEFT_EMULATOR_BACKGROUND", "WEFT_EMULATOR_COMPILED"])
+def test_variables_are_checked(name, monkeypatch):
+    module = emulator.Module(COUNT)
+    for value in ("", "0", "1", "no"):
+        monkeypatch.setenv(name, value)
+        if value == "no":
+            with pytest.raises(WeftError, match=f"{name} must be 0 or 1, got 'no'"):
+                module.launch("k", block=32, args=[np.zeros(32, np.uint32), 1])
+        else:
+            module.launch("k", block=32, args=[np.zeros(32, np.uint32), 1])
+
+
+def test_a_program_lives_no_longer_for_its_tier():
+    class Program:
+        codes, tier = (), None
+
+    program = Program()
+    first = tiers.tier_of(program, None)
+    assert tiers.tier_of(program, None) is first
+    assert tiers.tier_of(copy.copy(program), None) is not first
+    known = weakref.ref(program)
+    del program, first
+    gc.collect()
+    assert known() is None
+
+
+@pytest.mark.slow
+def test_launches_compile_after_an_interrupt_and_without_processes():
+    said = launches(
+        """
+begin = background.Work.begin
+def interrupted(*args):
+    background.Work.begin = begin
+    raise KeyboardInterrupt
+background.Work.begin = interrupted
+try:
+    run(3000)
+except KeyboardInterrupt:
+    print("interrupted")
+run(30000)
+print(arrived())
+def refused():
+    raise BlockingIOError
+os.fork = refused
+module = emulator.Module('''TEXT''')
+used.clear()
+print(run(3000)[0] == run(3000, compiled=False)[0], used[0].ready)
+""".replace("TEXT", COUNT)
+    )
+    assert said.split() == ["interrupted", "True", "True", "True"]
 
 
 def test_a_library_comes_from_another_process(monkeypatch, tmp_path):

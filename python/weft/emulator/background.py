@@ -13,13 +13,15 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 
 from weft import memory_files, system
-from weft.errors import warn
+from weft.errors import WeftError, shown, warn
 
 _POLL = 0.002
 """Seconds between looks at a result."""
+_VARIABLE = "WEFT_EMULATOR_BACKGROUND"
 _MOST_SECONDS = 60
 _HEAD = struct.Struct("=qq")
 _NOT_BEGUN, _BEGUN, _DONE, _FAILED = range(4)
@@ -46,7 +48,20 @@ def alone() -> bool:
 
 def possible() -> bool:
     """Whether bytes can be computed in the background. `WEFT_EMULATOR_BACKGROUND=0` forbids it."""
-    return forks() and os.environ.get("WEFT_EMULATOR_BACKGROUND") != "0" and alone()
+    return forks() and switch(_VARIABLE) is not False and alone()
+
+
+def checked() -> None:
+    """Raises WeftError if the environment variable has a wrong value."""
+    switch(_VARIABLE)
+
+
+def switch(variable: str) -> bool | None:
+    """The value of an environment variable that is 0 or 1; None if it isn't set. Raises WeftError."""
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        raise WeftError(f"{variable} must be 0 or 1, got {shown(value)}")
+    return value == "1" if value else None
 
 
 def busy() -> bool:
@@ -60,6 +75,7 @@ class Work:
 
     def __init__(self) -> None:
         self._file = memory_files.unnamed()
+        weakref.finalize(self, self._file.close)
         self._next = 0.0
 
     def begin(self, make: Callable[[], bytes]) -> None:
@@ -68,6 +84,17 @@ class Work:
             raise NotImplementedError
         if not self._locked(_CLAIM) or self._state()[0] != _NOT_BEGUN:
             return
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        try:
+            # A handler must not run in the copy, where an exception would go on with the program.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            self._fork(make)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _fork(self, make: Callable[[], bytes]) -> None:
+        if sys.platform == "win32":
+            raise NotImplementedError
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of threads, which `possible` excludes
             first = os.fork()
@@ -153,6 +180,7 @@ def _detach(file: int) -> None:
             signal.signal(each, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
     gc.disable()  # objects of the other process must not be destroyed here
     most = resource.getrlimit(resource.RLIMIT_CPU)[1]
     seconds = _MOST_SECONDS if most == resource.RLIM_INFINITY else min(_MOST_SECONDS, most)

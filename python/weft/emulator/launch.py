@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator import parallel
+from weft.emulator import background, parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, Named, Unwritten, parameters, whole_number
 from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import chosen, tier_of
@@ -150,7 +150,8 @@ class Module:
         shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
-        compiled = None if compiled is None else _flag("compiled", compiled)
+        compiled = chosen(None if compiled is None else _flag("compiled", compiled))
+        background.checked()
         limits = checked(progress, max_seconds, threads)
         ignored = ignored_rules(ignore)
         if trace is not None and not isinstance(trace, str | os.PathLike):
@@ -175,7 +176,7 @@ class Module:
             compiler = tier_of(running, compiled)
             waves = Waves(running, launch, device, totals, watch, limits.progress, seed, strict)
             waves.compiler, waves.worth = compiler, worth_of(compiled)
-            waves.products = chosen(compiled)
+            waves.products = compiled
             waves.trace_of = observers.trace if seed is None else None
             if hooks is not None:
                 waves.hooks = hooks

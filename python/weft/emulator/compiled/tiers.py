@@ -1,10 +1,8 @@
 """When a program is compiled: once the interpreter has run it for about as long as that takes."""
 
-import os
 from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from weft import late_imports, locks
 from weft.emulator import background
@@ -44,6 +42,9 @@ class Tier:
         """The blocks that are compiled; None: all."""
         self._ready = at_once
 
+    def of(self, program: Program) -> bool:
+        return self._program is program
+
     @property
     def ready(self) -> bool:
         self._look()
@@ -69,18 +70,19 @@ class Tier:
             hot = {at for at, runs in list(self._runs.items()) if runs >= _HOT}
             if hot == self._hot:
                 return False
-            self._hot = hot
-            if apart and self._begin():
+            begun = apart and self._begin(hot)
+            self._hot = hot  # an interrupt until now lets a later call begin again
+            if begun:
                 return False
             self._plan = self._made = None
             self._ready = True
         return True
 
-    def _begin(self) -> bool:
+    def _begin(self, hot: set[int]) -> bool:
         """Lets another process compile; False if the system has none."""
         try:
             work = self._shared or background.Work()
-            work.begin(self._packed)
+            work.begin(lambda: self._packed(hot))
         except OSError:
             return False
         self._work, self._shared = work, None
@@ -109,16 +111,16 @@ class Tier:
             self._steps = 0
         return True
 
-    def _compiled(self) -> "Plan":
-        """The plan of the blocks that are worth it, not linked."""
+    def _compiled(self, hot: set[int] | None) -> "Plan":
+        """The plan of these blocks, not linked."""
         with late_imports.whole():
             from weft.emulator.compiled import plan
-        return plan.make(self._program, chosen_addresses(self._program), self._hot)
+        return plan.make(self._program, chosen_addresses(self._program), hot)
 
-    def _packed(self) -> bytes:
+    def _packed(self, hot: set[int]) -> bytes:
         with late_imports.whole():
             from weft.emulator.compiled import packing
-        return packing.packed(self._compiled())
+        return packing.packed(self._compiled(hot))
 
     def code(self, wave: Wave, limit: int) -> Code:
         with late_imports.whole():
@@ -129,19 +131,14 @@ class Tier:
                 if self._made is not None:
                     made = packing.unpacked(self._program, self._made)
                 else:
-                    made = plan.link(self._compiled())
+                    made = plan.link(self._compiled(self._hot))
                 self._plan = made
         return runtime.Runtime(made, wave, limit)
 
 
 def chosen(compiled: bool | None) -> bool | None:
-    """`compiled`, or if that is None the choice of the environment variable."""
-    if compiled is None and (named := os.environ.get("WEFT_EMULATOR_COMPILED", "")):
-        return named != "0"
-    return compiled
-
-
-_tiers: "WeakKeyDictionary[Program, Tier]" = WeakKeyDictionary()
+    """`compiled`, or if that is None the choice of the environment variable. Raises WeftError."""
+    return background.switch("WEFT_EMULATOR_COMPILED") if compiled is None else compiled
 
 
 def tier_of(program: Program, compiled: bool | None) -> Tier | None:
@@ -150,7 +147,8 @@ def tier_of(program: Program, compiled: bool | None) -> Tier | None:
     if compiled is False or len(program.codes) > 1:
         return None
     with _lock:
-        known = _tiers.get(program)
-        if known is None or (compiled and not known.ready):
-            known = _tiers[program] = Tier(program, at_once=bool(compiled))
+        known = program.tier
+        # A copy of a program has the tier of its original.
+        if not isinstance(known, Tier) or not known.of(program) or (compiled and not known.ready):
+            known = program.tier = Tier(program, at_once=bool(compiled))
         return known

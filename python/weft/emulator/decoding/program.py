@@ -52,6 +52,8 @@ class Program:
         scopes: Mapping[str, int] = LEVELS,
     ) -> None:
         self._table, self.scopes = table, scopes
+        self.tier: object = None
+        """How it is compiled. It lives as long as the program."""
         self._decoders: dict[str, tuple[str, Decoder]] = {}
         self._named: dict[str, dict[int, list[_Named]]] = {}
         self.target, self.chip = tree.target, chip
