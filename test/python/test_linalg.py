@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft.errors import WeftError
+from weft.launch import graph
 from weft.passes.raising.activations import ACTIVATIONS
 
 EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
@@ -263,6 +264,7 @@ def test_tensors_of_a_gpu_select_pytorchs_current_stream(monkeypatch: pytest.Mon
     program = weft.from_linalg(EXPORTED / "mlp.mlir", CHIP)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(graph, "keep_until", lambda stream, used: None)
     monkeypatch.setattr(
         type(program.steps[0].kernel), "__call__", lambda *_, stream, on: streams.append(stream)
     )
