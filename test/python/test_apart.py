@@ -69,6 +69,13 @@ def test_a_crash_on_a_file_names_it(tmp_path: Path) -> None:
         weft.compile(Path("bad.mlir"), arch="sm_80")
 
 
+def test_a_crash_on_linalg_is_an_error() -> None:
+    with pytest.raises(WeftInternalError, match=r"MLIR crashed \(SIG\w+\) while parsing"):
+        weft.from_linalg(CRASHES_IN_PARSER)
+    with pytest.raises(weft.WeftError, match="-:1:1: error: custom op 'x' is unknown"):
+        weft.from_linalg("x")
+
+
 @pytest.mark.each_value(3)
 @pytest.mark.parametrize("kind", ["si32", "ui64", "si8", "f16", "i128"])
 def test_arrays_without_a_class_are_refused(kind: str) -> None:

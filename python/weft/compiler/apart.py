@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,25 @@ def compile_input(
         raise
     except Exception as error:
         raise reproducer.internal_error(error, (name, _text(module))) from error
+
+
+def check_parses(module: str | Path) -> None:
+    """Parses a text or a file in the separate process: a module that is parsed here afterwards doesn't crash
+    the parser. Raises WeftError for its mistakes, and WeftInternalError for a crash.
+    """
+    name = str(module) if isinstance(module, Path) else NAME
+    if phase.shared() or not cache_keys.as_imported():
+        return
+
+    def make() -> bytes:
+        _asked(module, {"name": name}, "parse")
+        return b"parsed"
+
+    def key() -> cache.Key | None:
+        decides = cache_keys.lowering()
+        return decides and [name, _content(module), *decides]
+
+    cache.default().get_or_make("parsed", key, make)
 
 
 def _text(module: Any) -> str:
@@ -90,13 +110,14 @@ class _Passing(Exception):
         self.entry = entry
 
 
-def _asked(module: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+def _asked(module: str | Path, options: dict[str, Any], work: str = "compile") -> dict[str, Any]:
     """The other process's answer. Raises the error that was raised there."""
     request = {
         "path": str(module) if isinstance(module, Path) else None,
         "text": None if isinstance(module, Path) else module,
         "folder": str(Path.cwd()),  # what a path is relative to
         "options": options,
+        "work": work,
         "environment": {k: v for k, v in os.environ.items() if k.startswith("WEFT_")},
     }
     try:
@@ -133,18 +154,33 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     module = request["text"] if request["path"] is None else Path(request["path"])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        answer = _compiled(module, request["options"])
+        answer = _done(_WORK[request["work"]], module, request["options"])
     return answer | {"warnings": [str(warning.message) for warning in said]}
 
 
-def _compiled(module: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+def _done(work: Callable[..., dict[str, Any]], module: str | Path, options: dict[str, Any]) -> dict[str, Any]:
     phase.enter(f"reading {options['name']}")
     try:
-        compiled = stages.compile_module(module, **options)
-        parsed = mlir.parse(compiled.source, new_context(), compiled.name)
-        return {"compiled": compiled.record(), "lasting": stages.decides_all(parsed)}
+        return work(module, **options)
     except WeftError as error:
         return {"error": [asdict(d) for d in error.diagnostics], "internal": False}
     except Exception as error:
         failure = reproducer.internal_error(error, (options["name"], _text(module)))
         return {"error": [asdict(d) for d in failure.diagnostics], "internal": True}
+
+
+def _compile(module: str | Path, **options: Any) -> dict[str, Any]:
+    compiled = stages.compile_module(module, **options)
+    parsed = mlir.parse(compiled.source, new_context(), compiled.name)
+    return {"compiled": compiled.record(), "lasting": stages.decides_all(parsed)}
+
+
+def _parse(module: str | Path, name: str) -> dict[str, Any]:
+    if isinstance(module, Path):
+        mlir.parse_file(module, new_context())
+    else:
+        mlir.parse(module, new_context(), name)
+    return {}
+
+
+_WORK: dict[str, Callable[..., dict[str, Any]]] = {"compile": _compile, "parse": _parse}

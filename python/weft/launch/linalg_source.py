@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft import mlir
+from weft.compiler import apart
 from weft.dialects import context
 from weft.errors import Diagnostic, WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -79,6 +80,8 @@ def _constants_as_arguments(function: Any) -> list[Any]:
 
 def _parsed(module: Any) -> Any:
     """A module of the caller's in a context of its own."""
+    if isinstance(module, (str, Path)):
+        apart.check_parses(module)
     if isinstance(module, Path):
         return mlir.parse_file(module, context())
     if not isinstance(module, str) and not hasattr(module, "operation"):
