@@ -354,6 +354,14 @@ def test_fp8_without_gradients_casts_no_transposes(monkeypatch):
     assert asked == [False, False] and torch.equal(found, layer(x)) and asked[2:] == [True, False]
 
 
+def test_nested_tensors_are_left_to_pytorch():
+    layer, parts = weft.nn.Linear(8, 8, dtype=F32, device=DEVICE), [numbers(m, 8, dtype=F32) for m in (3, 4)]
+    for layout in (torch.strided, torch.jagged):
+        found = layer(torch.nested.nested_tensor(parts, layout=layout))
+        for part, rows in zip(parts, found.unbind(), strict=True):
+            torch.testing.assert_close(rows, layer(part))
+
+
 def test_convert_keeps_parameters_hooks_and_ties():
     model = torch.nn.Sequential(
         torch.nn.Linear(24, 40, device=DEVICE, dtype=BF16),
@@ -462,6 +470,17 @@ def test_layers_take_meta_tensors(options):
         (lambda: weft.nn.GatedMLP(8, 8, activation=None), "activation must be a name"),
         (lambda: weft.nn.GatedMLP(16, 24, fp8="rowwise"), "needs features and intermediate_features that"),
         (lambda: weft.nn.gated(torch.ones(3)), "even last dimension"),
+        (lambda: weft.nn.gated("z"), "z must be a tensor of PyTorch, got 'z'"),
+        (lambda: weft.nn.Linear(-1, 8), "in_features must be a number of elements, got -1"),
+        (lambda: weft.nn.Linear(8, 8.5), r"out_features must be a number of elements, got 8\.5"),
+        (lambda: weft.nn.Linear(8, 8, dtype=torch.int8), r"dtype must be None or one of .*, got torch\.int8"),
+        (lambda: weft.nn.Linear(8, 8, dtype="bf16"), "dtype must be None or one of .*, got 'bf16'"),
+        (lambda: weft.nn.Linear(8, 8, device="cude"), "device must be None or a device .*, got 'cude'"),
+        (lambda: weft.nn.GatedMLP(None, 8), "features must be a number of elements, got None"),
+        (lambda: weft.nn.Linear(8, 8)(None), "x must be a tensor of PyTorch, got None"),
+        (lambda: weft.nn.Linear(8, 8)(numbers(4, 9)), r"x must have 8 elements .*, got a shape of \(4, 9\)"),
+        (lambda: weft.nn.Linear(8, 8, dtype=BF16)(numbers(4, 8, dtype=F32)), "x must have the type of"),
+        (lambda: weft.nn.Linear(8, 8)(torch.ones(4, 8).to_sparse()), r"x must be a plain .*to_dense\(\)"),
         (lambda: weft.nn.convert(3), r"model must be a torch\.nn\.Module"),
         (lambda: weft.nn.convert(torch.nn.Linear(8, 8), 3), "filter must be a function"),
         (

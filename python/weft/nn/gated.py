@@ -10,6 +10,7 @@ from weft.errors import WeftError
 from weft.launch import arrays, libraries, runtime
 from weft.multiply import plans, torch_keys
 from weft.nn import gating
+from weft.nn.arguments import check_layer, check_tensor
 from weft.nn.fp8 import checked_recipe
 from weft.nn.linear import Linear, checked_activation, is_plain
 from weft.torch import lowering
@@ -46,6 +47,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         sizes = {"features": features, "intermediate_features": intermediate_features}
+        check_layer("weft.nn.GatedMLP", sizes, device, dtype)
         checked_recipe("weft.nn.GatedMLP", fp8, **sizes)
         if activation is None:
             raise WeftError("weft.nn.GatedMLP: activation must be a name, such as 'silu', got None")
@@ -91,6 +93,7 @@ def gated(z: Any, activation: str | None = "silu") -> Any:
     computed in f32 and rounded once. Raises WeftError for an odd size and an unknown activation.
     """
     checked_activation("weft.nn.gated", activation)
+    check_tensor("weft.nn.gated", "z", z)
     if z.dim() == 0 or z.shape[-1] % 2:
         raise WeftError(f"weft.nn.gated: z must have an even last dimension, got a shape of {tuple(z.shape)}")
     columns = z.shape[-1] // 2

@@ -11,6 +11,7 @@ from weft.isa.suggest import did_you_mean
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
 from weft.nn import fp8 as fp8_products
+from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.fp8_transformed import TransformedProduct
 from weft.torch.autograd import activated, is_transformed
 from weft.torch.operators import TYPE_NAMES, without_autocast
@@ -57,8 +58,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         fp8: str | None = None,
         fp8_promote: bool | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device, dtype)
         sizes = {"in_features": in_features, "out_features": out_features}
+        check_layer("weft.nn.Linear", sizes, device, dtype)
+        super().__init__(in_features, out_features, bias, device, dtype)
         self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, **sizes)
         self.fp8_promote = fp8_products.checked_promotion("weft.nn.Linear", fp8_promote)
         self.activation = checked_activation("weft.nn.Linear", activation)
@@ -105,8 +107,10 @@ def linear(
     """`activation(x @ weight.mT + bias)` for `x` of ... x K and `weight` of N x K, with gradients: the
     function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its `fuse_wgrad_accumulation`.
     """
+    check_tensor("weft.nn.Linear", "x", x)
     cast = _autocast_type(x)
     if not _is_ours(x, weight, cast, fp8):
+        check_input("weft.nn.Linear", x, weight, cast is not None or torch.is_autocast_enabled(x.device.type))
         return activated(activation, functional.linear(x, weight, bias))
     tensors = (x, weight) if bias is None else (x, weight, bias)
     wanted = weight.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
@@ -161,8 +165,8 @@ def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
 
 
 def _fits(x: Any, weight: Any) -> bool:
-    # PyTorch has its own results and messages for the others.
-    return x.dim() > 0 and 0 not in x.shape and x.shape[-1] == weight.shape[-1]
+    # PyTorch has its own results for the others.
+    return not x.is_nested and x.dim() > 0 and 0 not in x.shape and x.shape[-1] == weight.shape[-1]
 
 
 def _epilogue(bias: Any, activation: str | None) -> Epilogue | None:
