@@ -204,6 +204,8 @@ def test_groups_follow_from_the_scales():
         ("rows of x must have the weights' 128 elements, got shape (2, 64)", {"x": np.zeros((2, 64), BF16)}),
         ("x must have elements of bf16, as the scales have, got f16", {"x": np.zeros((2, 128), F16)}),
         ("bias must have 4 elements of bf16, got (5,) of bf16", {"bias": np.zeros(5, BF16)}),
+        ("bias: expected an array (NumPy", {"bias": "bias"}),
+        ("x: expected an array (NumPy", {"x": None}),
         ("out must have shape (2, 4) and elements of bf16", {"out": np.zeros((2, 5), BF16)}),
     ],
 )
@@ -217,6 +219,8 @@ def test_arrays_that_cant_be_multiplied(message, change):
 @pytest.mark.parametrize(
     "message, values, options",
     [
+        ("weights must be a matrix of NumPy or PyTorch, got None", None, {}),
+        ("weights must be a matrix of NumPy or PyTorch, got <class 'numpy.ndarray'>", np.ndarray, {}),
         ("weights must be finite", np.full((2, 64), np.inf, np.float32), {}),
         ("scales must be finite in f16", np.full((2, 64), 1e9, np.float32), {"dtype": "f16"}),
         ("weights must have elements of f32, bf16, f16, got i32", np.ones((2, 64), np.int32), {}),

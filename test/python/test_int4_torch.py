@@ -98,6 +98,12 @@ def test_tensors_that_need_copies_or_checks():
         assert_close(y, expected(each, made))
     with pytest.raises(weft.WeftError, match="x must have elements of bf16"):
         made(torch.zeros(2, 96))
+    with pytest.raises(weft.WeftError, match="bias: expected an array"):
+        weft.matmul_int4(x, made.weights, bias="bias")
+    with pytest.raises(
+        weft.WeftError, match="weights must be a matrix of NumPy or PyTorch, got a nested tensor"
+    ):
+        weft.quantize_int4(torch.nested.nested_tensor([x, x]))
     with pytest.raises(weft.WeftError, match=r"bias must have 40 elements of bf16, got \(3,\)"):
         weft.matmul_int4(x, made.weights, bias=made.bias[:3])
 

@@ -88,5 +88,10 @@ def test_mistakes():
     q, k, v = tensors()
     with pytest.raises(weft.WeftError, match="out must be None where PyTorch differentiates or traces"):
         weft.attention(q, k, v, out=torch.empty_like(q))
+    for given in ({"k": None}, {"q": None}):
+        with pytest.raises(weft.WeftError, match=r"[qk] must be an array, got None"):
+            weft.attention(**{"q": q, "k": k, "v": v} | given)
+    with pytest.raises(weft.WeftError, match=r"weft\.attention: .*k"):
+        weft.attention(q, torch.tensor(1.0), v)
     with pytest.raises(weft.WeftError, match="heads of q must be a multiple of those of k"):
         weft.attention(q[:, :1].repeat(1, 3, 1, 1), k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1))

@@ -73,6 +73,9 @@ def attention(
     )
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "lengths": lengths, "page_table": page_table}
     given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    for name in "qkv":
+        if given[name] is None:
+            raise refuse(f"{name} must be an array, got None")
     if torch_tensors.are_watched((*given.values(), out)):
         return _by_operator(given, options, return_lse, out, stream)
     if arrays.library(type(q)) == "jax" or jax_call.is_traced((*given.values(),)):

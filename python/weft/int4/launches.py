@@ -26,7 +26,7 @@ def run(x: Any, weights: Int4Weights, bias: Any, out: Any = None, stream: Any = 
             rows, rows.shape[0], _multiprocessors(x.device.type, x.device.index), weights, bias, y, stream
         )
         return y if x.dim() == 2 else y.view(*x.shape[:-1], weights.rows)
-    view = arrays.view(x)
+    view = _view("x", x)
     _check(view, weights, bias)
     shape = (*view.shape[:-1], weights.rows)
     library = libraries.of(x)
@@ -45,8 +45,11 @@ def _is_ready(x: Any, weights: Int4Weights, bias: Any) -> bool:
         return False
     if not x.dim() or x.shape[-1] != weights.columns or not x.numel() or x.data_ptr() % ROW_BYTES:
         return False
-    if bias is not None and (bias.dtype != x.dtype or bias.shape != (weights.rows,)):
-        return False
+    if bias is not None:
+        if arrays.library(type(bias)) != "torch" or isinstance(bias, type):
+            return False
+        if bias.dtype != x.dtype or bias.shape != (weights.rows,):
+            return False
     return bool(weights.columns * x.element_size() % ROW_BYTES == 0)
 
 
@@ -84,6 +87,13 @@ def _multiprocessors(device: str, number: int | None) -> int:
     return runtime.device(max(number or 0, 0)).multiprocessors
 
 
+def _view(name: str, array: Any) -> ArrayView:
+    try:
+        return arrays.view(array)
+    except WeftError as error:
+        raise refuse(f"{name}: {error.diagnostics[0].message}") from None
+
+
 def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
     if not view.shape or view.shape[-1] != weights.columns:
         raise refuse(f"rows of x must have the weights' {weights.columns} elements, got shape {view.shape}")
@@ -91,7 +101,7 @@ def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
         raise refuse(f"x must have elements of {weights.dtype}, as the scales have, got {view.dtype}")
     if bias is None:
         return
-    of_bias = arrays.view(bias)
+    of_bias = _view("bias", bias)
     if of_bias.shape != (weights.rows,) or of_bias.dtype != weights.dtype:
         raise refuse(
             f"bias must have {weights.rows} elements of {weights.dtype}, got {of_bias.shape} of "

@@ -134,6 +134,8 @@ def quantize_int4(
     for f32. Arrays are NumPy's or PyTorch's, and so are those of the result, on the same device. Raises
     WeftError for arrays and groups that don't fit, and for weights that aren't finite.
     """
+    if weights is None or isinstance(weights, type) or getattr(weights, "is_nested", False):
+        raise _refusal(f"weights must be a matrix of NumPy or PyTorch, got {_described(weights)}")
     weights = _plain(weights)
     n, k = _matrix("weights", weights)
     source = arrays.view(weights).dtype
@@ -312,6 +314,10 @@ def _check_range(name: str, array: Any) -> None:
     whole = not is_float or bool((array == _namespace(array).round(array)).all())
     if not (0 <= least <= most < LEVELS and whole):
         raise _refusal(f"{name} must be integers in 0..15, got {least:g}..{most:g}")
+
+
+def _described(value: Any) -> str:
+    return shown(value) if value is None or isinstance(value, type) else "a nested tensor"
 
 
 def _refusal(message: str) -> WeftError:

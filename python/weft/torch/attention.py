@@ -38,6 +38,8 @@ def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:
 
 def _readable(matrix: Any) -> Any:
     """A tensor that TMA can copy, or a contiguous copy of one that it can't."""
+    if matrix.dim() == 0:
+        return matrix  # which is refused
     step = ROW_BYTES // matrix.element_size()
     strides = [s for s, n in zip(matrix.stride()[:-1], matrix.shape, strict=False) if n > 1]
     fits = matrix.stride(-1) == 1 and not any(s % step or s == 0 for s in strides)
