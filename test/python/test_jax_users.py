@@ -101,6 +101,13 @@ def test_arrays_that_are_gone_are_refused():
         wjax.matmul(square, B)
 
 
+@pytest.mark.parametrize("b", [jax.Array, jax.ShapeDtypeStruct((64, 8), jnp.bfloat16)], ids=str)
+def test_what_only_describes_an_array_is_refused(b):
+    for given in ((A, b), (b, A)):
+        with pytest.raises(weft.WeftError, match=r"weft\.matmul: [ab]: expected an array"):
+            weft.matmul(*given)
+
+
 def test_types_of_4_bits_are_packed_by_xla():
     rng = np.random.default_rng(0)
     x, y = rng.integers(-8, 8, (16, 64)), rng.integers(-8, 8, (8, 64))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import late_imports
-from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.options import Options
 
@@ -24,7 +23,7 @@ def is_xlas(operands: Sequence[Any]) -> bool:
     if not hasattr(jax, "ffi"):
         return False
     for array in operands:
-        if arrays.library(type(array)) != "jax" or isinstance(array, jax.core.Tracer) or array.is_deleted():
+        if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer) or array.is_deleted():
             return False
     devices = {device for array in operands for device in array.devices()}
     return len(devices) > 1 or devices.pop().platform == "gpu"
