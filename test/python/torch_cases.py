@@ -83,6 +83,16 @@ CASES = {
     "sparse": lambda a, b: weft.matmul(a.to_sparse(), b),
     "blocked": lambda a, b: weft.matmul(a.float().to_mkldnn(), b),
     "quantized": lambda a, b: weft.matmul(torch.quantize_per_tensor(a.float(), 0.1, 0, torch.qint8), b),
+    "gradient, None": lambda a, b: weft.matmul(a.requires_grad_(), None),
+    "gradient, number": lambda a, b: weft.matmul(a.requires_grad_(), 2.0),
+    "gradient, text": lambda a, b: weft.matmul(a.requires_grad_(), "b"),
+    "gradient, bias": lambda a, b: weft.matmul(a.requires_grad_(), b, epilogue=weft.Epilogue("bias")),
+    "gradient, out": lambda a, b: weft.matmul(a.requires_grad_(), b, out=3),
+    "gradient, quantized": lambda a, b: weft.matmul(
+        a.requires_grad_(), torch.quantize_per_tensor(b.float(), 0.1, 0, torch.qint8)
+    ),
+    "gradient, nested": lambda a, b: weft.matmul(a.requires_grad_(), torch.nested.nested_tensor([b, b])),
+    "gradient, array": lambda a, b: weft.matmul(a.requires_grad_(), b.float().numpy()),
     "nested": lambda a, b: weft.matmul(torch.nested.nested_tensor([a, a]), b),
     "jagged": lambda a, b: weft.matmul(torch.nested.nested_tensor([a, a], layout=torch.jagged), b),
     "zero": lambda a, b: weft.matmul(torch._efficientzerotensor((16, 16), dtype=a.dtype), b),
@@ -114,4 +124,4 @@ def said(case, a, b):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     a, b = (torch.randint(-1, 2, (16, 16)).bfloat16() for _ in "ab")
-    json.dump({name: said(CASES[name], a, b) for name in sys.argv[1:]}, sys.stdout)
+    json.dump({name: said(CASES[name], a.clone(), b.clone()) for name in sys.argv[1:]}, sys.stdout)

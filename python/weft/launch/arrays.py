@@ -373,6 +373,8 @@ def _of_numpy(array: npt.NDArray[Any]) -> ArrayView:
 def _of_torch(tensor: Any) -> ArrayView:
     if why := torch_tensors.complaint(tensor):
         raise WeftError(f"expected a plain tensor, {why}")
+    if tensor.is_quantized:
+        raise WeftError(f"expected a tensor of numbers, got {tensor.dtype}: call dequantize() on it first")
     name = str(tensor.dtype).removeprefix("torch.")
     dtype = "ui8" if name in _TORCH_PAIRS else _BY_NUMPY_NAME.get(name)
     if dtype is None:

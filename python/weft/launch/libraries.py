@@ -1,7 +1,7 @@
 """What Weft asks of the libraries whose arrays it takes: new arrays, their addresses and current streams."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -163,6 +163,17 @@ def view(name: str, array: Any) -> tuple[Library, ArrayView]:
         return library, arrays.view(array)
     except WeftError as error:
         raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
+
+
+def check_before_gradients(named: Mapping[str, Any]) -> None:
+    """Raises WeftError for an array that can't be read, if another one requires gradients. That one is
+    refused only because of the first.
+    """
+    wanted = {name: of(array).wants_gradients(array) for name, array in named.items()}
+    if any(wanted.values()):
+        for name, array in named.items():
+            if not wanted[name]:
+                view(name, array)
 
 
 def stream_finder(

@@ -4,7 +4,6 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -129,15 +128,15 @@ def are_transformed() -> bool:
 
 
 def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
-    """Whether PyTorch must see an operation on tensors, of which some may be None or numbers: it records
-    gradients for one of them (if `gradients`), casts them, transforms or traces the call, or they aren't
-    plain. False if one is an array of another library, or sparse or nested.
+    """Whether PyTorch must see an operation on tensors, of which some may be None: it records gradients for
+    one of them (if `gradients`), casts them, transforms or traces the call, or they aren't plain. False if
+    one isn't a tensor, or is sparse, nested or quantized.
     """
     torch: Any = sys.modules.get("torch")
     if (kind := getattr(torch, "Tensor", None)) is None:
         return False
-    tensors = [array for array in arrays if array is not None and not isinstance(array, Real)]
-    if not all(isinstance(each, kind) and each.layout == torch.strided for each in tensors):
+    tensors = [array for array in arrays if array is not None]
+    if not all(isinstance(each, kind) and _is_strided(each) for each in tensors):
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return True
@@ -154,6 +153,12 @@ def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
         or has_tangent(each)
         for each in tensors
     )
+
+
+def _is_strided(tensor: Any) -> bool:
+    """Whether an operator of Weft may read a tensor. Nested and quantized ones have strides, too."""
+    dense = str(tensor.layout) == "torch.strided"
+    return dense and not tensor.is_nested and not tensor.is_quantized
 
 
 def run_untraced(function: Callable[..., Any]) -> None:

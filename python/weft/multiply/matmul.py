@@ -243,7 +243,7 @@ def matmul(
     of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     added = _added(c, epilogue, scales, of_groups, factors)
     activation = checked_activation(epilogue.activation if epilogue else None)
-    if torch_tensors.are_watched((a, b, out, *added.values())):
+    if a is not None and b is not None and torch_tensors.are_watched((a, b, out, *added.values())):
         options.checked("c" in added)
         return _watched(
             a,

@@ -70,6 +70,7 @@ class Operands:
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
         options, activation = options.checked("c" in added), checked_activation(activation)
         kind_a, kind_b = options.kind or (None, None)
+        libraries.check_before_gradients({"a": a, "b": b, **({} if out is None else {"out": out}), **added})
         library, view_a, transposed_a, vector_a = _matrix("a", a, options.transpose_a, kind_a)
         library_b, view_b, transposed_b, vector_b = _matrix("b", b, options.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
