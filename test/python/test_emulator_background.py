@@ -138,6 +138,25 @@ def test_work_ignores_interrupts_and_has_no_open_files():
         os.close(end)
 
 
+def test_work_lets_go_of_what_the_first_process_has():
+    def make():
+        null = Path(os.devnull).stat().st_rdev
+        streams = all(os.fstat(standard).st_rdev == null for standard in range(3))
+        return bytes([streams, gc.isenabled(), signal.set_wakeup_fd(-1) != -1])
+
+    here, there = os.pipe()
+    os.set_blocking(there, False)
+    old = signal.set_wakeup_fd(there)
+    try:
+        work = background.Work()
+        work.begin(make)
+        assert waited(work) == bytes([True, False, False])
+    finally:
+        signal.set_wakeup_fd(old)
+        os.close(here)
+        os.close(there)
+
+
 def test_work_has_a_limit_of_cpu_time():
     resource = pytest.importorskip("resource")
     work = background.Work()
