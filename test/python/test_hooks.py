@@ -236,6 +236,31 @@ def test_what_a_hook_raises_ends_the_launch():
         launch(True, hooks)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_hook_may_launch_a_kernel(compiled):
+    text = emulator.Module(
+        """.version 8.4
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data) {
+  .reg .b32 %r<2>; .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
+  st.global.u32 [%rd1], %r1; ret; }"""
+    )
+
+    def launch(hooks=None):
+        data = np.zeros(32, np.uint32)
+        text.launch("k", block=32, args=[data], compiled=compiled, hooks=hooks)
+        return data.tolist()
+
+    hooks, inner = emulator.Hooks(), []
+    hooks.on_instruction(lambda stopped: inner.append(launch()), "st.global")
+    assert launch(hooks) == list(range(32))
+    with emulator.hooked(hooks):
+        assert launch() == list(range(32))
+    assert inner == [list(range(32))] * 2
+
+
 def test_findings_and_errors_are_told_where_they_are():
     text = KERNEL.replace("  bar.sync 0;\n", "")
     for compiled in (False, True):

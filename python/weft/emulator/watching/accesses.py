@@ -80,4 +80,4 @@ class AccessWatch(Watch):
         event = MemoryEvent(kind, unit, space, cta, addresses, width, threads, line)
         for hook in self._hooks:
             if space in hook.spaces:
-                hook.function(self._stopped(threads), event)
+                hook.call(self._stopped(threads), event)

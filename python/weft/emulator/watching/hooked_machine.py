@@ -85,7 +85,7 @@ class HookedMachine(ObservedMachine):
     def _execute(self, group: Group, stop: int) -> bool:
         self.group, self.position, self.running = group, (group.block, 0), group.lanes
         for hook in self._hooks.of_kind("block"):
-            hook.function(self.stopped())
+            hook.call(self.stopped())
         self._refreshed()
         return super()._execute(group, stop)
 
@@ -160,7 +160,7 @@ class HookedMachine(ObservedMachine):
         for hook in hooks:
             mine = executing if hook.opcode else threads
             if mine.any():
-                hook.function(self.stopped(mine))
+                hook.call(self.stopped(mine))
         self._refreshed()
 
     def _extra(self) -> Watch | None:

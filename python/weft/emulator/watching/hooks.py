@@ -56,6 +56,14 @@ class Hook:
         """Doesn't call the function again."""
         self.owner._remove(self)
 
+    def call(self, *what: object) -> None:
+        """Calls the function. Launches that it makes don't have the hooks of `hooked`."""
+        token = _now.set(None)
+        try:
+            self.function(*what)
+        finally:
+            _now.reset(token)
+
 
 @dataclass
 class _Plan:
@@ -156,24 +164,24 @@ class Hooks:
         """A launch begins."""
         self.launched, self._plans = launched, {}
         for hook in self.of_kind("launch"):
-            hook.function(launched)
+            hook.call(launched)
 
     def end(self) -> None:
         """A launch has ended."""
         launched, self.launched, self.current = self.launched, None, None
         for hook in self.of_kind("end"):
-            hook.function(launched)
+            hook.call(launched)
 
     def found(self, finding: Finding) -> None:
         """The sanitizer has found something new."""
         stopped = None if self.current is None else self.current.stopped_at(finding.line)
         for hook in self.of_kind("finding"):
-            hook.function(stopped, finding)
+            hook.call(stopped, finding)
 
     def failed(self, stopped: Stopped, error: Fault | Deadlock) -> None:
         """The launch ends with an error."""
         for hook in self.of_kind("error"):
-            hook.function(stopped, error)
+            hook.call(stopped, error)
 
     def plan(self, program: Program) -> _Plan:
         """The hooks of a program."""
