@@ -2,12 +2,14 @@
 
 import sys
 
+import fake_driver
 import numpy as np
 import pytest
 
 import weft
 import weft.language as w
 from weft.language import calls
+from weft.launch.runtime import DeviceArray
 
 
 @w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), threads=32)
@@ -129,3 +131,26 @@ def test_a_call_that_is_prepared_takes_few_steps():
         sys.setprofile(None)
     assert queued == [(0, x.data_ptr(), y.data_ptr())]
     assert len(steps) <= 12, steps
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    with fake_driver.two_gpus(monkeypatch) as fake:
+        yield fake
+
+
+def test_a_planned_launch_takes_addresses_in_the_order_of_arguments(driver):
+    kernel = w.kernel(grid=1, threads=32)(double.__wrapped__)
+    x, y = (DeviceArray((4, 16), "f32") for _ in range(2))
+    launch = kernel.planned(x, y, N=2)
+    driver.sizes = [8] * len(kernel.compile(x, y, N=2).launch.parameters)
+    first, second = fake_driver.MEMORY, fake_driver.MEMORY + 4096
+    launch.launch(5, first, second)
+    assert driver.launched == [(0, 5)]
+    given = [int.from_bytes(each[:8], "little") for each in driver.given[-1]]
+    assert [each for each in given if each in (first, second)] == [first, first, second, second]
+
+
+def test_a_call_without_a_cta_has_no_planned_launch():
+    kernel = w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), threads=32)(double.__wrapped__)
+    assert kernel.planned(numbers(0, 8), numbers(0, 8)) is None

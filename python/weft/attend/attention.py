@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft import late_imports
-from weft.attend import launches
+from weft.attend import plans
 from weft.attend.problem import Options, refuse
 from weft.errors import shown
 from weft.launch import arrays, libraries, torch_tensors
@@ -66,8 +66,15 @@ def attention(
     sums of exponentials, in f32: batch, heads and tokens, or heads and tokens. `out` is an array for the
     output.
 
+    The first call for tensors of PyTorch of certain types, sizes, strides and alignment (to 32 bytes), with
+    certain options, plans the launches; later ones only fill in addresses. Up to 1024 plans are kept.
+
     Arrays on the CPU are multiplied in the emulator. docs/attention.md has examples and what is supported.
     """
+    arrays_of_call = q, k, out, v, sinks, lengths, cu_seqlens_q, cu_seqlens_k, page_table
+    known = plans.found(arrays_of_call, (causal, scale, softcap, layout, splits), window)
+    if (results := plans.queued(known, arrays_of_call, stream)) is not None:
+        return results if return_lse else results[0]
     options = Options.of(
         causal=causal, scale=scale, window=window, softcap=softcap, layout=layout, splits=splits
     )
@@ -80,8 +87,7 @@ def attention(
         return _by_operator(given, options, return_lse, out, stream)
     if arrays.library(type(q)) == "jax" or jax_call.is_traced((*given.values(),)):
         return _by_xla(given, options, return_lse, out, stream)
-    call = launches.Call.of(given, options)
-    result, lse = launches.run(call, out, stream)
+    result, lse = plans.run(known, given, options, out, stream)
     library = libraries.of(q)
     result = result if out is not None else library.handed_over(result, q)
     return (result, library.handed_over(lse, q)) if return_lse else result

@@ -15,6 +15,7 @@ from weft.language.capture import captured
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile
+from weft.launch.runtime import Prepared
 
 _WITHOUT_GPU = "sm_90a"
 
@@ -106,6 +107,16 @@ class KernelFunction:
         """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
         values, kernel = self._for_call(args, named)
         return kernel.prepare(*values)
+
+    def planned(self, *args: Any, **named: Any) -> Prepared | None:
+        """A launch with any arrays of a GPU that are like these ones, whose addresses are given to it; None
+        where a call launches nothing, or a kernel for other rows.
+        """
+        values, meta = self._arguments(args, named)
+        if given.has_no_tile(self.signature, values, meta, self._options.grid):
+            return None
+        kernel = self._compiled_for(values, meta)
+        return kernel.plan(values) if kernel.taking(*values) is kernel else None
 
     def show(self, *args: Any, stage: str = "source", arch: str | None = None, **named: Any) -> None:
         """Prints the kernel for arguments as those of `compile`: its IR as traced ("source") or after a pass

@@ -1,0 +1,186 @@
+"""The launches that `weft.attention` has prepared for PyTorch's tensors, by their types, sizes, strides and
+alignment, and by the options. Later calls only allocate results and fill in addresses.
+"""
+
+import operator
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.attend import launches
+from weft.attend.kernels.forward import forward
+from weft.attend.problem import Options
+from weft.launch import libraries
+from weft.multiply import torch_keys
+from weft.multiply.plans import Plans
+
+ARRAYS = "q", "k", "out", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
+"""The order in which a call's arrays are described. The third one may be new in each call."""
+_OUT, _SINKS = ARRAYS.index("out"), ARRAYS.index("sinks")
+_MOST = 1024
+_NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "pages": "page_table", "o": "out"}
+"""The arrays that the kernels have other names for."""
+_New = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The launches of all calls with one key. `stream` returns the handle for a call's stream, or None where
+    PyTorch records, casts or differentiates calls, so that they must be checked again.
+
+    Each launch takes its addresses from a list: those of the arrays given, of lse, of the arrays between two
+    launches (which `between` creates), and of `unread`, which are arguments that the kernels don't read.
+    `sinks` is the index of sinks that must be converted to f32.
+    """
+
+    stream: Callable[[Any], int | None]
+    new_out: _New
+    new_lse: _New
+    between: tuple[_New, ...]
+    address: Callable[[Any], int]
+    write: Callable[[Any], None]
+    sinks: int | None
+    unread: tuple[Any, ...]
+    constants: tuple[int, ...]
+    queue: tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
+
+    def run(self, handle: int, addresses: Sequence[int], given: Sequence[Any]) -> tuple[Any, Any]:
+        """The output and lse of the arrays given, in the order of `ARRAYS`, at these addresses."""
+        at, address, out, lse = [*addresses], self.address, given[_OUT], self.new_lse()
+        if out is None:
+            out = self.new_out()
+            at[_OUT] = address(out)
+        else:
+            self.write(out)
+        at.append(address(lse))
+        made = []  # PyTorch may use their memory again once the launches are queued
+        if self.sinks is not None:
+            made.append(given[_SINKS].float())
+            at[self.sinks] = address(made[0])
+        for new in self.between:
+            made.append(new())
+            at.append(address(made[-1]))
+        at += self.constants
+        for launch, pick in self.queue:
+            launch(handle, *pick(at))
+        return out, lse
+
+    @classmethod
+    def of(
+        cls, call: launches.Call, out: Any, results: tuple[Any, Any], launched: Sequence["_Launched"]
+    ) -> "Plan | None":
+        """The plan of a call that had these results; None if one of its launches can't be prepared. `out` is
+        the array that the caller gave.
+        """
+        torch, q = libraries.TORCH, call.given["q"]
+        ordinal = call.views["q"].device_id
+        slots = [name for name in ARRAYS if name in call.given or name == "out"] + ["lse"]
+        between: tuple[_New, ...] = ()
+        if len(launched) > 1:
+            slots += ["parts", "sums"]
+            named = launched[1].arrays
+            between = tuple(torch.maker(q, ordinal, tuple(named[n].shape), "f32")[0] for n in slots[-2:])
+        unread: list[Any] = []
+        prepared = []
+        for each in launched:
+            numbers = []
+            for name, array in each.arrays.items():
+                slot = each.slot(name, split=len(launched) > 1)
+                if slot not in slots:  # an optional array that isn't given
+                    slot = f"unread {len(unread)}"
+                    slots.append(slot)
+                    unread.append(array)
+                numbers.append(slots.index(slot))
+            if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
+                return None
+            prepared.append((launch.launch, operator.itemgetter(*numbers)))
+        converted = "sinks" in call.given and call.views["sinks"].dtype != "f32"
+        new_out, address = torch.maker(q, ordinal, tuple(results[0].shape), call.views["q"].dtype)
+        arrays = [*call.given.values(), *([] if out is None else [out])]
+        return cls(
+            libraries.stream_finder(arrays, ordinal, [*call.views.values()]),
+            new_out,
+            torch.maker(q, ordinal, tuple(results[1].shape), "f32")[0],
+            between,
+            address,
+            torch.writer(),
+            slots.index("sinks") if converted else None,
+            tuple(unread),
+            tuple(address(each) for each in unread),
+            tuple(prepared),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """A launch of a kernel, with its arguments in order and its meta-parameters."""
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays by the kernel's names."""
+        pairs = zip(self.kernel.signature.arguments, self.arguments, strict=True)
+        return {name: each for name, each in pairs if not isinstance(each, (int, float))}
+
+    def slot(self, name: str, split: bool) -> str:
+        """What a kernel's argument is in a call. If that is split, the first kernel writes parts."""
+        if split and self.kernel is forward and name in ("o", "lse"):
+            return "parts" if name == "o" else "sums"
+        return _NAMES.get(name, name)
+
+
+_plans: Any = Plans(_MOST)
+Found = tuple[Hashable, Sequence[int], Any]
+"""The key of a call, the addresses of its arrays, and its plan or None."""
+
+
+def found(given: Sequence[Any], options: tuple[Any, ...], window: Any = None) -> Found | None:
+    """What is known of a call with these arrays, in the order of `ARRAYS`, and options; None unless all
+    arrays are plain tensors.
+    """
+    describe = torch_keys.describer() if "torch" in sys.modules else None
+    described = describe(*given) if describe is not None else None
+    if described is None:
+        return None
+    if window.__class__ is tuple or window.__class__ is list:
+        options += (len(window), *window)
+    else:
+        options += (window,)
+    # With the types: True and 1.0 are equal, but not both are legal.
+    key = described[0], options, tuple(map(type, options))
+    try:
+        return key, described[1:], _plans.get(key)
+    except TypeError:  # of an option that can't be hashed
+        return None
+
+
+def queued(known: Found | None, given: Sequence[Any], stream: Any) -> tuple[Any, Any] | None:
+    """The results of a call that has a plan; None if its arguments must be checked."""
+    if known is None or known[2] is None:
+        return None
+    _, addresses, plan = known
+    handle = plan.stream(stream)
+    return None if handle is None else plan.run(handle, addresses, given)
+
+
+def run(
+    known: Found | None, given: Mapping[str, Any], options: Options, out: Any = None, stream: Any = None
+) -> tuple[Any, Any]:
+    """Checks a call and runs it. Keeps a plan for calls with the same key if the arrays are on a GPU."""
+    launched: list[_Launched] = []
+
+    def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
+        kernel(*arguments, stream=stream, **meta)
+        launched.append(_Launched(kernel, arguments, meta))
+
+    call = launches.Call.of(given, options, None if known is None else launch)
+    results = launches.run(call, out, stream)
+    if known is not None and launched and call.views["q"].device == "cuda":
+        plan = Plan.of(call, out, results, launched)
+        if plan is not None:
+            _plans.add(known[0], plan)
+    return results
