@@ -6,6 +6,7 @@ import pytest
 from gpu_marks import SM_90A, with_marks
 
 import weft
+from weft.attend import plans
 
 LENGTHS = [(1, 1), (64, 128), (113, 203), (108, 256), (799, 3), (1023, 1024), (1024, 1023), (2048, 2048)]
 SIZES = [(64, 64), (72, 40), (96, 96), (128, 128), (192, 128), (256, 256)]
@@ -214,3 +215,37 @@ def test_compiled_and_captured():
         graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(out, expected)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("m, n", [(300, 300), (1, 8192)], ids=["forward", "decode"])
+def test_calls_with_a_plan_have_the_results_of_first_calls(m, n, monkeypatch):
+    torch = pytest.importorskip("torch")
+    options = {"causal": True, "sinks": torch.linspace(-1, 2, 8, device="cuda", dtype=torch.bfloat16)}
+    sets = [[each.detach() for each in tensors(2, (8, 2), m, n, 128, 128, seed=seed)] for seed in range(3)]
+    wanted = []
+    for each in sets:
+        monkeypatch.setattr(plans, "_plans", plans.Plans(8))
+        wanted.append(weft.attention(*each, return_lse=True, **options))
+    known = plans._plans
+    stream, out = torch.cuda.Stream(), torch.empty_like(wanted[0][0])
+    for _ in range(2):
+        for each, (result, lse) in zip(sets, wanted, strict=True):
+            got = weft.attention(*each, return_lse=True, **options)
+            assert torch.equal(got[0], result) and torch.equal(got[1], lse)
+            assert torch.equal(weft.attention(*each, out=out, **options), result)
+            with torch.cuda.stream(stream):
+                stream.wait_stream(torch.cuda.default_stream())
+                on_stream = weft.attention(*each, **options)
+            stream.synchronize()
+            assert torch.equal(on_stream, result)
+    assert len(known) == 2  # with out and without
+    graph, (inputs, *_) = torch.cuda.CUDAGraph(), sets
+    inputs = [each.clone() for each in inputs]
+    with torch.cuda.graph(graph):
+        captured = weft.attention(*inputs, **options)
+    for each, (result, _) in zip(sets, wanted, strict=True):
+        for place, given in zip(inputs, each, strict=True):
+            place.copy_(given)
+        graph.replay()
+        assert torch.equal(captured, result)
