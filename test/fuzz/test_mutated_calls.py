@@ -11,7 +11,8 @@ def _check(report: driver.Report) -> None:
     assert not report.failures, report
     accepted = sum(n for name, n in report.outcomes.items() if name.endswith(("done", "made", "its kernel")))
     assert accepted > report.count // 20, report
-    assert report.outcomes["not made"] < report.count // 5, report
+    # A busy machine tries only a few in the time.
+    assert report.outcomes["not made"] < max(report.count // 5, 5), report
 
 
 def test_mutations_get_a_result_or_an_error() -> None:
