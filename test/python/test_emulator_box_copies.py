@@ -9,8 +9,9 @@ from random_copies import around, kernel, launch
 from weft.emulator.compiled import boxes
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.global_races import COLUMN_BITS
+from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, READ_BY_THREADS
 
-SHARED = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken")
+SHARED = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken", "read_by")
 COLUMN = (1 << COLUMN_BITS) - 1
 GLOBAL = ("owner", "time", "line", "level")
 
@@ -39,6 +40,16 @@ class Recorder:
         return run
 
 
+def readers(shadow):
+    """`Shadow.read_by` from all reads of granules that it has."""
+    found = np.zeros_like(shadow.read_by)
+    blocks = np.arange(shadow.granules) * shadow.granule >> BLOCK_SHIFT
+    np.bitwise_or.at(found, blocks, np.where(shadow.reads.any(axis=1), READ_BY_THREADS, 0))
+    for slot, taken in enumerate(shadow.taken):
+        np.bitwise_or.at(found, blocks, np.where(taken > 0, 1 << slot, 0))
+    return found
+
+
 def state(sanitizer, names):
     """All that a sanitizer and its wave know, with the columns of clocks in the order of these names: which
     one comes first doesn't matter.
@@ -60,6 +71,7 @@ def state(sanitizer, names):
     columns = [clocks.find(name) for name in names]
     times = [0 if column is None else clocks.times[column] for column in columns]
     found["counts"] = np.array([wave.changes, wave.ticks, wave.mbarriers.phases, *times])
+    np.testing.assert_array_equal(shadow.read_by, readers(shadow))
     lives, table = sanitizer.mbarriers._lives.items(), sanitizer.table
     found["uses"] = np.array(
         [(*key, places[at], *use) for key, life in lives for at, *use in table.used(life.number)]
@@ -130,6 +142,20 @@ def test_a_store_replaces_a_strong_one(recorder):
       @%w0 cp.async.bulk.wait_group 0;"""
     assert not both(around(body), recorder).findings
     assert recorder.counts["store", True] == 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_copy_to_what_threads_read(recorder, ordered):
+    body = f"""
+      @%v1 ld.shared.b32 %r0, [%s];
+      {"bar.sync 0;" if ordered else ""}
+      @%w0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
+      @%w0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%g], 64, [bar];
+      W: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;
+      @!%q bra W;"""
+    found = both(around(body), recorder).findings
+    assert [each.rule for each in found] == ([] if ordered else ["shared-race"])
+    assert recorder.counts["load", True] == ordered
 
 
 @pytest.mark.parametrize("stored", [64, 48])

@@ -10,11 +10,11 @@ from weft.emulator.sanitizer import unit_code
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import Races
-from weft.emulator.sanitizer.shadow import NEVER
+from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, READ_BY_THREADS
 from weft.emulator.watch import Chunks
 
 SIZE, STRIDE, WARPS, CTAS = 1000, 1024, 3, 4
-ARRAYS = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken")
+ARRAYS = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken", "read_by")
 
 
 def races(seed, granule, cluster):
@@ -28,6 +28,7 @@ def races(seed, granule, cluster):
         shared_stride=STRIDE,
     )
     wave = SimpleNamespace(warps=rows, launch=launch, memory=memory, thread=lambda row, lane: None)
+    wave.rows_of = lambda cta: range(WARPS * cta, WARPS * cta + WARPS)
     clocks = VectorClocks(rows)
     for row in range(rows):
         clocks.column(("wgmma", row), bool(row % 2))
@@ -81,6 +82,26 @@ def test_both_record_the_same(granule, cluster, monkeypatch):
         for name in ARRAYS if accepted else ():
             np.testing.assert_array_equal(getattr(plain.shadow, name), getattr(fast.shadow, name))
     assert 10 < fine < 140
+
+
+@pytest.mark.parametrize("by", [0, 1, 2, READ_BY_THREADS])
+def test_the_end_of_a_cta_looks_at_all_who_have_read(by):
+    """Each unit and the threads alone read in one CTA; the checks of the end must see them there only."""
+    found, _ = races(1, 16, 2)
+    shadow, mine = found.shadow, slice(2 * STRIDE // 16, 3 * STRIDE // 16)
+    shadow.written[:], shadow.reads[:], shadow.taken[:] = 0, 0, 0
+    if by == READ_BY_THREADS:
+        shadow.reads[mine] = 9
+    elif by:
+        shadow.taken[by - 1, mine] = 9
+        shadow.unit[by - 1, mine] = found.clocks.column(("mbarrier", 0, 0))
+    shadow.read_by[2 * STRIDE >> BLOCK_SHIFT : 3 * STRIDE >> BLOCK_SHIFT] = by
+    known = found.clocks.of(np.arange(6, 9))
+    found.ended(3, known)
+    assert not found.findings.all()
+    found.ended(2, known)
+    expected = {0: [], READ_BY_THREADS: ["cluster-exit"]}.get(by, ["async-at-exit"])
+    assert [each.rule for each in found.findings.all()] == expected
 
 
 def test_chunks_beyond_the_memory_are_left(monkeypatch):

@@ -15,6 +15,7 @@ from weft.emulator.compiled.builder import I8, I16, I32, I64, POINTER, Code, Val
 from weft.emulator.compiled.pieces import LOADED, MASK, SCRATCH, STORED
 from weft.emulator.compiled.state import Field, Operand, Part
 from weft.emulator.memory.segments import RANK_SHIFT
+from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, READ_BY_THREADS
 
 USED, LEAST, RUN = MASK + 4, MASK + 8, MASK + 16
 """Where a warp's scratch memory has the lanes that are checked, its least address if several lanes share it,
@@ -419,6 +420,9 @@ def _check_shared_load(c: AccessCode) -> None:
     def read(index: Value, row: Value, at: Value) -> None:
         c.b.store(c.now, _reader(c, at, c.rank))
         c.store(c.line, c.field(Field.READ_LINE, POINTER), at, I32)
+        block = c.b.lshr(c.b.shl(at, granule), c.number(BLOCK_SHIFT))
+        by = c.at(c.field(Field.READ_BY, POINTER), block, I32)
+        c.b.store(c.b.or_(c.b.load(by, typ=I32), c.number(READ_BY_THREADS, I32)), by)
 
     c.granules(granule, late)
     c.granules(granule, read)

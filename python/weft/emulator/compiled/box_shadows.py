@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from weft.emulator.compiled.box_state import Buffer, Call, Part
 from weft.emulator.compiled.builder import I1, I8, I32, I64, Code, Value
 from weft.emulator.sanitizer.global_races import COLUMN_BITS
-from weft.emulator.sanitizer.shadow import NEVER
+from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, READ_BY_THREADS, READ_BY_UNITS
 
 
 class SharedChecks:
@@ -18,6 +18,7 @@ class SharedChecks:
         self.code, self.call, self.part = code, call, part
         self.line = code.b.trunc(call[Call.LINE], I32)
         self.slot = code.b.mul(call[Call.SLOT], part[Part.GRANULES])
+        self.reader = code.b.shl(code.number(1, I32), code.b.trunc(call[Call.SLOT], I32))
 
     def check_read(self, granule: Value) -> None:
         """A read: the last write must be known, and the unit must see it."""
@@ -41,15 +42,23 @@ class SharedChecks:
             self._after_write(granule, written)
         late = c.variable(0, I1)
         reads = c.b.mul(granule, part[Part.READERS])
-        with c.loop(part[Part.READERS]) as reader:
+        by = c.b.load(self._read_by(granule), typ=I32)
+        threads = c.is_("!=", c.b.and_(by, c.number(READ_BY_THREADS, I32)), 0)
+        with c.when(threads), c.loop(part[Part.READERS]) as reader:
             read = c.load(part[Part.READS], c.b.add(reads, reader), I32)
             self._or(late, c.more(read, c.load(self.call[Call.RANKS], reader, I32)))
-        with c.loop(part[Part.UNITS]) as unit:
+        with c.bits(c.b.and_(by, c.number(READ_BY_UNITS, I32))) as unit:
             at = c.b.add(c.b.mul(unit, part[Part.GRANULES]), granule)
             column = c.load(part[Part.UNIT], at)
             taken = c.load(part[Part.TAKEN], at, I32)
             self._or(late, c.more(taken, c.load(self.call[Call.KNOWN], column, I32)))
         c.give_when(c.b.load(late, typ=I1), 0)
+
+    def _read_by(self, granule: Value) -> Value:
+        """The address of who has read the block of a granule."""
+        b = self.code.b
+        block = b.lshr(b.shl(granule, self.part[Part.SHIFT]), self.code.number(BLOCK_SHIFT))
+        return self.code.at(self.part[Part.READ_BY], block, I32)
 
     def _or(self, place: Value, more: Value) -> None:
         b = self.code.b
@@ -61,6 +70,8 @@ class SharedChecks:
         c.store(column, part[Part.UNIT], at)
         c.store(c.b.trunc(time, I32), part[Part.TAKEN], at, I32)
         c.store(self.line, part[Part.READ_LINE], granule, I32)
+        by = self._read_by(granule)
+        c.b.store(c.b.or_(c.b.load(by, typ=I32), self.reader), by)
 
     def record_write(self, granule: Value, column: Value, time: Value) -> None:
         c, part = self.code, self.part

@@ -67,6 +67,7 @@ class Part(IntEnum):
     UNIT = auto()
     TAKEN = auto()
     UNITS = auto()
+    READ_BY = auto()
     PROXIES = auto()
     NUMBER = auto()
     WARPS = auto()
@@ -92,7 +93,7 @@ class Buffer(IntEnum):
 POINTERS = (
     {Call.KNOWN, Call.FENCED, Call.SEEN, Call.RANKS},
     {Part.SHARED, Part.WRITER, Part.WRITTEN, Part.WRITE_LINE, Part.READ_LINE, Part.READS}
-    | {Part.UNIT, Part.TAKEN, Part.PROXIES},
+    | {Part.UNIT, Part.TAKEN, Part.READ_BY, Part.PROXIES},
     {Buffer.DATA, Buffer.FILLED, Buffer.OWNER, Buffer.TIME, Buffer.LINE, Buffer.LEVEL},
 )
 """The numbers of `Call`, `Part` and `Buffer` that are addresses."""

@@ -315,6 +315,7 @@ class Boxes:
             *(shadow.granule.bit_length() - 1, shadow.granules),
             *(array.ctypes.data for array in arrays),
             *(shadow.reads.shape[1], shadow.unit.ctypes.data, shadow.taken.ctypes.data, len(shadow.unit)),
+            shadow.read_by.ctypes.data,
         )
 
 

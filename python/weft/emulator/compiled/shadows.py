@@ -100,6 +100,7 @@ class Shadows:
             Field.WRITE_LINE: shadow.write_line,
             Field.READ_LINE: shadow.read_line,
             Field.READS: shadow.reads,
+            Field.READ_BY: shadow.read_by,
             Field.UNIT: shadow.unit,
             Field.TAKEN: shadow.taken,
         }

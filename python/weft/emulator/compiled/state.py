@@ -71,6 +71,7 @@ class Field(IntEnum):
     WRITE_LINE = auto()
     READ_LINE = auto()
     READS = auto()
+    READ_BY = auto()
     READERS = auto()
     UNITS = auto()
     UNIT = auto()

@@ -10,7 +10,7 @@ from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.sanitizer.shadow import NEVER, Index, Shadow
+from weft.emulator.sanitizer.shadow import NEVER, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
 from weft.emulator.sanitizer.unit_code import UnitCode
 from weft.emulator.watch import Chunks
 
@@ -57,6 +57,7 @@ class Races:
         if bad is not None:
             self._report_unordered_write(access, index, bad, count, "read")
         shadow.reads[index, self._rank[rows]] = self.clocks.known[rows, rows]
+        shadow.note_reads(index, READ_BY_THREADS)
         shadow.read_line[index] = access.line
 
     def store(self, access: Access, level: int) -> None:
@@ -132,7 +133,8 @@ class Races:
     def _after_reads(self, access: Access, index: Index, rows: Rows, count: int) -> None:
         shadow, known = self.shadow, self.clocks.known
         first = rows - self._rank[rows]
-        if self._per_cluster > 1:
+        by = shadow.readers(index)
+        if self._per_cluster > 1 and (by & READ_BY_THREADS).any():
             clusters = np.unique(first).tolist()
             for begin in clusters:
                 mine = first == begin if len(clusters) > 1 else slice(None)
@@ -144,7 +146,7 @@ class Races:
                     line = int(shadow.read_line[index[int(bad.argmax())]])
                     what = f"is written, and read by another warp at line {line}; nothing orders the two"
                     self._report("shared-race", what, access, bad, count)
-        if len(shadow.unit):
+        if (by & READ_BY_UNITS).any():
             held: Bools = np.logical_or.reduce(shadow.taken[:, index] > known[rows, shadow.unit[:, index]])
             if held.any():
                 line = int(shadow.read_line[index[int(held.argmax())]])
@@ -213,6 +215,7 @@ class Races:
         self._hidden(row, index, late, line, "read")
         slot = self.slot(column)
         shadow.unit[slot, index], shadow.taken[slot, index] = column, clocks.times[column] + 1
+        shadow.note_reads(index, 1 << slot)
         shadow.read_line[index] = line
 
     def _in_cluster(self, name: Hashable) -> Hashable:
@@ -300,16 +303,22 @@ class Races:
         written, writer = shadow.written[part], shadow.writer[part]
         late: Bools = (written != NEVER) & (written > known[0, writer]) & others[writer]
         self._unfinished(cta, late, writer, shadow.write_line[part], "written")
-        for taken, unit in zip(shadow.taken, shadow.unit, strict=True):
+        by = shadow.readers(np.arange(part.start, part.stop))
+        units = int(np.bitwise_or.reduce(by))
+        for slot, (taken, unit) in enumerate(zip(shadow.taken, shadow.unit, strict=True)):
+            if not units >> slot & 1:
+                continue
             late = (taken[part] > known[0, unit[part]]) & others[unit[part]]
             self._unfinished(cta, late, unit[part], shadow.read_line[part], "read")
-        if self._per_cluster > self.wave.launch.warps:
+        near = np.flatnonzero(by & READ_BY_THREADS)
+        if self._per_cluster > self.wave.launch.warps and len(near):
             first = rows.start // self._per_cluster * self._per_cluster
             ranks = np.flatnonzero(others[first : first + self._per_cluster])
-            read = shadow.reads[part][:, ranks] > known[0, first + ranks]
+            read = shadow.reads[near + begin][:, ranks] > known[0, first + ranks]
             if read.any():
-                late = read.any(axis=1)
-                reader = first + ranks[read[int(late.argmax())].argmax()]
+                late = np.zeros(len(by), np.bool_)
+                late[near] = read.any(axis=1)
+                reader = first + ranks[read[int(late[near].argmax())].argmax()]
                 self._unfinished(cta, late, np.full(len(late), reader), shadow.read_line[part], "read")
 
     def _unfinished(self, cta: int, late: Bools, column: Index, lines: Lines, verb: str) -> None:

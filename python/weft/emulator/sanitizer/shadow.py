@@ -16,6 +16,10 @@ Times = npt.NDArray[np.int32]
 NEVER = (1 << 31) - 1
 _COARSEST = 16
 _MOST_UNITS = 16
+READ_BY_THREADS = 1 << _MOST_UNITS
+READ_BY_UNITS = READ_BY_THREADS - 1
+BLOCK_SHIFT = 10
+"""A block of `Shadow.read_by` has 1 KiB."""
 
 
 class Granules:
@@ -85,7 +89,8 @@ class Shadow(Granules):
 
     `reads` has the last time at which each warp of the cluster has read. `unit` and `taken` have the last
     read by each of some asynchronous units, one row for each unit of the cluster. `write_line` and
-    `read_line` are lines of the PTX.
+    `read_line` are lines of the PTX. `read_by` has for each block of memory who has ever read there: a bit
+    for each row of `unit`, and READ_BY_THREADS. The checks of writes skip the others.
     """
 
     def __init__(self, size: int, readers: int) -> None:
@@ -99,6 +104,7 @@ class Shadow(Granules):
         self._unit: npt.NDArray[np.intp] = np.zeros((_MOST_UNITS, count), np.intp)
         self._taken: Times = np.zeros((_MOST_UNITS, count), np.int32)
         self.unit, self.taken = self._unit[:0], self._taken[:0]
+        self.read_by: Times = np.zeros((size >> BLOCK_SHIFT) + 1, np.int32)
         self._slots: dict[Hashable, int] = {}
 
     def slot(self, name: Hashable) -> int:
@@ -109,6 +115,15 @@ class Shadow(Granules):
             if at == len(self.unit):
                 self.unit, self.taken = self._unit[: at + 1], self._taken[: at + 1]
         return at
+
+    def note_reads(self, index: Index, by: int) -> None:
+        """Notes who reads these granules: a bit of `read_by`."""
+        self.read_by[index * self.granule >> BLOCK_SHIFT] |= by
+
+    def readers(self, index: Index) -> Times:
+        """`read_by` of the blocks of granules."""
+        found: Times = self.read_by[index * self.granule >> BLOCK_SHIFT]
+        return found
 
     def repeat(self, times: int) -> None:
         self.writer, self.written = np.repeat(self.writer, times), np.repeat(self.written, times)

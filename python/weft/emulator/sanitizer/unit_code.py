@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.emulator.native import compiled
 from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.clocks import VectorClocks
-from weft.emulator.sanitizer.shadow import NEVER, Shadow
+from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, Shadow
 from weft.emulator.watch import CHUNK, Chunks
 
 _WORTH = 300
@@ -47,6 +47,7 @@ class _Argument(IntEnum):
     TAKEN = auto()
     UNITS = auto()
     GRANULES = auto()
+    READ_BY = auto()
     PROXIES = auto()
 
 
@@ -150,6 +151,7 @@ class UnitCode:
         self._arguments[_Argument.SHIFT :] = (
             *(shift, CHUNK >> shift, *(array.ctypes.data for array in arrays), self._readers),
             *(shadow.unit.ctypes.data, shadow.taken.ctypes.data, len(shadow.unit), shadow.granules),
+            shadow.read_by.ctypes.data,
             clocks.through_proxy.ctypes.data,
         )
 
@@ -189,14 +191,15 @@ def _text(name: str) -> str:
             f"  %at.{argument.name} = getelementptr i64, ptr %arguments, i64 {int(argument)}",
             f"  %{argument.name} = load {kind}, ptr %at.{argument.name}",
         ]
-    check, record = (_READ_CHECK, _READ) if name == "reads" else (_WRITE_CHECK, _WRITE)
+    read = _READ.format(block=BLOCK_SHIFT)
+    check, record = (_READ_CHECK, read) if name == "reads" else (_WRITE_CHECK, _WRITE)
     return _LOOPS.format(name=name, loaded="\n".join(loaded), check=check, record=record, never=NEVER)
 
 
 _POINTERS = {
     *(_Argument.KNOWN, _Argument.FENCED, _Argument.RANKS, _Argument.WRITER, _Argument.WRITTEN),
     *(_Argument.WRITE_LINE, _Argument.READ_LINE, _Argument.READS, _Argument.UNIT, _Argument.TAKEN),
-    _Argument.PROXIES,
+    *(_Argument.READ_BY, _Argument.PROXIES),
 }
 _EACH = """
 define void @each(ptr %lists, ptr %arguments, i64 %lists.count, i64 %known, i64 %layer, i64 %width) {{
@@ -243,6 +246,8 @@ entry:
   %line = trunc i64 %LINE to i32
   %looks = icmp ne i64 %THROUGH, 0
   %slot.begin = mul i64 %SLOT, %GRANULES
+  %slot = trunc i64 %SLOT to i32
+  %slot.bit = shl i32 1, %slot
   br label %pass
 pass:
   %second = phi i1 [false, %entry], [true, %pass.end]
@@ -313,6 +318,12 @@ _READ = """
   store i32 %time, ptr %taken.to
   %line.to = getelementptr i32, ptr %READ_LINE, i64 %g
   store i32 %line, ptr %line.to
+  %by.byte = shl i64 %g, %SHIFT
+  %by.block = lshr i64 %by.byte, {block}
+  %by.at = getelementptr i32, ptr %READ_BY, i64 %by.block
+  %by.old = load i32, ptr %by.at
+  %by.new = or i32 %by.old, %slot.bit
+  store i32 %by.new, ptr %by.at
 """
 _WRITE_CHECK = """
   %late.write = and i1 %late, %ever
