@@ -4,12 +4,24 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory.mbarrier import Mbarriers
+from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 
 Key = tuple[int, int]
 """CTA of the wave, and offset in its shared memory."""
 _ROOM = 16
 NONE = -1
+
+
+def _extended(old: Array, more: int, wider: int, fill: int) -> Array:
+    """An array with more rows and wider ones. `np.pad` takes longer, and writes all zeros."""
+    rows, *others = old.shape
+    if others:
+        others[-1] += wider
+    shape = rows + more, *others
+    new = np.full(shape, fill, old.dtype) if fill else np.zeros(shape, old.dtype)
+    new[tuple(map(slice, old.shape))] = old
+    return new
 
 
 class MbarrierTable:
@@ -44,11 +56,9 @@ class MbarrierTable:
         wider = width - self._width
         self._size, self._width = self._size + more, width
         for name in ("columns", "init_rows", "init_times", "fenced_columns", "fenced_times"):
-            setattr(self, name, np.pad(getattr(self, name), (0, more), constant_values=NONE))
-        for name in ("use_times", "use_lines", "use_orders"):
-            setattr(self, name, np.pad(getattr(self, name), ((0, more), (0, wider))))
-        for name in ("pending", "done"):
-            setattr(self, name, np.pad(getattr(self, name), ((0, more), (0, 0), (0, wider))))
+            setattr(self, name, _extended(getattr(self, name), more, 0, NONE))
+        for name in ("use_times", "use_lines", "use_orders", "pending", "done"):
+            setattr(self, name, _extended(getattr(self, name), more, wider, 0))
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         """All arrays, in the order of `compiled.mbarrier_state.Field`."""
