@@ -1,6 +1,7 @@
 """The cache's keys contain everything that determines an entry: Weft, its libraries, and registrations."""
 
 import functools
+import gc
 import math
 import os
 import shutil
@@ -411,3 +412,22 @@ def test_warnings_come_once(patch):
         warnings.simplefilter("error")
         assert cache_keys.lowering() is None and loaded.identity() is None
     assert identity.known(text) is False
+
+
+def test_modules_that_another_thread_imports_meanwhile_do_not_matter():
+    """Python may switch threads in any allocation, in which it may collect garbage."""
+    names = (f"imported_meanwhile_{number}" for number in range(10**6))
+
+    def imports(*_):
+        sys.modules[next(names)] = sys
+
+    before, thresholds = set(sys.modules), gc.get_threshold()
+    gc.callbacks.append(imports)
+    gc.set_threshold(1)
+    try:
+        assert identity.replaced(("weft.isa",)) == [] and set(sys.modules) > before
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(imports)
+        for name in set(sys.modules) - before:
+            del sys.modules[name]

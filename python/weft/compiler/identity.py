@@ -181,7 +181,8 @@ def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
     """The functions and methods in Weft's packages that come from elsewhere, with their names."""
     prefixes = tuple(packages)
     functions: list[tuple[str, Any]] = []
-    modules = [each for each in list(sys.modules.items()) if each[0].startswith(prefixes)]
+    # A copy is made at once: another thread may import a module while a list of the items is made.
+    modules = [each for each in sys.modules.copy().items() if each[0].startswith(prefixes)]
     for name, module in sorted(modules):
         own = vars(module)
         held, classes = _found_in(name, name, own, own)
