@@ -233,6 +233,7 @@ def tensor(**changes):
         "stride": lambda: (1, 2),
         "data_ptr": lambda: 4096,
         "is_neg": lambda: False,
+        "is_quantized": False,
     }
     made = type("Tensor", (), {"__module__": "torch"})()
     vars(made).update(fields | changes)

@@ -196,8 +196,8 @@ def test_handlers_of_signals_run_only_in_the_first_process(at, tmp_path, monkeyp
 
 
 def test_an_interrupt_while_work_begins_leaves_it_running(monkeypatch):
-    before, fork = children(), os.fork
-    monkeypatch.setattr(os, "fork", lambda: os.kill(os.getpid(), signal.SIGINT) or fork())
+    before, fork, this = children(), os.fork, threading.get_ident()  # another thread's signal isn't blocked
+    monkeypatch.setattr(os, "fork", lambda: signal.pthread_kill(this, signal.SIGINT) or fork())
     work = background.Work()
     old = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
