@@ -41,6 +41,13 @@ def _goes_on(method: _Method) -> _Method:
     return run
 
 
+def _count(argument: str) -> int:
+    """How often a command goes on."""
+    if not argument.isdigit() or int(argument) < 1:
+        raise WeftError(f"expects a number of at least 1, got '{argument}'")
+    return int(argument)
+
+
 class Prompt(Reader):
     """The commands, as methods."""
 
@@ -174,11 +181,10 @@ class Prompt(Reader):
     def do_continue(self, argument: str) -> None:
         """continue [COUNT]: goes on to the next breakpoint, passing the current one COUNT - 1 times."""
         if argument:
-            if not argument.isdigit() or int(argument) < 1:
-                raise WeftError(f"expects a number of at least 1, got '{argument}'")
+            count = _count(argument)
             for point in self.session.points:
                 if isinstance(point, Breakpoint) and self.session.is_at(point):
-                    point.ignore = int(argument) - 1
+                    point.ignore = count - 1
 
     @_goes_on
     def do_step(self, argument: str) -> None:
@@ -201,10 +207,9 @@ class Prompt(Reader):
         self._step("nexti", argument)
 
     def _step(self, kind: str, argument: str) -> None:
-        if argument and (not argument.isdigit() or int(argument) < 1):
-            raise WeftError(f"expects a number of at least 1, got '{argument}'")
+        count = _count(argument) if argument else 1
         stopped = self.session.thread()[0] if self.session.stopped is not None else None
-        self.session.step(Step.of(kind, stopped, count=int(argument or 1)))
+        self.session.step(Step.of(kind, stopped, count=count))
 
     @_goes_on
     def do_finish(self, argument: str) -> None:

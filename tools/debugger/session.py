@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.running.words import lanes_in_words
 from weft.emulator.sanitizer import Finding
 from weft.emulator.watching.hooks import PTX, Hooks, positions_of
 from weft.emulator.watching.launched import Launched, MemoryEvent
 from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variables
-from weft.emulator.watching.words import lanes_in_words
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, source_files

@@ -12,6 +12,7 @@ from weft.emulator.memory.mbarrier import State
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
+from weft.emulator.running.words import runs
 from weft.isa.mbarriers import BYTES
 
 Block = tuple[int, int, int]
@@ -173,13 +174,9 @@ def _of_cluster(waits: Sequence[Wait], alone: bool) -> Iterable[str]:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """Ascending numbers, with runs of them written as first and last."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a} to {b}" if b > a + 1 else f"{a}, {b}" for a, b in runs)
+    return ", ".join(
+        f"{a}" if a == b else f"{a} to {b}" if b > a + 1 else f"{a}, {b}" for a, b in runs(numbers)
+    )
 
 
 def stages(inits: Sequence[tuple[int, int]]) -> dict[int, Stage]:

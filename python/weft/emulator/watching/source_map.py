@@ -62,11 +62,6 @@ class SourceMap:
         """The lines of a file that have code, ascending."""
         return sorted(line.line for line in self.begins if line.file == file)
 
-    def line_at(self, ptx_line: int) -> Line | None:
-        """The source line of a PTX line; None for code that the compiler added."""
-        source = self.sources.get(ptx_line)
-        return None if source is None else Line(source.file, source.line)
-
 
 def instructions(program: Program) -> Iterator[tuple[Position, Instruction]]:
     """Every instruction of a program, with its position."""

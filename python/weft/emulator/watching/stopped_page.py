@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.emulator.watching.words import lanes_in_words
+from weft.emulator.running.words import lanes_in_words
 from weft.html import Html
 
 
