@@ -112,3 +112,22 @@ def shared_copies(
     with w.role(), w.one_thread():
         for k in w.range(0, a.columns, BK):
             ring.fill(a=a[row, k], b=b[column, k])
+
+
+@w.kernel()
+def operands(
+    a: w.In["k m", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], e: w.Out["m n", w.f32], times: w.i32
+):
+    """d = a.T @ b; e = d + times * f16(d) @ b.T: fragments as left operands and as sums."""
+    ring = w.ring(1, a=(64, 64, w.f16), b=(64, 64, w.f16))
+    with w.role():
+        slot = ring.take()
+        d_ = w.wait(w.gemm(slot.a.T, slot.b))
+        w.store(d_, d[0, 0])
+        left = d_.to(w.f16)
+        sums = w.gemm(left, slot.b.T, d_)
+        for _ in w.range(1, times):
+            sums = w.gemm(left, slot.b.T, sums)
+        w.store(w.wait(sums), e[0, 0])
+    with w.role():
+        ring.fill(a=a[0, 0], b=b[0, 0])

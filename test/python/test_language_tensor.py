@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from language_kernels import operands, with_bias
 
 import weft
 import weft.language as w
@@ -31,36 +32,6 @@ def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
 
 
-@w.kernel(grid=lambda a, b, *, R, BN: (w.ceil_div(a.rows, 2 * R), w.ceil_div(b.rows, BN)), arch="sm_100a")
-def with_bias(
-    a: w.In["m k"],
-    b: w.In["n k"],
-    bias: w.In["n", w.f32],
-    d: w.Out["m n", w.bf16],
-    *,
-    R=64,
-    BN=64,
-    BK=64,
-):
-    ring = w.ring(3, a=(2 * R, BK, a.dtype), b=(BN, BK, b.dtype), takers=2)
-    staging = w.shared(2 * R, BN, d.dtype)
-    row, column = w.cta(0) * 2 * R, w.cta(1) * BN
-    with w.role(warpgroups=2, registers=232) as me:
-        slot = ring.take()
-        sums = w.gemm(slot.a.rows(R * me, R), slot.b.T)
-        for _ in w.range(1, w.ceil_div(a.columns, BK)):
-            late, slot = slot, ring.take()
-            sums = w.gemm(slot.a.rows(R * me, R), slot.b.T, sums)
-            sums = w.wait(sums, pending=1)
-            late.release()
-        sums = w.wait(sums)
-        x = sums + w.load_row(bias[column], like=sums)
-        w.store(x.to(d.dtype), d[row + R * me, column], via=staging.rows(R * me, R))
-    with w.role(registers=32), w.one_thread():
-        for k in w.range(0, a.columns, BK):
-            ring.fill(a=a[row, k], b=b[column, k])
-
-
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "rows, shape, dtype",
@@ -82,43 +53,27 @@ def test_products_of_64_and_of_128_rows(rows, shape, dtype):
         np.zeros((m, n), BF16),
     )
     bias = bias.astype(np.float32)
-    clean(with_bias.emulate(a, b, bias, d, R=rows, BK=32 if dtype == np.float32 else 64))
+    meta = {"R": rows, "BK": 32 if dtype == np.float32 else 64, "stages": 3}
+    clean(with_bias.emulate(a, b, bias, d, arch="sm_100a", **meta))
     expected = a.astype(float) @ b.astype(float).T + bias
     assert np.allclose(d.astype(float), expected, rtol=2**-7, atol=0.02)
 
 
 def test_instructions_have_as_many_rows_as_a_warpgroup_multiplies():
     """An M of 128 uses all lanes of tensor memory; two warpgroups of 64 rows share columns."""
-    small, large = (with_bias.compile("bf16", "bf16", None, None, R=rows) for rows in (64, 128))
+    small, large = (
+        with_bias.compile("bf16", "bf16", None, None, arch="sm_100a", R=rows, stages=3) for rows in (64, 128)
+    )
     assert "tcgen05.mma.cta_group::1.kind::f16" in small.ptx and "wgmma" not in small.ptx
     columns = [kernel.ptx.count("tcgen05.ld") for kernel in (small, large)]
     assert columns[1] == 2 * columns[0]
     assert not any(each.resources.spill_stores for each in (small, large))
 
 
-@w.kernel(arch="sm_100a")
-def operands(
-    a: w.In["k m", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], e: w.Out["m n", w.f32], times: w.i32
-):
-    """d = a.T @ b; e = d + times * f16(d) @ b.T: fragments as left operands and as sums."""
-    ring = w.ring(1, a=(64, 64, w.f16), b=(64, 64, w.f16))
-    with w.role():
-        slot = ring.take()
-        d_ = w.wait(w.gemm(slot.a.T, slot.b))
-        w.store(d_, d[0, 0])
-        left = d_.to(w.f16)
-        sums = w.gemm(left, slot.b.T, d_)
-        for _ in w.range(1, times):  # never waits for its products
-            sums = w.gemm(left, slot.b.T, sums)
-        w.store(w.wait(sums), e[0, 0])
-    with w.role():
-        ring.fill(a=a[0, 0], b=b[0, 0])
-
-
 def test_operands_may_be_transposed_or_in_registers():
     a, b = random(2, 64, 64, dtype=F16)
     d, e = np.zeros((2, 64, 64), np.float32)
-    clean(operands.emulate(a, b, d, e, 3))
+    clean(operands.emulate(a, b, d, e, 3, arch="sm_100a"))
     expected = a.astype(float).T @ b.astype(float)
     assert np.allclose(d, expected, atol=1e-3)
     again = expected.astype(F16).astype(float) @ b.astype(float).T

@@ -6,7 +6,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from language_kernels import with_bias
+from language_kernels import operands, with_bias
 
 import weft
 import weft.language as w
@@ -55,25 +55,6 @@ def test_products_of_64_and_of_128_rows(arch, rows, shape, dtype):
     assert ("setmaxnreg" in kernel.ptx) == (arch == "sm_120a")
     assert ("cp.async.bulk.tensor" in kernel.ptx) == (arch in TMA_CHIPS)
     assert ("cp.async.mbarrier.arrive.noinc" in kernel.ptx) == (arch not in TMA_CHIPS)
-
-
-@w.kernel()
-def operands(
-    a: w.In["k m", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], e: w.Out["m n", w.f32], times: w.i32
-):
-    """d = a.T @ b; e = d + times * f16(d) @ b.T: fragments as left operands and as sums."""
-    ring = w.ring(1, a=(64, 64, w.f16), b=(64, 64, w.f16))
-    with w.role():
-        slot = ring.take()
-        d_ = w.wait(w.gemm(slot.a.T, slot.b))
-        w.store(d_, d[0, 0])
-        left = d_.to(w.f16)
-        sums = w.gemm(left, slot.b.T, d_)
-        for _ in w.range(1, times):
-            sums = w.gemm(left, slot.b.T, sums)
-        w.store(w.wait(sums), e[0, 0])
-    with w.role():
-        ring.fill(a=a[0, 0], b=b[0, 0])
 
 
 @pytest.mark.parametrize("arch", ["sm_120a", pytest.param("sm_80", marks=slow)])
