@@ -84,14 +84,9 @@ def measured(
             calls[name], outputs[name] = theirs(q, k, v, causal, backend)
         except RuntimeError as error:
             found[name] = str(error).splitlines()[0][:200]
-    graphs = {name: graph_of(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(REPLAYS):
-        for name, (graph, count) in graphs.items():
-            times[name].append(replayed(graph) / count)
     work = 4 * s * s * d * heads * batch / (2 if causal else 1)
-    for name, each in times.items():
-        found[name] = round(work / statistics.median(each) / 1e9, 1)
+    for name, milliseconds in in_turns(calls).items():
+        found[name] = round(work / milliseconds / 1e9, 1)
     if checks:
         found |= errors(q, k, v, causal, outputs)
     return found
@@ -124,6 +119,21 @@ def theirs(q: Any, k: Any, v: Any, causal: bool, backend: Any) -> tuple[Any, tor
             return scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     return call, call()
+
+
+def in_turns(calls: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds of each call in a graph: medians of replays in turns."""
+    graphs = {name: graph_of(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(REPLAYS):
+        for name, (graph, count) in graphs.items():
+            times[name].append(replayed(graph) / count)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def queued(launch: Any) -> Any:
+    """A call of a prepared launch on PyTorch's current stream."""
+    return lambda: launch.launch(torch.cuda.current_stream().cuda_stream)
 
 
 def graph_of(call: Any) -> tuple[torch.cuda.CUDAGraph, int]:

@@ -7,7 +7,6 @@ Prints a line of JSON for each shape: microseconds in CUDA graphs, in turns, eac
 """
 
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import weft.language as w
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "attention"))
-from forward import REPLAYS, graph_of, replayed  # noqa: E402
+from forward import in_turns, queued  # noqa: E402
 
 SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192))
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
@@ -86,16 +85,7 @@ def measured(m: int, n: int, k: int) -> dict[str, Any]:
         found[f"error {name}"] = float(
             f"{float((d[:64].double() - want).abs().max() / want.abs().max()):.1e}"
         )
-    graphs = {name: graph_of(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(REPLAYS):
-        for name, (graph, count) in graphs.items():
-            times[name].append(replayed(graph) / count)
-    return found | {name: round(1000 * statistics.median(each), 1) for name, each in times.items()}
-
-
-def queued(launch: Any) -> Any:
-    return lambda: launch.launch(torch.cuda.current_stream().cuda_stream)
+    return found | {name: round(1000 * each, 1) for name, each in in_turns(calls).items()}
 
 
 if __name__ == "__main__":

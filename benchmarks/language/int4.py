@@ -25,7 +25,7 @@ from weft.int4.kernels.many_rows import many_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks" / "attention")]
-from forward import REPLAYS, meta_of, replayed  # noqa: E402
+from forward import REPLAYS, meta_of, queued, replayed  # noqa: E402
 
 SHAPES = ("4096x4096", "14336x4096", "4096x14336", "28672x8192")
 BYTES = 400 << 20  # of all copies of a matrix of weights
@@ -101,10 +101,6 @@ def weights(n: int, k: int) -> tuple[torch.Tensor, ...]:
     scales = torch.rand(rows, groups * 64, device="cuda").bfloat16() / 64
     zeros = torch.randint(0, 16, (rows, groups * 64), device="cuda").bfloat16()
     return packed, scales, zeros
-
-
-def queued(launch: Any) -> Any:
-    return lambda: launch.launch(torch.cuda.current_stream().cuda_stream)
 
 
 def graph_of(calls: list[Any]) -> tuple[torch.cuda.CUDAGraph, int]:

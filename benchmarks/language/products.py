@@ -7,7 +7,6 @@ Prints a line of JSON for each shape: microseconds in CUDA graphs, in turns, eac
 """
 
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import weft
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benchmarks" / "attention")]
-from forward import REPLAYS, graph_of, replayed  # noqa: E402
+from forward import in_turns, queued  # noqa: E402
 from language_gated_mlp import gated  # noqa: E402
 from language_gemm import gemm_gelu  # noqa: E402
 
@@ -46,16 +45,7 @@ def measured(m: int, n: int, k: int) -> dict[str, Any]:
         "gated torch": lambda: functional.silu(x @ one.t()) * (x @ two.t()),
     }
     found: dict[str, Any] = errors(x, one, two, bias, d, y, calls)
-    graphs = {name: graph_of(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(REPLAYS):
-        for name, (graph, count) in graphs.items():
-            times[name].append(replayed(graph) / count)
-    return found | {name: round(1000 * statistics.median(each), 1) for name, each in times.items()}
-
-
-def queued(launch: Any) -> Any:
-    return lambda: launch.launch(torch.cuda.current_stream().cuda_stream)
+    return found | {name: round(1000 * each, 1) for name, each in in_turns(calls).items()}
 
 
 def errors(x: Any, one: Any, two: Any, bias: Any, d: Any, y: Any, calls: dict[str, Any]) -> dict[str, float]:

@@ -8,7 +8,6 @@ graphs, in turns, each replay after a rest.
 """
 
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from torch.nn import functional
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benchmarks" / "attention")]
-from forward import REPLAYS, graph_of, replayed  # noqa: E402
+from forward import in_turns, queued  # noqa: E402
 from language_rmsnorm import rmsnorm_gemm  # noqa: E402
 
 SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 14336, 4096), (2048, 2048, 2048))
@@ -38,21 +37,15 @@ def measured(m: int, n: int, k: int) -> dict[str, Any]:
     gain = torch.rand(k, device="cuda") + 0.5
     launch, narrow = rmsnorm_gemm.prepare(x, gain, b, d, EPSILON), gain.bfloat16()
     calls = {
-        "weft.language": lambda: launch.launch(torch.cuda.current_stream().cuda_stream),
+        "weft.language": queued(launch),
         "torch": lambda: functional.linear(functional.rms_norm(x, (k,), narrow, EPSILON), b),
     }
     calls["weft.language"]()
     torch.cuda.synchronize()
     rows = functional.rms_norm(x[:64].double(), (k,), gain.double(), EPSILON) @ b.double().t()
     error = float((d[:64].double() - rows).abs().max() / rows.abs().max())
-    graphs = {name: graph_of(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(REPLAYS):
-        for name, (graph, count) in graphs.items():
-            times[name].append(replayed(graph) / count)
-    return {"error": float(f"{error:.1e}")} | {
-        name: round(1000 * statistics.median(each), 1) for name, each in times.items()
-    }
+    times = {name: round(1000 * each, 1) for name, each in in_turns(calls).items()}
+    return {"error": float(f"{error:.1e}"), **times}
 
 
 if __name__ == "__main__":
