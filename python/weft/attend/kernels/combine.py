@@ -7,9 +7,10 @@ from weft.attend.kernels.masks import finite
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 ROWS = 64
+UNROLL = 4
 
 
-@w.kernel(grid=lambda o: (w.ceil_div(o.rows, ROWS), o.size("heads"), o.size("batches")))
+@w.kernel(grid=lambda o: (w.ceil_div(o.rows, ROWS), o.size("heads"), o.size("batches")), dependent=True)
 def combine(
     parts: w.In["parts heads m E", w.f32],
     sums: w.In["parts heads m", w.f32],
@@ -30,13 +31,13 @@ def combine(
         if sinking:
             sink = w.load_column(sinks[head * o.rows + row], like=top) if grouped else sinks[head].loaded()
             top = w.maximum(top, sink)
-        for part in w.range(splits):
+        for part in w.range(splits, unroll=UNROLL):
             top = w.maximum(top, w.load_column(sums[batch * splits + part, head, row], like=top))
         base = finite(top) * LOG2E
         total, out = w.zeros(ROWS), like
         if sinking:
             total = total + w.exp2(sink * LOG2E - base)
-        for part in w.range(splits):
+        for part in w.range(splits, unroll=UNROLL):
             at = batch * splits + part
             share = w.exp2(w.load_column(sums[at, head, row], like=top) * LOG2E - base)
             total = total + share

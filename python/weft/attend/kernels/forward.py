@@ -24,7 +24,7 @@ def _grid(q, starts_q, *, groups, packed, paired, splits):
     return w.ceil_div(tiles, 2) if paired else tiles, q.size("heads"), q.size("batches") * splits
 
 
-@w.kernel(grid=_grid, persistent=1)
+@w.kernel(grid=_grid, persistent=1, dependent=True)
 def forward(
     q: w.In["batches heads m D"],
     k: w.In["key_batches key_heads n D"],
