@@ -1,5 +1,7 @@
 """Fixtures of several test files."""
 
+import weakref
+
 import pytest
 
 
@@ -12,3 +14,27 @@ def product_calls(monkeypatch):
     run = products._Function.run
     monkeypatch.setattr(products._Function, "run", lambda *args: made.append(args) or run(*args))
     return made
+
+
+@pytest.fixture
+def lone_places(monkeypatch):
+    """The caches of places keep none, as if another thread's had replaced each of them. Places that are freed
+    become zeros.
+    """
+    from weft.emulator.instructions import fragments, tcgen05_code, wgmma_code
+
+    memory = []
+
+    def not_kept(cached):
+        def make(*args):
+            made = cached.__wrapped__(*args)
+            for each in made if isinstance(made, tuple) else (made,):
+                memory.append(each.elements)
+                weakref.finalize(each, each.elements.fill, 0)
+            return made
+
+        return make
+
+    caches = (fragments, "_places"), (wgmma_code, "_shared_places"), (tcgen05_code, "_shared")
+    for module, name in (*caches, (tcgen05_code, "_rows")):
+        monkeypatch.setattr(module, name, not_kept(getattr(module, name)))

@@ -74,6 +74,13 @@ def test_some_warps_of_a_group(product_calls):
     assert product_calls
 
 
+@pytest.mark.usefixtures("lone_places")
+def test_products_keep_the_places_that_they_use(product_calls):
+    expected = outcome(FORMS["bf16"], False)
+    assert outcome(FORMS["bf16"], True) == expected
+    assert product_calls
+
+
 @pytest.mark.parametrize("change", ["firsts", "half"])
 def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     name = {"firsts": "bf16", "half": "f16"}[change]

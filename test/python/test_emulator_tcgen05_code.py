@@ -82,6 +82,15 @@ def test_any_bits_have_the_same_sums(name, product_calls, monkeypatch):
         product_calls.clear()
 
 
+@pytest.mark.usefixtures("lone_places")
+def test_products_keep_the_places_that_they_use(product_calls, monkeypatch):
+    name = "a pair with two banks"
+    expected = outcome(filled(name), False, monkeypatch)
+    monkeypatch.setattr(tcgen05_code, "_MOST_KNOWN", 0)  # nor do templates keep them
+    assert outcome(filled(name), True, monkeypatch) == expected
+    assert product_calls
+
+
 def copied(name, times):
     """A case in several CTAs or pairs with different bits."""
     case, rng = filled(name), np.random.default_rng(times)

@@ -188,6 +188,15 @@ def test_a_copy_of_an_accumulator_stays_as_it_was(interpreted, product_calls, mo
     assert (out[:, 100] != out[:, 0]).any()
 
 
+@pytest.mark.usefixtures("lone_places")
+@pytest.mark.parametrize("name", ["bf16", "A in registers"])
+def test_products_keep_the_places_that_they_use(name, product_calls):
+    types, n, k, more, kind = FORMS[name]
+    written = instruction(types, n, k, **more)
+    data = random_data(np.random.default_rng(11), kind)
+    check(around(written, written), SAME, data, product_calls)
+
+
 def test_a_register_that_something_else_has_is_shared():
     block = RegisterBlock(np.zeros((4, 2, 32), np.uint32))
     file = list(block.registers)

@@ -7,7 +7,7 @@ import numpy as np
 from weft.emulator.instructions.fragments import Fragment
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.product_code import Job, Numbers, ProductKind, Run
+from weft.emulator.running.product_code import Job, Numbers, Places, ProductKind, Run
 from weft.isa.accumulation import Accumulation
 from weft.isa.types import ELEMENT_TYPES
 
@@ -17,12 +17,15 @@ _WORD = 4
 
 @dataclass(eq=False)
 class _Room:
-    """The registers of A and B of some warps, and their products."""
+    """The registers of A and B of some warps, and their products. `places` are those that `jobs` has
+    addresses of.
+    """
 
     run: Run
     a: Array
     b: Array
     jobs: Numbers
+    places: tuple[Places, ...]
 
     def __post_init__(self) -> None:
         self.address: int = self.jobs.ctypes.data
@@ -68,10 +71,11 @@ class Quick:
             return None
         a, b = (np.zeros((len(each.slots), warps, _LANES), np.uint32) for each in (self.a, self.b))
         jobs = np.zeros((warps, len(Job)), np.int64)
-        jobs[:, Job.A], jobs[:, Job.A_INDEX] = _firsts(a, warps), self.a.places(warps, 1).address
-        jobs[:, Job.B], jobs[:, Job.B_INDEX] = _firsts(b, warps), self.b.places(warps, 1).address
-        jobs[:, Job.D_INDEX], jobs[:, Job.KEEP] = self.d.places(warps, 1).address, 1
-        return _Room(run, a, b, jobs)
+        places = tuple(each.places(warps, 1) for each in (self.a, self.b, self.d))
+        indices = Job.A_INDEX, Job.B_INDEX, Job.D_INDEX
+        jobs[:, indices] = [each.address for each in places]
+        jobs[:, Job.A], jobs[:, Job.B], jobs[:, Job.KEEP] = _firsts(a, warps), _firsts(b, warps), 1
+        return _Room(run, a, b, jobs, places)
 
 
 def _firsts(registers: Array, warps: int) -> Numbers:

@@ -69,14 +69,15 @@ class _Scales:
 @dataclass(frozen=True, eq=False)
 class _Template:
     """The products of an instruction in any thread: those of each CTA of a pair, one after the other.
-    `jobs` have offsets where addresses of the wave's memory belong. `reads` are the matrices in shared
-    memory, by the rank of their CTA, and `block` are the cells of D. `scales` are those of A and B in the
-    products of a CTA.
+    `jobs` have offsets where addresses of the wave's memory belong, and addresses of `places`. `reads` are
+    the matrices in shared memory, by the rank of their CTA, and `block` are the cells of D. `scales` are
+    those of A and B in the products of a CTA.
     """
 
     kind: ProductKind
     ranks: int
     jobs: Numbers
+    places: tuple[Places, ...]
     reads: tuple[tuple[int, Places], ...]
     blocks: tuple[Cells, ...]
     kept: bool
@@ -117,11 +118,13 @@ class _Template:
 
 @dataclass(eq=False)
 class _Batch:
-    """The products of one instruction in some threads, at a time. `scaled`: the scales of each product, the
-    tensor memory of its CTA, and where the product wants them.
+    """The products of one instruction in some threads, at a time. `places` are those that the products have
+    addresses of. `scaled`: the scales of each product, the tensor memory of its CTA, and where the product
+    wants them.
     """
 
     runs: tuple[tuple[Run, int, Numbers, int], ...]
+    places: tuple[tuple[Places, ...], ...]
     reads: tuple[Read, ...]
     accesses: Any
     scaled: tuple[tuple[_Scales, Octets, Doubles], ...]
@@ -227,9 +230,9 @@ def _batch(wave: Wave, found: Sequence[tuple[_Template, int]]) -> _Batch | None:
             return None
         runs.append((run, together.ctypes.data, together, blocks[kind]))
     calls = wave.tensor_memory.calls
-    return _Batch(
-        tuple(runs), tuple(reads), calls.prepared(touches) if calls is not None else None, tuple(scaled)
-    )
+    accesses = None if calls is None else calls.prepared(touches)
+    places = tuple(each.places for each, _ in found)
+    return _Batch(tuple(runs), places, tuple(reads), accesses, tuple(scaled))
 
 
 def _template(decoded: Decoded) -> _Template | None:
@@ -253,13 +256,14 @@ def _template(decoded: Decoded) -> _Template | None:
     # A CTA of a pair has a part of B.
     reads = tuple((rank, operand) for operand in (right[0], left) for rank in range(ranks))
     scales = tuple(_scales(source, bank) for bank in range(path.banks)) if scaled else ()
-    jobs = _jobs(source, blocks, left, right)
+    places = _rows(path.rows), left, *right
+    jobs = _jobs(source, blocks, *places)
     kept, uses = bool(source.values["enable_input_d"]), (source.use(D), source.use(SCALE))
     count = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
-    return _Template(kind, ranks, jobs, reads, blocks, kept, *uses, scales, count)
+    return _Template(kind, ranks, jobs, places, reads, blocks, kept, *uses, scales, count)
 
 
-def _jobs(source: Matrices, blocks: Sequence[Cells], left: Places, right: tuple[Places, ...]) -> Numbers:
+def _jobs(source: Matrices, blocks: Sequence[Cells], rows: Places, left: Places, *right: Places) -> Numbers:
     """The products of each CTA and bank, with the offsets of A, B and D in the pair's shared memory, and in
     the CTA's tensor memory.
     """
@@ -268,7 +272,7 @@ def _jobs(source: Matrices, blocks: Sequence[Cells], left: Places, right: tuple[
     jobs[:, :, Job.A] = source.one.wave.memory.shared_stride * np.arange(len(blocks))[:, None]
     jobs[:, :, Job.A_INDEX], jobs[:, :, Job.B_INDEX] = left.address, [each.address for each in right]
     jobs[:, :, Job.KEEP] = bool(source.values["enable_input_d"])
-    jobs[:, :, Job.D_INDEX] = _rows(path.rows).address
+    jobs[:, :, Job.D_INDEX] = rows.address
     for rank, cells in enumerate(blocks):
         lanes = cells.lane + path.rows * np.arange(path.banks)
         jobs[rank, :, Job.D] = _WORD * (COLUMNS * lanes + cells.column)

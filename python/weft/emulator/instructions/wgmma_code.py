@@ -51,10 +51,13 @@ def _shared_places(word: int, outer: int, inner: int, bits: int, transposed: boo
 
 @dataclass(eq=False)
 class _Prepared:
-    """The products of some warpgroups with the same operands as before."""
+    """The products of some warpgroups with the same operands as before. `places` are those that `jobs` has
+    addresses of, in addition to those of `reads`.
+    """
 
     jobs: Numbers
     reads: tuple[Read, ...]
+    places: tuple[Places, ...]
     rows: Numbers
     block: RegisterBlock | None = None
     left: Array | None = None
@@ -142,7 +145,8 @@ class Quick:
         begins = memory.shared.data.ctypes.data + ctas * memory.shared_stride
         jobs[:, Job.KEEP] = kept ^ self.keeps[1]
         jobs[:, Job.B], jobs[:, Job.B_INDEX] = begins, [each.address for each in right]
-        jobs[:, Job.D_INDEX] = self.d.places(wave.warps, _WARPS).address
+        places = [self.d.places(wave.warps, _WARPS)]
+        jobs[:, Job.D_INDEX] = places[0].address
         matrices, buffer = [right], None
         if isinstance(self.a, InShared):
             left = self._matrices(lanes, self.a, by_row=True)
@@ -153,9 +157,10 @@ class Quick:
         else:
             buffer = np.zeros((len(self.a.slots), lanes.warps, _LANES), np.uint32)
             jobs[:, Job.A] = buffer.ctypes.data + 4 * _LANES * _WARPS * np.arange(len(rows))
-            jobs[:, Job.A_INDEX] = self.a.places(lanes.warps, _WARPS).address
+            places.append(self.a.places(lanes.warps, _WARPS))
+            jobs[:, Job.A_INDEX] = places[1].address
         read = zip(rows.tolist(), ctas.tolist(), zip(*matrices, strict=True), strict=True)
-        return _Prepared(jobs, tuple(Read(*each) for each in read), rows, None, buffer)
+        return _Prepared(jobs, tuple(Read(*each) for each in read), tuple(places), rows, None, buffer)
 
     def _matrices(self, lanes: Lanes, operand: InShared, *, by_row: bool) -> list[Places] | None:
         """The places of an operand of each warpgroup; None if the interpreter must find what is wrong."""
