@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import locks
 from weft.emulator import background, parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, Named, Unwritten, parameters, whole_number
 from weft.emulator.compiled.boxes import worth_of
@@ -79,6 +80,8 @@ class Module:
         self._text = ptx
         self._device = Device()
         self._programs: dict[tuple[object, ...], Program] = {}
+        # Decoding gives the tree's registers and variables their numbers.
+        self._decoding = locks.reentrant()
         self._map_variables()
 
     @property
@@ -228,15 +231,18 @@ class Module:
         if not isinstance(kernel, str):
             raise WeftError(f"kernel must be a name, got {shown(kernel)}")
         key = kernel, chip, tuple(scopes.items())
-        if key not in self._programs:
-            entry = self._tree.functions.get(kernel)
-            if entry is None or not entry.is_entry:
-                raise WeftError(
-                    f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
-                    f"{did_you_mean(kernel, self.kernels)}"
-                )
-            self._programs[key] = Program(self._tree, entry, chip, TABLE, scopes)
-        return self._programs[key]
+        if (known := self._programs.get(key)) is not None:
+            return known
+        entry = self._tree.functions.get(kernel)
+        if entry is None or not entry.is_entry:
+            raise WeftError(
+                f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
+                f"{did_you_mean(kernel, self.kernels)}"
+            )
+        with self._decoding:
+            if key not in self._programs:
+                self._programs[key] = Program(self._tree, entry, chip, TABLE, scopes)
+            return self._programs[key]
 
     def _map_variables(self) -> None:
         constants = [v for v in self._tree.variables if v.space == "const"]

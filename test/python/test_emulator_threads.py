@@ -1,0 +1,50 @@
+"""Threads that launch the same kernels at the same time."""
+
+import contextlib
+import threading
+
+import numpy as np
+from emulator_ptx import kernel
+
+from weft import emulator
+from weft.emulator import launch
+
+
+def in_threads(count, work):
+    """Calls `work` in threads at once, and raises what one of them raises."""
+    ready, errors = threading.Barrier(count), []
+
+    def run():
+        ready.wait()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_a_program_is_decoded_once(monkeypatch):
+    decoded, both = [], threading.Barrier(2)
+
+    class Program(launch.Program):
+        def __init__(self, *args):
+            decoded.append(threading.get_ident())
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            super().__init__(*args)
+
+    monkeypatch.setattr(launch, "Program", Program)
+    inputs, results = np.arange(32, dtype=np.uint32), [np.zeros(32, np.uint32) for _ in range(2)]
+    module = emulator.Module(kernel("add.u32 %d0, %a0, 1;", [inputs], results[:1]))
+    waiting = list(results)
+    in_threads(2, lambda: module.launch("k", block=32, args=[inputs, waiting.pop()]))
+    assert len(decoded) == 1
+    for result in results:
+        np.testing.assert_array_equal(result, inputs + 1)
