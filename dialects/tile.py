@@ -39,7 +39,7 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
-from weft.dialects.tile_flags import await_flag, remote, send_async, signal
+from weft.dialects.tile_flags import await_flag, is_last, remote, send_async, signal
 from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul

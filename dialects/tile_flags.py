@@ -34,13 +34,13 @@ class AwaitFlagOp(Op, dialect=Tile, name="await_flag"):
         return index_complaint([self.index, self.value, self.limit])
 
 
-def flags_complaint(flags: Any) -> str | None:
-    """Why a value isn't memory of flags."""
+def flags_complaint(flags: Any, what: str = "flags") -> str | None:
+    """Why a value isn't memory of flags, or of counters."""
     kind = flags.type
     if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
-        return f"expects flags in a memref of rank 1 of i32, got {kind}"
+        return f"expects {what} in a memref of rank 1 of i32, got {kind}"
     if (known := strides(kind)) is None or known[0] != [1]:
-        return f"expects contiguous flags, got {kind}"
+        return f"expects contiguous {what}, got {kind}"
     return None
 
 
@@ -60,6 +60,29 @@ class SignalOp(Op, dialect=Tile, name="signal"):
 
     def check(self) -> str | None:
         return flags_complaint(self.flags) or index_complaint([self.index, self.value])
+
+
+class IsLastOp(Op, dialect=Tile, name="is_last"):
+    """A thread arrives at `counters[index]`, one of `count` threads of this GPU that do. Returns whether it is
+    the last one, an i1: then it sees what the others have written before, also to other GPUs, and the counter
+    is 0 again. Counters must be 0 before the first launch.
+    """
+
+    counters: ext.Operand[Any]
+    index: ext.Operand[Any]
+    count: ext.Operand[Any]
+    last: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if str(self.last.type) != "i1":
+            return f"expects to return i1, got {self.last.type}"
+        return flags_complaint(self.counters, "counters") or index_complaint([self.index, self.count])
+
+
+def is_last(counters: Any, index: Any, count: Any) -> Any:
+    """Builds `tile.is_last` and returns whether the thread is the last."""
+    i1 = ir.IntegerType.get_signless(1)
+    return build(IsLastOp, operands=[counters, index, count], results=lambda: [i1]).last
 
 
 class RemoteOp(Op, dialect=Tile, name="remote"):

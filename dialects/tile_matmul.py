@@ -100,6 +100,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       that has these rows, whose address is `peers[i, 0]`. Then a flag at `peers[i, 1]` is set to the number
       of the call. Both have a slot for each GPU, tile and warpgroup. The kernel adds what it finds in
       "partials", for which "signals" are set, to its own sums.
+      If A is no batch, D has all rows of the sum of all products. Each GPU sends its sums of every tile to all
+      GPUs, also to itself, and then adds those in "partials", all rounded alike, in the order of GPUs. "team"
+      then has a fourth number, 0, and memory of two halves of slots: calls use them in turn. Kernels count
+      the calls in "team" themselves, so that a graph of launches can be repeated.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
@@ -347,7 +351,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         given = [name for name in (*SCATTERED, *GATHERED[:-1]) if self.role(name) is not None]
         if not given:
             return None
-        wanted = SCATTERED if self.is_scattered else GATHERED
+        wanted = GATHERED if self.role("partials") is None else SCATTERED
         if sorted(given) != sorted(wanted):
             return f"expects {', '.join(wanted)} together, got only {' and '.join(given)}"
         if (gathered := self.role("gathered")) is None:
@@ -364,14 +368,19 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     @property
     def is_scattered(self) -> bool:
-        """Whether sums are added up over several GPUs."""
-        return self.role("partials") is not None
+        """Whether sums are added up over several GPUs, each of which gets its own rows."""
+        return self.role("partials") is not None and self.a.type.rank == 3
+
+    @property
+    def is_all_reduced(self) -> bool:
+        """Whether sums are added up over several GPUs, each of which gets all rows."""
+        return self.role("partials") is not None and self.a.type.rank == 2
 
     def _scattered_complaint(self) -> str | None:
         """What is wrong where sums are added up over several GPUs."""
-        if (self.a.type.rank, self.b.type.rank, self.d.type.rank) != (3, 2, 2):
+        if self.a.type.rank not in (2, 3) or (self.b.type.rank, self.d.type.rank) != (2, 2):
             kinds = f"{self.a.type}, {self.b.type} and {self.d.type}"
-            return f"expects A of rank 3, and B and D of rank 2, with partials, got {kinds}"
+            return f"expects A of rank 2 or 3, and B and D of rank 2, with partials, got {kinds}"
         if self.types.sums != "f32":
             return f"expects sums of f32 with partials, got A of {self.a.type}"
         return None if self.grouping is None else f"expects no {self.grouping} with partials"
@@ -473,7 +482,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """Why kernels of this schedule can't work with those of other GPUs."""
         if self.role("team") is None:
             return None
-        if self.is_scattered:
+        if self.is_scattered or self.is_all_reduced:
             one = getattr(schedule, "global_splits", 0) == 1 and schedule.splits == 1
             if isinstance(schedule, WarpgroupSchedule) and one and not schedule.stream_k:
                 return None

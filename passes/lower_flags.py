@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.tile_flags import AwaitFlagOp, RemoteOp, SendAsyncOp, SignalOp
+from weft.dialects.tile_flags import AwaitFlagOp, IsLastOp, RemoteOp, SendAsyncOp, SignalOp
 from weft.mlir import arith, ir, llvm, nvvm
 from weft.passes.builders import addresses, emit
 from weft.passes.registry.pass_ import Pass, rewrite
 
 _NANOSECONDS = 1_000_000  # of a millisecond
+_GPU = "device"  # LLVM's name of the scope
 _MOST = (1 << 31) - 1  # elements of memory of unknown size
 
 
@@ -52,6 +53,21 @@ def _signal(op: SignalOp) -> list[Any]:
     return []
 
 
+def _is_last(op: IsLastOp) -> list[Any]:
+    """An addition at the scope of the GPU between fences: LLVM's addition orders nothing. Later launches find
+    the counter at 0.
+    """
+    address = addresses.Vector(op.counters).element_of(op.index)
+    add, relaxed = llvm.AtomicBinOp.add, llvm.AtomicOrdering.monotonic
+    llvm.FenceOp(llvm.AtomicOrdering.acq_rel, syncscope=_GPU)
+    before = llvm.atomicrmw(add, address, emit.value(1), relaxed, syncscope=_GPU)
+    last = emit.equal(before, emit.sub(op.count, 1))
+    with emit.when(last):
+        llvm.FenceOp(llvm.AtomicOrdering.acq_rel, syncscope=_GPU)
+        llvm.StoreOp(emit.value(0), address, alignment=4)
+    return [last]
+
+
 def _remote(op: RemoteOp) -> list[Any]:
     """A memref's descriptor with the address: pointers, offset, sizes and strides."""
     pointer = llvm.inttoptr(addresses.pointer_type(1), op.address)
@@ -80,6 +96,7 @@ def _send_async(op: SendAsyncOp) -> list[Any]:
 _LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {
     AwaitFlagOp: _await_flag,
     SignalOp: _signal,
+    IsLastOp: _is_last,
     RemoteOp: _remote,
     SendAsyncOp: _send_async,
 }

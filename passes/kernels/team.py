@@ -10,12 +10,14 @@ from weft.passes.builders import emit
 from weft.passes.kernels.matrices import size, vector_of
 from weft.passes.kernels.tile_order import Tile, element
 
-RANK, CALL, LIMIT = range(3)  # the elements of the operand `team`
+RANK, CALL, LIMIT, ARRIVED = range(4)  # the elements of the operand `team`
 
 
 @dataclass(frozen=True)
 class Team:
-    """The team of an `op` that has one: this GPU's rank, the number of the call, and the limit of waits."""
+    """The team of an `op` that has one: this GPU's rank, the number of the call (None where kernels count
+    calls, and read it after the launch before), and the limit of waits.
+    """
 
     op: MatmulOp
     rank: Any
@@ -27,7 +29,8 @@ class Team:
         """Reads the team at the insertion point; None for a product of one GPU."""
         if (team := op.role("team")) is None:
             return None
-        return Team(op, *(element(team, number) for number in (RANK, CALL, LIMIT)))
+        rank, limit = (element(team, number) for number in (RANK, LIMIT))
+        return Team(op, rank, element(team, CALL) if op.role("gathered") is not None else None, limit)
 
     def first(self, op: MatmulOp) -> Any:
         """The rank whose rows a kernel computes first: this one's where rows come from others, and the next
@@ -35,9 +38,9 @@ class Team:
         """
         return emit.add(self.rank, 1) if op.is_scattered else self.rank
 
-    def await_(self, flags: Any, index: Any, proxy: str = "generic") -> None:
-        """Waits for a flag, in one thread."""
-        tile.await_flag(flags, emit.value(index), self.call, self.limit, proxy=proxy)
+    def await_(self, flags: Any, index: Any, call: Any, proxy: str = "generic") -> None:
+        """Waits for a flag of a call, in one thread."""
+        tile.await_flag(flags, emit.value(index), call, self.limit, proxy=proxy)
 
 
 class RowGate:
@@ -65,4 +68,4 @@ class RowGate:
             # Chunks come in order.
             last = emit.sub(emit.minimum(emit.mul(emit.add(row, 1), height), self._rows), 1)
             chunk = emit.div(emit.maximum(last, 0), self._in_chunk)
-            self._team.await_(vector_of(self._arrivals, at.member), chunk, proxy="async")
+            self._team.await_(vector_of(self._arrivals, at.member), chunk, self._team.call, proxy="async")

@@ -15,6 +15,7 @@ from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import Accumulator
+from weft.passes.kernels.all_reduced import AllReduction
 from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
@@ -24,7 +25,8 @@ from weft.passes.kernels.promoted import PromotedAccumulator
 from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.row_scales import RowScales
-from weft.passes.kernels.scattered import ScatteredReduction, SentSums
+from weft.passes.kernels.scattered import ScatteredReduction
+from weft.passes.kernels.sent_sums import SentSums
 from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
@@ -88,6 +90,8 @@ def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, o
         return GlobalSums(op, element, ThreadSums.of_warpgroups(schedule, op.types), schedule.global_splits)
     if op.is_scattered:
         return SentSums(op, schedule, writer)
+    if op.is_all_reduced:
+        return SentSums(op, schedule)
     return StreamSums(op, element) if schedule.stream_k else None
 
 
@@ -100,7 +104,8 @@ def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], write
         case StreamSums():
             return StreamReduction(op, sums, tiles, writer)
         case SentSums():
-            return ScatteredReduction(op, sums, tiles, writer)
+            kind = ScatteredReduction if op.is_scattered else AllReduction
+            return kind(op, sums, tiles, writer)
         case None:
             return NoReduction(writer)
 

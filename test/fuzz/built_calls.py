@@ -55,6 +55,7 @@ _BUILDERS = {
     "await_others": "matrix index i32",
     "await_flag": "matrix index i32 i32 ~proxy:text",
     "signal": "matrix index i32",
+    "is_last": "matrix index i32",
     "remote": "i32 type",
     "send_async": "buffer matrix i32",
 }

@@ -11,11 +11,12 @@ import pytest
 import weft
 from weft import emulator
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.distributed import Team, all_gather_matmul, gather, matmul_reduce_scatter, teams
+from weft.distributed import Team, all_gather_matmul, gather, matmul_all_reduce, matmul_reduce_scatter, teams
 from weft.emulator import Deadlock, Fault, World
 from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
-from weft.passes.kernels import scattered
+from weft.passes.builders import emit
+from weft.passes.kernels import all_reduced, scattered, sent_sums
 from weft.passes.kernels import team as team_part
 
 SMALL = WarpgroupSchedule(block=(64, 32, 64), warpgroups=1, stages=2)
@@ -317,8 +318,14 @@ def test_own_rows_first_are_a_deadlock(monkeypatch):
         scattered_sums(2, rows=256)
 
 
+def one_half(self, call, source, part):
+    """Slots of sums in one half of the memory."""
+    return emit.add(emit.mul(source, self.parts), part)
+
+
+@pytest.mark.usefixtures("fresh_kernels")
 def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monkeypatch):
-    monkeypatch.setattr(teams, "HALVES", 1)
+    monkeypatch.setattr(sent_sums.TeamReduction, "slot", one_half)
     report, _ = scattered_sums(2, calls=3)
     assert rules(report) == ["global-race"]
 
@@ -330,3 +337,63 @@ def test_wrong_parts_are_named():
         matmul_reduce_scatter(a, b, team=team, transpose_b=True)
     with pytest.raises(weft.WeftError, match="partials must be f32 or bf16, got 'f16'"):
         matmul_reduce_scatter(a, b, team=team, transpose_b=True, partials="f16")
+
+
+def all_reduced_sums(size, *, calls=1, rows=M, seed=None, partials=None, schedule=SMALL):
+    """The report of calls on all ranks, and whether all results are right."""
+    world, found = World(size), []
+    members = Team.emulated(world)
+    for call in range(calls):
+        a = [numbers(rows, K, seed=(call, rank)) for rank in range(size)]
+        b = [numbers(N, K, seed=(9, call, rank)) for rank in range(size)]
+        total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
+        options = {"transpose_b": True, "partials": partials, "schedule": schedule}
+        found += [(matmul_all_reduce(*each, team=team, **options), total) for *each, team in zip(a, b, members, strict=True)]
+    report = world.run(seed=seed)
+    return report, all((got == total.astype(got.dtype)).all() for got, total in found)
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("partials", ["f32", None])
+def test_every_rank_gets_all_sums(partials):
+    report, right = all_reduced_sums(2, calls=3, partials=partials)
+    assert right and not report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("partials", ["f32", None])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_orders_of_ranks_change_no_sums_of_all(size, seed, partials):
+    report, right = all_reduced_sums(size, calls=4, rows=300, seed=seed, partials=partials)
+    assert right and not report.findings
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("st.release.sys", "st.relaxed.sys"),
+        ("st.release.sys", "st.release.gpu"),
+        ("ld.acquire.sys", "ld.acquire.gpu"),
+        ("ld.acquire.sys", "ld.relaxed.sys"),
+    ],
+)
+def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
+    with_ptx(monkeypatch, old, new)
+    report, _ = all_reduced_sums(2)
+    assert rules(report) == ["global-race"]
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong"),
+    [
+        (sent_sums.TeamReduction, "slot", one_half),
+        (all_reduced, "meet_warpgroup", lambda warpgroup: None),
+    ],
+)
+def test_mistakes_of_all_reduced_sums_are_found(monkeypatch, owner, name, wrong):
+    monkeypatch.setattr(owner, name, wrong)
+    report, _ = all_reduced_sums(2, calls=3)
+    assert rules(report) == ["global-race"]

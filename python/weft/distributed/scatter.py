@@ -51,8 +51,7 @@ def matmul_reduce_scatter(
 
 def _described(name: str, team: Team, product: Product, partials: str | None) -> Product:
     """The product itself. Raises WeftError for rows that ranks can't share, and for wrong partial sums."""
-    if _type_of(product, partials) not in ("f32", product.dtype):
-        raise WeftError(f"{name}: partials must be f32 or {product.dtype}, got {shown(partials)}")
+    check_partials(product, partials)
     if product.a[0] % team.size:
         near = ceil_div(product.a[0], team.size) * team.size
         raise WeftError(
@@ -62,9 +61,33 @@ def _described(name: str, team: Team, product: Product, partials: str | None) ->
     return product
 
 
-def _type_of(product: Product, partials: str | None) -> str | None:
+def check_partials(product: Product, partials: str | None) -> None:
+    """Raises WeftError for sums of a type that isn't sent."""
+    if type_of(product, partials) not in ("f32", product.dtype):
+        raise WeftError(f"{product.name}: partials must be f32 or {product.dtype}, got {shown(partials)}")
+
+
+def type_of(product: Product, partials: str | None) -> str:
     """The type of sums that are sent."""
-    return product.dtype if partials is None else arrays.type_name(partials)
+    return product.dtype if partials is None else str(arrays.type_name(partials))
+
+
+def schedule_of(product: Product, team: Team, sizes: tuple[int, int, int]) -> WarpgroupSchedule:
+    """The schedule for M, N and K. Raises WeftError for a chip without `wgmma`."""
+    schedule = product.schedule_of(team.devices.chip, sizes)
+    if not isinstance(schedule, WarpgroupSchedule):
+        raise WeftError(f"{product.name}: needs a schedule of wgmma, on sm_90a, got {schedule}")
+    return schedule
+
+
+def slots(product: Product, schedule: WarpgroupSchedule, ranks: int, rows: int) -> tuple[int, int]:
+    """The parts of tiles of so many rows, and their sums, of all ranks. Raises WeftError for too many."""
+    extents = zip(schedule.swapped(rows, product.n), schedule.block[:2], schedule.cluster, strict=True)
+    tiles = prod(ceil_div(extent, block * ctas) * ctas for extent, block, ctas in extents)
+    sums = ranks * tiles * schedule.block[0] * schedule.block[1]
+    if sums > _MOST_SUMS:
+        raise WeftError(f"{product.name}: the sums of all ranks must be at most {_MOST_SUMS}, got {sums}")
+    return ranks * tiles * schedule.warpgroups, sums
 
 
 class _Scatter(Plan):
@@ -72,42 +95,24 @@ class _Scatter(Plan):
 
     def __init__(self, partials: str | None, product: Product, team: Team) -> None:
         """Compiles the kernel, and makes room for the sums."""
-        self.kind = _type_of(product, partials) or ""
+        self.kind = type_of(product, partials)
         rows, n = product.a[0] // team.size, product.n
         sizes = product.a[0], n, product.a[1]
-        schedule = product.schedule_of(team.devices.chip, sizes)
-        if not isinstance(schedule, WarpgroupSchedule):
-            raise WeftError(f"{product.name}: needs a schedule of wgmma, on sm_90a, got {schedule}")
+        schedule = schedule_of(product, team, sizes)
         of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
         kernel = product.kernel(team.devices.chip, ranks=(3, 2, 2), added=of_sums, sizes=sizes)
         super().__init__(team, product, kernel)
-        extents = zip(schedule.swapped(rows, n), schedule.block[:2], schedule.cluster, strict=True)
-        tiles = prod(ceil_div(extent, block * ctas) * ctas for extent, block, ctas in extents)
-        self.parts = team.size * tiles * schedule.warpgroups
-        self.sums = team.size * tiles * schedule.block[0] * schedule.block[1]
-        if self.sums > _MOST_SUMS:
-            raise WeftError(
-                f"{product.name}: the sums of all ranks must be at most {_MOST_SUMS}, got {self.sums}"
-            )
-        self.exchange = team.exchange("scatter")
-        self.exchange.reserve(self.sums * arrays.numpy_dtype(self.kind).itemsize, self.parts * _FLAG)
+        self.parts, self.sums = slots(product, schedule, team.size, rows)
+        width = arrays.numpy_dtype(self.kind).itemsize
+        self.memory = team.counted(self.sums * width, self.parts * _FLAG)
 
     def run(self, operands: Sequence[Any]) -> Any:
-        team, devices = self.team, self.team.devices
-        out = devices.empty((self.product.a[0] // team.size, self.product.n), operands[0])
-        turn = self.exchange.next()
-        memory = turn.data[team.rank], turn.flags[team.rank], turn.peers, turn.state
-        self.launch(devices.caller(), operands, out, memory)
+        devices = self.team.devices
+        out = devices.empty((self.product.a[0] // self.team.size, self.product.n), operands[0])
+        self.launch(devices.caller(), operands, out, self.memory.operands)
         return out
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        sums, signals, peers, state = memory
         left, *rest = self.product.views(operands, d)
-        return [
-            self.product.batch(left, self.team.size),
-            *rest,
-            sums.view((self.sums,), self.kind),
-            signals.view((self.parts,), "i32"),
-            peers.view((self.team.size, 2), "i64"),
-            state.view((4,), "i32"),
-        ]
+        of_memory = self.memory.views(self.sums, self.kind, self.parts)
+        return [self.product.batch(left, self.team.size), *rest, *of_memory]

@@ -3,7 +3,8 @@
 Each call of a kind has a number, the same on all ranks, to which flags are set. Calls use two halves of the
 memory in turn. A rank writes to a peer's half for call n after its own kernel of call n - 1 has ended, which
 has waited for what the peer sent in that call, after the peer's kernel of call n - 2 had ended: so nobody
-reads this half any more, and no barrier is needed.
+reads this half any more, and no barrier is needed. Kernels of small products count the calls themselves
+(`Counted`), so that graphs can repeat them.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from weft.distributed.devices import Devices, Memory
 from weft.distributed.emulated import WorldDevices
 from weft.errors import WeftError, shown
+from weft.launch.arrays import ArrayView
 
 if TYPE_CHECKING:
     from weft import emulator
@@ -23,6 +25,7 @@ HALVES = 2
 _STATE = 4  # numbers of the operand `team`
 _STATES = 4096  # calls whose states are written at once
 _SECONDS = 30.0
+_LARGE = 1 << 26  # bytes
 _UNIT = 256  # bytes to which memory is rounded up
 
 
@@ -58,6 +61,7 @@ class Team:
         self.devices, self.rank, self.size = devices, devices.rank, devices.size
         self._limit = max(round(1000 * seconds), 1)
         self._exchanges: dict[str, Exchange] = {}
+        self._counted: Counted | None = None
         self.plans: dict[Any, Any] = {}
         self.known: dict[Any, Any] = {}
         """Plans by the keys of `Devices.key`, which are faster to make than a product."""
@@ -67,6 +71,63 @@ class Team:
         if kind not in self._exchanges:
             self._exchanges[kind] = Exchange(self.devices, self._limit)
         return self._exchanges[kind]
+
+
+    def counted(self, data: int, flags: int) -> "Counted":
+        """Memory for calls that kernels count, with at least so many bytes of data and flags in each half.
+        All ranks call it together. Plans and graphs keep theirs when others need more.
+        """
+        known, sizes = self._counted, (data, flags)
+        if known is None or any(had < size for had, size in zip(known.sizes, sizes, strict=True)):
+            had = (0, 0) if known is None else known.sizes
+            data, flags = (max(_rounded(size), least) for size, least in zip(sizes, had, strict=True))
+            known = self._counted = Counted.of(self.devices, (data, flags), self._limit)
+        return known
+
+
+def _rounded(size: int) -> int:
+    """A size from which memory rarely needs to grow: a power of two, or a multiple of the largest one."""
+    return 1 << (size - 1).bit_length() if size < _LARGE else -(-size // _LARGE) * _LARGE
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Memory for calls that kernels count themselves, so that a graph can repeat them: a kernel uses the half
+    that the number of its call selects. `sizes` are the bytes of data and flags in a half.
+    """
+
+    ranks: int
+    sizes: tuple[int, int]
+    data: Memory
+    flags: Memory
+    peers: Memory
+    """The addresses of data and flags of each rank: i64."""
+    state: Memory
+
+    @staticmethod
+    def of(devices: Devices, sizes: tuple[int, int], limit: int) -> "Counted":
+        """Allocates it. All ranks call it together."""
+        data, flags = (HALVES * size for size in sizes)
+        memory = devices.shared(data + flags)
+        starts = np.array([devices.address(each) for each in memory], np.int64)
+        peers = devices.constant(np.stack([starts, starts + data], axis=-1))
+        state = devices.constant(np.array([devices.rank, 1, limit, 0], np.int32))
+        own = memory[devices.rank]
+        return Counted(devices.size, sizes, own.part(0, data), own.part(data, flags), peers, state)
+
+    @property
+    def operands(self) -> tuple[Memory, Memory, Memory, Memory]:
+        """What a kernel takes."""
+        return self.data, self.flags, self.peers, self.state
+
+    def views(self, sums: int, kind: str, parts: int) -> list[ArrayView]:
+        """What a kernel takes that sends so many sums of a type, with a flag for each part."""
+        return [
+            self.data.view((HALVES * sums,), kind),
+            self.flags.view((HALVES * parts,), "i32"),
+            self.peers.view((self.ranks, 2), "i64"),
+            self.state.view((_STATE,), "i32"),
+        ]
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ func.func @sums_of_a_batch(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: mem
   %1 = "tile.operand"(%signals) : (memref<?xi32>) -> !tile.any
   %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
   %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
-  // expected-error @below {{expects A of rank 3, and B and D of rank 2, with partials, got}}
+  // expected-error @below {{expects A of rank 2 or 3, and B and D of rank 2, with partials, got}}
   "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["partials", "signals", "peers", "team"], transpose_b = true}
     : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
   return

@@ -1,0 +1,90 @@
+"""Reduction over GPUs where each GPU gets all sums: each sends those of every tile to all others, and adds up
+those of all GPUs when they have come.
+
+A CTA sends the sums of all of its tiles before it waits for any, so GPUs can't block each other. All of them
+add the same rounded sums in the same order: they get the same bits.
+"""
+
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import MatmulOp
+from weft.isa.chips import WARPGROUP
+from weft.mlir import arith
+from weft.passes.builders import emit
+from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.fragments import add, convert
+from weft.passes.kernels.sent_sums import SentSums, TeamReduction
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.writer import Writer
+
+
+class AllReduction(TeamReduction):
+    """Sends sums to all GPUs, then adds them up."""
+
+    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
+        """Reads sizes at the insertion point."""
+        super().__init__(op, sent, tiles, writer)
+        self._kinds: Any = None  # the types of a warpgroup's and of a thread's sums
+
+    def collect_next(
+        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+    ) -> list[Any]:
+        (call,), lane = kept, tile.to_lane(sums)
+        self._kinds = sums.type, lane.type
+        slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
+        numbers = emit.elements(self.sent.rounded(lane))
+        self.store(numbers, self.partials, slot)
+
+        def send(step: Any, carried: list[Any]) -> list[Any]:
+            member = emit.rem(emit.add(self.team.rank, step), self.members)
+            self.store(numbers, self.data(member), slot)
+            return carried
+
+        emit.loop(1, self.members, 1, [], send)
+        meet_warpgroup(warpgroup)
+        member, is_other = self._other()
+        with emit.when(is_other):
+            tile.signal(self.flags(member), emit.value(slot), call)
+        return kept
+
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        raise NotImplementedError  # `collect_next` does it
+
+    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+        (call,) = kept
+        (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)
+
+        def one(at: Tile, carried: list[Any]) -> list[Any]:
+            total = self._total(call, self.part(at, warpgroup), warpgroup)
+            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
+            self.writer.write(total, row, column, None, warpgroup)
+            return carried
+
+        self.tiles.walk([], one)
+        super().end(warpgroup, kept)
+
+    def _other(self) -> tuple[Any, Any]:
+        """A GPU for each of a warpgroup's first threads, and whether it is another one, an i1."""
+        member = emit.rem(emit.thread(), WARPGROUP)
+        different = emit.negate(emit.equal(member, self.team.rank))
+        return member, arith.andi(emit.less(member, self.members), different)
+
+    def _total(self, call: Any, part: Any, warpgroup: Any) -> Any:
+        """A warpgroup's sums of all GPUs, in their order."""
+        member, is_other = self._other()
+        with emit.when(is_other):
+            self.team.await_(self.signals, self.slot(call, member, part), call)
+        meet_warpgroup(warpgroup)
+        fragment, kind = self._kinds
+
+        def of(member: Any) -> Any:
+            return convert(self.read(self.slot(call, member, part), kind.shape[0]), kind)
+
+        def add_one(member: Any, carried: list[Any]) -> list[Any]:
+            return [add(carried[0], of(member))]
+
+        (total,) = emit.loop(1, self.members, 1, [of(0)], add_one)
+        return tile.from_lane(total, fragment)
