@@ -122,6 +122,7 @@ __all__ = [
     "gemm_scaled",
     "is_buffer",
     "is_fragment",
+    "is_last",
     "is_map",
     "is_tensor_buffer",
     "make_ring",

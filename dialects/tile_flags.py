@@ -63,9 +63,9 @@ class SignalOp(Op, dialect=Tile, name="signal"):
 
 
 class IsLastOp(Op, dialect=Tile, name="is_last"):
-    """A thread arrives at `counters[index]`, one of `count` threads of this GPU that do. Returns whether it is
-    the last one, an i1: then it sees what the others have written before, also to other GPUs, and the counter
-    is 0 again. Counters must be 0 before the first launch.
+    """A thread arrives at `counters[index]`, one of `count` threads of this GPU that do. The result (i1) is
+    whether it is the last one: then it sees what the others have written before, also to other GPUs, and the
+    counter is 0 again. Counters must be 0 before the first launch.
     """
 
     counters: ext.Operand[Any]

@@ -100,10 +100,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       that has these rows, whose address is `peers[i, 0]`. Then a flag at `peers[i, 1]` is set to the number
       of the call. Both have a slot for each GPU, tile and warpgroup. The kernel adds what it finds in
       "partials", for which "signals" are set, to its own sums.
-      If A is no batch, D has all rows of the sum of all products. Each GPU sends its sums of every tile to all
-      GPUs, also to itself, and then adds those in "partials", all rounded alike, in the order of GPUs. "team"
-      then has a fourth number, 0, and memory of two halves of slots: calls use them in turn. Kernels count
-      the calls in "team" themselves, so that a graph of launches can be repeated.
+      If A isn't a batch, D has all rows of the sum of all products: each GPU sends its sums of every tile to
+      all GPUs, also to itself, and then adds those in "partials", all rounded alike, in the order of GPUs.
+      Slots are in two halves of the memory, which calls use in turn. "team" has a fourth number, 0: the
+      kernel counts the calls there, so that a graph of launches can be repeated.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied

@@ -42,6 +42,19 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 
+  // The last thread to arrive acquires what the others have released, and sets the counter to 0.
+  // CHECK-LABEL: gpu.func @counts
+  // CHECK: llvm.fence syncscope("device") acq_rel
+  // CHECK: %[[BEFORE:.*]] = llvm.atomicrmw add %{{.*}}, %{{.*}} syncscope("device") monotonic
+  // CHECK: %[[LAST:.*]] = arith.cmpi eq, %[[BEFORE]], %{{.*}}
+  // CHECK: scf.if %[[LAST]]
+  // CHECK-NEXT: llvm.fence syncscope("device") acq_rel
+  // CHECK: llvm.store
+  gpu.func @counts(%counters: memref<?xi32>, %i: i32, %count: i32) kernel {
+    %0 = "tile.is_last"(%counters, %i, %count) : (memref<?xi32>, i32, i32) -> i1
+    gpu.return
+  }
+
   // A buffer is sent by one bulk copy.
   // CHECK-LABEL: gpu.func @sends
   // CHECK: %[[FROM:.*]] = "tile.address"

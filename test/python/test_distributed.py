@@ -348,7 +348,10 @@ def all_reduced_sums(size, *, calls=1, rows=M, seed=None, partials=None, schedul
         b = [numbers(N, K, seed=(9, call, rank)) for rank in range(size)]
         total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
         options = {"transpose_b": True, "partials": partials, "schedule": schedule}
-        found += [(matmul_all_reduce(*each, team=team, **options), total) for *each, team in zip(a, b, members, strict=True)]
+        found += [
+            (matmul_all_reduce(*each, team=team, **options), total)
+            for *each, team in zip(a, b, members, strict=True)
+        ]
     report = world.run(seed=seed)
     return report, all((got == total.astype(got.dtype)).all() for got, total in found)
 

@@ -72,7 +72,6 @@ class Team:
             self._exchanges[kind] = Exchange(self.devices, self._limit)
         return self._exchanges[kind]
 
-
     def counted(self, data: int, flags: int) -> "Counted":
         """Memory for calls that kernels count, with at least so many bytes of data and flags in each half.
         All ranks call it together. Plans and graphs keep theirs when others need more.

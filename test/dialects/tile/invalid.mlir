@@ -1841,6 +1841,22 @@ func.func @await_a_wide_number(%flags: memref<?xi32>, %i: i64) {
 
 // -----
 
+func.func @is_last_of_floats(%counters: memref<?xf32>, %i: i32) {
+  // expected-error @below {{'tile.is_last' op expects counters in a memref of rank 1 of i32, got memref<?xf32>}}
+  %0 = "tile.is_last"(%counters, %i, %i) : (memref<?xf32>, i32, i32) -> i1
+  return
+}
+
+// -----
+
+func.func @is_last_number(%counters: memref<?xi32>, %i: i32) {
+  // expected-error @below {{'tile.is_last' op expects to return i1, got i32}}
+  %0 = "tile.is_last"(%counters, %i, %i) : (memref<?xi32>, i32, i32) -> i32
+  return
+}
+
+// -----
+
 func.func @signal_a_float(%flags: memref<?xf32>, %i: i32) {
   // expected-error @below {{'tile.signal' op expects flags in a memref of rank 1 of i32, got memref<?xf32>}}
   "tile.signal"(%flags, %i, %i) : (memref<?xf32>, i32, i32) -> ()

@@ -279,6 +279,14 @@ func.func @signal(%address: i64, %i: i32, %value: i32) {
   return
 }
 
+// A thread is the last of several to arrive.
+// CHECK-LABEL: func.func @is_last
+func.func @is_last(%counters: memref<?xi32>, %i: i32, %count: i32) {
+  // CHECK: "tile.is_last"(%{{.*}}, %{{.*}}, %{{.*}}) : (memref<?xi32>, i32, i32) -> i1
+  %0 = "tile.is_last"(%counters, %i, %count) : (memref<?xi32>, i32, i32) -> i1
+  return
+}
+
 // A thread sends a buffer to another GPU.
 // CHECK-LABEL: func.func @send
 func.func @send(%address: i64, %i: i32) {
