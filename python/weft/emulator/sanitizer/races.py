@@ -27,8 +27,10 @@ class Races:
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
         self._per_cluster = wave.launch.warps * wave.launch.cluster_size
-        self.shadow = Shadow(len(wave.memory.shared.data), self._per_cluster)
-        self.code = UnitCode(self.shadow, clocks, wave.memory.shared_size, self._per_cluster)
+        memory = wave.memory
+        stride, used = memory.shared_stride, memory.shared_size
+        self.shadow = Shadow(len(memory.shared.data), self._per_cluster, stride, used)
+        self.code = UnitCode(self.shadow, clocks, used, self._per_cluster)
         rows = np.arange(wave.warps)
         self._rank: Rows = rows % self._per_cluster
         self._all: Rows = np.repeat(rows, _LANE_ROWS)

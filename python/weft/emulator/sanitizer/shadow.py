@@ -15,6 +15,7 @@ Index = npt.NDArray[np.intp]
 Times = npt.NDArray[np.int32]
 NEVER = (1 << 31) - 1
 _COARSEST = 16
+_MOST_ENDS = 32
 _MOST_UNITS = 16
 READ_BY_THREADS = 1 << _MOST_UNITS
 READ_BY_UNITS = READ_BY_THREADS - 1
@@ -44,12 +45,20 @@ class Granules:
             self.repeat(self.granule // width)
             self.granule = width
 
+    def fit(self, offsets: Index, width: int) -> None:
+        """Makes granules small enough for accesses of `width` bytes at these offsets."""
+        self.refine(width)
+
     def elements(self, offsets: Index, width: int) -> tuple[Index, int]:
         """The granules of accesses of `width` bytes at these offsets, and the number of granules of each."""
-        self.refine(width)
+        self.fit(offsets, width)
+        return self.fitted(offsets, width)
+
+    def fitted(self, offsets: Index, width: int) -> tuple[Index, int]:
+        """The same for accesses that granules are small enough for."""
         first = offsets // self.granule
         count = width // self.granule
-        if count == 1:
+        if count <= 1:
             return first, 1
         return (first[:, None] + np.arange(count)).reshape(-1), count
 
@@ -91,10 +100,15 @@ class Shadow(Granules):
     read by each of some asynchronous units, one row for each unit of the cluster. `write_line` and
     `read_line` are lines of the PTX. `read_by` has for each block of memory who has ever read there: a bit
     for each row of `unit`, and READ_BY_THREADS. The checks of writes skip the others.
+
+    Each CTA has `used` bytes in every `stride` bytes. An access to all that it has of its last granule covers
+    the granule, so that the address of tensor memory, which kernels keep there, needs no smaller ones. That
+    holds for the first such accesses only, because code of the host leaves them to the interpreter.
     """
 
-    def __init__(self, size: int, readers: int) -> None:
+    def __init__(self, size: int, readers: int, stride: int, used: int) -> None:
         super().__init__(size)
+        self._stride, self._used, self._ends = stride, used, 0
         count = self.count
         self.writer: npt.NDArray[np.intp] = np.zeros(count, np.intp)
         self.written: Times = np.full(count, NEVER, np.int32)
@@ -106,6 +120,17 @@ class Shadow(Granules):
         self.unit, self.taken = self._unit[:0], self._taken[:0]
         self.read_by: Times = np.zeros((size >> BLOCK_SHIFT) + 1, np.int32)
         self._slots: dict[Hashable, int] = {}
+
+    def fit(self, offsets: Index, width: int) -> None:
+        if width < self.granule and not self._at_ends(offsets, width):
+            self.refine(width)
+
+    def _at_ends(self, offsets: Index, width: int) -> bool:
+        """Whether each access covers all that a CTA has of its last granule."""
+        if width != self._used % self.granule or self._ends == _MOST_ENDS:
+            return False
+        self._ends += 1
+        return bool((offsets % self._stride == self._used - width).all())
 
     def slot(self, name: Hashable) -> int:
         """The row of `unit` and `taken` for a unit."""

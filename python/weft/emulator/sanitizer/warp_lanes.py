@@ -168,7 +168,8 @@ class WarpLanes:
         for (_, reads), (access, theirs, own) in parts.items():
             shadow = self._granules(access.segment, access.space)
             assert shadow is not None
-            shadow.refine(min(width for _, width in theirs))
+            for each in (*theirs, *own):
+                shadow.fit(*each)
             index = np.setdiff1d(_covered(shadow, theirs), _covered(shadow, own))
             if shadow is self.races.shadow:
                 self.races.postpone(row, index, reads=reads)
@@ -188,5 +189,5 @@ def _lanes(bits: np.uint32) -> Bools:
 
 
 def _covered(shadow: Granules, parts: list[_Part]) -> Index:
-    """The granules of accesses; the shadow has none that are larger than one of them."""
-    return np.concatenate([_NOTHING, *(shadow.elements(offsets, width)[0] for offsets, width in parts)])
+    """The granules of accesses that they are small enough for."""
+    return np.concatenate([_NOTHING, *(shadow.fitted(offsets, width)[0] for offsets, width in parts)])
