@@ -234,7 +234,7 @@ def a_product_whose_sizes_differ(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
         w.gemm(slot.a, slot.b)  # here
 
 
-@mistake(r"a fragment as a of w.gemm must have 16 bits.*\.to\(w\.bf16\)")
+@mistake(r"a fragment as a of w.gemm must have 8 or 16 bits.*\.to\(w\.bf16\)")
 def an_operand_of_32_bits(a: w.In["m k", w.f32], d: w.Out["m n", w.f32]):
     buffer = w.shared(64, 64, w.f32)
     with w.role():

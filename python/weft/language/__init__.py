@@ -62,6 +62,7 @@ from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thre
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
 from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
+from weft.language.transposes import interleaved, transpose
 
 inf = float("inf")
 """Infinity, a Python number."""
@@ -117,6 +118,7 @@ __all__ = [
     "i64",
     "inf",
     "inline",
+    "interleaved",
     "kernel",
     "last",
     "load",
@@ -153,6 +155,7 @@ __all__ = [
     "thread",
     "tiles",
     "torch_op",
+    "transpose",
     "turns",
     "wait",
     "warp_any",

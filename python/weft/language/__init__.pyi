@@ -68,6 +68,7 @@ __all__ = [
     "i64",
     "inf",
     "inline",
+    "interleaved",
     "kernel",
     "last",
     "load",
@@ -104,6 +105,7 @@ __all__ = [
     "thread",
     "tiles",
     "torch_op",
+    "transpose",
     "turns",
     "wait",
     "warp_any",
@@ -292,6 +294,7 @@ class Ring:
     def fill(self, **places: Place[Any] | tuple[Place[Any], ...]) -> None: ...
     def take(self) -> Slot: ...
     def ready(self) -> Slot: ...
+    def write(self) -> AbstractContextManager[Slot]: ...
 
 class _Turns:
     def wait(self, me: _Index) -> None: ...
@@ -461,6 +464,8 @@ def dequantize_int4(
     *,
     dtype: DType | None = None,
 ) -> Fragment: ...
+def interleaved(x: Fragment) -> Fragment: ...
+def transpose(source: Buffer, to: Buffer, *, interleaved: bool = False) -> None: ...
 
 # Memory, roles and loops
 

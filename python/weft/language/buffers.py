@@ -96,7 +96,8 @@ class Buffer(Carried):
 def shared(rows: int, columns: int, dtype: DType) -> Buffer:
     """A tile in shared memory, for the whole kernel. Make it before the first role."""
     trace.current().check_before_roles("a buffer")
-    return Buffer(tile.alloc(buffer_type(rows, columns, dtype)))
+    with trace.current().before_barriers():
+        return Buffer(tile.alloc(buffer_type(rows, columns, dtype)))
 
 
 def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) -> Any:

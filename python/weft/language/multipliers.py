@@ -14,6 +14,8 @@ class Multiplier:
 
     row_block = registers.WGMMA_ROWS
     """The rows of sums of which each warp of a warpgroup has a quarter."""
+    operand_bits: tuple[int, ...] = (16,)
+    """What elements of a fragment as left operand may have."""
 
     def begin(self) -> None:
         """Called before the first role."""
@@ -48,6 +50,8 @@ class Multiplier:
 
 class WgmmaProducts(Multiplier):
     """Products by `wgmma`, with sums in registers."""
+
+    operand_bits = 8, 16
 
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
         start = undefined(kind) if sums is None else sums.value

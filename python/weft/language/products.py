@@ -122,12 +122,22 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
 
 def _check_operand(a: Fragment) -> None:
     """Raises WeftError for a fragment that isn't in the layout of A in registers."""
-    wanted = trace.current().sums(a.shape)
-    if a.dtype.bits != 16:
+    bits, legal = a.dtype.bits, trace.current().multiplier.operand_bits
+    if bits not in legal:
+        text = " or ".join(map(str, legal))
         raise mistake(
-            f"a fragment as a of w.gemm must have 16 bits, got {a}: convert it with .to(w.bf16), or store it "
-            "in a buffer"
+            f"a fragment as a of w.gemm must have {text} bits on this chip, got {a}: convert it with "
+            ".to(w.bf16), or store it in a buffer"
         )
+    if bits == 8:
+        wanted = registers.left_operand(a.shape, bits)
+        if not registers.same(a.layout, wanted, a.shape):
+            raise mistake(
+                f"a fragment of 8 bits as a of w.gemm must have its columns in the order of w.interleaved, "
+                f"got {a.layout}: write w.interleaved(x).to({a.dtype})"
+            )
+        return
+    wanted = trace.current().sums(a.shape)
     if not registers.same(a.layout, wanted, a.shape):
         raise mistake(f"a fragment as a of w.gemm must be in layout {wanted}, that of sums, got {a.layout}")
 

@@ -37,6 +37,14 @@ def sums(shape: Shape, row_block: int = WGMMA_ROWS) -> Layout:
 
 
 @lru_cache(maxsize=256)
+def left_operand(shape: Shape, bits: int) -> Layout:
+    """The layout of a fragment that `wgmma` takes as its left operand, of elements with so many bits."""
+    pack = 32 // bits
+    layout = Layout.parse(f"S[(4,2,8,2,4,{pack}):(1@warpid,{pack},4@laneid,{2 * pack},1@laneid,1)]")
+    return layout.tile_to(shape, (WGMMA_ROWS, 8 * pack))
+
+
+@lru_cache(maxsize=256)
 def registers_of(layout: Layout, shape: Shape) -> tuple[Shape, ...]:
     """The coordinates of the elements that lane 0 holds, in register order."""
     return tuple(layout.lane_elements(0, shape))

@@ -5,7 +5,7 @@ calls. Loops carry the positions.
 """
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft import construction
@@ -42,13 +42,16 @@ class Ring:
         self.stages, self.kinds, self._shared = stages, buffers, shared
         # This CTA's takers must have read a stage, and those of CTAs that it copies for.
         self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
-        self._buffers = {
-            name: tile.alloc(buffer_type(rows, columns, dtype, stages))
-            for name, (rows, columns, dtype) in buffers.items()
-        }
+        with trace.current().before_barriers():
+            self._buffers = {
+                name: tile.alloc(buffer_type(rows, columns, dtype, stages))
+                for name, (rows, columns, dtype) in buffers.items()
+            }
         self._copied = not trace.current().has_tma
+        self._writer: Any = None  # "copies", or the role that writes its stages
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
+        trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
         self._bytes = sum(rows * columns * dtype.bytes for rows, columns, dtype in buffers.values())
         self.begin()
 
@@ -65,6 +68,9 @@ class Ring:
         Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
         """
         current = self._in_role("filled")
+        if self._writer not in (None, "copies"):
+            raise mistake(f"ring '{self.name}' is written already: make another one for what is copied here")
+        self._writer = "copies"
         for name in self.kinds:
             if name not in places:
                 raise mistake(f"a stage of this ring has {self.name}, got no '{name}'")
@@ -139,6 +145,34 @@ class Ring:
                 tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
+
+    @contextmanager
+    def write(self) -> Iterator["Slot"]:
+        """Waits until the next stage is empty. In the block, the warpgroups of the role write its buffers;
+        the stage is full at its end. A ring is either written or filled.
+        """
+        current = self._in_role("written")
+        if current.one_thread:
+            raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
+        self._written_by(current.role)
+        stage, phase = (each.value for each in self.filled)
+        tile.acquire(self._ring, stage, phase)
+        slot = Slot(self, stage)
+        slot.held, slot.taken = False, False
+        yield slot
+        tile.commit(self._ring, stage)
+        self.filled = self._next(self.filled)
+
+    def _written_by(self, role: Any) -> None:
+        """Each warp of a role announces what it has written."""
+        if self._writer is not None and self._writer is not role:
+            by = "filled" if self._writer == "copies" else "written in another role"
+            raise mistake(f"ring '{self.name}' is {by} already: make another one for what is written here")
+        self._writer = role
+        maker = self._ring.owner
+        i64 = ir.IntegerType.get_signless(64)
+        maker.attributes["producers"] = ir.IntegerAttr.get(i64, role.warpgroups * WARPS)
+        maker.attributes["filled_by"] = ir.StringAttr.get("warps")
 
     def take(self) -> "Slot":
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again."""

@@ -75,6 +75,7 @@ class Trace:
     multiplier: Any = None  # how tiles are multiplied
     shares_copies: bool = False  # whether the CTAs of a cluster copy for each other
     rings: list[Moving] = field(default_factory=list)
+    first_barriers: Any = None  # the operation that makes the first ring
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
@@ -161,6 +162,17 @@ class Trace:
     def before_roles(self) -> Iterator[None]:
         """In the block, operations are built before the barrier that precedes the first role."""
         with ir.InsertionPoint(self._anchor):
+            yield
+
+    @contextmanager
+    def before_barriers(self) -> Iterator[None]:
+        """In the block, buffers are allocated before the barriers of rings: between barriers and a swizzled
+        buffer, memory would be lost.
+        """
+        if self.first_barriers is None:
+            yield
+            return
+        with ir.InsertionPoint(self.first_barriers):
             yield
 
     def check_before_roles(self, what: str) -> None:

@@ -1,0 +1,136 @@
+"""Tiles of 8 bits in `weft.language`: transposed in shared memory, and as left operand of products."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+E4M3 = ml_dtypes.float8_e4m3fn
+
+
+@w.kernel()
+def turned(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, m, n, interleaved=False):
+    """y = x.T, of one tile."""
+    copies, made = w.ring(1, x=(m, n, x.dtype)), w.ring(1, y=(n, m, x.dtype))
+    with w.role():
+        copies.fill(x=x[0, 0])
+        with copies.take() as stage, made.write() as to:
+            w.transpose(stage.x, to.y, interleaved=interleaved)
+    with w.role(), made.take() as stage:
+        w.store(w.load(stage.y), y[0, 0])
+
+
+@pytest.mark.parametrize("m, n", [(128, 64), (32, 64), (192, 64)])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_bytes_are_transposed(m, n, interleaved):
+    x = np.random.default_rng(0).standard_normal((m, n)).astype(E4M3)
+    y = np.zeros((n, m), E4M3)
+    report = turned.emulate(x, y, m=m, n=n, interleaved=interleaved)
+    assert not report.findings, report.findings[0]
+    order = np.arange(m)
+    if interleaved:
+        order = order.reshape(-1, 2, 4, 2).swapaxes(1, 2).reshape(-1)
+    assert np.array_equal(y.view(np.uint8), x.T[:, order].view(np.uint8))
+
+
+@w.kernel()
+def twice(
+    a: w.In["64 k", w.e4m3],
+    b: w.In["n k", w.e4m3],
+    c: w.In["n e", w.e4m3],
+    y: w.Out["64 e", w.f32],
+    *,
+    k,
+    n,
+    e,
+):
+    """y = e4m3(a @ b.T) @ c."""
+    left, right = w.ring(1, a=(64, k, a.dtype), b=(n, k, b.dtype)), w.ring(1, c=(n, e, c.dtype))
+    made = w.ring(1, c=(e, n, c.dtype))
+    with w.role():
+        with left.take() as stage:
+            p = w.wait(w.gemm(stage.a, stage.b.T))
+        with made.take() as stage:
+            y_ = w.wait(w.gemm(w.interleaved(p).to(w.e4m3), stage.c.T))
+        w.store(y_, y[0, 0])
+    with w.role():
+        left.fill(a=a[0, 0], b=b[0, 0])
+        right.fill(c=c[0, 0])
+        with right.take() as stage, made.write() as to:
+            w.transpose(stage.c, to.c, interleaved=True)
+
+
+@pytest.mark.parametrize("n", [64, 96])
+def test_sums_of_8_bits_are_the_left_operand_of_a_product(n):
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-2, 3, shape).astype(E4M3) for shape in ((64, 32), (n, 32), (n, 64)))
+    y = np.zeros((64, 64), np.float32)
+    report = twice.emulate(a, b, c, y, k=32, n=n, e=64)
+    assert not report.findings, report.findings[0]
+    p = (a.astype(float) @ b.astype(float).T).astype(E4M3).astype(float)
+    assert np.array_equal(y, p @ c.astype(float))
+
+
+@w.kernel()
+def wrong(x: w.In["m n", w.e4m3], y: w.Out["m n", w.f32], *, what):
+    copies, made = w.ring(1, x=(64, 64, x.dtype)), w.ring(1, x=(64, 64, x.dtype))
+    narrow, other = w.ring(1, x=(32, 32, x.dtype)), w.shared(64, 64, w.bf16)
+    with w.role():
+        p = w.zeros((64, 64))
+        if what == "written twice":
+            copies.fill(x=x[0, 0])
+            with copies.write():
+                pass
+        if what == "filled twice":
+            with copies.write():
+                copies.fill(x=x[0, 0])
+        if what == "in two roles":
+            with made.write():
+                pass
+        if what == "type":
+            w.transpose(other, other)
+        if what == "shape":
+            with copies.take() as stage, narrow.take() as to:
+                w.transpose(stage.x, to.x)
+        if what == "extents":
+            with narrow.take() as stage:
+                w.transpose(stage.x, stage.x)
+        if what == "order":
+            w.gemm(p.to(w.e4m3), copies.take().x.T)
+        if what == "columns":
+            w.interleaved(w.zeros((64, 48)))
+        if what == "vector":
+            w.interleaved(w.zeros(64))
+    with w.role(), made.write():
+        pass
+
+
+MISTAKES = {
+    "written twice": "ring 'x' is filled already: make another one for what is written here",
+    "filled twice": "ring 'x' is written already: make another one for what is copied here",
+    "in two roles": "ring 'x' is written in another role already: make another one",
+    "type": "source of w.transpose must be a buffer of 8-bit elements, got a buffer of 64 x 64 w.bf16",
+    "shape": "w.transpose of a buffer of 64 x 64 w.e4m3 expects .* its type and transposed shape, got .*32 x",
+    "extents": "w.transpose divides a buffer into 32 x 16 for 4 warps, got a buffer of 32 x 32 w.e4m3: rows",
+    "order": "must have its columns in the order of w.interleaved, got .*: write w.interleaved(x).to(w.e4m3)",
+    "columns": "w.interleaved expects a multiple of 32 columns, .* got a fragment of 64 x 48 w.f32",
+    "vector": "w.interleaved expects a tile of rows and columns, got a fragment of 64 w.f32",
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_mistakes(what):
+    text = re.escape(MISTAKES[what]).replace(r"\.\*", ".*")
+    with pytest.raises(weft.WeftError, match=text):
+        wrong.compile(what=what)
+
+
+def test_chips_without_these_instructions():
+    with pytest.raises(weft.WeftError, match=r"w.transpose needs stmatrix, which sm_89 doesn't have: sm_90"):
+        turned.compile(m=128, n=64, arch="sm_89")
+    with pytest.raises(weft.WeftError, match=r"w.gemm must have 16 bits on this chip, got .*w.e4m3: convert"):
+        twice.compile(k=32, n=64, e=64, arch="sm_100a")
