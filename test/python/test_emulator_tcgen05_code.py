@@ -12,7 +12,7 @@ from weft.emulator import background
 from weft.emulator.compiled.tensor_calls import TensorCalls
 from weft.emulator.errors import Fault
 from weft.emulator.instructions import tcgen05_code
-from weft.emulator.memory.tensor_memory import Touch
+from weft.emulator.memory.tensor_memory import Touch, Touches
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
@@ -255,3 +255,46 @@ def test_rectangles_of_tensor_memory(fences):
         found += len(got[0])
     assert min(total.values()) > 20
     assert found
+
+
+def test_accesses_of_several_threads_are_those_of_each():
+    """Numbers that are made for all threads at once, for two instructions' accesses and different threads."""
+    wave = SimpleNamespace(warps=ROWS, cta_of_row=np.arange(ROWS))
+    clocks = VectorClocks(ROWS)
+    memory = TensorMemory(wave, clocks, Findings("", frozenset()))
+    calls = TensorCalls(SimpleNamespace(clocks=clocks, tensor=memory))
+    uses = Use("mma", (128, 64, 0), D), Use("mma", (128, 32, 1), D)
+    kinds = [(0, "load", 0), (0, "store", 1), (1, "load", 0), (1, "store", 0)]
+    pair = [Touch(kind, "tcgen05", rank, RECTANGLES[rank], 0, uses[use]) for rank, kind, use in kinds]
+    lone = [Touch("store", "tcgen05", 0, RECTANGLES[4], 0, uses[1])]
+    of = ((Touches(pair), ((2, 3), (0, 1))), (Touches(lone), ((4, 2),)))
+    expected = [
+        touch._replace(cta=touch.cta + first, row=row)
+        for touches, threads in zip((pair, lone), (of[0][1], of[1][1]), strict=True)
+        for first, row in threads
+        for touch in touches
+    ]
+    plain, together = calls.prepared(expected), calls.prepared_each(of)
+    np.testing.assert_array_equal(together.numbers, plain.numbers)
+    assert [part.shadow for part in together.parts] == [memory.of(cta) for cta in (2, 3, 0, 1, 4)]
+    assert calls.prepared_each(of) is together
+
+
+def test_threads_with_different_operands(product_calls, monkeypatch):
+    """Only one of two CTAs adds D, so that the threads of one instruction have different templates."""
+    monkeypatch.setattr(background, "alone", lambda: False)
+    plain = Case._body
+
+    def differing(self, *args):
+        changed, count = re.subn(
+            r"setp.eq.u32 %p7, 1, 1;", "setp.ne.u32 %p7, %ctaid.x, 0;", plain(self, *args)
+        )
+        assert count == 1
+        return changed
+
+    same = outcome(copied("bf16", 2), False, monkeypatch)
+    monkeypatch.setattr(Case, "_body", differing)
+    expected = outcome(copied("bf16", 2), False, monkeypatch)
+    assert expected != same
+    assert outcome(copied("bf16", 2), True, monkeypatch) == expected
+    assert [jobs for _, _, jobs, _ in product_calls] == [2]

@@ -15,7 +15,7 @@ from weft.emulator.numerics.native_sums import Rule
 from weft.emulator.running.product_code import ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
-from weft.emulator.sanitizer.operand_reads import OperandReads
+from weft.emulator.sanitizer.operand_reads import Lists, OperandReads
 from weft.isa.types import ELEMENT_TYPES
 
 
@@ -44,10 +44,13 @@ class Products:
             return products.is_worth_integers(work) or self._at_once
         return products.is_worth(((rule, ()),), work) or self._at_once
 
-    def reads(self, proxy: str, reads: tuple[Read, ...], line: int) -> bool:
-        if self._watch is None:
-            return True
-        return self._reads is not None and self._reads.record(proxy, reads, line)
+    def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Lists | None:
+        return None if self._reads is None else self._reads.prepared(proxy, reads)
+
+    def reads(self, prepared: Lists | None, line: int) -> bool:
+        if self._reads is None or prepared is None:
+            return self._watch is None
+        return self._reads.record(prepared, line)
 
 
 def rule_of(kind: ProductKind) -> Rule | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from weft import late_imports
 from weft.emulator.compiled.tensor_state import Access, Call, Part
-from weft.emulator.memory.tensor_memory import Touch
+from weft.emulator.memory.tensor_memory import Touch, Touches
 from weft.emulator.native import Library
 from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.checker import Sanitizer
@@ -18,6 +18,8 @@ from weft.emulator.sanitizer.tensor_memory import Shadow
 
 _WORTH = 200
 """The loads of a process after which code is made for them."""
+_MOST_KNOWN = 4096
+_Each = tuple[tuple[Touches, tuple[tuple[int, int], ...]], ...]
 _asked = [0]
 
 
@@ -42,16 +44,17 @@ class _Part:
         self.shadow = shadow
         self.numbers: npt.NDArray[np.int64] = np.zeros(len(Part), np.int64)
         self.pointer: int = self.numbers.ctypes.data
-        self._seen: tuple[Array, ...] = ()
+        self._writes: Array | None = None
+        self._operations: Array | None = None
 
     def refresh(self, more: int) -> None:
         """Makes room for more operations, and takes the addresses where the arrays are now."""
         shadow = self.shadow
-        shadow.fit(more)
-        seen = shadow.writes, shadow.operations
-        if len(self._seen) == len(seen) and all(map(is_, seen, self._seen)):
+        if shadow.used.item() + more > len(shadow.operations):
+            shadow.fit(more)
+        if shadow.writes is self._writes and shadow.operations is self._operations:
             return
-        self._seen = seen
+        self._writes, self._operations = shadow.writes, shadow.operations
         arrays = (
             *(shadow.allocated, shadow.ending, shadow.filled, shadow.writes, shadow.reads),
             *(shadow.operations, shadow.used),
@@ -74,6 +77,7 @@ class TensorCalls:
     def __init__(self, sanitizer: Sanitizer) -> None:
         self._sanitizer, self._memory = sanitizer, sanitizer.tensor
         self._parts: dict[int, _Part] = {}
+        self._known: dict[_Each, _Accesses] = {}
         self._call: npt.NDArray[np.int64] = np.zeros(len(Call), np.int64)
         self._pointer: int = self._call.ctypes.data
         self._seen: tuple[Array, ...] = ()
@@ -90,6 +94,31 @@ class TensorCalls:
             numbers.append((self._part(cta).pointer, kind == "store", *where, *unit))
         parts = [self._part(cta) for cta in dict.fromkeys(touch.cta for touch in touches)]
         return _Accesses(np.array(numbers, np.int64).reshape(-1, len(Access)), parts)
+
+    def prepared_each(self, of: _Each) -> _Accesses:
+        known = self._known.get(of)
+        if known is None:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[of] = self._accesses(of)
+        return known
+
+    def _accesses(self, of: _Each) -> _Accesses:
+        every, parts = [], dict[_Part, None]()
+        for touches, threads in of:
+            memory, (proxy,) = self._memory, touches.proxies
+            ranks = range(int(touches.ctas.max()) + 1)
+            mine = [[self._part(first + rank) for rank in ranks] for first, _ in threads]
+            parts |= dict.fromkeys(part for each in mine for part in each)
+            pointers = np.array([[part.pointer for part in each] for each in mine])
+            numbers = np.empty((len(threads), len(touches.uses), len(Access)), np.int64)
+            numbers[:, :, Access.SHADOW] = pointers[:, touches.ctas]
+            numbers[:, :, Access.STORES : Access.UNIT] = touches.cells
+            units = [(memory.unit(proxy, row), row) for _, row in threads]
+            numbers[:, :, Access.UNIT : Access.USE] = np.array(units)[:, None]
+            numbers[:, :, Access.USE] = [memory.number(use) for use in touches.uses]
+            every.append(numbers.reshape(-1, len(Access)))
+        return _Accesses(every[0] if len(every) == 1 else np.concatenate(every), list(parts))
 
     def record(self, accesses: _Accesses, line: int) -> bool:
         for part in accesses.parts:

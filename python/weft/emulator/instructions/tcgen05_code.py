@@ -1,8 +1,8 @@
 """`tcgen05.mma` by code of the host: where the operands of one instruction are."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.tcgen05_matrices import PARTS, Matrices
 from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of
-from weft.emulator.memory.tensor_memory import Calls, Touch
+from weft.emulator.memory.tensor_memory import Calls, Touch, Touches
 from weft.emulator.numerics.arithmetic import decode, powers
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
@@ -29,8 +29,8 @@ from weft.isa.types import ELEMENT_TYPES
 
 _T = TypeVar("_T")
 Octets = npt.NDArray[np.uint8]
-Thread = tuple[tuple[int, int], int]
-"""A lane's index, and the row of its warp."""
+Thread = tuple[tuple[int, int], tuple[int, ...]]
+"""A lane's index, and the row of its warp with the values of the registers that have its operands."""
 _MOST_KNOWN = 4096
 _WORD = 4
 
@@ -86,13 +86,23 @@ class _Template:
     scales: tuple[tuple[_Scales, _Scales], ...]
     scale_blocks: int
 
-    def bound(self, wave: Wave, first: int, shared: int) -> Numbers:
-        """The products of a pair that begins with CTA `first`; `shared` is the address of shared memory."""
-        jobs, address = self.jobs.copy(), wave.tensor_memory.address
-        jobs[:, Job.A : Job.B + 1 : Job.B - Job.A] += shared + first * wave.memory.shared_stride
-        memory = np.array([address(cta) for cta in range(first, first + self.ranks)])
-        jobs.reshape(self.ranks, -1, len(Job))[:, :, Job.D] += memory[:, None]
+    def bound(self, wave: Wave, firsts: tuple[int, ...]) -> Numbers:
+        """The products of pairs that begin with these CTAs, `[pairs, products, len(Job)]`."""
+        key = _Template, firsts, self.ranks, len(self.jobs)
+        addresses = wave.jobs.get(key)
+        if addresses is None:
+            addresses = wave.jobs[key] = self._addresses(wave, firsts)
+        jobs: Numbers = self.jobs + addresses
         return jobs
+
+    def _addresses(self, wave: Wave, firsts: Sequence[int]) -> Numbers:
+        """The addresses of the wave's memory that belong into the products of these pairs."""
+        made, address = np.zeros((len(firsts), *self.jobs.shape), np.int64), wave.tensor_memory.address
+        shared = wave.memory.shared.data.ctypes.data + np.array(firsts) * wave.memory.shared_stride
+        made[:, :, Job.A] = made[:, :, Job.B] = shared[:, None]
+        memory = np.array([[address(first + rank) for rank in range(self.ranks)] for first in firsts])
+        made.reshape(len(firsts), self.ranks, -1, len(Job))[..., Job.D] = memory[:, :, None]
+        return made
 
     def scales_of(self, wave: Wave, first: int, jobs: Numbers) -> Iterator[tuple[_Scales, Octets, Doubles]]:
         """The scales of its products in `jobs`, which get memory for them."""
@@ -104,28 +114,24 @@ class _Template:
                 job[at] = room.ctypes.data
                 yield operand, octets, room
 
-    def touches(self, first: int, row: int) -> Iterator[Touch]:
-        """The accesses to tensor memory of a warp whose pair begins with CTA `first`."""
-        for cta, block in enumerate(self.blocks, first):
-            if self.kept:
-                yield Touch("load", PROXY, cta, block, row, self.use)
-            for scales in self.scales:
-                for operand in scales:
-                    for cells in operand.cells:
-                        yield Touch("load", PROXY, cta, cells, row, self.scale_use)
-            yield Touch("store", PROXY, cta, block, row, self.use)
+    @cached_property
+    def touches(self) -> Touches:
+        """Its accesses to tensor memory."""
+        scales = tuple(cells for each in self.scales for operand in each for cells in operand.cells)
+        return _touches(self.blocks, self.use if self.kept else None, self.use, scales, self.scale_use)
 
 
 @dataclass(eq=False)
 class _Batch:
     """The products of one instruction in some threads, at a time. `places` are those that the products have
-    addresses of. `scaled`: the scales of each product, the tensor memory of its CTA, and where the product
-    wants them.
+    addresses of. `lists` is what the sanitizer needs of `reads`. `scaled`: the scales of each product, the
+    tensor memory of its CTA, and where the product wants them.
     """
 
     runs: tuple[tuple[Run, int, Numbers, int], ...]
     places: tuple[tuple[Places, ...], ...]
     reads: tuple[Read, ...]
+    lists: Any
     accesses: Any
     scaled: tuple[tuple[_Scales, Octets, Doubles], ...]
 
@@ -136,7 +142,7 @@ class _Batch:
             if values is None:
                 return False
             to[...] = values
-        if not code.reads(PROXY, self.reads, line):
+        if not code.reads(self.lists, line):
             return False
         if calls is not None and not calls.record(self.accesses, line):
             return False
@@ -153,30 +159,30 @@ class Quick:
     line: int
     _templates: dict[Hashable, _Template] = field(default_factory=dict)
 
-    def run(self, lanes: Lanes, threads: Sequence[Thread], values: dict[str, Array]) -> bool:
-        """Computes the products of some threads. False, and nothing has changed, if the interpreter must do
-        it.
+    def run(self, lanes: Lanes, threads: Sequence[Thread], values: Callable[[], dict[str, Array]]) -> bool:
+        """Computes the products of some threads; `values` returns the operands of all lanes. False, and
+        nothing has changed, if the interpreter must do it.
         """
         wave = lanes.wave
         code, calls = wave.products, wave.tensor_memory.calls
         if code is None or (calls is None and wave.watch is not None):
             return False
         known: dict[Hashable, _Batch] = wave.jobs.setdefault(self, {})
-        key = tuple([(row, *[_value(value, at) for value in values.values()]) for at, row in threads])
+        key = tuple([held for _, held in threads])
         batch = known.get(key)
         if batch is None:
-            batch = self._batch(lanes, threads, values)
+            batch = self._batch(lanes, threads, values())
             if batch is None:
                 return False
             _put(known, key, batch)
         return batch.run(code, calls, self.line)
 
     def _batch(self, lanes: Lanes, threads: Sequence[Thread], values: dict[str, Array]) -> _Batch | None:
-        wave, found = lanes.wave, []
+        wave, found = lanes.wave, dict[_Template, list[int]]()
         memory = wave.memory
         shape = memory.shared_size, memory.shared_stride, wave.launch.arithmetic, wave.launch.cluster_size
-        for at, row in threads:
-            key = shape, *[_value(value, at) for value in values.values()]
+        for at, (row, *held) in threads:
+            key = shape, *held
             template = self._templates.get(key)
             if template is None:
                 try:
@@ -187,8 +193,22 @@ class Quick:
                 if template is None:
                     return None
                 _put(self._templates, key, template)
-            found.append((template, row))
+            found.setdefault(template, []).append(row)
         return _batch(wave, found)
+
+
+@lru_cache(1024)
+def _touches(
+    blocks: tuple[Cells, ...], loads: Use | None, stores: Use, scales: tuple[Cells, ...], of_scales: Use
+) -> Touches:
+    """The accesses to D, which is read unless `loads` is None, and to scales in each CTA."""
+    made = []
+    for cta, block in enumerate(blocks):
+        if loads is not None:
+            made.append(Touch("load", PROXY, cta, block, 0, loads))
+        made += [Touch("load", PROXY, cta, cells, 0, of_scales) for cells in scales]
+        made.append(Touch("store", PROXY, cta, block, 0, stores))
+    return Touches(made)
 
 
 def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
@@ -197,31 +217,26 @@ def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
     known[key] = value
 
 
-def _value(value: Array, at: tuple[int, int]) -> Any:
-    return value.item(at) if value.ndim == 2 else value[at].tobytes()
-
-
-def _batch(wave: Wave, found: Sequence[tuple[_Template, int]]) -> _Batch | None:
+def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | None:
     """The products of warps in a wave. None if they aren't worth code, or may depend on each other."""
-    ctas, code = wave.cta_of_row, wave.products
+    ctas, code, calls = wave.cta_of_row, wave.products, wave.tensor_memory.calls
     assert code is not None
-    firsts = [int(ctas[row]) - int(ctas[row]) % each.ranks for each, row in found]
-    used = [
-        cta
-        for (each, _), first in zip(found, firsts, strict=True)
-        for cta in range(first, first + each.ranks)
-    ]
+    firsts = {
+        each: tuple([cta - cta % each.ranks for cta in ctas[rows].tolist()]) for each, rows in found.items()
+    }
+    used = [first + rank for each, some in firsts.items() for first in some for rank in range(each.ranks)]
     if len(set(used)) < len(used):
         return None
-    jobs, shared = dict[ProductKind, list[Numbers]](), wave.memory.shared.data.ctypes.data
-    reads, touches, scaled = list[Read](), list[Touch](), list[tuple[_Scales, Octets, Doubles]]()
-    blocks = {each.kind: each.scale_blocks for each, _ in found}
-    for (each, row), first in zip(found, firsts, strict=True):
-        mine = each.bound(wave, first, shared)
-        jobs.setdefault(each.kind, []).append(mine)
-        scaled += each.scales_of(wave, first, mine)
-        reads += [Read(row, first + rank, (places,)) for rank, places in each.reads]
-        touches += each.touches(first, row)
+    jobs, scaled = dict[ProductKind, list[Numbers]](), list[tuple[_Scales, Octets, Doubles]]()
+    reads, touches = list[Read](), list[tuple[Touches, tuple[tuple[int, int], ...]]]()
+    blocks = {each.kind: each.scale_blocks for each in found}
+    for each, rows in found.items():
+        mine, threads = each.bound(wave, firsts[each]), tuple(zip(firsts[each], rows, strict=True))
+        jobs.setdefault(each.kind, []).append(mine.reshape(-1, len(Job)))
+        for (first, row), its in zip(threads, mine, strict=True):
+            scaled += each.scales_of(wave, first, its)
+            reads += [Read(row, first + rank, (places,)) for rank, places in each.reads]
+        touches.append((each.touches, threads))
     runs = []
     for kind, parts in jobs.items():
         together = np.concatenate(parts)
@@ -229,10 +244,10 @@ def _batch(wave: Wave, found: Sequence[tuple[_Template, int]]) -> _Batch | None:
         if run is None:
             return None
         runs.append((run, together.ctypes.data, together, blocks[kind]))
-    calls = wave.tensor_memory.calls
-    accesses = None if calls is None else calls.prepared(touches)
-    places = tuple(each.places for each, _ in found)
-    return _Batch(tuple(runs), places, tuple(reads), accesses, tuple(scaled))
+    lists = code.prepared(PROXY, tuple(reads))
+    accesses = None if calls is None else calls.prepared_each(tuple(touches))
+    places = tuple(each.places for each in found)
+    return _Batch(tuple(runs), places, tuple(reads), lists, accesses, tuple(scaled))
 
 
 def _template(decoded: Decoded) -> _Template | None:

@@ -2,7 +2,7 @@
 once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -42,7 +42,8 @@ def mma(op: Op) -> Step:
     form = legal_form(op, tcgen05_mma.FAMILIES, tuple(map(_spelled, op.operands)))
     if form.kind not in KINDS or getattr(form, "decompress", None):
         op.fail("isn't emulated: sm_107's own forms have descriptors of their own")
-    read, line = _reader(op, form), op.line
+    read, slots = _reader(op, form)
+    line = op.line
 
     def product(lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]) -> Product:
         operands = {name: value[at] for name, value in values.items()}
@@ -55,11 +56,16 @@ def mma(op: Op) -> Step:
     quick = Quick(decoded, line)
 
     def run(lanes: Lanes) -> None:
-        values, threads = read(lanes), list(lanes.places())
-        if not quick.run(lanes, threads, values):
-            for at, row in threads:
-                if len(threads) == 1 or not quick.run(lanes, [(at, row)], values):
-                    product(lanes, at, row, values).run()
+        regs = lanes.regs
+        threads = [
+            (at, (row, *[regs[slot].item(row, at[1]) for slot in slots])) for at, row in lanes.places()
+        ]
+        if quick.run(lanes, threads, lambda: read(lanes)):
+            return
+        values = read(lanes)
+        for at, held in threads:
+            if len(threads) == 1 or not quick.run(lanes, [(at, held)], lambda: values):
+                product(lanes, at, held[0], values).run()
 
     return run
 
@@ -71,32 +77,38 @@ def _spelled(operand: object) -> str:
     return "[" if isinstance(operand, Address) else ""
 
 
-def _reader(op: Op, form: Any) -> Callable[[Lanes], dict[str, Array]]:
-    """How to read the operands of all lanes, by name; lists have a last axis."""
+def _reader(op: Op, form: Any) -> tuple[Callable[[Lanes], dict[str, Array]], list[int]]:
+    """How to read the operands of all lanes, by name, and the registers that have them, without constants;
+    lists have a last axis.
+    """
     op.count(len(form.operands))
-    readers: dict[str, Callable[[Lanes], Array]] = {}
+    readers, slots = dict[str, Callable[[Lanes], Array]](), list[int]()
     for index, operand in enumerate(form.operands):
-        readers[operand.name] = _one_reader(op, index, operand)
-    return lambda lanes: {name: reader(lanes) for name, reader in readers.items()}
+        readers[operand.name], mine = _one_reader(op, index, operand)
+        slots += mine
+    constants = set(op.slots.constants.values())
+    changing = [slot for slot in slots if slot not in constants]
+    return lambda lanes: {name: reader(lanes) for name, reader in readers.items()}, changing
 
 
-def _one_reader(op: Op, index: int, operand: Any) -> Callable[[Lanes], Array]:
+def _one_reader(op: Op, index: int, operand: Any) -> tuple[Callable[[Lanes], Array], Sequence[int]]:
     if isinstance(op.operand(index), Address):
-        return op.address(index, "tensor")
+        address = op.address(index, "tensor")
+        return address, (address.base, address.offset) if address.offset else (address.base,)
     if operand.role == "immediate":
         value = op.immediate(index)
         if value not in operand.values:
             last = operand.values[-1]
             op.fail(f"{operand.name} must be in 0..{last}, got {value}", op.operand(index).location)
-        return lambda lanes: np.full((lanes.warps, 32), value)
+        return lambda lanes: np.full((lanes.warps, 32), value), ()
     if operand.type == "i1":
         slot, negated = op.predicate(index)
-        return lambda lanes: lanes.read(slot) ^ negated
+        return lambda lanes: lanes.read(slot) ^ negated, (slot,)
     if operand.name == "disable_output_lane":
         slots = [op.source(item, U32) for item in op.items(index)]
-        return lambda lanes: np.stack([lanes.read(slot) for slot in slots], axis=-1)
+        return lambda lanes: np.stack([lanes.read(slot) for slot in slots], axis=-1), slots
     wide = op.source(index, U64 if operand.type == "i64" else U32)
-    return lambda lanes: lanes.read(wide)
+    return lambda lanes: lanes.read(wide), (wide,)
 
 
 @lru_cache(256)

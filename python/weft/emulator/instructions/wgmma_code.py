@@ -51,12 +51,13 @@ def _shared_places(word: int, outer: int, inner: int, bits: int, transposed: boo
 
 @dataclass(eq=False)
 class _Prepared:
-    """The products of some warpgroups with the same operands as before. `places` are those that `jobs` has
-    addresses of, in addition to those of `reads`.
+    """The products of some warpgroups with the same operands as before. `lists` is what the sanitizer needs
+    of `reads`. `places` are those that `jobs` has addresses of, in addition to those of `reads`.
     """
 
     jobs: Numbers
     reads: tuple[Read, ...]
+    lists: Any
     places: tuple[Places, ...]
     rows: Numbers
     block: RegisterBlock | None = None
@@ -103,13 +104,13 @@ class Quick:
         key = self._key(lanes)
         prepared = mine.prepared.get(key)
         if prepared is None:
-            prepared = self._prepared(lanes)
+            prepared = self._prepared(code, lanes)
             if prepared is None:
                 return False
             if len(mine.prepared) > _MOST_KNOWN:
                 mine.prepared.clear()
             mine.prepared[key] = prepared
-        if not code.reads("wgmma", prepared.reads, self.b.line):
+        if not code.reads(prepared.lists, self.b.line):
             return False
         self._place_registers(prepared, lanes)
         mine.run(prepared.address, len(prepared.reads), 1)
@@ -133,7 +134,7 @@ class Quick:
         slots = (self.b.slot, self.keeps[0], *((self.a.slot,) if isinstance(self.a, InShared) else ()))
         return there, *(regs[slot][chosen, 0].tobytes() for slot in slots)
 
-    def _prepared(self, lanes: Lanes) -> _Prepared | None:
+    def _prepared(self, code: ProductCode, lanes: Lanes) -> _Prepared | None:
         wave, memory = lanes.wave, lanes.wave.memory
         rows = lanes.row_numbers()[::_WARPS]
         ctas = wave.cta_of_row[rows]
@@ -160,7 +161,8 @@ class Quick:
             places.append(self.a.places(lanes.warps, _WARPS))
             jobs[:, Job.A_INDEX] = places[1].address
         read = zip(rows.tolist(), ctas.tolist(), zip(*matrices, strict=True), strict=True)
-        return _Prepared(jobs, tuple(Read(*each) for each in read), tuple(places), rows, None, buffer)
+        reads = tuple(Read(*each) for each in read)
+        return _Prepared(jobs, reads, code.prepared("wgmma", reads), tuple(places), rows, None, buffer)
 
     def _matrices(self, lanes: Lanes, operand: InShared, *, by_row: bool) -> list[Places] | None:
         """The places of an operand of each warpgroup; None if the interpreter must find what is wrong."""

@@ -45,6 +45,20 @@ class Touch(NamedTuple):
     use: Use | None = None
 
 
+class Touches:
+    """The accesses of an instruction in any thread. CTAs count from the first one that the thread
+    uses, and their rows mean nothing.
+    """
+
+    def __init__(self, touches: Sequence[Touch]) -> None:
+        self.proxies = {touch.proxy for touch in touches}
+        self.uses = [touch.use for touch in touches]
+        self.ctas: Numbers = np.array([touch.cta for touch in touches])
+        each = [(touch.kind == "store", touch.cells) for touch in touches]
+        self.cells: Numbers = np.array([(store, c.lane, c.lanes, c.column, c.columns) for store, c in each])
+        """Whether each of them stores, and its rectangle."""
+
+
 class Calls(Protocol):
     """The sanitizer's checks of accesses to rectangles in code of the host."""
 
@@ -56,10 +70,11 @@ class Calls(Protocol):
         with which it is in order.
         """
 
+    def prepared_each(self, of: tuple[tuple[Touches, tuple[tuple[int, int], ...]], ...]) -> Any:
+        """The same for accesses of threads by one proxy: the first CTA that each uses, and its warp."""
+
     def record(self, accesses: Any, line: int) -> bool:
-        """Records accesses; `accesses` is what `prepared` has returned. False, and nothing has changed, if a
-        rule may be broken.
-        """
+        """Records prepared accesses. False, and nothing has changed, if a rule may be broken."""
 
 
 class TensorMemory:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,10 @@ class ProductCode(Protocol):
         if there is none.
         """
 
-    def reads(self, proxy: str, reads: tuple[Read, ...], line: int) -> bool:
-        """Tells the sanitizer that asynchronous units read shared memory. False if a rule may be broken, so
-        that the interpreter must make the whole instruction.
+    def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Any:
+        """What `reads` needs; it doesn't keep the matrices."""
+
+    def reads(self, prepared: Any, line: int) -> bool:
+        """Tells the sanitizer that asynchronous units read shared memory; `prepared` is what `prepared` has
+        returned. False if a rule may be broken, so that the interpreter must make the whole instruction.
         """
