@@ -91,9 +91,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       D is that of A of GPU i: A itself for this GPU's own number, otherwise matrix i of "gathered", to which
       GPU i copies it while the kernel runs. Rows come in `chunks` of equal size (the last may be smaller);
       chunk j of matrix i has come once `arrivals[i, j]` (i32, batch x chunks) is at least the number of the
-      call. "team" (4 of i32) has this GPU's number, the number of the call, and how many milliseconds a wait
-      for a flag may take before it ends the kernel with an error. Own rows are multiplied first, then those
-      of the GPUs that follow, and then from GPU 0 on.
+      call. "gathered" may have twice as many matrices: calls use its halves in turn. "team" (4 of i32) has
+      this GPU's number, the number of the call, and how many milliseconds a wait for a flag may take before
+      it ends the kernel with an error. Own rows are multiplied first, then those of the GPUs that follow, and
+      then from GPU 0 on.
     - "partials", "signals", "peers" and "team", together: each GPU of a team has A of all rows, a batch with
       a matrix for the rows of each GPU, but only a part of K. D has this GPU's rows of the sum of all
       products. Sums of other rows are rounded to the type of "partials", and stored to that memory of the GPU
@@ -340,7 +341,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return None
         if self.d.type.rank != 3 and not self.is_scattered:
             return f"expects D of rank 3, because {batches[0][0]} is a batch, got {self.d.type}"
-        known = {name: v.type.shape[0] for name, v in batches if not v.type.is_dynamic_dim(0)}
+        known = {
+            name: v.type.shape[0]
+            for name, v in batches
+            if not v.type.is_dynamic_dim(0) and name != "gathered"  # which may have two halves
+        }
         if len(set(known.values())) > 1:
             sizes = " and ".join(f"{count} in {name}" for name, count in known.items())
             return f"expects batches of one size, got {sizes}"

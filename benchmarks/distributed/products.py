@@ -8,6 +8,7 @@ of the slowest rank.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -21,18 +22,58 @@ os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 
 LAYERS = {"70B MLP": (28672, 8192), "8B MLP": (14336, 4096)}
+ATTENTION = {"70B attention": (8192, 8192), "8B attention": (4096, 4096)}
 ROWS = (512, 2048, 8192)
+DECODED = (1, 16, 64)
+COLD = 256_000_000  # bytes of weights that are multiplied in turn: more than the L2 cache has
+GRAPHED = 20  # calls in a graph
 
 
-def shapes(gpus: int) -> list[tuple[str, int, int, int]]:
+def shapes(kind: str, gpus: int, rows: list[int] | None) -> list[tuple[str, int, int, int]]:
     """A name, M, and the whole layer's inner and outer sizes."""
-    found = [(f"{name} {m}", m, *sizes) for name, sizes in LAYERS.items() for m in ROWS]
+    layers = ATTENTION | LAYERS if kind == "all-reduce" else LAYERS
+    default = DECODED if kind == "all-reduce" else ROWS
+    found = [(f"{name} {m}", m, *sizes) for name, sizes in layers.items() for m in rows or default]
+    if rows or kind == "all-reduce":
+        return found
     m = {2: 2048, 4: 4096}.get(gpus, 1024 * gpus)
     return [*found, (f"square {m}", m, 4096 * gpus, 4096)]
 
 
 def timed(run: Callable[[], Any], calls: int, rounds: int) -> float:
-    """Microseconds of a call on the slowest rank."""
+    """Microseconds of a call on the slowest rank. A graph has `GRAPHED` calls."""
+    if getattr(run, "is_graph", False):
+        run = graphed(run)
+        return timed(run, max(calls // GRAPHED, 1), rounds) / GRAPHED
+    return burst(run, calls, rounds)
+
+
+def graph(run: Callable[[], Any]) -> Callable[[], Any]:
+    """Marks calls that are measured in a CUDA graph."""
+
+    def marked() -> Any:
+        return run()
+
+    marked.is_graph = True  # type: ignore[attr-defined]
+    return marked
+
+
+def graphed(run: Callable[[], Any]) -> Callable[[], Any]:
+    """The replay of a graph of calls."""
+    import torch
+
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        for _ in range(GRAPHED):
+            run()
+    return lambda: captured.replay()
+
+
+def burst(run: Callable[[], Any], calls: int, rounds: int) -> float:
+    """Microseconds of a call on the slowest rank, of bursts of calls."""
     import torch
     from torch import distributed
 
@@ -113,6 +154,52 @@ def scatters(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
+def reductions(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
+    """What adds up partial products on all ranks: A is M x K/P, B is N x K/P, the result M x N. Weights come
+    from memory: calls multiply several of them in turn.
+    """
+    import torch
+    from torch import distributed
+    from torch.distributed import _symmetric_memory
+
+    import weft
+    from weft.distributed import matmul_all_reduce
+
+    size, group = team.size, distributed.group.WORLD.group_name
+    count = max(COLD // (n * k // size * 2), 1)
+    a = torch.randn(m, k // size, device="cuda").bfloat16()
+    weights = [torch.randn(n, k // size, device="cuda").bfloat16() for _ in range(count)]
+    turns = itertools.cycle(weights)
+    partial = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    shared = _symmetric_memory.empty((m, n), device="cuda", dtype=torch.bfloat16)
+    _symmetric_memory.rendezvous(shared, group)
+
+    def one_after_the_other() -> None:
+        torch.mm(a, next(turns).T, out=partial)
+        distributed.all_reduce(partial)
+
+    def one_shot() -> Any:
+        torch.mm(a, next(turns).T, out=shared)
+        return torch.ops.symm_mem.one_shot_all_reduce(shared, "sum", group)
+
+    def weft_() -> Any:
+        return matmul_all_reduce(a, next(turns), team=team, transpose_b=True)
+
+    return {
+        "cuBLAS": lambda: torch.mm(a, next(turns).T, out=partial),
+        "weft.matmul": lambda: weft.matmul(a, next(turns), transpose_b=True, out=partial),
+        "NCCL": lambda: distributed.all_reduce(partial),
+        "NCCL, cuBLAS": one_after_the_other,
+        "torch one-shot, cuBLAS": one_shot,
+        "weft": weft_,
+        "cuBLAS, graph": graph(lambda: torch.mm(a, next(turns).T, out=partial)),
+        "weft.matmul, graph": graph(lambda: weft.matmul(a, next(turns), transpose_b=True, out=partial)),
+        "NCCL, cuBLAS, graph": graph(one_after_the_other),
+        "torch one-shot, cuBLAS, graph": graph(one_shot),
+        "weft, graph": graph(weft_),
+    }
+
+
 def measure(rank: int, arguments: Any) -> None:
     """The process of one GPU."""
     import torch
@@ -126,11 +213,17 @@ def measure(rank: int, arguments: Any) -> None:
     distributed.init_process_group("nccl", rank=rank, world_size=arguments.gpus, device_id=device)
     _symmetric_memory.enable_symm_mem_for_group(distributed.group.WORLD.group_name)
     team = Team()
-    kinds = {"all-gather": gathers, "reduce-scatter": scatters}
+    kinds = {"all-gather": gathers, "reduce-scatter": scatters, "all-reduce": reductions}
     for kind in arguments.kinds:
-        for name, m, inner, outer in shapes(arguments.gpus):
+        for name, m, inner, outer in shapes(kind, arguments.gpus, arguments.rows):
             n, k = (inner, outer) if kind == "all-gather" else (outer, inner)
-            calls = max(4, min(50, 20_000_000_000_000 // (m * inner * outer // arguments.gpus * 2)))
+            calls = max(
+                4,
+                min(
+                    100 if kind == "all-reduce" else 50,
+                    20_000_000_000_000 // (m * inner * outer // arguments.gpus * 2),
+                ),
+            )
             row: dict[str, Any] = {"product": kind, "shape": name, "gpus": arguments.gpus}
             for which, run in kinds[kind](m, n, k, team).items():
                 if arguments.only and which not in arguments.only:
@@ -157,7 +250,8 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, default=torch.cuda.device_count())
-    parser.add_argument("--kinds", nargs="+", default=["all-gather", "reduce-scatter"])
+    parser.add_argument("--kinds", nargs="+", default=["all-gather", "reduce-scatter", "all-reduce"])
+    parser.add_argument("--rows", nargs="+", type=int, help="M of the layers")
     parser.add_argument("--only", nargs="+", help="the names of what is measured")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out")

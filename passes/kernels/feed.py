@@ -77,7 +77,9 @@ class Feed(Generic[_S]):
         def begin() -> None:
             await_previous_launch()
             if self._gate is not None:
-                self._gate.await_rows(at)
+                member = self._gate.await_rows(at)
+                for operand in (self.left, self.right):
+                    operand.begin_member(member)
 
         # The first block's coordinates take some hundred instructions, so they are computed before the wait.
         assert at.k_span is not None

@@ -92,6 +92,10 @@ class StagedOperand:
         part = self.part(stage, inside, self.extent // self.shares)
         tile.copy_multicast(source, row, column, part, barrier, mask, cta_group=self.cta_group)
 
+    def begin_member(self, member: Any) -> None:
+        """Begins to copy from a matrix of a team's other GPUs, by its index."""
+        return
+
     def part(self, stage: Any, start: Any, extent: int) -> Any:
         """`extent` rows of the left operand's stage, or columns of the right one's, from `start` on."""
         whole = tile.stage(self.buffer, stage)
@@ -110,6 +114,7 @@ class GatheredOperand(StagedOperand):
     team: Any = None
     others: Any = None
     _other: StagedOperand = field(init=False)
+    _member: Any = field(init=False, default=None)  # of `others`
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,18 +123,18 @@ class GatheredOperand(StagedOperand):
         self._other.map = self._map_of(self.others)
 
     def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, share: Any, mask: Any) -> None:
-        own = emit.equal(member, self.team.rank)
-        arguments = start, k, member, stage, barrier, share, mask
-
         def of_own() -> list[Any]:
-            StagedOperand.copy(self, *arguments)
+            StagedOperand.copy(self, start, k, member, stage, barrier, share, mask)
             return []
 
         def of_other() -> list[Any]:
-            StagedOperand.copy(self._other, *arguments)
+            StagedOperand.copy(self._other, start, k, self._member, stage, barrier, share, mask)
             return []
 
-        emit.either(own, [], of_own, of_other)
+        emit.either(emit.equal(member, self.team.rank), [], of_own, of_other)
+
+    def begin_member(self, member: Any) -> None:
+        self._member = member
 
 
 def staged_operands(

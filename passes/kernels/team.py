@@ -15,13 +15,12 @@ RANK, CALL, LIMIT, ARRIVED = range(4)  # the elements of the operand `team`
 
 @dataclass(frozen=True)
 class Team:
-    """The team of an `op` that has one: this GPU's rank, the number of the call (None where kernels count
-    calls, and read it after the launch before), and the limit of waits.
+    """The team of an `op` that has one: this GPU's rank, and the limit of waits. The launch before may still
+    write the number of the call.
     """
 
     op: MatmulOp
     rank: Any
-    call: Any
     limit: Any
 
     @staticmethod
@@ -29,8 +28,7 @@ class Team:
         """Reads the team at the insertion point; None for a product of one GPU."""
         if (team := op.role("team")) is None:
             return None
-        rank, limit = (element(team, number) for number in (RANK, LIMIT))
-        return Team(op, rank, element(team, CALL) if op.role("gathered") is not None else None, limit)
+        return Team(op, *(element(team, number) for number in (RANK, LIMIT)))
 
     def first(self, op: MatmulOp) -> Any:
         """The rank whose rows a kernel computes first: this one's where rows come from others, and the next
@@ -48,9 +46,12 @@ class RowGate:
 
     def __init__(self, team: Team, schedule: AnySchedule) -> None:
         """Reads sizes at the insertion point."""
-        self._team, self._arrivals = team, team.op.role("arrivals")
-        self._rows, self._chunks = size(team.op.d, -2), size(self._arrivals, -1)
-        self._in_chunk = emit.div(emit.add(self._rows, emit.sub(self._chunks, 1)), self._chunks)
+        roles = team.op.roles
+        self._team, self._arrivals, self._state = team, roles["arrivals"], roles["team"]
+        self._ranks, self._rows = size(team.op.d, 0), size(team.op.d, -2)
+        self._has_halves = emit.less(self._ranks, size(roles["gathered"], 0))
+        chunks = size(self._arrivals, -1)
+        self._in_chunk = emit.div(emit.add(self._rows, emit.sub(chunks, 1)), chunks)
         self._schedule = schedule
 
     @staticmethod
@@ -58,14 +59,20 @@ class RowGate:
         """The gate of a product whose rows come from other GPUs; otherwise None."""
         return None if team is None or team.op.role("gathered") is None else RowGate(team, schedule)
 
-    def await_rows(self, at: Tile) -> None:
-        """Waits for the rows of a tile, unless they are this GPU's own."""
+    def await_rows(self, at: Tile) -> Any:
+        """Waits for the rows of a tile, unless they are this GPU's own, after the launch before, which may
+        count the call. Returns which matrix of `gathered` has them: calls use two halves in turn, if there
+        are two.
+        """
         (height, _), (row, _) = (
             self._schedule.swapped(*x) for x in (self._schedule.block[:2], (at.row, at.column))
         )
+        call = element(self._state, CALL)
         others = emit.negate(emit.equal(at.member, self._team.rank))
         with emit.when(others):
             # Chunks come in order.
             last = emit.sub(emit.minimum(emit.mul(emit.add(row, 1), height), self._rows), 1)
             chunk = emit.div(emit.maximum(last, 0), self._in_chunk)
-            self._team.await_(vector_of(self._arrivals, at.member), chunk, self._team.call, proxy="async")
+            self._team.await_(vector_of(self._arrivals, at.member), chunk, call, proxy="async")
+        half = emit.select(self._has_halves, emit.bit_and(call, 1), 0)
+        return emit.add(at.member, emit.mul(half, self._ranks))

@@ -9,6 +9,8 @@ os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 
 SHAPES = ((136, 264, 128), (1024, 1024, 2048), (1, 64, 64))
+LARGE = ((4096, 512, 2048),)  # rows that copy engines send
+DECODED = ((1, 4096, 2048), (16, 8192, 4096), (64, 4096, 7168), (33, 264, 128))
 
 
 def probe(team: Any) -> None:
@@ -53,7 +55,7 @@ def gathered_rows(team: Any) -> None:
     from weft.distributed import all_gather_matmul
 
     for dtype in (torch.bfloat16, torch.float16):
-        for m, n, k in SHAPES:
+        for m, n, k in SHAPES + LARGE:
             for turn in range(6):
                 torch.manual_seed(100 * turn + team.rank)
                 a = torch.randn(m, k, device="cuda").to(dtype)
@@ -99,6 +101,97 @@ def scattered_sums(team: Any) -> None:
             assert all(torch.equal(each, results[0]) for each in results), (m, n, k, partials)
 
 
+def all_reduced_sums(team: Any) -> None:
+    """Sums on all ranks: near those of f32, with the same bits on each rank and in each call."""
+    import torch
+    from torch import distributed
+
+    from weft.distributed import matmul_all_reduce
+
+    large = (team.size * 512, 8192, 1024)  # each rank adds up some rows
+    for m, n, k in (*DECODED, large):
+        for partials in ("bf16", "f32"):
+            results = []
+            for turn in range(6):
+                torch.manual_seed(team.rank)
+                a = torch.randn(m, k, device="cuda").bfloat16()
+                b = torch.randn(n, k, device="cuda").bfloat16()
+                if turn % 2 == team.rank % 2:
+                    torch.cuda._sleep(2_000_000)
+                results.append(matmul_all_reduce(a, b, team=team, transpose_b=True, partials=partials))
+            want = a.float() @ b.float().T
+            torch.cuda.synchronize()
+            distributed.all_reduce(want)
+            worst, scale = (results[0].float() - want).abs().max().item(), want.abs().max().item()
+            assert worst <= 0.02 * scale, (m, n, k, partials, worst, scale)
+            assert all(torch.equal(each, results[0]) for each in results), (m, n, k, partials)
+            first = results[0].clone()
+            distributed.broadcast(first, 0)
+            assert torch.equal(first, results[0]), (m, n, k, partials)
+
+
+def graphs(team: Any) -> None:
+    """Graphs of calls, replayed between other calls, have the results of these."""
+    import torch
+
+    from weft.distributed import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+
+    a, b = (torch.empty(64, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+
+    def calls() -> list[Any]:
+        hidden = all_gather_matmul(a, b, team=team, transpose_b=True)
+        return [
+            hidden,
+            matmul_all_reduce(a, b, team=team, transpose_b=True),
+            matmul_reduce_scatter(hidden, b[:, :64].contiguous(), team=team, transpose_b=True),
+            matmul_all_reduce(a, b, team=team, transpose_b=True, partials="f32"),
+        ]
+
+    def renew(seed: int) -> None:
+        torch.manual_seed(1000 * seed + team.rank)
+        a.copy_(torch.randn_like(a))
+        b.copy_(torch.randn_like(b))
+
+    renew(0)
+    calls()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        replayed = calls()
+    for turn in range(20):
+        renew(turn)
+        if turn % 2 == team.rank % 2:
+            torch.cuda._sleep(1_000_000)
+        graph.replay()
+        found = [each.clone() for each in replayed]
+        for each, want in zip(found, calls(), strict=True):
+            assert torch.equal(each, want), turn
+
+
+def a_rank_that_does_not_come(team: Any) -> None:
+    """A wait for another rank ends with an error. No GPU can be used afterwards."""
+    import torch
+
+    from weft.distributed import Team, matmul_all_reduce
+
+    short = Team(seconds=2)
+    a, b = (torch.ones(64, 512, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    matmul_all_reduce(a, b, team=short, transpose_b=True)
+    torch.cuda.synchronize()
+    if team.rank:
+        time.sleep(6)
+        os._exit(0)
+    begun = time.perf_counter()
+    matmul_all_reduce(a, b, team=short, transpose_b=True)
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        took = time.perf_counter() - begun
+        print(f"a_rank_that_does_not_come: an error after {took:.1f} s", flush=True)
+        os._exit(0 if took < 4 else 1)
+    os._exit(1)
+
+
 def main(rank: int, size: int) -> None:
     """Runs everything on one rank."""
     import torch
@@ -121,7 +214,7 @@ def main(rank: int, size: int) -> None:
     distributed.destroy_process_group()
 
 
-CHECKS = [gathered_rows, scattered_sums]
+CHECKS = [gathered_rows, scattered_sums, all_reduced_sums, graphs, a_rank_that_does_not_come]
 
 if __name__ == "__main__":
     main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))

@@ -11,7 +11,16 @@ import pytest
 import weft
 from weft import emulator
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.distributed import Team, all_gather_matmul, gather, matmul_all_reduce, matmul_reduce_scatter, teams
+from weft.distributed import (
+    Team,
+    all_gather_matmul,
+    gather,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+    reduce,
+    small_kernels,
+    teams,
+)
 from weft.emulator import Deadlock, Fault, World
 from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
@@ -79,7 +88,16 @@ def rules(report):
     return sorted({finding.rule for finding in report.findings})
 
 
-def test_every_rank_multiplies_the_rows_of_all():
+@pytest.fixture
+def copied(monkeypatch):
+    """Copy engines send rows, few as they are."""
+    monkeypatch.setattr(gather, "_MOST_PUSHED", -1)
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("most_pushed", [-1, 1 << 20])
+def test_every_rank_multiplies_the_rows_of_all(monkeypatch, most_pushed):
+    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
     report, right = gathered(2, calls=3)
     assert right and not report.findings
 
@@ -93,7 +111,9 @@ def test_a_team_may_have_one_rank(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-def test_orders_of_ranks_change_nothing(size, seed):
+@pytest.mark.parametrize("most_pushed", [-1, 1 << 20])
+def test_orders_of_ranks_change_nothing(monkeypatch, size, seed, most_pushed):
+    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
     report, right = gathered(size, calls=4, seed=seed, dtype=np.float16)
     assert right and not report.findings
 
@@ -117,7 +137,6 @@ def with_ptx(monkeypatch, old, new):
 
     @functools.cache
     def changed(text):
-        assert old in text
         return emulator.Module(text.replace(old, new))
 
     launch = Kernel.emulate_on
@@ -137,14 +156,16 @@ def with_ptx(monkeypatch, old, new):
         ("ld.acquire.sys", "ld.relaxed.sys", ["global-race"]),
     ],
 )
+@pytest.mark.usefixtures("copied")
 def test_waits_without_an_order_are_found(monkeypatch, old, new, found):
     with_ptx(monkeypatch, old, new)
     report, _ = gathered(2)
     assert rules(report) == found
 
 
+@pytest.mark.usefixtures("copied")
 def test_a_flag_before_its_data_is_found(monkeypatch):
-    push = gather._Gather._push
+    push = gather._CopiedGather._push
 
     def flags_first(self, a, turn):
         added = []
@@ -155,17 +176,19 @@ def test_a_flag_before_its_data_is_found(monkeypatch):
         for each in reversed(added):
             self.team.devices.pushes.copy(*each)
 
-    monkeypatch.setattr(gather._Gather, "_push", flags_first)
+    monkeypatch.setattr(gather._CopiedGather, "_push", flags_first)
     report, _ = gathered(2)
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.usefixtures("copied")
 def test_memory_that_is_used_again_too_early_is_found(monkeypatch):
     monkeypatch.setattr(teams, "HALVES", 1)
     report, _ = gathered(2, calls=3)
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.usefixtures("copied")
 def test_pushes_that_do_not_wait_for_the_caller_are_found(monkeypatch):
     world = World(2)
     for rank, team in enumerate(Team.emulated(world)):
@@ -176,6 +199,15 @@ def test_pushes_that_do_not_wait_for_the_caller_are_found(monkeypatch):
     assert rules(world.run()) == ["global-race"]
 
 
+@pytest.mark.usefixtures("copied")
+def test_copies_are_not_captured(monkeypatch):
+    team = Team.emulated(World(2))[0]
+    monkeypatch.setattr(type(team.devices), "captures", True)
+    with pytest.raises(weft.WeftError, match=r"can't be captured in a graph, got 9216 bytes"):
+        all_gather_matmul(numbers(M, K, seed=1), numbers(N, K, seed=2), team=team, transpose_b=True)
+
+
+@pytest.mark.usefixtures("copied")
 def test_results_that_are_read_before_pushes_end_keep_a(monkeypatch):
     world = World(2)
     for rank, team in enumerate(Team.emulated(world)):
@@ -399,4 +431,57 @@ def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
 def test_mistakes_of_all_reduced_sums_are_found(monkeypatch, owner, name, wrong):
     monkeypatch.setattr(owner, name, wrong)
     report, _ = all_reduced_sums(2, calls=3)
+    assert rules(report) == ["global-race"]
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("st.release.sys", "st.relaxed.sys", "global-race"),
+        ("st.release.sys", "st.release.gpu", "global-race"),
+        ("ld.acquire.sys", "ld.relaxed.sys", "global-race"),
+        ("fence.acq_rel.gpu", "// no fence", "global-race"),
+        ("bar.sync \t0;", "", "global-race"),
+        ("fence.proxy.async.global", "// no fence", "missing-proxy-fence"),
+    ],
+)
+def test_rows_that_are_pushed_without_an_order_are_found(monkeypatch, old, new, found):
+    monkeypatch.setattr(small_kernels, "PUSHED", 1 << 10)  # several CTAs
+    with_ptx(monkeypatch, old, new)
+    report, _ = gathered(2)
+    assert found in rules(report)
+
+
+@pytest.fixture
+def two_shots(monkeypatch):
+    """Sums are added up by one rank each, few as they are."""
+    monkeypatch.setattr(reduce, "_MOST_SENT", 0)
+
+
+@pytest.mark.usefixtures("two_shots")
+def test_rows_of_sums_are_copied_from_all_ranks():
+    report, right = all_reduced_sums(2, calls=3)
+    assert right and not report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_shots")
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_orders_of_ranks_change_no_copied_sums(size, seed):
+    report, right = all_reduced_sums(size, calls=4, rows=24, seed=seed)
+    assert right and not report.findings
+
+
+@pytest.mark.usefixtures("two_shots")
+def test_rows_that_are_copied_before_ranks_meet_are_found(monkeypatch):
+    start = reduce._TwoShot.start
+
+    def without_meeting(self, queue, kernel, *rest):
+        if kernel.name != "meet_ranks":
+            start(self, queue, kernel, *rest)
+
+    monkeypatch.setattr(reduce._TwoShot, "start", without_meeting)
+    report, _ = all_reduced_sums(2)
     assert rules(report) == ["global-race"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -106,10 +107,14 @@ class CudaDevices:
         queue = self._queues.get(handle)
         if queue is None:
             queue = self._queues[handle] = CudaQueue(handle)
-        if self._last is not None and self._last is not queue:
+        if self._last is not None and self._last is not queue and not self.captures:
             queue.wait(self._last.record())  # calls follow each other on all streams
         self._last = queue
         return queue
+
+    @property
+    def captures(self) -> bool:
+        return bool(self._torch.cuda.is_current_stream_capturing())
 
     def shared(self, size: int) -> list[Address]:
         import torch.distributed._symmetric_memory as symmetric
@@ -138,6 +143,11 @@ class CudaDevices:
     def of(self, array: Any) -> Address:
         size = array.numel() * array.element_size()
         return Address(array.data_ptr(), size, self._device.index, array)
+
+    def array(self, memory: Address, shape: Sequence[int], like: Any) -> Any:
+        tensor, _ = memory.owner
+        begin, size = memory.address - tensor.data_ptr(), prod(shape) * like.element_size()
+        return tensor[begin : begin + size].view(like.dtype).view(tuple(shape))
 
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         return self._torch.empty(tuple(shape), dtype=like.dtype, device=self._device)

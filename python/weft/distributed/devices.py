@@ -49,6 +49,10 @@ class Devices(Protocol):
     def pushes(self) -> Queue:
         """The stream of copies to other GPUs."""
 
+    @property
+    def captures(self) -> bool:
+        """Whether the caller's work is captured in a graph."""
+
     def caller(self) -> Queue:
         """The stream on which the caller's work is."""
 
@@ -63,6 +67,9 @@ class Devices(Protocol):
 
     def of(self, array: Any) -> Memory:
         """The memory of a contiguous array."""
+
+    def array(self, memory: Any, shape: Sequence[int], like: Any) -> Any:
+        """The beginning of shared memory of this GPU as an array, of the elements of another one."""
 
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         """A new array, of the elements of another one."""

@@ -1,6 +1,7 @@
 """A team of GPUs in the emulator: one process adds the work of all ranks to an `emulator.World`."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,10 @@ class WorldDevices:
         together = _Together(world)
         return [WorldDevices(together, rank, chip) for rank in range(world.ranks)]
 
+    @property
+    def captures(self) -> bool:
+        return False
+
     def caller(self) -> WorldQueue:
         return self._stream
 
@@ -79,6 +84,10 @@ class WorldDevices:
 
     def of(self, array: Any) -> Bytes:
         return Bytes(array.reshape(-1).view(np.uint8))
+
+    def array(self, memory: Bytes, shape: Sequence[int], like: Any) -> Any:
+        size = prod(shape) * like.itemsize
+        return memory.array[:size].view(like.dtype).reshape(tuple(shape))
 
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         return np.zeros(tuple(shape), like.dtype)

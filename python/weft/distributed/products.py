@@ -1,9 +1,11 @@
 """The products of a team: what all ranks must agree on, and their kernels."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, Self
 
@@ -17,7 +19,7 @@ from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
-from weft.schedules import choice
+from weft.schedules import choice, database
 
 _ELEMENTS = ("bf16", "f16")
 _ROW_BYTES = 16
@@ -97,12 +99,21 @@ class Product:
         return replace(view, shape=shape, strides=(shape[1] * view.strides[0], *view.strides))
 
 
+@functools.lru_cache(maxsize=256)
 def _chosen(types: Types, chip: str, sizes: tuple[int, int, int]) -> AnySchedule:
-    """The schedule for sizes alone: all ranks choose the same."""
+    """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile."""
     chosen = choice.choose(*sizes, types, chip)
+    if _slices(chosen) > 1:
+        ranked = choice.candidates(database.Product(*sizes, types, chip))
+        chosen = next((s for s in ranked if type(s) is type(chosen) and _slices(s) == 1), chosen)
     plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
     has = {name: value for name, value in plain.items() if hasattr(chosen, name)}
     return replace(chosen, **has)
+
+
+def _slices(schedule: AnySchedule) -> int:
+    """The CTAs that compute a part of K of each tile."""
+    return int(getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1))
 
 
 def added_to(epilogue: Epilogue | None) -> dict[str, Any]:
@@ -118,7 +129,7 @@ class Plan(ABC):
 
     def __init__(self, team: Team, product: Product, kernel: Kernel) -> None:
         self.team, self.product, self.kernel = team, product, kernel
-        self._prepared: Any = None
+        self._prepared: dict[Kernel, Any] = {}
 
     @abstractmethod
     def run(self, operands: Sequence[Any]) -> Any:
@@ -127,18 +138,30 @@ class Plan(ABC):
     def for_others(self) -> Self:
         """The plan, for arrays with other strides or alignment."""
         other = copy(self)
-        other._prepared = None
+        other._prepared = {}
         return other
 
     def launch(self, queue: Any, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> None:
         """Queues the kernel, with memory of the team after the arrays."""
-        prepared = self._prepared
-        if prepared is None:
-            prepared = queue.prepared(self.kernel, self.views(operands, d, memory))
-            if self.team.devices.key(operands) is not None:
-                self._prepared = prepared
         a, b, *rest = operands
-        queue.launch(prepared, (a, b, d, *rest), memory)
+        views = partial(self.views, operands, d, memory)
+        self.start(queue, self.kernel, (a, b, d, *rest), memory, views)
+
+    def start(
+        self,
+        queue: Any,
+        kernel: Kernel,
+        arrays_: Sequence[Any],
+        memory: Sequence[Memory],
+        views: Callable[[], Sequence[ArrayView]],
+    ) -> None:
+        """Queues a kernel of arrays and memory of the team; `views` returns them as the kernel takes them."""
+        prepared = self._prepared.get(kernel)
+        if prepared is None:
+            prepared = queue.prepared(kernel, views())
+            if self.team.devices.key(arrays_) is not None:
+                self._prepared[kernel] = prepared
+        queue.launch(prepared, arrays_, memory)
 
     @abstractmethod
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from math import prod
+from typing import Any, Self
 
 from weft.dialects.schedule import AnySchedule
-from weft.distributed import scatter
+from weft.distributed import scatter, small_kernels
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, added_to, described, plan_of
 from weft.distributed.teams import Team
@@ -13,6 +14,7 @@ from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
+_MOST_SENT = 4 << 20  # bytes that a rank sends to all others
 _FLAG = 4
 
 
@@ -44,7 +46,15 @@ def matmul_all_reduce(
         scatter.check_partials(product, partials)
         return product
 
-    return plan_of(name, partial(_OneShot, partials), team, operands, options, describe).run(operands)
+    return plan_of(name, partial(_plan, partials), team, operands, options, describe).run(operands)
+
+
+def _plan(partials: str | None, product: Product, team: Team) -> Plan:
+    """The plan by which sums of this size come fastest: a function of shapes alone."""
+    sent = product.a[0] * product.n * arrays.numpy_dtype(scatter.type_of(product, partials)).itemsize
+    if product.a[0] % team.size or sent * (team.size - 1) <= _MOST_SENT:
+        return _OneShot(partials, product, team)
+    return _TwoShot(partials, product, team)
 
 
 class _OneShot(Plan):
@@ -62,7 +72,7 @@ class _OneShot(Plan):
         super().__init__(team, product, kernel)
         self.parts, self.sums = scatter.slots(product, schedule, team.size, rows)
         width = arrays.numpy_dtype(self.kind).itemsize
-        self.memory = team.counted(self.sums * width, self.parts * _FLAG)
+        self.memory = team.counted("sums", self.sums * width, self.parts * _FLAG)
 
     def run(self, operands: Sequence[Any]) -> Any:
         devices = self.team.devices
@@ -71,4 +81,59 @@ class _OneShot(Plan):
         return out
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        return [*self.product.views(operands, d), *self.memory.views(self.sums, self.kind, self.parts)]
+        return [*self.product.views(operands, d), *self.memory.of_sums(self.sums, self.kind, self.parts)]
+
+
+class _TwoShot(Plan):
+    """Each rank adds up its rows of the sums, and then copies the others' rows from them.
+
+    The rows are in one piece of memory. A rank writes them when the sums of all others have come, whose
+    kernels begin after they have copied the rows of the call before.
+    """
+
+    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
+        """Compiles the kernels, and makes room for the sums and the rows."""
+        self._scatter = scatter.Scatter(partials, product, team)
+        super().__init__(team, product, self._scatter.kernel)
+        self._meeting = small_kernels.meeting(team.devices.chip)
+        self._bytes = prod(self._scatter.shape) * arrays.numpy_dtype(product.dtype).itemsize
+        self._meet = team.counted("meeting", _FLAG, team.size * _FLAG)
+        self._rows = team.rows(self._bytes)
+
+    def for_others(self) -> Self:
+        other = super().for_others()
+        other._scatter = self._scatter.for_others()
+        return other
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        team, devices = self.team, self.team.devices
+        queue, shape = devices.caller(), self._scatter.shape
+        out = devices.empty((self.product.a[0], self.product.n), operands[0])
+        own = devices.array(self._rows[team.rank], shape, out)
+        self._scatter.add(queue, self._of_own_rows(operands), own)
+        self.start(
+            queue, self._meeting, (), (self._meet.flags, self._meet.peers, self._meet.state), self._views
+        )
+        to = devices.of(out)
+        for step in range(team.size):
+            rank = (team.rank + step) % team.size
+            source = self._rows[rank].part(0, self._bytes)
+            queue.copy(to.part(rank * self._bytes, self._bytes), source)
+        return out
+
+    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+        raise NotImplementedError  # its kernels are launched otherwise
+
+    def _views(self) -> list[ArrayView]:
+        """What the kernel takes in which ranks meet."""
+        return [self._meet.flags.view((self.team.size,), "i32"), *self._meet.views()]
+
+    def _of_own_rows(self, operands: Sequence[Any]) -> list[Any]:
+        """The operands, with this rank's rows of a residual."""
+        a, b, *rest = operands
+        first, rows = self.team.rank * self._scatter.shape[0], self._scatter.shape[0]
+        roles = [role for role, *_ in self.product.added]
+        own = [
+            x[first : first + rows] if role == "residual" else x for role, x in zip(roles, rest, strict=True)
+        ]
+        return [a, b, *own]

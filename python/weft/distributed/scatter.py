@@ -45,7 +45,7 @@ def matmul_reduce_scatter(
     def describe() -> Product:
         return _described(name, team, described(name, a, b, transpose_b, epilogue, schedule), partials)
 
-    plan = plan_of(name, partial(_Scatter, partials), team, operands, options, describe)
+    plan = plan_of(name, partial(Scatter, partials), team, operands, options, describe)
     return plan.run(operands)
 
 
@@ -90,13 +90,13 @@ def slots(product: Product, schedule: WarpgroupSchedule, ranks: int, rows: int) 
     return ranks * tiles * schedule.warpgroups, sums
 
 
-class _Scatter(Plan):
+class Scatter(Plan):
     """A product whose sums are added up over all ranks."""
 
     def __init__(self, partials: str | None, product: Product, team: Team) -> None:
         """Compiles the kernel, and makes room for the sums."""
         self.kind = type_of(product, partials)
-        rows, n = product.a[0] // team.size, product.n
+        self.shape = rows, n = product.a[0] // team.size, product.n
         sizes = product.a[0], n, product.a[1]
         schedule = schedule_of(product, team, sizes)
         of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
@@ -104,15 +104,19 @@ class _Scatter(Plan):
         super().__init__(team, product, kernel)
         self.parts, self.sums = slots(product, schedule, team.size, rows)
         width = arrays.numpy_dtype(self.kind).itemsize
-        self.memory = team.counted(self.sums * width, self.parts * _FLAG)
+        self.memory = team.counted("sums", self.sums * width, self.parts * _FLAG)
 
     def run(self, operands: Sequence[Any]) -> Any:
         devices = self.team.devices
-        out = devices.empty((self.product.a[0] // self.team.size, self.product.n), operands[0])
-        self.launch(devices.caller(), operands, out, self.memory.operands)
+        out = devices.empty(self.shape, operands[0])
+        self.add(devices.caller(), operands, out)
         return out
+
+    def add(self, queue: Any, operands: Sequence[Any], d: Any) -> None:
+        """Queues the product, with its result in `d`."""
+        self.launch(queue, operands, d, self.memory.operands)
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
         left, *rest = self.product.views(operands, d)
-        of_memory = self.memory.views(self.sums, self.kind, self.parts)
+        of_memory = self.memory.of_sums(self.sums, self.kind, self.parts)
         return [self.product.batch(left, self.team.size), *rest, *of_memory]

@@ -61,7 +61,9 @@ class Team:
         self.devices, self.rank, self.size = devices, devices.rank, devices.size
         self._limit = max(round(1000 * seconds), 1)
         self._exchanges: dict[str, Exchange] = {}
-        self._counted: Counted | None = None
+        self._counted: dict[str, Counted] = {}
+        self._rows: Sequence[Memory] = ()
+        self._rows_size = 0
         self.plans: dict[Any, Any] = {}
         self.known: dict[Any, Any] = {}
         """Plans by the keys of `Devices.key`, which are faster to make than a product."""
@@ -72,16 +74,25 @@ class Team:
             self._exchanges[kind] = Exchange(self.devices, self._limit)
         return self._exchanges[kind]
 
-    def counted(self, data: int, flags: int) -> "Counted":
-        """Memory for calls that kernels count, with at least so many bytes of data and flags in each half.
-        All ranks call it together. Plans and graphs keep theirs when others need more.
+    def counted(self, kind: str, data: int, flags: int) -> "Counted":
+        """Memory for calls of a kind that kernels count, with at least so many bytes of data and flags in
+        each half. All ranks call it together. Plans and graphs keep theirs when others need more.
         """
-        known, sizes = self._counted, (data, flags)
+        known, sizes = self._counted.get(kind), (data, flags)
         if known is None or any(had < size for had, size in zip(known.sizes, sizes, strict=True)):
             had = (0, 0) if known is None else known.sizes
             data, flags = (max(_rounded(size), least) for size, least in zip(sizes, had, strict=True))
-            known = self._counted = Counted.of(self.devices, (data, flags), self._limit)
+            known = self._counted[kind] = Counted.of(self.devices, (data, flags), self._limit)
         return known
+
+    def rows(self, size: int) -> Sequence[Memory]:
+        """Memory of each rank, of at least so many bytes. All ranks call it together. Plans keep theirs when
+        others need more.
+        """
+        if self._rows_size < size:
+            self._rows_size = max(_rounded(size), self._rows_size)
+            self._rows = self.devices.shared(self._rows_size)
+        return self._rows
 
 
 def _rounded(size: int) -> int:
@@ -119,14 +130,14 @@ class Counted:
         """What a kernel takes."""
         return self.data, self.flags, self.peers, self.state
 
-    def views(self, sums: int, kind: str, parts: int) -> list[ArrayView]:
+    def views(self) -> list[ArrayView]:
+        """The addresses and the state, for a kernel."""
+        return [self.peers.view((self.ranks, 2), "i64"), self.state.view((_STATE,), "i32")]
+
+    def of_sums(self, sums: int, kind: str, parts: int) -> list[ArrayView]:
         """What a kernel takes that sends so many sums of a type, with a flag for each part."""
-        return [
-            self.data.view((HALVES * sums,), kind),
-            self.flags.view((HALVES * parts,), "i32"),
-            self.peers.view((self.ranks, 2), "i64"),
-            self.state.view((_STATE,), "i32"),
-        ]
+        data, flags = self.data.view((HALVES * sums,), kind), self.flags.view((HALVES * parts,), "i32")
+        return [data, flags, *self.views()]
 
 
 @dataclass(frozen=True)
