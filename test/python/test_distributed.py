@@ -165,7 +165,7 @@ def test_waits_without_an_order_are_found(monkeypatch, old, new, found):
 
 @pytest.mark.usefixtures("copied")
 def test_a_flag_before_its_data_is_found(monkeypatch):
-    push = gather._CopiedGather._push
+    push = gather.Gather._push
 
     def flags_first(self, a, turn):
         added = []
@@ -176,7 +176,7 @@ def test_a_flag_before_its_data_is_found(monkeypatch):
         for each in reversed(added):
             self.team.devices.pushes.copy(*each)
 
-    monkeypatch.setattr(gather._CopiedGather, "_push", flags_first)
+    monkeypatch.setattr(gather.Gather, "_push", flags_first)
     report, _ = gathered(2)
     assert rules(report) == ["global-race"]
 

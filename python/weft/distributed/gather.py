@@ -8,7 +8,7 @@ from weft.dialects.schedule import AnySchedule
 from weft.distributed import small_kernels
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, added_to, described, plan_of
-from weft.distributed.teams import HALVES, Team
+from weft.distributed.teams import HALVES, Team, Turn
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -48,13 +48,13 @@ def all_gather_matmul(
     return plan.run(operands)
 
 
-def _plan(product: Product, team: Team) -> "_Gather":
+def _plan(product: Product, team: Team) -> "GatherPlan":
     """The plan by which rows of this size come fastest: a function of shapes alone."""
     small = product.a_bytes * (team.size - 1) <= _MOST_PUSHED
-    return (_PushedGather if small and team.size > 1 else _CopiedGather)(product, team)
+    return (PushedGather if small and team.size > 1 else Gather)(product, team)
 
 
-class _Gather(Plan):
+class GatherPlan(Plan):
     """A product with rows of all ranks, in matrices of this GPU's memory. `halves`: the kernel selects one of
     two halves of them. `chunks`: the flags of a rank's rows.
     """
@@ -89,7 +89,7 @@ class _Gather(Plan):
         ]
 
 
-class _PushedGather(_Gather):
+class PushedGather(GatherPlan):
     """A kernel before the product sends the rows, and counts the calls: for few rows, that takes less time
     than copy engines take to begin.
     """
@@ -121,7 +121,7 @@ class _PushedGather(_Gather):
         return [words, *self.memory.views()]
 
 
-class _CopiedGather(_Gather):
+class Gather(GatherPlan):
     """Copy engines send the rows while the kernel multiplies."""
 
     def __init__(self, product: Product, team: Team) -> None:
@@ -132,6 +132,10 @@ class _CopiedGather(_Gather):
         self.exchange.reserve(team.size * product.a_bytes, team.size * _MOST_CHUNKS * _FLAG)
 
     def run(self, operands: Sequence[Any]) -> Any:
+        return self.queue(operands)[0]
+
+    def queue(self, operands: Sequence[Any]) -> tuple[Any, Turn]:
+        """Queues the product. Returns the result, and the memory to which rows of others come."""
         team, devices = self.team, self.team.devices
         if devices.captures:
             raise WeftError(
@@ -146,7 +150,7 @@ class _CopiedGather(_Gather):
         memory = turn.data[team.rank], turn.flags[team.rank], turn.state
         self.launch(caller, operands, out, memory)
         caller.wait(pushes.record())
-        return out
+        return out, turn
 
     def _push(self, a: Any, turn: Any) -> None:
         """Copies this rank's rows to the others, first to the rank that needs them first."""
