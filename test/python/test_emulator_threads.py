@@ -4,10 +4,13 @@ import contextlib
 import threading
 
 import numpy as np
+import one_product
 from emulator_ptx import kernel
 
+import weft
 from weft import emulator
 from weft.emulator import launch
+from weft.launch.kernel import Kernel
 
 
 def in_threads(count, work):
@@ -48,3 +51,28 @@ def test_a_program_is_decoded_once(monkeypatch):
     assert len(decoded) == 1
     for result in results:
         np.testing.assert_array_equal(result, inputs + 1)
+
+
+def test_launches_have_workspaces_of_their_own(monkeypatch):
+    """Also where a thread has seen a kept workspace, and another one continues."""
+    monkeypatch.setattr(emulator.Module, "launch", lambda self, *args, **options: used.append(options["args"]))
+    product, used = weft.compile(one_product.text(one_product.PARTS), arch="sm_90a"), []
+    arrays = np.ones((64, 192), np.float16), np.ones((64, 192), np.float16), np.zeros((64, 64), np.float32)
+    both = threading.Barrier(2)
+
+    def seen(self):
+        kept = vars(self)["kept"]
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        return kept
+
+    product.emulate(*arrays)
+    vars(product)["kept"] = vars(product).pop("_emulated")
+    keep = property(seen, lambda self, kept: vars(self).update(kept=kept))
+    monkeypatch.setattr(Kernel, "_emulated", keep, raising=False)
+    in_threads(2, lambda: product.emulate(*arrays))
+    # The arguments are views of the arrays.
+    owned = [{id(x) for x in args if isinstance(x, np.ndarray) and x.flags.owndata} for args in used]
+    before, *during = owned
+    assert before in during
+    assert during[0].isdisjoint(during[1])

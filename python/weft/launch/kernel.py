@@ -3,7 +3,9 @@
 import itertools
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _FINDINGS = ("warn", "error", "ignore")
 _MOST_REPORTED = 5  # findings in one message
+_MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 _EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
 _MOST_EMULATED = (
@@ -98,7 +101,7 @@ class Kernel:
         self._loaded: dict[int, runtime.Loaded] = {}
         self._pools: dict[int, Pool] = {}
         self._launches: dict[Any, runtime.Prepared] = {}
-        self._emulated: list[npt.NDArray[np.uint8]] = []
+        self._emulated: deque[list[npt.NDArray[np.uint8]]] = deque(maxlen=_MOST_EMULATED_AT_ONCE)
 
     @property
     def name(self) -> str:
@@ -286,9 +289,7 @@ class Kernel:
     ) -> "emulator.Report":
         grid_, block_ = self.dimensions(views, grid, block)
         spaces = self._workspaces(views, grid_)
-        memories, self._emulated = self._emulated, []  # not reused if this launch fails
-        if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
-            memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
+        memories = self._memories(spaces)
         report = self._module.launch(
             self.name,
             grid=grid_,
@@ -297,8 +298,16 @@ class Kernel:
             shared_bytes=self.shared_bytes,
             **options,
         )
-        self._emulated = memories
+        self._emulated.append(memories)  # unless it has failed
         return report
+
+    def _memories(self, spaces: Sequence[Space]) -> list[npt.NDArray[np.uint8]]:
+        """The memory of workspaces: that of an earlier launch, which no other thread uses, or new memory."""
+        with suppress(IndexError):
+            memories = self._emulated.pop()
+            if all(memory.nbytes >= space.nbytes for memory, space in zip(memories, spaces, strict=True)):
+                return memories
+        return [np.zeros(space.nbytes, np.uint8) for space in spaces]
 
     def emulate_on(self, stream: "emulator.Stream", *args: Any) -> None:
         """Adds a launch to a stream of an `emulator.World`. Raises WeftError for arguments that don't fit."""
