@@ -1,6 +1,7 @@
 """CTAs on several cores: the same results, findings and errors as on one."""
 
 import os
+import signal
 import time
 
 import numpy as np
@@ -161,6 +162,28 @@ def test_an_interrupt_ends_all_processes(at_once, monkeypatch):
     for process in begun:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
+
+
+def test_no_handler_of_a_signal_runs_in_another_process(at_once, monkeypatch):
+    fork, handled = parallel._fork, os.pipe()
+
+    def signalled():
+        process = fork()
+        if process == 0:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return process
+
+    monkeypatch.setattr(parallel, "_fork", signalled)
+    before = signal.signal(signal.SIGUSR1, lambda *_: os.write(handled[1], b"!"))
+    try:
+        same(launch(kernel(), 2), launch(kernel(), 1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        os.close(handled[1])
+    written = os.read(handled[0], 1)
+    os.close(handled[0])
+    assert not written
+    assert at_once == [False]
 
 
 def test_a_timeline_and_a_seed_need_one_process(at_once, tmp_path):

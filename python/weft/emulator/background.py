@@ -14,7 +14,8 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from weft import memory_files, system
 from weft.errors import WeftError, shown, warn
@@ -70,6 +71,36 @@ def busy() -> bool:
     return len(_begun) >= system.cores()
 
 
+@contextmanager
+def signals_later() -> Iterator[None]:
+    """Blocks all signals, for the time in which this process is copied: a handler must not run in the copy,
+    where an exception would go on with the program.
+    """
+    if sys.platform == "win32":
+        raise NotImplementedError
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def take_no_part() -> None:
+    """In a copy that `signals_later` protects: from now on, nothing of the program runs in it, neither
+    handlers of signals nor the ends of objects.
+    """
+    if sys.platform == "win32":
+        raise NotImplementedError
+    for each in signal.valid_signals():
+        if callable(signal.getsignal(each)):
+            signal.signal(each, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+    gc.disable()
+
+
 class Work:
     """Bytes that are computed once, by a copy of the process that first calls `begin`."""
 
@@ -84,13 +115,8 @@ class Work:
             raise NotImplementedError
         if not self._locked(_CLAIM) or self._state()[0] != _NOT_BEGUN:
             return
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        try:
-            # A handler must not run in the copy, where an exception would go on with the program.
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        with signals_later():
             self._fork(make)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _fork(self, make: Callable[[], bytes]) -> None:
         if sys.platform == "win32":
@@ -175,13 +201,7 @@ def _detach(file: int) -> None:
         raise NotImplementedError
     import resource
 
-    for each in signal.valid_signals():
-        if callable(signal.getsignal(each)):
-            signal.signal(each, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.set_wakeup_fd(-1)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
-    gc.disable()  # objects of the other process must not be destroyed here
+    take_no_part()
     most = resource.getrlimit(resource.RLIMIT_CPU)[1]
     seconds = _MOST_SECONDS if most == resource.RLIM_INFINITY else min(_MOST_SECONDS, most)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, most))

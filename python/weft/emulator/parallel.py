@@ -6,7 +6,6 @@ if there had been no others. A launch begins in this process, which goes on with
 other processes, copies of it, take the waves that have not begun, one at a time.
 """
 
-import gc
 import mmap
 import os
 import signal
@@ -184,12 +183,13 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
     try:
         for _ in range(min(threads - 1, len(pieces))):
             here, there = connection.Pipe(duplex=False)
-            process = _fork()
-            if process == 0:
-                _work(waves, observers, queue, there)
+            with background.signals_later():
+                process = _fork()
+                if process == 0:
+                    _work(waves, observers, queue, there)
+                processes.append(process)
             there.close()
             pipes.append(here)
-            processes.append(process)
         others = _Others(pipes, waves)
         everything = _Start.nothing(waves)
         if not _share(waves, begun, queue, others) or observers.findings():
@@ -277,8 +277,7 @@ def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.C
     """
     status = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        gc.disable()  # objects of the other process must not be destroyed here
+        background.take_no_part()
         waves.forget()
         before = _Start.of(waves, observers)
         parent = os.getppid()
