@@ -142,6 +142,18 @@ def test_progress_counts_the_ctas_of_all_processes(at_once):
     assert seen[-1] == (CTAS, CTAS)
 
 
+def test_what_others_write_between_the_elements_of_a_buffer_stays(at_once):
+    data = np.arange(2 * COUNT, dtype=np.uint32)
+
+    def others(done, total):
+        data[1::2] = 7
+
+    launch(kernel(index="shl.b32 %r3, %r3, 1;"), 2, data, progress=others)
+    assert at_once == [True]
+    assert (data[1::2] == 7).all()
+    assert (data[::2] == np.arange(0, 2 * COUNT, 2) * 3 + np.arange(COUNT) // THREADS).all()
+
+
 def test_an_interrupt_ends_all_processes(at_once, monkeypatch):
     begun, fork = [], parallel._fork
 

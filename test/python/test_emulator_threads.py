@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import one_product
-from emulator_ptx import kernel
+from emulator_ptx import HEAD, kernel
 
 import weft
 from weft import emulator
@@ -55,8 +55,9 @@ def test_a_program_is_decoded_once(monkeypatch):
 
 def test_launches_have_workspaces_of_their_own(monkeypatch):
     """Also where a thread has seen a kept workspace, and another one continues."""
-    monkeypatch.setattr(emulator.Module, "launch", lambda self, *args, **options: used.append(options["args"]))
-    product, used = weft.compile(one_product.text(one_product.PARTS), arch="sm_90a"), []
+    used = []
+    monkeypatch.setattr(emulator.Module, "launch", lambda *_, args, **options: used.append(args))
+    product = weft.compile(one_product.text(one_product.PARTS), arch="sm_90a")
     arrays = np.ones((64, 192), np.float16), np.ones((64, 192), np.float16), np.zeros((64, 64), np.float32)
     both = threading.Barrier(2)
 
@@ -76,3 +77,30 @@ def test_launches_have_workspaces_of_their_own(monkeypatch):
     before, *during = owned
     assert before in during
     assert during[0].isdisjoint(during[1])
+
+
+def test_what_others_write_between_the_columns_of_a_buffer_stays():
+    memory, inputs = np.zeros((2, 64), np.uint32), np.arange(16, dtype=np.uint32)
+    # Memory that doesn't begin at a multiple of 16 bytes is copied, with all between its first and last byte.
+    columns = memory[:, 1:17]
+
+    def others(done, total):
+        memory[0, 17:] = 7
+
+    module = emulator.Module(kernel("add.u32 %d0, %a0, 1;", [inputs], [columns]))
+    module.launch("k", block=16, args=[inputs, columns], progress=others)
+    np.testing.assert_array_equal(columns[0], inputs + 1)
+    assert (memory[0, 17:] == 7).all()
+
+
+def test_a_launch_moves_variables_of_the_module_for_itself_alone():
+    module = emulator.Module(HEAD.format(target="sm_80") + ".global .u32 total;")
+    (segment,) = module.device.segments
+    (copy,) = module.device.copy().segments
+    data, view = segment.data, segment.view(4)
+    copy.view(4)[0] = 3
+    copy.replace(np.ones(4, np.uint8))
+    assert segment.data is data
+    assert segment.view(4) is view
+    assert view[0] == 3
+    assert copy.view(4)[0] == 0x01010101

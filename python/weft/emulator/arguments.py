@@ -150,7 +150,8 @@ class Buffers:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._copies: list[tuple[Bytes, Bytes]] = []
+        self._copies: list[tuple[Bytes, Bytes, Bytes]] = []
+        """What had to be copied: its memory, the copy, and the bytes that both had at first."""
 
     def map(
         self, arrays: Mapping[Key, npt.NDArray[np.generic]], names: Mapping[Key, str] | None = None
@@ -186,7 +187,7 @@ class Buffers:
         # NumPy copies an unaligned view whole for every gather: copy it once instead.
         copy = data.copy()
         if writable:
-            self._copies.append((data, copy))
+            self._copies.append((data, copy, copy.copy()))
         return copy, writable
 
     def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int:
@@ -201,8 +202,16 @@ class Buffers:
 
     def write_back(self) -> None:
         """Copies the results of buffers that had to be copied to their arrays."""
-        for data, copy in self._copies:
-            data[:] = copy
+        for data, copy, before in self._copies:
+            put_changes(data, copy, before)
+            before[:] = copy
+
+
+def put_changes(data: Bytes, copy: Bytes, before: Bytes) -> None:
+    """Writes what has changed in a copy of some memory to the memory. Others may have written the rest, such
+    as columns of a matrix between those of a buffer.
+    """
+    np.copyto(data, copy, where=copy != before)
 
 
 def _named(members: Sequence[Key], names: Mapping[Key, str]) -> str:

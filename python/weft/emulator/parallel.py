@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from weft import system
 from weft.emulator import background
+from weft.emulator.arguments import Bytes, put_changes
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.limits import Progress
@@ -119,24 +120,26 @@ class _Memory:
 
     def __init__(self, device: Device) -> None:
         self.keeps = True
-        self._buffers: list[tuple[Segment, npt.NDArray[np.uint8]]] = []
+        self._buffers: list[tuple[Segment, Bytes, Bytes]] = []
+        """Each with its own memory, and the bytes that it had at first."""
         for segment in device.segments:
             if segment.writable and segment.size:
                 shared = np.frombuffer(mmap.mmap(-1, segment.size), np.uint8)
-                shared[:] = segment.data
-                self._buffers.append((segment, segment.data))
+                before = segment.data.copy()
+                shared[:] = before
+                self._buffers.append((segment, segment.data, before))
                 segment.replace(shared)
 
     def restore(self) -> None:
         """Undoes all changes."""
-        for segment, own in self._buffers:
-            segment.data[:] = own
+        for segment, _, before in self._buffers:
+            segment.data[:] = before
 
     def close(self) -> None:
         """Makes the buffers this process's own again."""
-        for segment, own in self._buffers:
-            if self.keeps and not np.array_equal(segment.data, own):
-                own[:] = segment.data
+        for segment, own, before in self._buffers:
+            if self.keeps and not np.array_equal(segment.data, before):
+                put_changes(own, segment.data, before)
             segment.replace(own)
 
 

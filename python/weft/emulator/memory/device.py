@@ -33,7 +33,7 @@ class Device:
     def copy(self) -> "Device":
         """A device with the same buffers, to which more can be added."""
         other = Device()
-        other.segments, other.bases = list(self.segments), list(self.bases)
+        other.segments, other.bases = [each.again() for each in self.segments], list(self.bases)
         other.const, other._next = self.const, self._next
         return other
 

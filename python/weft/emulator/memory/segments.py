@@ -6,6 +6,7 @@ has the CTA's rank in its cluster from bit 24 on, as on a GPU, so it can also re
 the cluster's other CTAs.
 """
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,12 @@ class Segment:
         initialised.
         """
         self._views: dict[int, Array] = {}
+
+    def again(self) -> "Segment":
+        """The same bytes at the same address, as one launch has them: `replace` doesn't affect others."""
+        other = copy.copy(self)
+        other._views = {}
+        return other
 
     def replace(self, data: npt.NDArray[np.uint8]) -> None:
         """Puts the bytes elsewhere: from now on they are `data`."""
