@@ -76,6 +76,26 @@ def gathered_rows(team: Any) -> None:
                 assert worst <= 0.01 * scale, (dtype, m, n, k, turn, worst, scale)
 
 
+def several_products(team: Any) -> None:
+    """Several products of the same rows: the bits of one call for each."""
+    import torch
+
+    import weft
+    from weft.distributed import all_gather_matmul
+
+    for m, k in ((256, 1024), (4096, 2048)):
+        for turn in range(4):
+            torch.manual_seed(100 * turn + team.rank)
+            a = torch.randn(m, k, device="cuda").bfloat16()
+            bs = [torch.randn(n, k, device="cuda").bfloat16() for n in (512, 128, 128)]
+            bias = torch.randn(128, device="cuda").bfloat16()
+            epilogues = [None, None, weft.Epilogue(bias=bias, activation="silu")]
+            found = all_gather_matmul(a, bs, team=team, transpose_b=True, epilogue=epilogues)
+            for each, b, epilogue in zip(found, bs, epilogues, strict=True):
+                want = all_gather_matmul(a, b, team=team, transpose_b=True, epilogue=epilogue)
+                assert torch.equal(each, want), (m, k, turn)
+
+
 def scattered_sums(team: Any) -> None:
     """Sums over all ranks: near those of f32, with the same bits in each call."""
     import torch
@@ -214,7 +234,14 @@ def main(rank: int, size: int) -> None:
     distributed.destroy_process_group()
 
 
-CHECKS = [gathered_rows, scattered_sums, all_reduced_sums, graphs, a_rank_that_does_not_come]
+CHECKS = [
+    gathered_rows,
+    several_products,
+    scattered_sums,
+    all_reduced_sums,
+    graphs,
+    a_rank_that_does_not_come,
+]
 
 if __name__ == "__main__":
     main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))

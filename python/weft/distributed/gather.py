@@ -1,6 +1,9 @@
 """Products with rows of A from all GPUs: copy engines send them to the others while a kernel multiplies."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -9,7 +12,7 @@ from weft.distributed import small_kernels
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, added_to, described, plan_of
 from weft.distributed.teams import HALVES, Team, Turn
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
@@ -28,18 +31,24 @@ def all_gather_matmul(
     *,
     team: Team,
     transpose_b: bool = False,
-    epilogue: Epilogue | None = None,
+    epilogue: Epilogue | Sequence[Epilogue | None] | None = None,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
     """`A @ b`, where A has the rows of `a` of all ranks, in the order of ranks. Returns a new array.
 
     Each rank calls it with `a` (M x K) and its own part of B (K x N, or N x K with `transpose_b`), and gets
     (size * M) x N. `a` must be contiguous. `epilogue` is that of `weft.matmul`; its residual has the shape of
-    the result. All ranks must call products in the same order with the same shapes, types and options: the
-    first call with new ones compares them. Elements are f16, bf16 and fp8. Nothing is waited for: kernels and
-    copies are queued. Raises WeftError for arrays that don't fit.
+    the result. With a list of several `b`, rows are sent once, and the result is a list; `epilogue` is then a
+    list, too, or None. All ranks must call products in the same order with the same shapes, types and
+    options: the first call with new ones compares them. Elements are f16 and bf16. Nothing is waited for:
+    kernels and copies are queued. Raises WeftError for arrays that don't fit.
     """
-    name, added = "all_gather_matmul", added_to(epilogue)
+    name = "all_gather_matmul"
+    if isinstance(b, list | tuple):
+        return _several(name, a, b, team, transpose_b, epilogue, schedule)
+    if not isinstance(epilogue, Epilogue | None):
+        raise WeftError(f"{name}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
+    added = added_to(epilogue)
     activation = None if epilogue is None else epilogue.activation
     operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule)
     plan = plan_of(
@@ -48,10 +57,71 @@ def all_gather_matmul(
     return plan.run(operands)
 
 
+def _several(
+    name: str, a: Any, bs: Sequence[Any], team: Team, transpose_b: bool, epilogues: Any, schedule: Any
+) -> list[Any]:
+    """The products with several `b`."""
+    if epilogues is None:
+        epilogues = [None] * len(bs)
+    fits = isinstance(epilogues, list | tuple) and len(epilogues) == len(bs)
+    if not bs or not fits or not all(isinstance(each, Epilogue | None) for each in epilogues):
+        raise WeftError(
+            f"{name}: with a list of b, epilogue must be None or a list of as many, at least one, "
+            f"got {len(bs)} and {shown(epilogues)}"
+        )
+    groups = [(b, *added_to(epilogue).values()) for b, epilogue in zip(bs, epilogues, strict=True)]
+    kinds = [(*added_to(each), None if each is None else each.activation) for each in epilogues]
+
+    def describe() -> Products:
+        each = zip(bs, epilogues, strict=True)
+        return Products(tuple(described(name, a, b, transpose_b, epilogue, schedule) for b, epilogue in each))
+
+    operands = (a, *(x for group in groups for x in group))
+    plan = plan_of(name, Several, team, operands, (transpose_b, tuple(kinds), schedule), describe)
+    return plan.run(operands)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Products:
+    """Several products with the same rows."""
+
+    each: tuple[Product, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.each))
+
+
 def _plan(product: Product, team: Team) -> "GatherPlan":
     """The plan by which rows of this size come fastest: a function of shapes alone."""
     small = product.a_bytes * (team.size - 1) <= _MOST_PUSHED
     return (PushedGather if small and team.size > 1 else Gather)(product, team)
+
+
+class Several:
+    """Several products after rows have been sent once."""
+
+    def __init__(self, products: Products, team: Team) -> None:
+        """Compiles the kernels, and makes room for the rows."""
+        self._plans = [_plan(each, team) for each in products.each]
+
+    def for_others(self) -> "Several":
+        """The plan, for arrays with other strides or alignment."""
+        other = copy(self)
+        other._plans = [each.for_others() for each in self._plans]
+        return other
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """Queues the products of A, and of each B and what its epilogue reads. Returns the results."""
+        a, *rest = operands
+        first, results = self._plans[0], list[Any]()
+        queue = first.team.devices.caller()
+        sent = first.send(queue, a)
+        for plan in self._plans:
+            count = 1 + len(plan.product.added)
+            own, rest = rest[:count], rest[count:]
+            results.append(plan.multiply(queue, (a, *own), sent))
+        first.end(queue)
+        return results
 
 
 class GatherPlan(Plan):
@@ -73,10 +143,26 @@ class GatherPlan(Plan):
         )
         super().__init__(team, product, kernel)
 
-    def result(self, operands: Sequence[Any]) -> Any:
-        """A new array for the result."""
+    def run(self, operands: Sequence[Any]) -> Any:
+        queue = self.team.devices.caller()
+        out = self.multiply(queue, operands, self.send(queue, operands[0]))
+        self.end(queue)
+        return out
+
+    @abstractmethod
+    def send(self, queue: Any, a: Any) -> Sequence[Memory]:
+        """Begins to send this rank's rows. Returns the rows of others, their flags, and the team's state."""
+
+    def multiply(self, queue: Any, operands: Sequence[Any], sent: Sequence[Memory]) -> Any:
+        """Queues the product with rows that come. Returns the result."""
         shape = self.team.size * self.product.a[0], self.product.n
-        return self.team.devices.empty(shape, operands[0])
+        out = self.team.devices.empty(shape, operands[0])
+        self.launch(queue, operands, out, sent)
+        return out
+
+    def end(self, queue: Any) -> None:
+        """Lets what follows wait until this rank's rows have been sent."""
+        return
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
         size = self.team.size
@@ -104,14 +190,10 @@ class PushedGather(GatherPlan):
         ctas = min(-(-size // small_kernels.PUSHED), _MOST_CTAS)
         self._push = small_kernels.push(ctas, team.devices.chip)
 
-    def run(self, operands: Sequence[Any]) -> Any:
-        devices, memory = self.team.devices, self.memory
-        out, queue = self.result(operands), devices.caller()
-        self.start(
-            queue, self._push, operands[:1], (memory.peers, memory.state), partial(self._pushed, operands[0])
-        )
-        self.launch(queue, operands, out, (memory.data, memory.flags, memory.state))
-        return out
+    def send(self, queue: Any, a: Any) -> Sequence[Memory]:
+        memory = self.memory
+        self.start(queue, self._push, (a,), (memory.peers, memory.state), partial(self._pushed, a))
+        return memory.data, memory.flags, memory.state
 
     def _pushed(self, a: Any) -> list[ArrayView]:
         """What the kernel takes that sends rows. Raises WeftError for rows that it can't load."""
@@ -131,26 +213,32 @@ class Gather(GatherPlan):
         self.exchange = team.exchange("gather")
         self.exchange.reserve(team.size * product.a_bytes, team.size * _MOST_CHUNKS * _FLAG)
 
-    def run(self, operands: Sequence[Any]) -> Any:
-        return self.queue(operands)[0]
+    def send(self, queue: Any, a: Any) -> Sequence[Memory]:
+        return self.send_now(queue, a)[0]
 
-    def queue(self, operands: Sequence[Any]) -> tuple[Any, Turn]:
-        """Queues the product. Returns the result, and the memory to which rows of others come."""
+    def send_now(self, queue: Any, a: Any) -> tuple[Sequence[Memory], Turn]:
+        """As `send`, and the memory of the call."""
         team, devices = self.team, self.team.devices
         if devices.captures:
             raise WeftError(
                 f"{self.product.name}: calls with more than {_MOST_PUSHED >> 20} MiB of rows for other ranks "
                 f"can't be captured in a graph, got {self.product.a_bytes * (team.size - 1)} bytes"
             )
-        out = self.result(operands)
-        caller, pushes = devices.caller(), devices.pushes
         turn = self.exchange.next()
-        pushes.wait(caller.record())
-        self._push(devices.of(operands[0]), turn)
-        memory = turn.data[team.rank], turn.flags[team.rank], turn.state
-        self.launch(caller, operands, out, memory)
-        caller.wait(pushes.record())
+        devices.pushes.wait(queue.record())
+        self._push(devices.of(a), turn)
+        return (turn.data[team.rank], turn.flags[team.rank], turn.state), turn
+
+    def queue(self, operands: Sequence[Any]) -> tuple[Any, Turn]:
+        """Queues the product. Returns the result, and the memory to which rows of others come."""
+        queue = self.team.devices.caller()
+        sent, turn = self.send_now(queue, operands[0])
+        out = self.multiply(queue, operands, sent)
+        self.end(queue)
         return out, turn
+
+    def end(self, queue: Any) -> None:
+        queue.wait(self.team.devices.pushes.record())
 
     def _push(self, a: Any, turn: Any) -> None:
         """Copies this rank's rows to the others, first to the rank that needs them first."""

@@ -170,11 +170,11 @@ class Plan(ABC):
 
 def plan_of(
     name: str,
-    make: Callable[[Product, Team], Plan],
+    make: Callable[[Any, Team], Any],
     team: Any,
     operands: Sequence[Any],
     options: tuple[Any, ...],
-    describe: Callable[[], Product],
+    describe: Callable[[], Any],
 ) -> Any:
     """The plan of a call, made at the first call of its kind."""
     if not isinstance(team, Team):
