@@ -30,7 +30,8 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
 
     - C is a fragment of a warpgroup: the warpgroup starts one group of asynchronous instructions, and D is
       the result. A is a buffer in shared memory, or a fragment of the warpgroup; B is a buffer in shared
-      memory. Until `tile.wait_gemm`, D must not be used and the buffers must not be written.
+      memory. Until `tile.wait_gemm`, D must not be used and the buffers must not be written. A B of K x N may
+      have more columns than D: then the last panel of its layout has columns that aren't read.
     - C is a buffer in tensor memory: one thread, or one warp of which a thread is elected, starts
       instructions that write D over C, and there is no result. A is a buffer in shared or tensor memory; B is
       a buffer in shared memory. Nothing waits: a commit to a ring or an mbarrier signals completion.
@@ -103,7 +104,16 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         """M, N and K. M and N are those of the buffers of one CTA."""
         m, k = self.a.type.shape[:: -1 if self.attribute("transpose_a") else 1]
         n = self.b.type.shape[0 if self.attribute("transpose_b") else 1]
-        return m, n, k
+        return m, n - self._unread_columns, k
+
+    @property
+    def _unread_columns(self) -> int:
+        """Columns of an MN-major B that D lacks, fewer than a panel has."""
+        if self.attribute("transpose_b") or not is_fragment(self.d):
+            return 0
+        of_b, of_d = self.b.type.shape[1], self.d.type.shape[-1]
+        panel = self.b.type.groups[1][-1].extent
+        return int(of_b - of_d) if 0 < of_b - of_d < panel else 0
 
     def check(self) -> str | None:
         if not (is_fragment(self.a) or is_buffer(self.a)):

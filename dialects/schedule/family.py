@@ -146,10 +146,13 @@ class AnySchedule(Written):
         """Bytes at whose multiples the rows of an operand must begin: "a", "b", "d" or an operand role."""
         return 1
 
+    def stored(self, types: Types) -> tuple[int, int]:
+        """Rows and columns of a tile's operands as a stage holds them: those of the tile, or more."""
+        return self.block[:2]
+
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of the tiles of A and B in one stage."""
-        m, n, k = self.block
-        return (m + n) * k * types.input_bits // 8
+        return sum(self.stored(types)) * self.block[2] * types.input_bits // 8
 
     def copied_bytes(self, types: Types) -> int:
         """Bytes that copies bring into a stage."""

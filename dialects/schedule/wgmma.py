@@ -165,6 +165,18 @@ class WarpgroupSchedule(AnySchedule):
         depth = wgmma.depth(ELEMENT_TYPES[a])
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, types.ptx_sums)
 
+    def stored(self, types: Types) -> tuple[int, int]:
+        """Rows and columns of a tile's operands as a stage holds them. An MN-major operand has whole panels
+        of 128 bytes, or a narrower one: TMA copies a row of any panel in the same time.
+        """
+        m, n, _ = self.block
+        is_mn_major = types.transposed[0 if self.swap else 1]
+        if not is_mn_major or self.loaders:
+            return m, n
+        widths = [width // types.input_bytes for width in SWIZZLES]
+        narrow = [width for width in widths if width >= n]
+        return m, min(narrow, default=ceil_div(n, max(widths)) * max(widths))
+
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage; with loaders, also of the aligned vectors that contain its rows."""
         scales = 4 * sum(map(self.padded_scales, self._scales(types)))
@@ -380,11 +392,13 @@ class WarpgroupSchedule(AnySchedule):
             both = f"{down} x {across} and {self.splits}"
             return f"cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got {both}"
         mn_major = self.swapped(*types.transposed)
-        for name, extent, ctas, is_mn_major in zip("MN", self.block, (across, down), mn_major, strict=False):
+        extents = zip("MN", self.block, self.stored(types), (across, down), mn_major, strict=False)
+        for name, extent, stored, ctas, is_mn_major in extents:
             # Each CTA copies whole groups of rows of a swizzle, or whole panels.
             unit = 128 // types.input_bytes if is_mn_major else 8
-            if extent % (ctas * unit):
-                return f"cluster must divide block {name} {extent} in multiples of {unit}, got {ctas} CTAs"
+            if stored % (ctas * unit):
+                block = f"block {name} {extent}" + (f", stored as {stored}," if stored != extent else "")
+                return f"cluster must divide {block} in multiples of {unit}, got {ctas} CTAs"
         return None
 
     def _group_complaint(self, types: Types) -> str | None:
@@ -421,7 +435,7 @@ class WarpgroupSchedule(AnySchedule):
         n = self.block[1]
         mn_major = types.transposed[0 if self.swap else 1]
         for what, bytes_, has in (
-            ("an MN-major operand", types.input_bytes, mn_major),
+            ("an MN-major operand that threads load", types.input_bytes, mn_major and self.loaders > 0),
             ("a D that TMA writes", types.output_bytes, self.staged(types) and not self.swap),
         ):
             if has and n * bytes_ % min(SWIZZLES):

@@ -159,7 +159,7 @@ def staged_operands(
             wide_atoms=isinstance(schedule, TensorMemorySchedule),
         )
         for of_kind, (matrix, k_major), extent, shares in zip(
-            kinds, schedule.swapped(a, b), schedule.block[:2], schedule.cluster[::-1], strict=True
+            kinds, schedule.swapped(a, b), schedule.stored(op.types), schedule.cluster[::-1], strict=True
         )
     )
     return left, right

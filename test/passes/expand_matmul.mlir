@@ -236,12 +236,13 @@ gpu.module @warpgroups {
     gpu.return
   }
 
-  // An MN-major stage has rows of K, with M or N in panels of 64. A warpgroup's share of A is some of the columns.
+  // An MN-major stage has rows of K, with M or N in panels of 64, of which the last may have columns that D lacks. A
+  // warpgroup's share of A is some of the columns.
   // CHECK-LABEL: gpu.func @mn_major
   // CHECK: !tile.buffer<array<i64: 2, 32, 128>, f16, #tile.layout<"S[(2,32,2,64):(4096,64,2048,1)] xor 128B">, "shared">
   // CHECK: !tile.map<array<i64: 32, 128>, f16,
-  // CHECK: !tile.buffer<array<i64: 2, 32, 96>, f16, #tile.layout<"S[(2,32,3,32):(3072,32,1024,1)] xor 64B">, "shared">
-  // CHECK: !tile.map<array<i64: 32, 96>, f16,
+  // CHECK: !tile.buffer<array<i64: 2, 32, 128>, f16, #tile.layout<"S[(2,32,2,64):(4096,64,2048,1)] xor 128B">, "shared">
+  // CHECK: !tile.map<array<i64: 32, 128>, f16,
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 32, 64>, f16,
   // CHECK: "tile.gemm_async"

@@ -176,7 +176,11 @@ def test_the_model_knows_that_misaligned_rows_and_narrow_panels_are_slow() -> No
     assert odd > 1.3 * even
     clustered = time_model.modelled(replace(s, cluster=(2, 1)), 4096, 4096, 4104, plain, H200)
     assert clustered < 0.9 * odd
-    wide, narrow = (
-        time_model.modelled(replace(s, block=(128, n, 64)), 4096, 4608, 4096, types, H200) for n in (192, 144)
+    s = WarpgroupSchedule((64, 16, 64), 1, 11)
+    narrow, k_major = (time_model.modelled(s, 4096, 4096, 4096, t, H200) for t in (types, plain))
+    assert narrow > 1.1 * k_major
+    padded, whole = (
+        time_model.modelled(WarpgroupSchedule((128, n, 64), 2, 3), 4096, 32 * n, 4096, types, H200)
+        for n in (144, 192)
     )
-    assert narrow > 1.2 * wide
+    assert 0.85 * whole < padded < whole

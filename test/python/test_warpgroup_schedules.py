@@ -3,7 +3,7 @@ clusters, sizes that don't divide; each in text, PTX and numbers. A finding of t
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -145,6 +145,37 @@ def test_warps_may_run_in_any_order(seed):
 def test_either_operand_may_be_mn_major(schedule, transposed):
     product = Product("f16", "f16", transposed)
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize(
+    ("schedule", "stored"),
+    [
+        (of(128, 96, 64), 128),
+        (of(64, 40, 64, 1, 4, swap=True), 64),
+        (of(64, 24, 64, 1, 4, swap=True), 32),
+        (of(64, 8, 64, 1, 4, swap=True), 16),
+        (of(128, 208, 64, stages=2), 256),
+        (of(128, 80, 64, cluster=(2, 1)), 128),  # of which each CTA copies a panel
+        (of(64, 96, 64, 1, 4, splits=2), 128),
+        (of(64, 48, 64, 1, loaders=1), 48),
+    ],
+    ids=str,
+)
+def test_mn_major_columns_are_stored_in_whole_panels(schedule, stored):
+    product = Product(transposed=(schedule.swap, schedule.swap))
+    mn_major = Types("bf16", "bf16", "bf16", transposed=(schedule.swap, not schedule.swap))
+    assert schedule.stored(mn_major) == (schedule.block[0], stored)
+    assert schedule.stored(Types("bf16", "bf16", "bf16")) == schedule.block[:2]
+    assert not product.wrong(product.compiled(schedule), (72, 136, 136))
+
+
+def test_a_cluster_shares_whole_panels() -> None:
+    mn_major = Types("bf16", "bf16", "bf16", transposed=(False, True))
+    complaint = of(128, 144, 64, cluster=(2, 1)).complaint(mn_major)
+    assert complaint == "cluster must divide block N 144, stored as 192, in multiples of 64, got 2 CTAs"
+    complaint = of(64, 40, 64, 1, loaders=1, swap=True).complaint(replace(mn_major, transposed=(True, False)))
+    assert complaint == "block N must be a multiple of 16 for an MN-major operand that threads load, got 40"
 
 
 @pytest.mark.sampled(12)

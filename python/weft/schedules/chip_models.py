@@ -43,13 +43,10 @@ class ChipModel:
     ask: float  # rate at which a multiprocessor asks for them
     l2: float  # and at which L2 delivers to all of them
     rare: float  # additional share of a copy's time for data that few other tiles read
-    # Additional shares for rows that begin at odd multiples of 16, 32 and 64 bytes
+    # Additional shares for rows that begin at odd multiples of 16, 32 and 64 bytes.
     rows_16: float
     rows_32: float
     rows_64: float
-    # and for copies of MN-major panels of 32 and 64 bytes.
-    panels_32: float
-    panels_64: float
     copy_latency: float
     memory_latency: float  # in addition, of data that few tiles read
     k_block: float  # for each K block, in addition to its products
@@ -106,8 +103,6 @@ H200 = ChipModel(
     rows_16=2.668,
     rows_32=1.066,
     rows_64=0.6814,
-    panels_32=3.047,
-    panels_64=1.186,
     copy_latency=1071.0,
     memory_latency=448.1,
     k_block=30.94,

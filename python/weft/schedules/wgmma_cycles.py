@@ -87,6 +87,10 @@ class Kernels:
         return self.of_tile(lambda s: s.block[1])
 
     @cached_property
+    def stored_columns(self) -> Array:
+        return self.of_tile(lambda s: s.stored(self.types)[1])
+
+    @cached_property
     def depth(self) -> Array:
         return self.of_tile(lambda s: s.block[2])
 
@@ -179,7 +183,7 @@ def fill_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) -
 
 def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array, Array]:
     """Bytes of a stage that a CTA asks for, those of slow copies counted more than once; and of which few
-    other tiles need the same.
+    other tiles need the same. A row of a narrow panel takes as long as one of the widest.
     """
     types, chip = kernels.types, kernels.chip
     size, depth = types.input_bytes, kernels.depth * types.input_bytes
@@ -192,12 +196,12 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
     rare: Array = 0.0
     for extent, of, readers in (
         (kernels.rows / kernels.width, (0, 1), readers_across),
-        (kernels.columns / kernels.height, (1, 0), readers_down),
+        (kernels.stored_columns / kernels.height, (1, 0), readers_down),
     ):
         pitch = np.where(kernels.swap, slow[of[1]], slow[of[0]])
         mn_major = np.where(kernels.swap, types.transposed[of[1]], types.transposed[of[0]])
-        panel = np.where(mn_major, _narrower(extent * size, chip), 0.0)
-        asked = asked + extent * depth * (1 + pitch) * (1 + panel)
+        wide = np.where(mn_major, np.maximum(extent, _WIDEST / size), extent)
+        asked = asked + wide * depth * (1 + pitch)
         rare = rare + extent * depth / np.sqrt(readers)
     return asked, rare
 
@@ -206,11 +210,6 @@ def _slower(pitch: Array, chip: ChipModel) -> Array:
     """The additional share of a copy's time by the bytes from one row of a matrix to the next."""
     values = (chip.rows_16, chip.rows_32, chip.rows_64)
     return np.select([pitch % 32 != 0, pitch % 64 != 0, pitch % 128 != 0], values, 0.0)
-
-
-def _narrower(extent: Array, chip: ChipModel) -> Array:
-    """The same by the bytes of a row of a tile, which lies in panels of 32, 64 or 128 bytes."""
-    return np.select([extent % 64 != 0, extent % 128 != 0], (chip.panels_32, chip.panels_64), 0.0)
 
 
 def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> Array:

@@ -6,6 +6,7 @@
 !Bytes = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
 !A = !tile.fragment<array<i64: 64, 64>, f16, #tile.layout<"S[(4,2,8,4,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D40 = !tile.fragment<array<i64: 64, 40>, f32, #tile.layout<"S[(4,2,8,5,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Tall = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !D2 = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
@@ -149,9 +150,9 @@ func.func @bounds_of_rings(%stage: i32) {
   return
 }
 
-// A stage of each operand; A in registers; what runs fastest is M, or N, or K.
+// A stage of each operand; A in registers; what runs fastest is M, or N, or K; an MN-major B with more columns than D.
 // CHECK-LABEL: @products
-func.func @products(%s: !Stage, %a: !A, %c: !D, %more: i1) {
+func.func @products(%s: !Stage, %a: !A, %c: !D, %d: !D40, %more: i1) {
   // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, !tile.buffer<{{.*}}>, !tile.fragment<{{.*}}>, i1) -> !tile.fragment<
   %0 = "tile.gemm_async"(%s, %s, %c, %more) : (!Stage, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
@@ -160,6 +161,9 @@ func.func @products(%s: !Stage, %a: !A, %c: !D, %more: i1) {
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: {transpose_a = true}
   %2 = "tile.gemm_async"(%s, %s, %1, %more) {transpose_a = true} : (!Stage, !Stage, !D, i1) -> !D
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 40>, f32
+  %3 = "tile.gemm_async"(%s, %s, %d, %more) : (!Stage, !Stage, !D40, i1) -> !D40
   return
 }
 

@@ -1348,16 +1348,16 @@ func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 // -----
 
 func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{block N must be a multiple of 16 for an MN-major operand, got 24}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  // expected-error @below {{block N must be a multiple of 16 for an MN-major operand that threads load, got 24}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
 // -----
 
 func.func @warpgroups_rows_of_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{block N must be a multiple of 16 for an MN-major operand, got 24}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, swap = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  // expected-error @below {{block N must be a multiple of 16 for an MN-major operand that threads load, got 24}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1, swap = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
