@@ -1,7 +1,7 @@
 """Times `weft.attention` beside cuDNN, PyTorch's FlashAttention and, where installed, FlashAttention 3 and
 4: forward, backward and decoding, in turns, each call with other arrays.
 
-    python benchmarks/attention/operators.py forward backward decode host
+    python benchmarks/attention/operators.py forward backward fp8 decode host
     python benchmarks/attention/operators.py backward --d 128 --s 4096 --causal 1
 
 Forward and backward have 16k tokens, and heads x d = 2048. Prints a line of JSON for each shape, in TFLOP/s
@@ -32,7 +32,7 @@ Attention = Callable[..., torch.Tensor]
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["forward"], help="forward, backward, decode, host")
+    parser.add_argument("what", nargs="*", default=["forward"], help="forward, backward, fp8, decode, host")
     parser.add_argument("--d", type=int, nargs="*", default=[64, 128, 256])
     parser.add_argument("--s", type=int, nargs="*", default=[1024, 4096, 16384])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
@@ -141,6 +141,44 @@ def backward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[
     return failed | timed(calls, False)
 
 
+def fp8(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, Any]:
+    """Forward of e4m3, with a scale of each head, beside all implementations in bf16."""
+    shape = (TOKENS // s, WIDTH // d, s, d)
+    sets = arrays([shape] * 3, False)
+    bytes_ = [[each.to(torch.float8_e4m3fn) for each in inputs] for inputs in sets]
+    scales = {f"{name}_scale": torch.ones(WIDTH // d, device="cuda") for name in "qkv"}
+    calls: dict[str, Callable[[int], Any]] = {
+        f"{name} bf16": lambda number, each=each: each(*sets[number], causal)
+        for name, each in implementations().items()
+    }
+    calls["weft"] = lambda number: weft.attention(*bytes_[number], **scales, causal=causal)
+    for name, backend in BACKENDS.items():
+        calls[name] = lambda number, backend=backend: _of_pytorch(backend, *bytes_[number], causal)
+    with torch.no_grad():
+        return timed(calls, True)
+
+
+def of_dequantized(arrays: Any, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of the first, middle and last head of arrays of e4m3: in float64, and in float32 with shares
+    rounded to e4m3.
+    """
+    count = arrays[0].shape[0] * arrays[0].shape[1]
+    chosen = sorted({0, count // 2, count - 1})
+    results = []
+    for dtype in (torch.float64, torch.float32):
+        q, k, v = (each.reshape(count, *each.shape[2:])[chosen].to(dtype) for each in arrays)
+        scores = q @ k.transpose(1, 2) * q.shape[-1] ** -0.5
+        if causal:
+            hidden = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(1)
+            scores = scores.masked_fill(hidden, -math.inf)
+        shares = (scores - scores.amax(2, keepdim=True)).exp()
+        total = shares.sum(2, keepdim=True)
+        if dtype == torch.float32:
+            shares = (shares * 256).to(torch.float8_e4m3fn).to(dtype) / 256
+        results.append(shares @ v / total)
+    return results[0], results[1]
+
+
 def decode(options: argparse.Namespace, d: int, keys: int) -> dict[str, Any]:
     """One query of 32 heads and 4 heads of keys, for 4 sequences."""
     sets = arrays([(4, 32, 1, d), (4, 4, keys, d), (4, 4, keys, d)], False)
@@ -187,7 +225,7 @@ def main() -> None:
                 for keys in options.keys:
                     found = decode(options, d, keys)
                     print(json.dumps({"what": what, "d": d, "keys": keys, "GB/s": found}), flush=True)
-        if what not in ("forward", "backward"):
+        if what not in ("forward", "backward", "fp8"):
             continue
         for d in options.d:
             for causal in map(bool, options.causal):

@@ -245,7 +245,10 @@ MISTAKES = [
         r"q must have 4 dimensions, \(batch, heads, tokens, size\) in layout",
     ),
     ({"q": np.zeros((2, 4, 70, 64), BF16)}, "q, k and v must have one type, got bf16 and f16 of k"),
-    ({"q": np.zeros((2, 4, 70, 64), np.float32)}, "q must have elements of f16 or bf16, got f32"),
+    (
+        {"q": np.zeros((2, 4, 70, 64), np.float32)},
+        "q must have elements of f16, bf16 or f8E4M3FN .e4m3., got f32",
+    ),
     ({"v": np.zeros((2, 2, 80, 4), F16)}, "heads of v must have a multiple of 8 columns.*the nearest is 8"),
     ({"v": np.zeros((2, 2, 81, 64), F16)}, "k and v must have equal batches, heads and tokens"),
     ({"v": np.zeros((2, 2, 64, 80), F16).swapaxes(2, 3)}, "the last dimension of v must be contiguous"),

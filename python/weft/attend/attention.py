@@ -30,6 +30,9 @@ def attention(
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     page_table: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     layout: str = "bhtd",
     splits: int | None = None,
     return_lse: bool = False,
@@ -38,8 +41,8 @@ def attention(
 ) -> Any:
     """`softmax(scale * q @ k.T) @ v`, for each head of a batch.
 
-    The arrays are those of NumPy, PyTorch, CuPy or JAX, of f16 or bf16. In `layout` "bhtd" they have the
-    dimensions batch, heads, tokens and size, as in PyTorch's `scaled_dot_product_attention`; in "bthd"
+    The arrays are those of NumPy, PyTorch, CuPy or JAX, of f16, bf16 or e4m3. In `layout` "bhtd" they have
+    the dimensions batch, heads, tokens and size, as in PyTorch's `scaled_dot_product_attention`; in "bthd"
     batch, tokens, heads and size, as in FlashAttention. They are read where they lie: all strides are legal
     except that rows must be contiguous and begin at multiples of 16 bytes. q and k have heads of one size, v
     may have another one: multiples of 8 up to 256. The heads of q must be a multiple of those of k and v,
@@ -59,6 +62,9 @@ def attention(
       and before `cu_seqlens[i + 1]`.
     - `page_table` (int32): k and v are batches of pages, of a multiple of 16 tokens each. Row i has the
       numbers of the pages of sequence i, of which `lengths[i]` keys exist.
+    - `q_scale`, `k_scale`, `v_scale` (f32), for e4m3: elements are multiplied by the scale of their head. The
+      arrays have a number for each head, or for each head of each sequence. The output is bf16, or f16 in an
+      `out` of that type. There are no gradients, pages and splits of e4m3, and sizes must be multiples of 16.
     - `splits`: the number of parts into which the keys are divided, for few queries. By default it follows
       from the sizes; in the emulator it is 1.
 
@@ -71,7 +77,10 @@ def attention(
 
     Arrays on the CPU are multiplied in the emulator. docs/attention.md has examples and what is supported.
     """
-    arrays_of_call = q, k, out, v, sinks, lengths, cu_seqlens_q, cu_seqlens_k, page_table
+    arrays_of_call = (
+        *(q, k, out, v, sinks, lengths, cu_seqlens_q, cu_seqlens_k, page_table),
+        *(q_scale, k_scale, v_scale),
+    )
     known = plans.found(arrays_of_call, (causal, scale, softcap, layout, splits), window)
     if (results := plans.queued(known, arrays_of_call, stream)) is not None:
         return results if return_lse else results[0]
@@ -80,6 +89,7 @@ def attention(
     )
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "lengths": lengths, "page_table": page_table}
     given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    given |= {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}
     for name in "qkv":
         if given[name] is None:
             raise refuse(f"{name} must be an array, got None")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.attend import tiles
+from weft.attend import fp8_launch, tiles
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
-from weft.attend.problem import ROW_BYTES, Options, Sizes, refuse, sizes_of
+from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
@@ -54,6 +54,8 @@ class Call:
         )
         _check_rows(views)
         _check_added(views, sizes)
+        count = views["cu_seqlens_q"].shape[0] - 1 if sizes.packed else sizes.batch
+        fp8_launch.check(views, sizes, count, options.splits)
         if multiprocessors is None:
             multiprocessors = _multiprocessors(views["q"])
         return Call(given, views, options, sizes, launch or _at_once, multiprocessors)
@@ -67,6 +69,16 @@ class Call:
     def is_empty(self) -> bool:
         """Whether there is nothing to multiply."""
         return 0 in self.views["q"].shape or 0 in self.views["k"].shape
+
+    @property
+    def is_fp8(self) -> bool:
+        """Whether q, k and v are of e4m3."""
+        return self.views["q"].dtype == FP8
+
+    @property
+    def result_types(self) -> tuple[str, ...]:
+        """The types that the output may have, the default first."""
+        return fp8_launch.RESULTS if self.is_fp8 else (self.views["q"].dtype,)
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -190,17 +202,20 @@ def nothing(like: Any, view: ArrayView, dtype: str, rank: int = 1) -> Any:
 
 def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     """The output of a call, in `out` if that is given, and the logarithms of sums."""
-    sizes, dtype = call.sizes, call.views["q"].dtype
+    sizes, types = call.sizes, call.result_types
     if out is None:
-        out = call.empty(sizes.result(call.options.layout), dtype)
+        out = call.empty(sizes.result(call.options.layout), types[0])
     else:
-        _check_out(out, sizes.result(call.options.layout), dtype)
+        _check_out(out, sizes.result(call.options.layout), types)
     lse = call.empty(sizes.sums, "f32")
     if call.is_empty:
         _fill_empty(call, out, lse)
         return out, lse
     splits = _splits(call)
     q, o, sums = call.matrices("q"), call.matrices("o", out), lse[None] if sizes.packed else lse
+    if call.is_fp8:
+        fp8_launch.launch(call, q, o, sums, _sinks(call), stream)
+        return out, lse
     grouped = sizes.queries == 1 and sizes.group > 1 and not sizes.packed
     if grouped:
         q, o, sums = (_of_group(each, sizes) for each in (q, o, sums))
@@ -273,10 +288,11 @@ def _of_group(array: Any, sizes: Sizes) -> Any:
     return array[:, :, 0].reshape(sizes.batch, sizes.key_heads, sizes.group, *array.shape[3:])
 
 
-def _check_out(out: Any, shape: tuple[int, ...], dtype: str) -> None:
+def _check_out(out: Any, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
     view = _view("out", out)
-    if view.shape != shape or view.dtype != dtype:
-        raise refuse(f"out must have shape {shape} and elements of {dtype}, got {view.shape} of {view.dtype}")
+    if view.shape != shape or view.dtype not in types:
+        legal = " or ".join(types)
+        raise refuse(f"out must have shape {shape} and elements of {legal}, got {view.shape} of {view.dtype}")
     if view.strides[-1] != 1:
         raise refuse(f"the last dimension of out must be contiguous, got strides {view.strides}")
 
@@ -297,7 +313,7 @@ def _splits(call: Call) -> int:
     sizes = call.sizes
     if call.options.splits is not None:
         return call.options.splits
-    if not call.multiprocessors or sizes.packed:
+    if not call.multiprocessors or sizes.packed or call.is_fp8:
         return 1
     group = sizes.group if sizes.queries == 1 else 1
     found = sizes.batch * sizes.heads // group * -(-sizes.queries // tiles.WARPGROUP_ROWS)

@@ -8,14 +8,17 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.attend import launches
+from weft.attend import fp8_launch, launches
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import Options
 from weft.launch import libraries
 from weft.multiply import torch_keys
 from weft.multiply.plans import Plans
 
-ARRAYS = "q", "k", "out", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
+ARRAYS = (
+    *("q", "k", "out", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"),
+    *fp8_launch.SCALES,
+)
 """The order in which a call's arrays are described. The third one may be new in each call."""
 _OUT, _SINKS = ARRAYS.index("out"), ARRAYS.index("sinks")
 _MOST = 1024
@@ -96,7 +99,7 @@ class Plan:
                 return None
             prepared.append((launch.launch, operator.itemgetter(*numbers)))
         converted = "sinks" in call.given and call.views["sinks"].dtype != "f32"
-        new_out, address = torch.maker(q, ordinal, tuple(results[0].shape), call.views["q"].dtype)
+        new_out, address = torch.maker(q, ordinal, tuple(results[0].shape), call.result_types[0])
         arrays = [*call.given.values(), *([] if out is None else [out])]
         return cls(
             libraries.stream_finder(arrays, ordinal, [*call.views.values()]),

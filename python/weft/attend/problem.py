@@ -9,8 +9,10 @@ from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 
 LAYOUTS = "bhtd", "bthd"
-TYPES = "f16", "bf16"
+FP8 = "f8E4M3FN"
+TYPES = "f16", "bf16", FP8
 LARGEST_HEAD, HEAD_STEP, ROW_BYTES = 256, 8, 16
+FP8_HEAD_STEP = 16
 _PAGE_STEP = 16
 
 
@@ -120,7 +122,7 @@ def sizes_of(
     """The sizes of q, k and v. Raises WeftError for those that don't fit."""
     for name in "qkv":
         if types[name] not in TYPES:
-            raise refuse(f"{name} must have elements of {' or '.join(TYPES)}, got {types[name]}")
+            raise refuse(f"{name} must have elements of f16, bf16 or {FP8} (e4m3), got {types[name]}")
         if types[name] != types["q"]:
             raise refuse(
                 f"q, k and v must have one type, got {types['q']} and {types[name]} of {name}: convert {name}"
@@ -140,13 +142,13 @@ def sizes_of(
         raise refuse(f"q and k must have heads of one size, got {d} and {d_of_k}")
     if not paged and batch != of_k:
         raise refuse(f"q and k must have one batch size, got {batch} and {of_k}: expand the smaller one")
+    step = FP8_HEAD_STEP if types["q"] == FP8 else HEAD_STEP
     for name, size in (("q and k", d), ("v", e)):
-        if size % HEAD_STEP or not HEAD_STEP <= size <= LARGEST_HEAD:
-            nearest = min(max(-(-size // HEAD_STEP) * HEAD_STEP, HEAD_STEP), LARGEST_HEAD)
+        if size % step or not step <= size <= LARGEST_HEAD:
+            nearest = min(max(-(-size // step) * step, step), LARGEST_HEAD)
             raise refuse(
-                f"heads of {name} must have a multiple of {HEAD_STEP} columns in "
-                f"{HEAD_STEP}..{LARGEST_HEAD}, got {size}: the nearest is {nearest}; columns of zeros change "
-                "nothing"
+                f"heads of {name} must have a multiple of {step} columns in {step}..{LARGEST_HEAD}, got "
+                f"{size}: the nearest is {nearest}; columns of zeros change nothing"
             )
     if not key_heads or heads % key_heads:
         legal = [n for n in range(1, heads + 1) if heads % n == 0]

@@ -4,6 +4,7 @@ from typing import Any
 
 WARPGROUP_ROWS = 64  # of queries
 _SHARED_BYTES = 227 * 1024
+_FP8_STEP = 32  # columns of a product's step, and bytes of the narrowest swizzle
 
 
 def best(d: int, queries: int, causal: bool) -> dict[str, Any]:
@@ -42,6 +43,21 @@ def forward(
         if not chosen["ahead"]:
             chosen["N"] -= 16
         chosen["ahead"] = False
+    return chosen | {"width": wide, "value_width": value}
+
+
+def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> dict[str, Any]:
+    """The meta-parameters of the forward kernel of e4m3 for heads of `d` columns, with values of `e`."""
+    wide, value = (-(-size // _FP8_STEP) * _FP8_STEP for size in (d, e))
+    largest = max(wide, value)
+    if largest <= 64:
+        groups, n = (3, 160) if queries > 2 * WARPGROUP_ROWS else (2, 160)
+    else:
+        groups, n = 2, 128 if window or largest > 128 or (causal and queries <= 1024) else 192
+    # A warpgroup transposes 16 columns of 32 keys with each of its warps.
+    while n * value % (4 * 32 * 16):
+        n += 32
+    chosen = {"N": n, "groups": groups, "staged": largest <= 128}
     return chosen | {"width": wide, "value_width": value}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from weft.attend.kernels.backward import backward_of_keys, backward_of_queries, products_of_outputs
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
+from weft.attend.kernels.forward_fp8 import forward_fp8
 from weft.errors import WeftError
 from weft.language.kernels import KernelFunction
 from weft.launch.arrays import ArrayView, Planned
@@ -18,7 +19,7 @@ from weft.launch.runtime import Prepared
 
 KERNELS: Mapping[str, KernelFunction] = {
     each.signature.name: each
-    for each in (forward, combine, products_of_outputs, backward_of_queries, backward_of_keys)
+    for each in (forward, forward_fp8, combine, products_of_outputs, backward_of_queries, backward_of_keys)
 }
 BEGINNING = '{"launch":'
 """Of the texts."""

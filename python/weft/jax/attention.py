@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weft.attend import gradients, launches
+from weft.attend import fp8_launch, gradients, launches
+from weft.attend.fp8_launch import SCALES
 from weft.attend.launches import Call
 from weft.attend.problem import Options
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
@@ -16,7 +17,7 @@ from weft.launch import arrays, runtime
 from weft.multiply import xla_target
 
 _REAL = ("q", "k", "v", "sinks")  # which have gradients
-_NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table")
+_NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
 xla_target.register()
 xla_target.add_reader(BEGINNING, KernelLaunch.of)
@@ -108,7 +109,7 @@ def _call(names: tuple[str, ...], options: Options, values: Any) -> tuple[_Progr
 def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[Any, Any]:
     program, call = _call(names, options, values)
     if call.is_empty:
-        dtype, sizes = values[0].dtype, call.sizes
+        dtype, sizes = arrays.numpy_dtype(call.result_types[0]), call.sizes
         lse = jnp.full(sizes.sums, -jnp.inf, jnp.float32)
         if "sinks" in names:
             lse = jnp.broadcast_to(values[names.index("sinks")][..., None], sizes.sums)
@@ -122,6 +123,7 @@ def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[An
 def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: Any) -> tuple[Any, ...]:
     values, (out, lse) = kept
     program, call = _call(names, options, values)
+    fp8_launch.refuse_gradients(call)
     given = dict(zip(names, values, strict=True))
     found: dict[str, Any] = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
     if not call.is_empty:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from weft.attend import gradients, launches, plans
+from weft.attend import fp8_launch, gradients, launches, plans
+from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
 from weft.torch.operators import LIBRARY, without_autocast
@@ -17,8 +18,9 @@ _OPTIONS = (
     "int? left=None, int? right=None, float? scale=None, float softcap=0.0, str layout='bhtd', "
     "int? splits=None"
 )
-_ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, *, {_OPTIONS}"
-_NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table")
+_SCALES = "Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None"
+_ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, {_SCALES}, *, {_OPTIONS}"
+_NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
 
 def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
@@ -70,6 +72,7 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
     *inputs, out, lse, d_out, d_lse = operands
     with torch.no_grad(), without_autocast(out.device.type):
         call = _call(tuple(inputs), options)
+        fp8_launch.refuse_gradients(call)
         of_lse = None if d_lse is None else d_lse.contiguous()
         found = gradients.backward(call, _readable(out), lse.contiguous(), _readable(d_out), of_lse)
         *of_inputs, delta = found
@@ -100,7 +103,8 @@ def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:
         paged=given.get("page_table") is not None,
     )
     q = tensors["q"]
-    out = q.new_empty(sizes.result(options.get("layout", "bhtd")))
+    dtype = torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
+    out = q.new_empty(sizes.result(options.get("layout", "bhtd")), dtype=dtype)
     return out, q.new_empty(sizes.sums, dtype=torch.float32)
 
 
@@ -128,7 +132,7 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
         *inputs, out, lse, d_out.to(out.dtype), d_lse, **{**ctx.options, "splits": None}
     )
     dq, dk, dv, *of_sinks = found
-    return dq, dk, dv, of_sinks[0] if of_sinks else None, None, None, None, None
+    return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
 
 
 def _define() -> None:

@@ -1,0 +1,93 @@
+"""Times attention of e4m3, forward, by variants of `weft.attend.kernels.forward_fp8`, beside `weft.attention`
+and cuDNN in bf16, in turns.
+
+    python benchmarks/attention/fp8_tiles.py --d 128 --s 4096 --variant N=160 --variant N=192,slack=0
+
+Each shape has 16k tokens, and heads x d = 2048. Prints a line of JSON for each: TFLOP/s of all, and errors as
+the root of the mean square relative to that of the output, of three heads: beside float64, and of the same
+computation in float32 with shares rounded to e4m3 ("plain").
+"""
+
+import argparse
+import ast
+import json
+import sys
+from typing import Any
+
+import torch
+from forward import BACKENDS, TOKENS, WIDTH, in_turns, queued, theirs
+from operators import of_dequantized
+
+import weft
+from weft.attend.kernels.forward_fp8 import forward_fp8
+from weft.errors import WeftError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--d", type=int, nargs="*", default=[128])
+    parser.add_argument("--s", type=int, nargs="*", default=[4096])
+    parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
+    parser.add_argument("--variant", action="append", default=[], help="such as N=192,slack=0")
+    options = parser.parse_args()
+    for d in options.d:
+        for causal in map(bool, options.causal):
+            for s in options.s:
+                print(json.dumps(measured(d, s, causal, options.variant)), flush=True)
+
+
+def measured(d: int, s: int, causal: bool, variants: list[str]) -> dict[str, Any]:
+    """TFLOP/s of every variant of one shape, and errors."""
+    torch.manual_seed(0)
+    batch, heads = TOKENS // s, WIDTH // d
+    q, k, v = (torch.randn(batch, heads, s, d, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    bytes_ = [each.to(torch.float8_e4m3fn) for each in (q, k, v)]
+    found: dict[str, Any] = {"d": d, "s": s, "causal": causal}
+    calls: dict[str, Any] = {"weft bf16": lambda: weft.attention(q, k, v, causal=causal)}
+    calls["cudnn bf16"], _ = theirs(q, k, v, causal, BACKENDS["cudnn"])
+    wanted, plain = of_dequantized(bytes_, causal)
+    found["error plain"] = difference(plain, wanted)
+    for text in variants:
+        try:
+            calls[text], out = ours(bytes_, causal, meta_of(text))
+        except (WeftError, RuntimeError) as error:
+            found[text] = str(error).splitlines()[0][:200]
+            continue
+        count = batch * heads
+        chosen = sorted({0, count // 2, count - 1})
+        found[f"error {text}"] = difference(out.reshape(count, s, d)[chosen], wanted)
+    work = 4 * s * s * d * heads * batch / (2 if causal else 1)
+    for name, milliseconds in in_turns(calls).items():
+        found[name] = round(work / milliseconds / 1e9, 1)
+    return found
+
+
+def meta_of(text: str) -> dict[str, Any]:
+    """Meta-parameters from `N=64,registers=240/24`."""
+    pairs = (each.split("=") for each in text.split(",") if each)
+    return {name: ast.literal_eval(value.replace("/", ",")) for name, value in pairs}
+
+
+def difference(got: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float(f"{((got.double() - wanted).square().mean() / wanted.square().mean()).sqrt():.2e}")
+
+
+def ours(arrays: list[torch.Tensor], causal: bool, meta: dict[str, Any]) -> tuple[Any, torch.Tensor]:
+    q, k, v = arrays
+    d, o = q.shape[-1], torch.zeros(q.shape, device="cuda", dtype=torch.bfloat16)
+    lse, none = torch.zeros(q.shape[:3], device="cuda"), torch.zeros(1, device="cuda", dtype=torch.int32)
+    one = torch.ones(1, q.shape[1], device="cuda")
+    launch = forward_fp8.prepare(
+        *(q, k, v, none, none, none, one, one, one, one[0], o, lse),
+        *(d**-0.5, 0.0, 0, 0),
+        **({"width": d, "value_width": d, "rights": causal, "paired": causal} | meta),
+    )
+    call = queued(launch)
+    call()
+    torch.cuda.synchronize()
+    kept = arrays, lse, none, one  # which must outlive the launch
+    return lambda kept=kept: call(), o
+
+
+if __name__ == "__main__":
+    sys.exit(main())

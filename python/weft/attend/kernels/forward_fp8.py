@@ -1,0 +1,207 @@
+"""Attention, forward, of q, k and v in e4m3 with a scale for each head. docs/attention.md describes it.
+
+It is `forward` with these differences. `wgmma` reads bytes K-major only, so the warpgroup that copies also
+transposes each block of values. Shares become bytes in the registers in which they are, which gives keys
+another order, in which the values are transposed. Shares are up to 2^`OFFSET` or more, to use the range of
+e4m3.
+"""
+
+import weft.language as w
+from weft.attend.kernels.forward import LN2, LOG2E, ROWS, _grid
+from weft.attend.kernels.masks import Window, blocks_of_keys, finite, visible
+from weft.attend.kernels.sequences import sequence_at, sequence_of
+
+LARGEST = 8.0  # exponent, to base 2, of shares: e4m3 ends at 448
+
+
+@w.kernel(grid=_grid, persistent=1, dependent=True)
+def forward_fp8(
+    q: w.In["batches heads m D", w.e4m3],
+    k: w.In["key_batches key_heads n D", w.e4m3],
+    v: w.In["key_batches key_heads n E", w.e4m3],
+    starts_q: w.In["sequences", w.i32],
+    starts_k: w.In["key_sequences", w.i32],
+    lengths: w.In["limits", w.i32],
+    q_scale: w.In["q_scales heads_of_scales", w.f32],
+    k_scale: w.In["k_scales key_heads_of_scales", w.f32],
+    v_scale: w.In["v_scales value_heads_of_scales", w.f32],
+    sinks: w.In["sink_heads", w.f32],
+    o: w.Out["output_batches heads m E"],
+    lse: w.Out["output_batches heads m", w.f32],
+    scale: w.f32,
+    softcap: w.f32,
+    left: w.i32,
+    right: w.i32,
+    *,
+    D,
+    E,
+    width,
+    value_width,
+    N=128,
+    groups=2,
+    stages=2,
+    copied=2,
+    query_stages=1,
+    staged=True,
+    alternate=True,
+    scaled="",
+    slack=4.0,
+    polynomial_every=0,
+    packed=False,
+    limited=False,
+    capped=False,
+    sinking=False,
+    lefts=False,
+    rights=False,
+    paired=False,
+    splits=1,
+):
+    """o = softmax(scale * q @ k.T) @ v, and lse, as `forward`. q, k and v are elements times `q_scale`,
+    `k_scale` and `v_scale`, which have a row for each sequence or one for all; those that `scaled` names
+    by their first letters, the others are 1.
+
+    `copied` is the number of blocks of values in memory before they are transposed, `stages` that of keys and
+    of transposed values. With `staged`, the output has memory of its own. Exponents may exceed 0 by up to
+    `slack` before sums are rescaled. `polynomial_every`: see `w.exp2`. The others
+    are the meta-parameters of `forward`.
+    """
+    M = ROWS * groups
+    queries = w.ring(query_stages, q=(M, width, q.dtype), takers=groups)
+    keys = w.ring(stages, k=(N, width, k.dtype), takers=groups)
+    copies = w.ring(copied, v=(N, value_width, v.dtype))
+    values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups)
+    output = w.shared(M, value_width, o.dtype) if staged else None
+    turns = w.turns(groups) if groups > 1 and alternate else None
+    kept = {"packed": packed, "limited": limited}
+    window = Window(left if lefts else None, right if rights else None)
+    offset = LARGEST - slack
+
+    # These run in each role: what is computed before the roles needs registers in all of them.
+    def halves(x):
+        """The numbers of the tiles of a pair."""
+        last = w.ceil_div(q.rows, M) - 1
+        return w.range(w.where(last - x == x, 1, 2)) if paired else (0,)
+
+    def tile_of(x, half, batch):
+        """A tile's sequence, its first query, and its blocks."""
+        if packed:
+            batch, x = sequence_at(x, starts_q, M)
+        elif paired:
+            x = w.where(half == 0, w.ceil_div(q.rows, M) - 1 - x, x)
+        rows = sequence_of(batch, q, k, starts_q, starts_k, lengths, **kept)
+        first = x * M
+        return rows, first, blocks_of_keys(window, first + rows.shift, M, 0, rows.keys, N)
+
+    def of_head(name, scales, sequence, head):
+        return scales[w.minimum(sequence, scales.rows - 1), head].loaded() if name in scaled else 1.0
+
+    with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
+
+        def seen(s, position, j, limit):
+            """The scores of block j, -inf where a query doesn't see a key."""
+            place = w.row(s) + (position + ROWS * me)
+            return w.where(visible(window, w.column(s) + j * N, place, limit), s, -w.inf)
+
+        for x, head, batch in w.tiles():
+            for half in halves(x):
+                rows, first, blocks = tile_of(x, half, batch)
+                position, last = first + rows.shift, blocks.end - 1
+                shared = head // (q.size("heads") // k.size("key_heads"))
+                factor = scale * of_head("q", q_scale, rows.number, head)
+                factor = factor * of_head("k", k_scale, rows.number, shared)
+                c = softcap * LOG2E if capped else factor * LOG2E
+                inner = factor / softcap if capped else 1.0
+
+                def scores(s, inner=inner):
+                    return w.tanh(s * inner) if capped else s
+
+                query = queries.take()
+                mine = query.q.rows(ROWS * me, ROWS)
+                with keys.take() as block:  # the last one: the first ones to come have masks
+                    s = w.wait(w.gemm(mine, block.k.T))
+                s = seen(scores(s), position, last, rows.keys)
+                peak = w.max(s, axis=1)
+                e = w.exp2(s * c - (finite(peak) * c - offset))
+                total = w.sum(e, axis=1, within="lane")
+                p, out = w.interleaved(e).to(v.dtype), w.zeros((ROWS, value_width))
+                count = blocks.end - blocks.begin
+                ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count) if rights else 1
+                whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
+                spans = [(False, ragged if rights else 1, whole if lefts else count)]
+                spans = [(True, 1, ragged), *spans] if rights else spans
+                spans = [*spans, (True, whole, count)] if lefts else spans
+                for masks, begin, end in spans:  # of Python: up to three loops
+                    for i in w.range(begin, end):
+                        block = keys.take()
+                        if turns:
+                            turns.wait(me)
+                        s = w.gemm(mine, block.k.T)
+                        before = values.take()
+                        out = w.gemm(p, before.v.T, out)
+                        if turns:
+                            turns.give(me)
+                        s = w.wait(s, pending=1)
+                        block.release()
+                        s = scores(s)
+                        if masks:
+                            s = seen(s, position, last - i, rows.keys)
+                        old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                        if slack:
+                            peak = w.where((peak - old) * c > slack, peak, old)
+                        base = (finite(peak) if masks else peak) * c
+                        alpha = w.exp2(old * c - base)
+                        e = w.exp2(s * c - (base - offset), polynomial_every=0 if masks else polynomial_every)
+                        total = total * alpha + w.sum(e, axis=1, within="lane")
+                        if i + 1 < count:
+                            keys.ready()  # or ptxas would wait for the product above before the exponentials
+                        out = w.wait(out)
+                        if not slack or w.warp_any(old != peak):
+                            out = out * alpha
+                        before.release()
+                        p = w.interleaved(e).to(v.dtype)
+                query.release()
+                with values.take() as block:
+                    out = w.wait(w.gemm(p, block.v.T, out))
+                total, top, shrink = w.sum(total, axis=1), peak * c - offset, None
+                if sinking:
+                    sink = sinks[head] * LOG2E
+                    most = finite(w.maximum(peak * c, sink))
+                    shrink = w.exp2(peak * c - most)
+                    top, total = most - offset, total * shrink + w.exp2(sink - (most - offset))
+                share = w.where(total == 0.0, 0.0, w.rcp(total)) * of_head("v", v_scale, rows.number, shared)
+                share = share * shrink if sinking else share
+                mine_of = ROWS * me + first
+                to = rows.first_query + mine_of
+                limit = {"rows": rows.queries - mine_of} if packed else {}
+                at = 0 if packed else batch
+                staging = output.rows(ROWS * me, ROWS) if staged else None
+                w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
+                w.store_column((top + w.log2(total)) * LN2, lse[at, head, to], **limit)
+
+    with w.role(registers={1: 56, 2: 24, 3: 32}[groups]):
+
+        def transpose(first):
+            """Of a block of values, only the keys before `first` exist: 0 times a NaN is a NaN."""
+            with copies.take() as block, values.write() as to:
+                if (packed or limited) and first < N:
+                    w.clear_rows(block.v, w.maximum(first, 0))
+                    w.barrier()
+                w.transpose(block.v, to.v, interleaved=True)
+
+        for x, head, batch in w.tiles():
+            for half in halves(x):
+                rows, first, blocks = tile_of(x, half, batch)
+                shared = head // (q.size("heads") // k.size("key_heads"))
+                last, at = blocks.end - 1, 0 if packed else rows.batch
+                keys.fill(k=k[at, shared, rows.first_key + last * N])
+                queries.fill(q=q[rows.batch, head, rows.first_query + first])
+                copies.fill(v=v[at, shared, rows.first_key + last * N])
+                for i in w.range(1, blocks.end - blocks.begin):
+                    place = at, shared, rows.first_key + (last - i) * N
+                    keys.fill(k=k[place])
+                    if copied > 1:
+                        copies.fill(v=v[place])
+                    transpose(rows.keys - (last + 1 - i) * N)
+                    if copied == 1:
+                        copies.fill(v=v[place])
+                transpose(rows.keys - blocks.begin * N)

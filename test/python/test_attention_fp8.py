@@ -1,0 +1,208 @@
+"""`weft.attention` of e4m3 with scales: beside float64, in the emulator with its sanitizer, and messages."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.attend import tiles
+from weft.attend.kernels.forward_fp8 import forward_fp8
+from weft.reference.attention import attention as expected
+
+E4M3, BF16 = ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16
+SCALES = "q_scale", "k_scale", "v_scale"
+
+
+def arrays(batch, heads, queries, keys, sizes, layout="bhtd", of_sequences=False):
+    """q, k and v, and the scales of each head, or of each head of each sequence."""
+    (heads, key_heads), (d, e), rng = heads, sizes, np.random.default_rng(0)
+
+    def array(h, tokens, size):
+        shape = (batch, tokens, h, size) if layout == "bthd" else (batch, h, tokens, size)
+        return rng.standard_normal(shape).astype(E4M3)
+
+    given = {"q": array(heads, queries, d), "k": array(key_heads, keys, d), "v": array(key_heads, keys, e)}
+    for name, count in zip(SCALES, (heads, key_heads, key_heads), strict=True):
+        shape = (batch, count) if of_sequences else count
+        given[name] = rng.uniform(0.5, 2, shape).astype(np.float32)
+    return given
+
+
+def scaled(given):
+    """q, k and v in float64, as batch, heads, tokens and size."""
+    return [given[name].astype(float) * given[f"{name}_scale"][..., None, None] for name in "qkv"]
+
+
+def check(out, lse, q, k, v, **options):
+    """Compares results with float64. Shares have 3 bits of fraction, so that the root of the mean square of
+    the error is up to 4% of that of the output; sums of wgmma lose bits of scores,
+    which are up to 15 here.
+    """
+    wanted = expected(q, k, v, **options)
+    error = np.square(out.astype(float) - wanted.out).mean() ** 0.5
+    assert error <= 0.04 * np.square(wanted.out).mean() ** 0.5
+    finite = np.isfinite(wanted.lse)
+    assert np.array_equal(np.isfinite(lse), finite)
+    assert np.allclose(lse[finite], wanted.lse[finite], atol=2e-2)
+
+
+CASES = {  # batch, heads, queries, keys, sizes, options
+    "fewer heads of keys": (2, (4, 2), 70, 200, (64, 64), {}),
+    "causal": (1, (2, 1), 100, 400, (64, 64), {"causal": True, "layout": "bthd"}),
+    "window, sinks": (1, (2, 2), 200, 500, (64, 64), {"window": (200, 0), "sinks": True}),
+    "softcap": (1, (1, 1), 70, 300, (64, 48), {"window": (70, 30), "softcap": 15.0}),
+}
+SLOW = {
+    "d 16, 32": (1, (1, 1), 70, 70, (16, 32), {}),
+    "d 96": (1, (2, 1), 130, 400, (96, 96), {"causal": True}),
+    "d 128": (2, (2, 1), 200, 500, (128, 128), {}),
+    "d 128, causal": (1, (2, 1), 200, 500, (128, 128), {"causal": True}),
+    "d 192, 128": (1, (1, 1), 150, 260, (192, 128), {"causal": True}),
+    "d 256": (1, (1, 1), 130, 300, (256, 256), {"causal": True}),
+    "fewer keys than queries": (1, (2, 2), 300, 70, (64, 64), {"causal": True}),
+    "one query": (2, (4, 2), 1, 300, (128, 128), {"causal": True}),
+    "window of one key": (1, (1, 1), 300, 300, (64, 64), {"window": (0, 0)}),
+}
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)], ids=str
+)
+def test_output_and_lse(name):
+    batch, heads, queries, keys, sizes, options = (CASES | SLOW)[name]
+    options = dict(options)
+    given = arrays(batch, heads, queries, keys, sizes, options.get("layout", "bhtd"), of_sequences=batch > 1)
+    if "sinks" in options:
+        options["sinks"] = np.array([6, -1], np.float32)
+    out, lse = weft.attention(**given, return_lse=True, **options)
+    assert out.dtype == BF16
+    if options.pop("layout", None) == "bthd":
+        out = out.swapaxes(1, 2)
+        given |= {name: given[name].swapaxes(1, 2) for name in "qkv"}
+    check(out, lse, *scaled(given), **options)
+
+
+def test_peaks_that_grow_rescale_the_sums():
+    """Scores grow from the last key to the first, which comes last."""
+    given = arrays(1, (1, 1), 64, 640, (64, 64))
+    given["q"] = np.abs(given["q"].astype(float)).astype(E4M3)
+    ramp = np.linspace(1, -1, 640)[:, None] * np.ones(64)
+    given["k"] = ramp.astype(E4M3)[None, None]
+    out, lse = weft.attention(**given, return_lse=True)
+    check(out, lse, *scaled(given))
+
+
+def test_scales_that_are_left_out_are_1():
+    given = {name: each for name, each in arrays(1, (2, 1), 64, 70, (64, 64)).items() if name in "qkv"}
+    ones = {f"{name}_scale": np.ones(given[name].shape[1], np.float32) for name in "qkv"}
+    out = weft.attention(**given)
+    assert np.array_equal(out, weft.attention(**given, **ones))
+    half = np.zeros(out.shape, np.float16)
+    assert weft.attention(**given, out=half) is half
+    assert np.abs(half.astype(float) - out.astype(float)).max() <= 2**-8 * np.abs(half).max()
+
+
+def test_what_is_behind_a_sequence_has_no_effect():
+    """A share of 0 of a NaN would be a NaN."""
+    given = arrays(2, (1, 1), 20, 300, (64, 64))
+    lengths = np.array([200, 0], np.int32)
+    for name in "kv":
+        given[name][0, :, 200:] = given[name][1] = np.nan
+    out, lse = weft.attention(**given, lengths=lengths, return_lse=True)
+    q, k, v = scaled(given)
+    check(out[0], lse[0], q[0], k[0, :, :200], v[0, :, :200])
+    assert not out[1].any() and np.all(lse[1] == -np.inf)
+
+
+def test_packed_sequences():
+    queries, keys = [100, 0, 30], [64, 10, 200]
+    rng, starts = (
+        np.random.default_rng(0),
+        [np.cumsum([0, *each]).astype(np.int32) for each in (queries, keys)],
+    )
+    q = rng.standard_normal((sum(queries), 2, 64)).astype(E4M3)
+    k, v = rng.standard_normal((2, sum(keys), 1, 64)).astype(E4M3)
+    scales = {"q_scale": rng.uniform(0.5, 2, (3, 2)).astype(np.float32)}
+    out, lse = weft.attention(
+        q, k, v, cu_seqlens_q=starts[0], cu_seqlens_k=starts[1], causal=True, return_lse=True, **scales
+    )
+    for number in (0, 2):
+        mine, its = (slice(*each[number : number + 2]) for each in starts)
+        parts = [each.swapaxes(0, 1).astype(float) for each in (q[mine], k[its], v[its])]
+        parts[0] *= scales["q_scale"][number][:, None, None]
+        check(out[mine].swapaxes(0, 1), lse[:, mine], *parts, causal=True)
+
+
+TYPES = ("e4m3",) * 3 + ("i32",) * 3 + ("f32",) * 4 + ("bf16", "f32", "f32", "f32", "i32", "i32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_products_are_not_serialized(d, causal):
+    """Where registers don't suffice, ptxas waits for each product before the next."""
+    meta = tiles.forward_fp8(d, d, 4096, causal=causal, window=False)
+    kernel = forward_fp8.compile(*TYPES, D=d, E=d, rights=causal, paired=causal, arch="sm_90a", **meta)
+    products, waits = kernel.sass.count("QGMMA"), kernel.sass.count("WARPGROUP.DEPBAR")
+    assert waits <= 7 < products
+
+
+MISTAKES = [
+    ({"q_scale": np.ones(3, np.float32)}, r"q_scale must have shape \(4\) or \(2, 4\), .* got \(3,\)"),
+    ({"v_scale": np.ones(2)}, "v_scale must have elements of f32, got f64: convert it"),
+    ({"splits": 2}, r"splits must be 1 or None for elements of f8E4M3FN, got 2"),
+    (
+        {"out": np.zeros((2, 4, 70, 64), np.float32)},
+        "out must have .* elements of bf16 or f16, got .* of f32",
+    ),
+    ({"q": np.zeros((2, 4, 70, 72), E4M3), "k": np.zeros((2, 2, 80, 72), E4M3)}, "a multiple of 16 columns"),
+    (
+        {name: np.zeros((2, 2, 80, 64), BF16) for name in "qkv"} | {"k_scale": np.ones(2, np.float32)},
+        "k_scale must be None for elements of bf16: scales are for f8E4M3FN",
+    ),
+    (
+        {"page_table": np.zeros((2, 2), np.int32), "lengths": np.ones(2, np.int32)},
+        "page_table must be None for elements of f8E4M3FN: gather the pages first",
+    ),
+]
+
+
+@pytest.mark.parametrize("changes, message", MISTAKES, ids=[str(n) for n in range(len(MISTAKES))])
+def test_mistakes(changes, message):
+    given = {"q": np.zeros((2, 4, 70, 64), E4M3), "k": np.zeros((2, 2, 80, 64), E4M3)}
+    given |= {"v": np.zeros((2, 2, 80, 64), E4M3)} | changes
+    with pytest.raises(weft.WeftError, match=f"weft.attention: .*{message}"):
+        weft.attention(**given)
+
+
+def test_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    given = arrays(1, (2, 1), 70, 200, (64, 64))
+    wanted = weft.attention(**given, causal=True).astype(np.float32)
+    tensors = {name: torch.from_numpy(each.view(np.uint8)) for name, each in given.items() if name in "qkv"}
+    tensors = {name: each.view(torch.float8_e4m3fn) for name, each in tensors.items()}
+    tensors |= {name: torch.from_numpy(given[name]) for name in SCALES}
+
+    def function(**given):
+        return weft.attention(**given, causal=True)
+
+    out = function(**tensors)
+    assert out.dtype == torch.bfloat16 and np.array_equal(out.float().numpy(), wanted)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(function(**tensors), out)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(**tensors), out)
+    sinks = torch.zeros(2, requires_grad=True)
+    with pytest.raises(weft.WeftError, match="gradients must be of elements of f16 or bf16, got f8E4M3FN"):
+        function(**tensors, sinks=sinks).float().sum().backward()
+
+
+def test_arrays_of_jax():
+    jax = pytest.importorskip("jax")
+    given = arrays(1, (2, 1), 70, 200, (64, 64))
+    wanted = weft.attention(**given, causal=True)
+    out = jax.jit(lambda given: weft.attention(**given, causal=True))(given)
+    assert np.array_equal(np.asarray(out), wanted)
+    given["q"] = jax.numpy.asarray(given["q"])[:, :, :0]
+    assert weft.attention(**given).dtype == BF16
