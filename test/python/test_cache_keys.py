@@ -1,7 +1,9 @@
 """The cache's keys contain everything that determines an entry: Weft, its libraries, and registrations."""
 
+import contextlib
 import functools
 import gc
+import itertools
 import math
 import os
 import shutil
@@ -17,10 +19,11 @@ import pytest
 from one_product import text
 
 import weft
-from weft import mlir, passes
+from weft import isa, mlir, passes
 from weft.compiler import cache_keys, codegen, identity, loaded
 from weft.compiler.identity import UnidentifiedError, digest
 from weft.dialects.tile import AllocOp
+from weft.emulator import sources
 from weft.passes import lower_gemm
 from weft.passes.registry.candidates import Candidate, Predicate
 
@@ -414,20 +417,36 @@ def test_warnings_come_once(patch):
     assert identity.known(text) is False
 
 
-def test_modules_that_another_thread_imports_meanwhile_do_not_matter():
-    """Python may switch threads in any allocation, in which it may collect garbage."""
-    names = (f"imported_meanwhile_{number}" for number in range(10**6))
+@contextlib.contextmanager
+def growing(names):
+    """Python may switch threads in any allocation, in which it may collect garbage: another thread adds to
+    `names` then.
+    """
+    numbers, before, thresholds = itertools.count(), set(names), gc.get_threshold()
 
-    def imports(*_):
-        sys.modules[next(names)] = sys
+    def grow(*_):
+        names[f"meanwhile_{next(numbers)}"] = sys
 
-    before, thresholds = set(sys.modules), gc.get_threshold()
-    gc.callbacks.append(imports)
+    gc.callbacks.append(grow)
     gc.set_threshold(1)
     try:
-        assert identity.replaced(("weft.isa",)) == [] and set(sys.modules) > before
+        yield
+        assert set(names) > before
     finally:
         gc.set_threshold(*thresholds)
-        gc.callbacks.remove(imports)
-        for name in set(sys.modules) - before:
-            del sys.modules[name]
+        gc.callbacks.remove(grow)
+        for name in set(names) - before:
+            del names[name]
+
+
+def test_modules_that_another_thread_imports_meanwhile_do_not_matter():
+    with growing(sys.modules):
+        assert identity.replaced(("weft.isa",)) == []
+    with growing(sys.modules):
+        assert not sources._replaced()
+
+
+def test_what_another_thread_adds_to_a_module_meanwhile_does_not_matter():
+    own = vars(isa)
+    with growing(own):
+        assert identity._found_in("weft.isa", "weft.isa", own, own)[0] == []

@@ -8,7 +8,7 @@ import hashlib
 import operator
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from weft import mlir
@@ -197,13 +197,14 @@ _found: dict[str, tuple[tuple[Any, ...], tuple[str, ...], int, tuple[_Named, _Na
 
 
 def _found_in(
-    where: str, module: str, members: Mapping[str, Any], own: dict[str, Any]
+    where: str, module: str, members: "dict[str, Any] | types.MappingProxyType[str, Any]", own: dict[str, Any]
 ) -> tuple[_Named, _Named]:
     """The foreign functions among the members of a module or of one of its classes, by their full names, and
     the module's own classes, by their names in it.
 
     Each key of the cache looks at 15,000 members, which rarely change: what was found is kept with them.
     """
+    members = members.copy()  # at once, as above
     values, names, packages = tuple(members.values()), tuple(members), len(_extended)
     if (before := _found.get(where)) is not None:
         old_values, old_names, old_packages, found = before

@@ -44,7 +44,7 @@ def identity() -> Key | None:
 
 def _replaced() -> bool:
     """Whether a function of another package is in a module or class that writes code."""
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_WRITERS)]
+    modules = [module for name, module in sys.modules.copy().items() if name.startswith(_WRITERS)]
     places: list[Mapping[str, object]] = [vars(module) for module in modules]
     places += [vars(value) for each in places for value in list(each.values()) if isinstance(value, type)]
     values = (value for place in places for value in list(place.values()))
