@@ -1,9 +1,6 @@
 """The cache's keys contain everything that determines an entry: Weft, its libraries, and registrations."""
 
-import contextlib
 import functools
-import gc
-import itertools
 import math
 import os
 import shutil
@@ -16,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from meanwhile import growing
 from one_product import text
 
 import weft
@@ -316,6 +314,7 @@ def copied(tmp_path):
 
 COMPILE = """
 import weft
+from meanwhile import growing
 from one_product import text
 assert {package!r} in weft.__file__
 {before}
@@ -417,36 +416,14 @@ def test_warnings_come_once(patch):
     assert identity.known(text) is False
 
 
-@contextlib.contextmanager
-def growing(names):
-    """Python may switch threads in any allocation, in which it may collect garbage: another thread adds to
-    `names` then.
-    """
-    numbers, before, thresholds = itertools.count(), set(names), gc.get_threshold()
-
-    def grow(*_):
-        names[f"meanwhile_{next(numbers)}"] = sys
-
-    gc.callbacks.append(grow)
-    gc.set_threshold(1)
-    try:
-        yield
-        assert set(names) > before
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.callbacks.remove(grow)
-        for name in set(names) - before:
-            del names[name]
-
-
 def test_modules_that_another_thread_imports_meanwhile_do_not_matter():
-    with growing(sys.modules):
+    with growing(sys.modules, sys):
         assert identity.replaced(("weft.isa",)) == []
-    with growing(sys.modules):
+    with growing(sys.modules, sys):
         assert not sources._replaced()
 
 
 def test_what_another_thread_adds_to_a_module_meanwhile_does_not_matter():
     own = vars(isa)
-    with growing(own):
+    with growing(own, sys):
         assert identity._found_in("weft.isa", "weft.isa", own, own)[0] == []

@@ -6,10 +6,12 @@ import threading
 import numpy as np
 import one_product
 from emulator_ptx import HEAD, kernel
+from meanwhile import growing
 
 import weft
 from weft import emulator
-from weft.emulator import launch
+from weft.emulator import background, launch
+from weft.emulator.compiled.tiers import Tier
 from weft.launch.kernel import Kernel
 
 
@@ -104,3 +106,17 @@ def test_a_launch_moves_variables_of_the_module_for_itself_alone():
     assert segment.view(4) is view
     assert view[0] == 3
     assert copy.view(4)[0] == 0x01010101
+
+
+def test_blocks_that_others_count_while_some_are_chosen(monkeypatch):
+    monkeypatch.setattr(background, "possible", lambda: False)
+    inputs = np.arange(32, dtype=np.uint32)
+    module = emulator.Module(kernel("add.u32 %d0, %a0, 1;", [inputs], [inputs]))
+    program, _ = module.prepared("k", launch.Shape(1, 32, 1, 0), None)
+    tier = Tier(program)
+    # Python keeps 2,000 pairs, for which it needn't allocate.
+    tier._runs.update(dict.fromkeys(range(5000), 30))
+    with growing(tier._runs, 1):
+        assert tier.interpreted(0, 10**6)
+    assert tier.ready
+    assert tier._hot == set(range(5000))

@@ -67,7 +67,7 @@ class Tier:
                 self._steps -= self._worth // 4
                 return False
             self._steps, self._worth = 0, 4 * self._worth
-            hot = {at for at, runs in list(self._runs.items()) if runs >= _HOT}
+            hot = {at for at, runs in self._runs.copy().items() if runs >= _HOT}
             if hot == self._hot:
                 return False
             begun = apart and self._begin(hot)
