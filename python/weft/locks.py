@@ -30,6 +30,34 @@ def at_fork(**functions: Callable[[], object]) -> None:
         os.register_at_fork(**functions)
 
 
+class _Held(threading.local):
+    """The lock of llvmlite that this thread has taken to fork; None: llvmlite isn't imported."""
+
+    lock: Any = None
+
+
+_held = _Held()
+
+
+def _hold_llvm() -> None:
+    """Waits until no other thread is in LLVM, whose lock nobody would release in the child."""
+    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    _held.lock = getattr(library, "_lock", None)
+    if _held.lock is not None:
+        _held.lock.__enter__()
+
+
+def _release_llvm() -> None:
+    lock, _held.lock = _held.lock, None
+    if lock is not None:
+        lock.__exit__(None, None, None)
+
+
+# Before `late_imports` registers its lock, which a thread that imports llvmlite holds while it enters LLVM:
+# the lock that is registered last is taken first.
+at_fork(before=_hold_llvm, after_in_parent=_release_llvm, after_in_child=_release_llvm)
+
+
 def _after_fork() -> None:
     for each in list(_locks):
         each._at_fork_reinit()

@@ -1,16 +1,20 @@
 """Threads that launch the same kernels at the same time."""
 
 import contextlib
+import os
+import signal
 import threading
 
 import numpy as np
 import one_product
+import pytest
 from emulator_ptx import HEAD, kernel
+from llvmlite.binding import ffi
 from meanwhile import growing
 
 import weft
 from weft import emulator
-from weft.emulator import background, launch
+from weft.emulator import background, launch, native
 from weft.emulator.compiled.tiers import Tier
 from weft.launch.kernel import Kernel
 
@@ -120,3 +124,30 @@ def test_blocks_that_others_count_while_some_are_chosen(monkeypatch):
         assert tier.interpreted(0, 10**6)
     assert tier.ready
     assert tier._hot == set(range(5000))
+
+
+@pytest.mark.skipif(not background.forks(), reason="the system doesn't copy processes")
+def test_a_forked_child_uses_llvm_that_another_thread_was_in():
+    held, tried = threading.Event(), threading.Event()
+
+    def hold():
+        with ffi.lib._lock:
+            held.set()
+            tried.wait(0.2)
+
+    native.machine(0)
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            native.machine(0)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    tried.set()
+    other.join()
+    assert status == 0
