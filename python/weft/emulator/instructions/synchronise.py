@@ -1,5 +1,7 @@
 """Barriers of a cluster, a CTA and a warp, and fences."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
@@ -16,6 +18,7 @@ from weft.emulator.running.scheduler import Scheduler
 from weft.isa.chips import BARRIERS
 
 table = Table()
+_NONE = np.zeros((1, 0), np.uint32)
 
 
 @table.end("bar.sync", "barrier.sync", "bar.cta.sync", "barrier.cta.sync")
@@ -47,12 +50,14 @@ def _barrier(
     aligned = op.flag("aligned") or op.opcode.startswith("bar.")
     number = op.source(first, U32)
     count = op.source(first + 1, U32) if counted else 0
+    constants = {slot: value for (value, _), slot in op.slots.constants.items() if slot in (number, count)}
+    slots = [slot for slot in (number, count) if slot and slot not in constants]
     after, line = op.next, op.line
 
     def arrive_together(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
-        barrier = _uniform(scheduler, group, number, line)
-        needed = _uniform(scheduler, group, count, line) if count else None
+        barrier = _uniform(group, number, constants.get(number), line)
+        needed = _uniform(group, count, constants.get(count), line) if count else None
         if barrier >= BARRIERS:
             raise Fault(f"a barrier's number must be in 0..{BARRIERS - 1}, got {barrier}", line)
         if needed is not None:
@@ -68,7 +73,7 @@ def _barrier(
         return scheduler.barriers.arrive(group, barrier, needed, after, line, waits, reduction, aligned)
 
     def run(scheduler: Scheduler, group: Group) -> int:
-        parts = _same_barrier(group, number, count)
+        parts = _same_barrier(group, slots)
         if len(parts) == 1:
             return arrive_together(scheduler, group)
         for lanes in parts:
@@ -79,25 +84,26 @@ def _barrier(
     return End(run, (after,))
 
 
-def _same_barrier(group: Group, number: int, count: int) -> list[Lanes]:
-    """The warps of a group, by the barrier and count that the first lane of each names."""
+def _same_barrier(group: Group, slots: Sequence[int]) -> list[Lanes]:
+    """The warps of a group, by the barrier and count that the first lane of each names in these registers."""
     lanes = group.lanes
-    first = lanes.enabled().argmax(axis=1)[:, None]
-    named = [np.take_along_axis(lanes.read(slot), first, axis=1) for slot in (number, count) if slot]
-    keys, part_of = np.unique(np.hstack(named), axis=0, return_inverse=True)
-    if len(keys) == 1:
+    first = 0 if lanes.mask is None else lanes.mask.argmax(axis=1)
+    each = np.arange(lanes.warps)
+    named = np.stack([lanes.read(slot)[each, first] for slot in slots], axis=1) if slots else _NONE
+    if (named == named[0]).all():
         return [lanes]
-    parts = [lanes.enabled() & (part_of.reshape(-1, 1) == part) for part in range(len(keys))]
-    return [Lanes.of(lanes.wave, lanes.narrowed(mask).threads()) for mask in parts]
+    parts = {key: np.array(key) == named for key in sorted(set(map(tuple, named.tolist())))}
+    return [lanes.of_warps(part.all(axis=1)) for part in parts.values()]
 
 
-def _uniform(scheduler: Scheduler, group: Group, slot: int, line: int) -> int:
-    """The value of a register, which must be the same in all lanes."""
+def _uniform(group: Group, slot: int, known: int | None, line: int) -> int:
+    """The value of a register, which must be the same in all lanes; `known` if it is a constant."""
+    if known is not None:
+        return known
     lanes = group.lanes
-    values: Array = lanes.read(slot)
-    enabled = lanes.enabled()
-    first = int(values.flat[enabled.argmax()])
-    if not ((values == first) | ~enabled).all():
+    values: Array = lanes.read(slot) if lanes.mask is None else lanes.read(slot)[lanes.mask]
+    first = int(values.flat[0])
+    if not (values == first).all():
         raise Fault("a barrier's number and count must be the same in all threads that arrive together", line)
     return first
 

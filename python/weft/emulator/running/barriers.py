@@ -73,8 +73,11 @@ class Barrier:
         """
         if self.needed is None:
             return more
-        new = self.whole_warps(live, more) & ~self.whole_warps(live)
-        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(self.whole_warps(live)))
+        before, after = self.whole_warps(live), self.whole_warps(live, more)
+        if np.count_nonzero(after) <= self.needed:
+            return more
+        new = after & ~before
+        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(before))
         mine: Bools = np.where(late[:, None], False, more)
         return mine
 
@@ -196,10 +199,8 @@ class Barriers:
         wave, watch = self.wave, self.wave.watch
         if watch is None:
             return
-        for cta in np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist():
-            rows = wave.rows_of(cta)
-            threads = self._in_wave(wave.live[rows], rows)
-            watch.barrier("bar.sync", threads, threads, line)
+        ctas = np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist()
+        watch.barriers("bar.sync", wave.live, [wave.rows_of(cta) for cta in ctas], line)
 
     def recheck(self) -> None:
         """Checks all barriers again after threads have exited."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -31,21 +32,21 @@ class Launch:
     explicit_cluster: bool = False
     dependent: bool = False
 
-    @property
+    @cached_property
     def threads(self) -> int:
         x, y, z = self.block
         return x * y * z
 
-    @property
+    @cached_property
     def warps(self) -> int:
         return -(-self.threads // 32)
 
-    @property
+    @cached_property
     def total_ctas(self) -> int:
         x, y, z = self.grid
         return x * y * z
 
-    @property
+    @cached_property
     def cluster_size(self) -> int:
         x, y, z = self.cluster
         return x * y * z

@@ -39,20 +39,20 @@ class Lanes:
     def of(cls, wave: Wave, threads: Bools) -> "Lanes":
         """The view of the threads that are True in `threads`, `[all warps, 32]`; at least one is."""
         rows = np.flatnonzero(threads.any(axis=1))
-        count = len(rows)
-        chosen: Rows | None = rows
-        if count == len(threads):
-            chosen = None
-        else:
-            first, last = int(rows[0]), int(rows[-1])
-            if last - first + 1 == count:
-                chosen = slice(first, last + 1)
-            threads = threads[chosen]
-        return cls(wave, chosen, None if threads.all() else threads, count)
+        chosen = _selected(rows, len(threads))
+        threads = threads if chosen is None else threads[chosen]
+        return cls(wave, chosen, None if threads.all() else threads, len(rows))
 
     def narrowed(self, mask: Bools) -> "Lanes":
         """The same warps with only the lanes of `mask`, which must be active already."""
         return Lanes(self.wave, self.rows, mask, self.warps)
+
+    def of_warps(self, some: Bools) -> "Lanes":
+        """The active threads of some of the warps, at least one."""
+        rows = self.row_numbers()[some]
+        mask = None if self.mask is None else self.mask[some]
+        none = None if mask is None or mask.all() else mask
+        return Lanes(self.wave, _selected(rows, self.wave.warps), none, len(rows))
 
     def read(self, slot: int) -> Array:
         """`[warps, 32]`; the values of inactive lanes are undefined."""
@@ -130,3 +130,12 @@ class Lanes:
     def row_numbers(self) -> npt.NDArray[np.intp]:
         """The rows as indices into the wave."""
         return np.arange(self.wave.warps) if self.rows is None else np.arange(self.wave.warps)[self.rows]
+
+
+def _selected(rows: npt.NDArray[np.intp], warps: int) -> Rows | None:
+    """Rows, at least one, as `Lanes.rows` of a wave with so many warps."""
+    count = len(rows)
+    if count == warps:
+        return None
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == count else rows

@@ -338,8 +338,15 @@ class Sanitizer(Watch):
 
     def barriers(self, name: str, threads: Bools, ctas: Sequence[slice], line: int) -> None:
         self.lanes.joined(threads)
-        for rows in ctas:
-            met = rows.start + np.flatnonzero(threads[rows].any(axis=1))
+        rows = rows_of(threads)
+        if len(rows) % len(ctas) == 0:
+            sets, first = rows.reshape(len(ctas), -1), np.array([each.start for each in ctas])
+            if (sets // self.wave.launch.warps * self.wave.launch.warps == first[:, None]).all():
+                self.clocks.join_each(sets)
+                self.orders.join_each(sets)
+                return
+        for each in ctas:
+            met = each.start + np.flatnonzero(threads[each].any(axis=1))
             self.clocks.join(met, met)
             self.orders.join(met, met)
 

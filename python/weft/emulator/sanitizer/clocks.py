@@ -149,6 +149,11 @@ class VectorClocks:
         self._both[:, released] = np.maximum(self._both[:, released], joined)
         self.step(arrived)
 
+    def join_each(self, sets: Rows) -> None:
+        """The same for warps that meet: those of each of some sets of the same size, `[sets, warps]`."""
+        self._both[:, sets] = self._both[:, sets].max(axis=2, keepdims=True)
+        self.step(sets.reshape(-1))
+
     def step(self, rows: Rows) -> None:
         """Starts a new time of the warps."""
         self._both[0, rows, rows] += 1

@@ -69,6 +69,14 @@ class Orders:
                 together = reduce(self.clocks.joined, clocks.values())
                 known.update(dict.fromkeys(released.tolist(), together))
 
+    def join_each(self, sets: Rows) -> None:
+        """The same for warps that meet: those of each of some sets, `[sets, warps]`."""
+        for known in filter(None, self._released.values()):
+            for mine in sets.tolist():
+                if len(set(map(id, map(known.get, mine)))) > 1:
+                    met = np.array(mine)
+                    self.join(met, met)
+
     def show(self, row: int, level: int, clock: Clocks) -> None:
         """Adds to what relaxed arrivals of a warp pass on to those of a scope."""
         self._released[level][row] = clock

@@ -53,11 +53,13 @@ class WarpLanes:
 
     def joined(self, threads: Bools) -> None:
         """Threads have met at a barrier, which orders their accesses."""
-        if not self.strict or not (self._since or self.holding.any()):
+        holding = self.strict and bool(self.holding.any())
+        if not holding and not self._since:
             return
         for row in rows_of(threads).tolist():
             self._since.pop(row, None)
-            self._learn(row, threads[row])
+            if holding:
+                self._learn(row, threads[row])
 
     def _learn(self, row: int, lanes: Bools) -> None:
         """Lanes of a warp know what any of them has acquired."""
