@@ -333,6 +333,26 @@ class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
         return tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column])
 
 
+class AddAsyncOp(Op, dialect=Tile, name="add_async"):
+    """One thread starts an addition of a buffer to the tile at (`row`, `column`) of a matrix (TMA), to which
+    others may add at the same time. The order of additions is not determined, nor is the rounding of floats.
+
+    Elements outside of the matrix are left out. The rest is as for `tile.store_async`.
+    """
+
+    tile: ext.Operand[Any]
+    destination: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if wrong := tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column]):
+            return wrong
+        element = str(self.tile.type.element_type)
+        legal = ", ".join(async_copy.ADDED_TYPES)
+        return None if element in async_copy.ADDED_TYPES else f"expects elements of {legal}, got {element}"
+
+
 def copy_async(
     source: Any,
     row: Any,
@@ -410,3 +430,8 @@ def gather_async(
 def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
     """Builds `tile.store_async`."""
     build(StoreAsyncOp, operands=[tile, destination, row, column])
+
+
+def add_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
+    """Builds `tile.add_async`."""
+    build(AddAsyncOp, operands=[tile, destination, row, column])

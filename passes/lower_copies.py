@@ -472,9 +472,7 @@ def _load_row(op: LoadRowOp) -> Any:
     columns = [column for _, _, _, column in _runs(op, kind, 1)]
     distinct = sorted(set(columns))
     if is_buffer(op.source):
-        shared, base = SharedTile(op.source.type), tile.address(op.source)
-        offsets = (shared.offset(Point(0), Point(emit.add(start, column))) for column in distinct)
-        values = [llvm.load(kind.element_type, addresses.offset(base, offset)) for offset in offsets]
+        values = _row_of_buffer(op, start, distinct)
         return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
     source = Vector(op.source)
 
@@ -494,6 +492,23 @@ def _load_row(op: LoadRowOp) -> Any:
         whole, kinds = _whole(source, start, runs), [source.element] * len(distinct)
         values = emit.either(whole, kinds, lambda: load(width), lambda: load(1))
     return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+
+
+def _row_of_buffer(op: LoadRowOp, start: Any, columns: Sequence[int]) -> list[Any]:
+    """The elements at some columns of a buffer of one row: each run of them by one load."""
+    shared, base = SharedTile(op.source.type), tile.address(op.source)
+    width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
+    runs = _runs(op, op.fragment.type, width)
+    if wrong := shared.run_complaint(width):
+        raise refuse(op, wrong)
+    assert len({column for *_, column in runs}) * width == len(columns), "each column is in one run"
+    element, values = op.fragment.type.element_type, list[Any]()
+    for column in columns[::width]:
+        offset = shared.offset(Point(0), Point(emit.add(start, column)))
+        kind = element if width == 1 else ir.VectorType.get([width], element)
+        loaded = llvm.load(kind, addresses.offset(base, offset), alignment=width * shared.bytes)
+        values += [loaded] if width == 1 else emit.elements(loaded)
+    return values
 
 
 def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:

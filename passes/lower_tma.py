@@ -17,13 +17,14 @@ from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_copies import (
+    AddAsyncOp,
     CopyMulticastOp,
     GatherAsyncOp,
     MemberOp,
     StoreAsyncOp,
     TensorMapOp,
 )
-from weft.isa.async_copy import CLUSTER_COPY_BY_CALL
+from weft.isa.async_copy import CLUSTER_COPY_BY_CALL, AddTensor
 from weft.isa.chips import LANES
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tcgen05.pairs import PAIR
@@ -53,8 +54,8 @@ def run(module: Any) -> None:
         maps = {op.map: Map(_argument(kernel, op), op, _policy(op)) for op in operations(kernel, TensorMapOp)}
         for op in operations(kernel, MemberOp):
             maps[op.map] = _member(op, maps)
-        for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, GatherAsyncOp, StoreAsyncOp):
-            matrix = op.destination if isinstance(op, StoreAsyncOp) else op.source
+        for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, GatherAsyncOp, *_WRITES):
+            matrix = op.destination if isinstance(op, _WRITES) else op.source
             if not is_map(matrix):
                 continue
             if matrix not in maps:
@@ -277,17 +278,18 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
 
 def _path(op: Any, source: Map, pieces: Pieces) -> remarks.Path:
     """The copies of a tile, and why there aren't fewer."""
-    stores, gathers = isinstance(op, StoreAsyncOp), isinstance(op, GatherAsyncOp)
+    writes, gathers = isinstance(op, _WRITES), isinstance(op, GatherAsyncOp)
     (rows, columns), kind = pieces.box, op.tile.type
     modifiers = [
         *([".tile::gather4"] if gathers else []),
         *([".multicast::cluster"] if isinstance(op, CopyMulticastOp) else []),
-        *([".cta_group::2"] if not stores and op.attribute("cta_group") == PAIR else []),
+        *([".cta_group::2"] if not writes and op.attribute("cta_group") == PAIR else []),
     ]
     parts = kind.shape[0] * kind.shape[1] // (rows * columns)
     if gathers:
         rows, parts = GATHERED_ROWS, parts * rows // GATHERED_ROWS
-    name = "cp.async.bulk.tensor" + "".join(modifiers)
+    added = isinstance(op, AddAsyncOp)
+    name = ("cp.reduce" if added else "cp") + ".async.bulk.tensor" + "".join(modifiers)
     notes = []
     if columns < kind.shape[1]:
         notes.append(f"a box of {kind.shape[1]} columns is wider than the layout's rows, {columns} elements")
@@ -345,22 +347,44 @@ def _copies_to_own_memory(op: Any) -> bool:
     return op.target is not None and op.target.chip.name in CLUSTER_COPY_BY_CALL
 
 
-def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:
+def _store(op: StoreAsyncOp | AddAsyncOp, destination: Map, pieces: Pieces) -> None:
     if pieces.padded:
         raise refuse(op, f"expects elements that have a byte in memory, or are packed, got {op.tile.type}")
     base = tile.address(op.tile)
     for row, column, bytes_ in pieces.starts:
         coordinates = destination.coordinates(emit.add(op.row, row), emit.add(op.column, column))
+        source = addresses.offset(base, bytes_)
+        if isinstance(op, AddAsyncOp):
+            _add(destination, source, coordinates)
+            continue
         nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
-            destination.argument, addresses.offset(base, bytes_), coordinates, l2CacheHint=destination.policy
+            destination.argument, source, coordinates, l2CacheHint=destination.policy
         )
 
 
-_LOWERINGS: dict[Any, Callable[[Any, Map, Pieces], None]] = {GatherAsyncOp: _gather, StoreAsyncOp: _store}
+def _add(destination: Map, source: Any, coordinates: Sequence[Any]) -> None:
+    """Inline PTX: LLVM's intrinsic isn't the one that MLIR's operation becomes."""
+    policy = [] if destination.policy is None else [destination.policy]
+    values = [destination.argument, source, *coordinates, *policy]
+    first, *rest = (f"${number}" for number in range(1, len(values)))
+    form = AddTensor(len(coordinates), hinted=bool(policy))
+    text = form.assembly.format(
+        map="$0", source=first, coordinates=", ".join(rest[: form.rank]), policy=rest[-1]
+    )
+    letters = ["l", "r", *"r" * form.rank, *("l" for _ in policy)]
+    assembly(f"{form.ptx} {text};", [*letters, "~{memory}"], values, [])
+
+
+_WRITES = (StoreAsyncOp, AddAsyncOp)
+_LOWERINGS: dict[Any, Callable[[Any, Map, Pieces], None]] = {
+    GatherAsyncOp: _gather,
+    StoreAsyncOp: _store,
+    AddAsyncOp: _store,
+}
 
 LOWER_TMA = Pass(
     "lower-tma",
     "turn matrices that TMA copies into tensor maps, and their copies into cp.async.bulk.tensor",
     run,
-    lowers=(TensorMapOp, MemberOp, StoreAsyncOp, CopyMulticastOp, GatherAsyncOp),
+    lowers=(TensorMapOp, MemberOp, StoreAsyncOp, AddAsyncOp, CopyMulticastOp, GatherAsyncOp),
 )

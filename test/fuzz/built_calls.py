@@ -32,6 +32,7 @@ _BUILDERS = {
     "load_row": "matrix i32 type ~vector_bytes:count",
     "store": "fragment matrix i32 i32 ~vector_bytes:count",
     "store_async": "buffer map i32 i32",
+    "add_async": "buffer map i32 i32",
     "from_lane": "fragment type",
     "to_lane": "fragment",
     "gemm": "fragment fragment fragment type ~alpha:number ~beta:number",

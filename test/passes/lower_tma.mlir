@@ -167,6 +167,25 @@ gpu.module @m {
     gpu.return
   }
 
+  // Additions to a matrix of a batch: inline PTX, with the policy last.
+  // CHECK-LABEL: gpu.func @add
+  // CHECK-SAME: %[[NUMBER:[a-z0-9]+]]: i32, %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %[[MAP:[a-z0-9]+]]: !llvm.ptr, %[[OTHER:[a-z0-9]+]]: !llvm.ptr)
+  gpu.func @add(%d: memref<?x?x?xf16>, %e: memref<?x?xf16>, %t: !Panels, %s: !Tile, %number: i32, %row: i32, %column: i32) kernel {
+    %0 = "tile.tensor_map"(%d) : (memref<?x?x?xf16>) -> !PanelsMap
+    // CHECK: %[[POLICY:.*]] = llvm.inline_asm has_side_effects "createpolicy
+    %1 = "tile.tensor_map"(%e) {l2_eviction = "evict_last"} : (memref<?x?xf16>) -> !Map
+    %2 = "tile.member"(%0, %number) : (!PanelsMap, i32) -> !PanelsMap
+    // CHECK: %[[BASE:.*]] = "tile.address"
+    // CHECK: llvm.inline_asm has_side_effects "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [$0, {$2, $3, $4}], [$1];", "l,r,r,r,r,~{memory}" %[[MAP]], %[[BASE]], %[[COLUMN]], %[[ROW]], %[[NUMBER]]
+    // CHECK: %[[BESIDE:.*]] = arith.addi %[[COLUMN]], %{{.*}}
+    // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][8192]
+    // CHECK: llvm.inline_asm has_side_effects "cp.reduce.async.bulk.tensor.3d{{.*}} %[[MAP]], %[[NEXT]], %[[BESIDE]], %[[ROW]], %[[NUMBER]]
+    "tile.add_async"(%t, %2, %row, %column) : (!Panels, !PanelsMap, i32, i32) -> ()
+    // CHECK: llvm.inline_asm has_side_effects "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group.L2::cache_hint [$0, {$2, $3}], [$1], $4;", "l,r,r,r,l,~{memory}" %[[OTHER]], %{{.*}}, %[[COLUMN]], %[[ROW]], %[[POLICY]]
+    "tile.add_async"(%s, %1, %row, %column) : (!Tile, !Map, i32, i32) -> ()
+    gpu.return
+  }
+
   // Maps in the order in which they are made, whatever the order of their matrices; one of them has no swizzle.
   // CHECK-LABEL: gpu.func @two_maps
   // CHECK-SAME: %[[FIRST:[a-z0-9]+]]: !llvm.ptr, %[[SECOND:[a-z0-9]+]]: !llvm.ptr)

@@ -25,6 +25,8 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.gather_async"(%rows, %n, %i, %i, %t, %full) : (!Map, memref<?xi32>, i32, i32, !Tile, !llvm.ptr<3>) -> ()
     // expected-remark @below {{'tile.store_async' op is lowered to 1 x cp.async.bulk.tensor of 64 x 64 elements}}
     "tile.store_async"(%t, %m, %i, %i) : (!Tile, !Map, i32, i32) -> ()
+    // expected-remark @below {{'tile.add_async' op is lowered to 1 x cp.reduce.async.bulk.tensor of 64 x 64 elements}}
+    "tile.add_async"(%t, %m, %i, %i) : (!Tile, !Map, i32, i32) -> ()
     gpu.return
   }
 }

@@ -1,5 +1,6 @@
-"""`cp.async`: asynchronous copies from global to shared memory (PTX ISA, "Data Movement and
-Conversion Instructions: cp.async"), and where ptxas makes a copy by TMA a function call.
+"""`cp.async`: asynchronous copies from global to shared memory, and additions by TMA (PTX ISA, "Data Movement
+and Conversion Instructions: cp.async" and "cp.reduce.async.bulk.tensor"); and where ptxas makes a copy by
+TMA a function call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from weft.isa.chips import since
 from weft.isa.family import Family, Form, Registers, Support
 from weft.isa.template import Field, Template, Unnamed, Values, Word
+from weft.isa.tensor_map import MAX_RANK
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,42 @@ def copy_of(bytes_: int) -> Copy:
     """The form that copies this number of bytes, legal or not: past the L1 cache where it can."""
     past = Copy(bytes_, "cg")
     return past if past in CP_ASYNC.table else Copy(bytes_, "ca")
+
+
+@dataclass(frozen=True)
+class AddTensor(Form):
+    """`cp.reduce.async.bulk.tensor`: adds a box in shared memory to one of a tensor of this rank, given by a
+    map. `hinted` takes a cache policy as its last operand.
+    """
+
+    rank: int
+    hinted: bool = False
+
+    templates = (
+        Template(
+            "cp.reduce.async.bulk.tensor",
+            Field("rank", ("{}d", "[1-5]"), number=True),
+            Word("global"),
+            Word("shared::cta"),
+            Word("add"),
+            Word("tile"),
+            Word("bulk_group"),
+            Field("hinted", ("L2::cache_hint", True), default=False),
+        ),
+    )
+
+    @property
+    def assembly(self) -> str:
+        """The operands."""
+        return "[{map}, {{{coordinates}}}], [{source}]" + (", {policy}" if self.hinted else "")
+
+
+def _additions() -> Iterator[tuple[AddTensor, Support]]:
+    for rank in range(1, MAX_RANK + 1):
+        for hinted in (False, True):
+            yield AddTensor(rank, hinted), Support(TMA, (8, 0))
+
+
+ADD_TENSOR = Family("cp.reduce.async.bulk.tensor", AddTensor, _additions)
+ADDED_TYPES = ("f32", "f16", "bf16", "i32")
+"""MLIR's names of the types of elements that TMA adds; for others, the map has no such operation."""

@@ -47,6 +47,8 @@ func.func @tensor_copies(%m: !Map, %i: i32, %t: !Stage, %b: !llvm.ptr<3>) {
   "tile.copy_async"(%m, %i, %i, %t, %b) : (!Map, i32, i32, !Stage, !llvm.ptr<3>) -> ()
   // CHECK: "tile.store_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, !tile.map<{{.*}}>, i32, i32) -> ()
   "tile.store_async"(%t, %m, %i, %i) : (!Stage, !Map, i32, i32) -> ()
+  // CHECK: "tile.add_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, !tile.map<{{.*}}>, i32, i32) -> ()
+  "tile.add_async"(%t, %m, %i, %i) : (!Stage, !Map, i32, i32) -> ()
   return
 }
 

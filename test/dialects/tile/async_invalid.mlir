@@ -252,6 +252,35 @@ func.func @store_coordinates(%m: !M, %i: i64, %t: !T) {
 
 // -----
 
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @add_to_no_map(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.add_async' op expects the matrix to be a tile.map, got memref<?x?xf16>}}
+  "tile.add_async"(%t, %m, %i, %i) : (!T, memref<?x?xf16>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
+func.func @add_of_bytes(%m: !M, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.add_async' op expects elements of f32, f16, bf16, i32, got i8}}
+  "tile.add_async"(%t, %m, %i, %i) : (!T, !M, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @add_coordinates(%m: !M, %i: i64, %t: !T) {
+  // expected-error @below {{'tile.add_async' op expects i32 coordinates, got i64}}
+  "tile.add_async"(%t, %m, %i, %i) : (!T, !M, i64, i64) -> ()
+  return
+}
+
+// -----
+
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 func.func @multicast_barrier(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<7>, %mask: i16) {
