@@ -7,7 +7,7 @@ from weft.language.arguments import Array, In, Out
 from weft.language.atomics import atomic_add
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
-from weft.language.conversions import convert
+from weft.language.conversions import by_lanes, convert, from_lanes
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
 from weft.language.debugging import print_ as print
@@ -85,6 +85,7 @@ __all__ = [
     "atomic_add",
     "barrier",
     "bf16",
+    "by_lanes",
     "ceil",
     "ceil_div",
     "check",
@@ -108,6 +109,7 @@ __all__ = [
     "f64",
     "fence",
     "floor",
+    "from_lanes",
     "full",
     "gelu",
     "gemm",

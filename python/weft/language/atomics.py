@@ -2,25 +2,39 @@
 
 from typing import Any
 
+from weft.dialects import tile
+from weft.isa.async_copy import ADDED_TYPES
 from weft.language import trace
+from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
 from weft.language.matrices import Place
-from weft.language.memory import check_written, element_at, first_of_copies, vector_indices
+from weft.language.memory import (
+    check_written,
+    element_at,
+    end_of_tma,
+    first_of_copies,
+    put_for_tma,
+    vector_indices,
+)
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
+from weft.language.roles import one_thread
 from weft.language.scalars import as_scalar
-from weft.mlir import arith, memref
+from weft.mlir import arith, memref, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
 
-def atomic_add(to: Any, value: Any) -> None:
+def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
     """Adds a number to an element of an array, `w.atomic_add(d[i], value)`, in one step for all threads.
 
     A vector is added to elements along the last dimension, from this one on, and a tile to a tile of which
     this is the first element. What is outside of the array is left out. The order of additions, and with it
     the rounding of floats, is not determined.
+
+    With `via`, a buffer as for `w.store`, a tile goes through it and TMA adds it. The array must then begin,
+    and each of its rows, at a multiple of 16 bytes.
     """
     if isinstance(value, Pending):
         value._refuse()
@@ -28,8 +42,13 @@ def atomic_add(to: Any, value: Any) -> None:
         raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
     if isinstance(value, Fragment):
         check_written(to, value.dtype)
+        if via is not None:
+            _add_through(to, value, via)
+            return
         (_add_tile if len(value.shape) == 2 else _add_vector)(to, value)
         return
+    if via is not None:
+        raise mistake(f"via is for tiles, got {value}: leave it out")
     if len(to.indices) != to.matrix.rank:
         raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
     if not to.matrix.writes:
@@ -69,6 +88,24 @@ def _add_tile(to: Place, fragment: Fragment) -> None:
         ):
             with emit.when(arith.andi(has_row, has_column)):
                 _add(element, matrix, [down, across])
+
+
+def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
+    if len(fragment.shape) != 2:
+        raise mistake(f"via is for tiles, got {fragment}: leave it out")
+    if fragment.dtype.name not in ADDED_TYPES:
+        legal = ", ".join(ADDED_TYPES)
+        raise mistake(f"TMA adds elements of {legal}, got {fragment}: leave via out")
+    to.check_aligned()
+    if not trace.current().has_tma:
+        _add_tile(to, fragment)
+        return
+    put_for_tma(fragment, via)
+    map_ = to.map(via.value.type)
+    with one_thread():
+        tile.add_async(via.value, map_, *to.corner)
+        nvvm.cp_async_bulk_commit_group()
+    end_of_tma(via)
 
 
 def _along(coordinates: Any, start: Any, limit: Any) -> list[tuple[Any, Any]]:

@@ -6,9 +6,10 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType, FragmentType
+from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language import registers, trace
 from weft.language.buffers import buffer_type
-from weft.language.fragments import Fragment, layout_for
+from weft.language.fragments import Fragment, layout_for, zeros
 from weft.language.mistakes import mistake
 from weft.language.roles import warpgroup_barrier
 from weft.language.scalars import i1
@@ -17,6 +18,7 @@ from weft.mlir import vector
 from weft.passes.builders import emit
 
 _MOST_BYTES = 16  # of a lane's access
+_ROW_LANES = 8  # whose accesses are 128 bytes, once through the banks of shared memory
 
 
 def convert(x: Any, *, like: Any = None) -> Fragment:
@@ -37,6 +39,28 @@ def convert(x: Any, *, like: Any = None) -> Fragment:
     if numbers is not None:
         return Fragment(vector.shuffle(x.lane, x.lane, list(numbers)), x.shape, layout)
     return _through_shared(x, layout)
+
+
+def by_lanes(x: Any) -> Fragment:
+    """The registers of a fragment as a tile whose rows have 16 bytes of each of 8 lanes, in order. Nothing
+    moves, and loads and stores of the tile are as wide as they can be. `w.from_lanes` is the inverse.
+    """
+    if not isinstance(x, Fragment):
+        raise mistake(f"w.by_lanes expects a fragment, got {x}")
+    count, run = x.lane.type.shape[0], _MOST_BYTES // x.dtype.bytes
+    if not run or count % run or x.dtype == i1:
+        raise mistake(f"a lane must hold a multiple of {_MOST_BYTES} bytes of the fragment, got {x}")
+    lanes = f"{count // run},{WARPS},{LANES // _ROW_LANES},{_ROW_LANES},{run}"
+    layout = Layout.parse(f"S[({lanes}):({run},1@warpid,{_ROW_LANES}@laneid,1@laneid,1)]")
+    return Fragment(x.lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
+
+
+def from_lanes(x: Any, shape: tuple[int, int]) -> Fragment:
+    """The fragment of this shape, in the layout of the sums of `w.gemm`, of which `x` is `w.by_lanes`."""
+    made = zeros(shape, x.dtype)
+    if by_lanes(made).shape != x.shape or not registers.same(by_lanes(made).layout, x.layout, x.shape):
+        raise mistake(f"w.from_lanes expects what w.by_lanes makes of {made}, got {x}")
+    return Fragment(x.lane, made.shape, made.layout)
 
 
 def _through_shared(x: Fragment, layout: Layout) -> Fragment:

@@ -169,13 +169,17 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
 
 
 def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
-    """A fragment whose elements all have this value.
+    """A fragment whose elements all have this value, or in each row or column that of a vector.
 
     It has the layout of `like` (a vector: that of the rows of `like`), by default that of the sums of
     `w.gemm`.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     layout = layout_for(shape, like)
+    if isinstance(value, Fragment):
+        made = spread(value, shape, layout)
+        # In registers of their own: a product that begins with copies would wait for those before it.
+        return Fragment.of(tile.pin(made.value)) if dtype == f32 else made
     count = len(registers.registers_of(layout, shape))
     kind = ir.VectorType.get([count], dtype.type)
     if isinstance(value, NUMBERS):

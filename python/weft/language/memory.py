@@ -99,13 +99,13 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
     """
     if not isinstance(source, Buffer):
         _check_element(source, "w.load_row")
-    elif source.shape != (1, like.shape[-1]):
-        raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]}, got {source}")
+    elif source.shape[0] != 1 or source.shape[1] < like.shape[-1]:
+        raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]} or more, got {source}")
     if not isinstance(like, Fragment) or len(like.shape) != 2:
         raise mistake(f"like must be a tile with columns, got {like}")
     layout = registers.without_axis(like.layout, like.shape, 0)
     if isinstance(source, Buffer):
-        return _vector_of_buffer(source, layout)
+        return _vector_of_buffer(source, layout, like.shape[-1])
     columns = like.shape[1]
     loaded = tile.load_row(
         _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
@@ -118,11 +118,10 @@ def _row_type(columns: int, dtype: DType, layout: Layout) -> Any:
     return FragmentType.of((1, columns), dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica))
 
 
-def _vector_of_buffer(source: Buffer, layout: Layout) -> Fragment:
-    """The only row of a buffer as a vector in this layout."""
+def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
+    """The first elements of the only row of a buffer as a vector in this layout."""
     if source.ring is not None:
         source.ring.read_by_lanes()
-    columns = source.shape[1]
     kind = _row_type(columns, source.dtype, layout)
     bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
     width = bytes_ if bytes_ > source.dtype.bytes else 0
@@ -143,7 +142,7 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
     if isinstance(source, Buffer):
         if source.shape != (1, rows):
             raise mistake(f"w.load_column expects a buffer of 1 x {rows}, got {source}")
-        return _vector_of_buffer(source, layout)
+        return _vector_of_buffer(source, layout, rows)
     _check_element(source, "w.load_column")
     vector = Fragment(emit.constant(ir.VectorType.get([1], source.dtype.type), 0), (rows,), layout)
     numbers, limit = vector_indices(vector, source)
@@ -276,7 +275,10 @@ def check_written(to: Place, dtype: Any) -> None:
 def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype or buffer.transposed:
         raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
-    tile.store(fragment.value, buffer.value, emit.value(0), emit.value(0))
+    run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
+    whole = run * buffer.dtype.bytes >= _VECTOR_BYTES
+    width = _VECTOR_BYTES if whole and buffer.dtype.bits != 16 else 0
+    tile.store(fragment.value, buffer.value, emit.value(0), emit.value(0), vector_bytes=width)
 
 
 def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
@@ -285,14 +287,7 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
     if not trace.current().has_tma:
         _through_by_lanes(fragment, to, via, rows)
         return
-    later = via.ring is None
-    if later:
-        _await_stores()
-        warpgroup_barrier()
-        _await_at_the_end()
-    _to_buffer(fragment, via)
-    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
-    warpgroup_barrier()
+    put_for_tma(fragment, via)
     map_ = to.map(via.value.type)
     first_row, first_column = to.corner
     matrix = to.memref()
@@ -313,7 +308,23 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
             tile.store_async(via.value, map_, first_row, first_column)
             nvvm.cp_async_bulk_commit_group()
         scf.yield_([])
-    if not later:
+    end_of_tma(via)
+
+
+def put_for_tma(fragment: Fragment, via: Buffer) -> None:
+    """Stores a fragment to a buffer, from which TMA then copies it, when TMA has read the one before."""
+    if via.ring is None:
+        _await_stores()
+        warpgroup_barrier()
+        _await_at_the_end()
+    _to_buffer(fragment, via)
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+    warpgroup_barrier()
+
+
+def end_of_tma(via: Buffer) -> None:
+    """Waits until TMA has read a stage of a ring; for other buffers, the next use of it does."""
+    if via.ring is not None:
         _await_stores()
         warpgroup_barrier()
 
