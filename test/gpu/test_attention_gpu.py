@@ -63,13 +63,14 @@ def no_worse(got, wanted, plain, factor=2):
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("d, e", SIZES)
 @pytest.mark.parametrize("m, n", LENGTHS)
-def test_forward_and_backward(m, n, d, e, name):
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_forward_and_backward(m, n, d, e, name, deterministic):
     torch = pytest.importorskip("torch")
     options = dict(OPTIONS[name])
     if "sinks" in options:
         options["sinks"] = torch.linspace(-1, 2, 4, device="cuda")
     q, k, v = tensors(2, (4, 2), m, n, d, e)
-    out, lse = weft.attention(q, k, v, return_lse=True, **options)
+    out, lse = weft.attention(q, k, v, return_lse=True, deterministic=deterministic, **options)
     g = torch.randn_like(out)
     doubles = [each.detach().double().requires_grad_() for each in (q, k, v)]
     wanted, sums = exact(*doubles, **options)
@@ -87,15 +88,20 @@ def test_forward_and_backward(m, n, d, e, name):
 
 
 @with_marks(SM_90A)
-def test_gradients_have_the_same_bits_in_each_run():
+@pytest.mark.parametrize("by_option", [True, False])
+def test_deterministic_gradients_have_the_same_bits_in_each_run(by_option):
     torch = pytest.importorskip("torch")
     q, k, v = tensors(2, (8, 2), 1000, 1000, 128, 128)
-    out = weft.attention(q, k, v, causal=True)
+    out = weft.attention(q, k, v, causal=True, deterministic=by_option)
     g = torch.randn_like(out)
-    first = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
-    for _ in range(5):
-        again = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
-        assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    torch.use_deterministic_algorithms(not by_option)
+    try:
+        first = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
+        for _ in range(5):
+            again = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
+            assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @with_marks(SM_90A)
@@ -181,7 +187,7 @@ def test_programs_of_jax():
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
     tensors_ = tensors(1, (4, 2), 300, 300, 128, 128)
     q, k, v = (jax.dlpack.from_dlpack(each.detach()) for each in tensors_)
-    out = weft.attention(*tensors_, causal=True)
+    out = weft.attention(*tensors_, causal=True, deterministic=True)
     wanted = torch.autograd.grad(out.float().sum(), tensors_)
 
     def loss(q, k, v):

@@ -9,7 +9,8 @@ import pytest
 import weft
 from weft.attend import tiles
 from weft.attend.gradients import backward, of_sinks, unpadded
-from weft.attend.kernels.backward import backward_of_keys, backward_of_queries
+from weft.attend.kernels.backward import backward_of_queries
+from weft.attend.kernels.backward_of_keys import backward_of_keys
 from weft.attend.launches import Call, run
 from weft.attend.problem import Options
 from weft.reference.attention import attention, gradients
@@ -47,22 +48,26 @@ SLOW = {
     "fewer keys than queries": (1, (1, 1), 200, 70, (64, 64), {"causal": True}),
     "d 8": (1, (1, 1), 70, 70, (8, 8), {}),
     "d 128": (1, (2, 1), 150, 200, (128, 128), {"causal": True, "dtype": BF16}),
+    "d 128 without mask": (1, (2, 1), 170, 140, (128, 128), {}),
+    "d 128, softcap": (1, (1, 1), 130, 70, (128, 104), {"softcap": 5.0}),
     "d 192, 128": (1, (1, 1), 70, 130, (192, 128), {"causal": True}),
     "d 256": (1, (1, 1), 70, 80, (256, 256), {}),
 }
 
 
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)], ids=str
 )
-def test_gradients(name):
+def test_gradients(name, deterministic):
     batch, heads, queries, keys, (d, e), options = (CASES | SLOW)[name]
     options, rng = dict(options), np.random.default_rng(0)
     dtype, turned = options.pop("dtype", F16), options.get("layout") == "bthd"
     shapes = ((heads[0], queries, d), (heads[1], keys, d), (heads[1], keys, e), (heads[0], queries, e))
     q, k, v, d_out = (rng.standard_normal((batch, *shape)).astype(dtype) for shape in shapes)
     turn = (lambda x: np.ascontiguousarray(x.swapaxes(1, 2))) if turned else (lambda x: x)
-    got = found({"q": turn(q), "k": turn(k), "v": turn(v)}, turn(d_out), **options)
+    given = {"q": turn(q), "k": turn(k), "v": turn(v)}
+    got = found(given, turn(d_out), **options, deterministic=deterministic)
     options.pop("layout", None)
     wanted = gradients(d_out, q, k, v, **options)
     for one, other in zip(got[:3], wanted, strict=True):
@@ -71,13 +76,14 @@ def test_gradients(name):
 
 
 @pytest.mark.slow
-def test_lengths_and_sinks():
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_lengths_and_sinks(deterministic):
     rng, lengths = np.random.default_rng(0), np.array([100, 0], np.int32)
     q, d_out = rng.standard_normal((2, 2, 2, 70, 64)).astype(F16)
     k, v = rng.standard_normal((2, 2, 1, 140, 64)).astype(F16)
     sinks = np.array([0.5, -1], np.float32)
     given = {"q": q, "k": k, "v": v, "lengths": lengths, "sinks": sinks}
-    got, of_both = found(given, d_out, causal=True), np.zeros(2)
+    got, of_both = found(given, d_out, causal=True, deterministic=deterministic), np.zeros(2)
     for number, length in enumerate(lengths):
         arrays = q[number], k[number, :, :length], v[number, :, :length]
         wanted = gradients(d_out[number], *arrays, causal=True, sinks=sinks)
@@ -94,14 +100,16 @@ def test_lengths_and_sinks():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_packed_sequences(causal):
+def test_packed_sequences(causal, deterministic, size):
     rng, starts = np.random.default_rng(0), np.array([0, 70, 70, 100], np.int32)
-    q, d_out = rng.standard_normal((2, 100, 2, 64)).astype(F16)
-    k, v = rng.standard_normal((2, 100, 1, 64)).astype(F16)
+    q, d_out = rng.standard_normal((2, 100, 2, size)).astype(F16)
+    k, v = rng.standard_normal((2, 100, 1, size)).astype(F16)
     sinks, of_all = np.array([0.5, -1], np.float32), np.zeros(2)
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": starts, "cu_seqlens_k": starts}
-    got = found(given, d_out, causal=causal)
+    got = found(given, d_out, causal=causal, deterministic=deterministic)
     for first, end in itertools.pairwise(starts):
         parts = [each[first:end].swapaxes(0, 1) for each in (*got[:3], d_out, q, k, v)]
         for one, other in zip(parts[:3], gradients(*parts[3:], causal=causal, sinks=sinks), strict=True):
@@ -138,18 +146,32 @@ BEFORE, AFTER = (*["bf16"] * 4, "f32", "f32", *["i32"] * 3), ("f32", "f32", "i32
 
 
 @pytest.mark.parametrize(
-    "d, e",
+    "d, e, rights, most",
     [
-        (128, 128),
-        pytest.param(64, 64, marks=pytest.mark.slow),
-        pytest.param(96, 96, marks=pytest.mark.slow),
-        pytest.param(192, 128, marks=pytest.mark.slow),
+        (128, 128, True, 0),
+        pytest.param(128, 128, False, 60, marks=pytest.mark.slow),
+        pytest.param(64, 64, True, 16, marks=pytest.mark.slow),
+        pytest.param(96, 96, True, 0, marks=pytest.mark.slow),
+        pytest.param(192, 128, True, 0, marks=pytest.mark.slow),
+        pytest.param(256, 256, True, 40, marks=pytest.mark.slow),
     ],
 )
-def test_no_spills(d, e):
+def test_few_spills(d, e, rights, most):
+    """At most some bytes for each thread. Products aren't one after the other for want of registers."""
     of_queries, of_keys = tiles.backward(d, e)
-    sizes = {"D": d, "E": e, "rights": True, "arch": "sm_90a"}
+    sizes = {"D": d, "E": e, "rights": rights, "arch": "sm_90a"}
+    each = [of_keys, *filter(None, [tiles.adding(d, e, window=rights, capped=False)])]
     kernels = [backward_of_queries.compile(*BEFORE, "bf16", *AFTER, **sizes, **of_queries)]
-    kernels += [backward_of_keys.compile(*BEFORE, "bf16", "bf16", *AFTER, **sizes, **o) for o in of_keys]
+    kernels += [backward_of_keys.compile(*BEFORE, *["bf16"] * 2, "f32", *AFTER, **sizes, **o) for o in each]
     for kernel in kernels:
-        assert kernel.resources.spill_stores == kernel.resources.spill_loads == 0
+        assert max(kernel.resources.spill_stores, kernel.resources.spill_loads) <= most
+
+
+def test_one_function_chooses_the_kernels():
+    """Heads that are too wide, and softcaps of narrow ones, have no kernel that adds in memory."""
+    assert tiles.adding(256, 256, window=False, capped=False) is None
+    assert tiles.adding(64, 64, window=False, capped=True) is None
+    assert tiles.adding(128, 128, window=False, capped=True)["N"] == 64
+    assert tiles.adding(128, 64, window=False, capped=False)["N"] == 80
+    with pytest.raises(weft.WeftError, match="deterministic must be True or False, got 'yes'"):
+        Options.of(**NONE, deterministic="yes")

@@ -35,6 +35,7 @@ def attention(
     v_scale: Any = None,
     layout: str = "bhtd",
     splits: int | None = None,
+    deterministic: bool = False,
     return_lse: bool = False,
     out: Any = None,
     stream: Any = None,
@@ -67,6 +68,8 @@ def attention(
       `out` of that type. There are no gradients, pages and splits of e4m3, and sizes must be multiples of 16.
     - `splits`: the number of parts into which the keys are divided, for few queries. By default it follows
       from the sizes; in the emulator it is 1.
+    - `deterministic`: gradients have the same bits in each run. Without it, those of q are added up in any
+      order for heads of up to 128 columns, which is faster. The output always has the same bits.
 
     Returns the output, of the shape of q with the size of v; with `return_lse` also the logarithms of the
     sums of exponentials, in f32: batch, heads and tokens, or heads and tokens. `out` is an array for the
@@ -85,7 +88,13 @@ def attention(
     if (results := plans.queued(known, arrays_of_call, stream)) is not None:
         return results if return_lse else results[0]
     options = Options.of(
-        causal=causal, scale=scale, window=window, softcap=softcap, layout=layout, splits=splits
+        causal=causal,
+        scale=scale,
+        window=window,
+        softcap=softcap,
+        layout=layout,
+        splits=splits,
+        deterministic=deterministic,
     )
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "lengths": lengths, "page_table": page_table}
     given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
@@ -114,6 +123,7 @@ def _parts(
     softcap: float | None = None,
     layout: str = "bhtd",
     splits: int | None = None,
+    deterministic: bool = False,
     return_lse: bool = False,
     out: Any = None,
     stream: Any = None,
@@ -121,7 +131,13 @@ def _parts(
 ) -> tuple[dict[str, Any], Options, bool, Any, Any]:
     """The arguments of `attention`, as `_by_operator` takes them."""
     options = Options.of(
-        causal=causal, scale=scale, window=window, softcap=softcap, layout=layout, splits=splits
+        causal=causal,
+        scale=scale,
+        window=window,
+        softcap=softcap,
+        layout=layout,
+        splits=splits,
+        deterministic=deterministic,
     )
     return {"q": q, "k": k, "v": v, **added}, options, return_lse, out, stream
 

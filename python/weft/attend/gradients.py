@@ -1,13 +1,17 @@
 """The launches of the gradients of attention."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from weft.attend import tiles
-from weft.attend.kernels.backward import backward_of_keys, backward_of_queries, products_of_outputs
+from weft.attend.kernels.backward import LANES, backward_of_queries, products_of_outputs
+from weft.attend.kernels.backward_of_keys import backward_of_keys, convert_queries
 from weft.attend.kernels.sequences import SUMS_STEP
 from weft.attend.launches import Call, batched
 from weft.attend.problem import refuse
+
+_LOG2E = math.log2(math.e)
 
 
 def backward(
@@ -25,49 +29,74 @@ def backward(
             each[...] = 0
     if call.is_empty:
         return dq, dk, dv, None
+    how = None if call.options.deterministic else _adding(call)
     o, do = (batched(each, call.options.layout, sizes.packed) for each in (out, d_out))
     sums, of_sums = (each[None] if each is not None and sizes.packed else each for each in (lse, d_lse))
-    steps = -(-sums.shape[2] // SUMS_STEP)
-    if sizes.packed:
-        steps += call.views["cu_seqlens_q"].shape[0] - 1
-    padded = (*sums.shape[:2], steps * SUMS_STEP)
+    padded = (*sums.shape[:2], _blocks(call, sums, SUMS_STEP) * SUMS_STEP)
     base, delta = call.empty(padded, "f32"), call.empty(padded, "f32")
-    nothing = call.added("", "f32", 3)
+    sums_q = call.added("", "f32", 4)
+    if how is not None:
+        rows = _blocks(call, sums, how["N"]) * how["N"] * how["width"] // LANES
+        sums_q = call.empty((*sums.shape[:2], rows, LANES), "f32")
     call.launch(
         products_of_outputs,
-        *(o, do, sums, nothing if of_sums is None else of_sums),
-        *(call.added("cu_seqlens_q", "i32"), base, delta),
+        *(o, do, sums, call.added("", "f32", 3) if of_sums is None else of_sums),
+        *(call.added("cu_seqlens_q", "i32"), base, delta, sums_q),
+        _LOG2E if flags["capped"] else 1 / call.scale,
         width=tiles.width(sizes.e),
         of_lse=of_sums is not None,
         packed=sizes.packed,
+        adding=how is not None,
         stream=stream,
     )
-    _launch(call, do, base, delta, (dq, dk, dv), stream)
+    _launch(call, (do, base, delta), sums_q, (dq, dk, dv), how, stream)
     return dq, dk, dv, delta
 
 
-def _launch(call: Call, do: Any, base: Any, delta: Any, results: tuple[Any, Any, Any], stream: Any) -> None:
-    """Launches the kernels of queries and of keys."""
-    q, k, v = (call.matrices(name) for name in "qkv")
+def _adding(call: Call) -> dict[str, Any] | None:
+    """The meta-parameters of the kernel that adds in memory; None where it can't compute the gradients."""
+    flags = call.flags
+    window = flags["lefts"] or flags["rights"]
+    return tiles.adding(call.sizes.d, call.sizes.e, window=window, capped=flags["capped"])
+
+
+def _blocks(call: Call, sums: Any, size: int) -> int:
+    """The number of blocks of queries of one size; packed sequences may have one more each."""
+    more = call.views["cu_seqlens_q"].shape[0] - 1 if call.sizes.packed else 0
+    return int(-(-sums.shape[2] // size) + more)
+
+
+def _launch(
+    call: Call,
+    computed: tuple[Any, Any, Any],
+    sums_q: Any,
+    results: tuple[Any, Any, Any],
+    how: dict[str, Any] | None,
+    stream: Any,
+) -> None:
+    """Launches the kernels of queries and of keys; or `how`, that of keys, which adds those of queries."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
+    inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
     options: dict[str, Any] = {**call.flags, "stream": stream}
     of_queries, of_keys = tiles.backward(call.sizes.d, call.sizes.e)
-    inputs = (q, k, v, do, base, delta, *added)
-    call.launch(backward_of_queries, *inputs, dq, *call.numbers, **of_queries, **options)
-    for each in of_keys:
-        none = call.added("", call.views["q"].dtype, 4)
-        of_k, of_v = dk if each.get("of_k", True) else none, dv if each.get("of_v", True) else none
-        call.launch(backward_of_keys, *inputs, of_k, of_v, *call.numbers, **each, **options)
+    of_keys = of_keys if how is None else how
+    call.launch(backward_of_keys, *inputs, dk, dv, sums_q, *call.numbers, **of_keys, **options)
+    if how is None:
+        call.launch(backward_of_queries, *inputs, dq, *call.numbers, **of_queries, **options)
+        return
+    shape = {name: how[name] for name in ("N", "width")}
+    packed = call.sizes.packed
+    call.launch(convert_queries, sums_q, added[0], dq, call.scale, **shape, packed=packed, stream=stream)
 
 
 def of_sinks(sinks: Any, lse: Any, delta: Any, exp: Callable[[Any], Any]) -> Any:
     """The gradient of the sinks, in f32, from what `backward` returns: their shares take from those of all
-    values.
+    values, and delta has a negative sign.
     """
     shares = exp(sinks[:, None] - lse)
     others = tuple(number for number in range(lse.ndim) if number != lse.ndim - 2)
-    return -(shares * delta).sum(others)
+    return (shares * delta).sum(others)
 
 
 def unpadded(delta: Any, starts: Any, places: Any) -> Any:

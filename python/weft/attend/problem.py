@@ -31,14 +31,24 @@ class Options:
     softcap: float = 0.0
     layout: str = "bhtd"
     splits: int | None = None
+    deterministic: bool = False
 
     @staticmethod
     def of(
-        *, causal: Any, scale: Any, window: Any, softcap: Any, layout: Any, splits: Any = None
+        *,
+        causal: Any,
+        scale: Any,
+        window: Any,
+        softcap: Any,
+        layout: Any,
+        splits: Any = None,
+        deterministic: Any = False,
     ) -> "Options":
         """The options from the arguments of `weft.attention`. Raises WeftError for wrong ones."""
         if not isinstance(causal, bool):
             raise refuse(f"causal must be True or False, got {shown(causal)}")
+        if not isinstance(deterministic, bool):
+            raise refuse(f"deterministic must be True or False, got {shown(deterministic)}")
         if layout not in LAYOUTS:
             legal = " or ".join(map(repr, LAYOUTS))
             raise refuse(f"layout must be {legal}, got {shown(layout)}{did_you_mean(str(layout), LAYOUTS)}")
@@ -54,7 +64,7 @@ class Options:
         if causal:
             right = 0 if right is None else min(right, 0)
         number = None if scale is None else float(scale)
-        return Options(left, right, number, float(softcap or 0.0), layout, splits)
+        return Options(left, right, number, float(softcap or 0.0), layout, splits, deterministic)
 
 
 def _is_number(value: Any) -> bool:

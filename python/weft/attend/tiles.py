@@ -68,16 +68,26 @@ def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool) -> int:
     return 2 * tiles + 1024
 
 
-def backward(d: int, e: int) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    """The meta-parameters of the backward kernel of queries, and of the launches of that of keys: two where
-    the gradients of keys and values don't fit into registers together.
+def backward(d: int, e: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The meta-parameters of the backward kernels of queries and of keys, without additions in memory."""
+    wide, value = _widths(d, e)
+    common = {"width": wide, "value_width": value, "N": 64}
+    queries = {"groups": 2, "value_stages": 2 if wide + value <= 384 else 1}
+    return common | queries | ({"N": 128} if wide <= 64 else {}), common
+
+
+def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | None:
+    """The meta-parameters of the kernel that computes the gradients of queries, keys and values at once, with
+    additions in memory, with causal or other windows, or with softcap; None where it doesn't fit.
     """
+    wide, value = _widths(d, e)
+    if max(wide, value) > 128 or (capped and wide <= 64):  # whose registers don't suffice
+        return None
+    n = 128 if wide <= 64 else 64 if window or capped else 80
+    return {"width": wide, "value_width": value, "N": n, "adding": True}
+
+
+def _widths(d: int, e: int) -> tuple[int, int]:
+    """The columns of heads in shared memory in the backward kernels."""
     wide, value = (-(-size // 64) * 64 for size in (d, e))
-    if max(wide, value) <= 128:
-        wide = value = max(wide, value)
-    stages = 2 if wide + value <= 384 else 1
-    common = {"width": wide, "value_width": value, "groups": 2, "stages": stages, "N": 64}
-    queries = common | ({"N": 128} if wide <= 64 else {})
-    if wide + value <= 256:
-        return queries, (common,)
-    return queries, (common | {"of_k": False}, common | {"of_v": False})
+    return (max(wide, value),) * 2 if max(wide, value) <= 128 else (wide, value)

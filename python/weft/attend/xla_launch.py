@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.attend.kernels.backward import backward_of_keys, backward_of_queries, products_of_outputs
+from weft.attend.kernels.backward import backward_of_queries, products_of_outputs
+from weft.attend.kernels.backward_of_keys import backward_of_keys
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
 from weft.attend.kernels.forward_fp8 import forward_fp8
@@ -23,7 +24,7 @@ KERNELS: Mapping[str, KernelFunction] = {
 }
 BEGINNING = '{"launch":'
 """Of the texts."""
-_VERSION = 1
+_VERSION = 2
 _APART = 1 << 44  # between planned arrays: more than the memory of any GPU
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]

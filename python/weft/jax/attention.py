@@ -1,6 +1,7 @@
 """Attention in JAX's programs: under `jax.jit` and with gradients in reverse mode."""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -122,7 +123,8 @@ def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[An
 
 def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: Any) -> tuple[Any, ...]:
     values, (out, lse) = kept
-    program, call = _call(names, options, values)
+    # Results are arrays of their own in XLA, to which no kernel can add.
+    program, call = _call(names, replace(options, deterministic=True), values)
     fp8_launch.refuse_gradients(call)
     given = dict(zip(names, values, strict=True))
     found: dict[str, Any] = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}

@@ -16,7 +16,7 @@ from weft.torch.operators import LIBRARY, without_autocast
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
 _OPTIONS = (
     "int? left=None, int? right=None, float? scale=None, float softcap=0.0, str layout='bhtd', "
-    "int? splits=None"
+    "int? splits=None, bool deterministic=False"
 )
 _SCALES = "Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None"
 _ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, {_SCALES}, *, {_OPTIONS}"
@@ -71,6 +71,8 @@ def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
 def _backward(*operands: Any, **options: Any) -> list[Any]:
     *inputs, out, lse, d_out, d_lse = operands
     with torch.no_grad(), without_autocast(out.device.type):
+        for_all = torch.are_deterministic_algorithms_enabled()
+        options["deterministic"] = options.get("deterministic", False) or for_all
         call = _call(tuple(inputs), options)
         fp8_launch.refuse_gradients(call)
         of_lse = None if d_lse is None else d_lse.contiguous()

@@ -20,6 +20,7 @@ class Sequence:
     first_key: Any
     keys: Any
     first_sum: Any = 0  # in the sums for gradients
+    first_block: Any = 0
 
     @property
     def shift(self) -> Any:
