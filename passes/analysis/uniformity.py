@@ -44,6 +44,10 @@ SAME_IN_A_CTA = (
     *("tile.alloc", "tile.address", "llvm.mlir.addressof", "llvm.getelementptr"),
     *("tile.make_ring", "tile.advance", "tile.query_cancel"),
 )
+SAME = "weft.same_in_a_cta"
+"""The attribute of an operation whose results are the same in all threads of the CTA, as those of operations
+in `SAME_IN_A_CTA`: who builds it knows.
+"""
 SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim", "tile.await_others")
 
 
@@ -183,7 +187,7 @@ def _sources(value: Any, scope: Scope) -> list[Any] | None:
     if scope is not Scope.CTA and _drops_threads(op, LANES if scope is Scope.WARP else WARPGROUP):
         return []
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
-    if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
+    if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same or SAME in op.attributes:
         return list(op.operands)
     if reads_one_lane(op):
         # In a warpgroup, each warp reads a lane of its own.

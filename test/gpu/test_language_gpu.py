@@ -184,3 +184,14 @@ def test_a_kernel_as_an_operator_of_pytorch():
 
     x, y = torch.randn(2, 5000, device="cuda")
     assert torch.equal(twice(x, y), 2 * (x + y))
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("one_thread", [False, True])
+def test_a_queue_gives_each_tile_once(one_thread):
+    x, count = np.random.default_rng(0).standard_normal((6400, 320)).astype(np.float32), np.zeros(1, np.int32)
+    for _ in range(3):
+        y, times = np.zeros_like(x), np.zeros(1001, np.int32)
+        kernels.doubled(x, y, times, count, one_thread=one_thread, on="gpu")
+        assert np.array_equal(y, 2 * x) and count[0] == 0
+        assert np.all(times[:-1] == 1) and times[-1] == 1000

@@ -131,3 +131,36 @@ def operands(
         w.store(w.wait(sums), e[0, 0])
     with w.role():
         ring.fill(a=a[0, 0], b=b[0, 0])
+
+
+@w.kernel(grid=lambda x, *, N: (w.ceil_div(x.rows, 64), w.ceil_div(x.columns, N)), persistent=1)
+def doubled(
+    x: w.In["m n", w.f32],
+    y: w.Out["m n", w.f32],
+    times: w.Out["tiles", w.i32],
+    count: w.Out["one", w.i32],
+    *,
+    N=32,
+    one_thread=False,
+):
+    """y = 2 x, by a role that copies and one that computes; `times` counts how often each tile comes."""
+    queue, ring = w.tile_queue(count[0]), w.ring(2, x=(64, N, x.dtype))
+    if one_thread:
+        with w.role(), w.one_thread():
+            for i, j in queue:
+                ring.fill(x=x[i * 64, j * N])
+    else:
+        with w.role():
+            for i, j in queue:
+                ring.fill(x=x[i * 64, j * N])
+    with w.role():
+        done = w.i32(0)
+        for i, j in queue:
+            with ring.take() as stage:
+                t = w.load(stage.x)
+            w.store(t + t, y[i * 64, j * N])
+            done = done + 1
+            if w.thread() == 0:
+                w.atomic_add(times[j * w.ceil_div(x.rows, 64) + i], 1)
+        if w.thread() == 0:
+            w.atomic_add(times[times.rows - 1], done)

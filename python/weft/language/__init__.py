@@ -56,6 +56,7 @@ from weft.language.memory import (
 )
 from weft.language.prefetching import prefetch
 from weft.language.products import Pending, gemm, wait, warp_gemm
+from weft.language.queues import tile_queue
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
 from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thread, turns, warpgroup_barrier
@@ -155,6 +156,7 @@ __all__ = [
     "sum",
     "tanh",
     "thread",
+    "tile_queue",
     "tiles",
     "torch_op",
     "transpose",

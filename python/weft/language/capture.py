@@ -202,7 +202,7 @@ class _Rewriter(ast.NodeTransformer):
         names = self.liveness.carried(node, names)
         source = self.visit(node.iter)
         with_else = ast.Constant(bool(node.orelse))
-        begun = self._assign(node, name, _runtime("Loop", source, _names(names), _names(targets), with_else))
+        begun = self._assign(node, name, _runtime("loop", source, _names(names), _names(targets), with_else))
         body = self._inside(name, True, node.body)
         node.iter = _at(node.iter, _load(name))
         node.body = [*self._rebind(node, name, names, "begin", _locals()), *body]

@@ -13,6 +13,7 @@ from typing import Any
 from weft.language import carried, trace
 from weft.language.carried import Unbound
 from weft.language.mistakes import mistake
+from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
 from weft.language.scalars import Scalar, as_scalar, condition
 from weft.mlir import ir, scf
@@ -175,6 +176,57 @@ class Loop(_Construct):
             for name, value in zip(self.names, values, strict=True)
         ]
         return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self.targets))
+
+
+class QueueLoop(Loop):
+    """`for` over `w.tile_queue`: the next number comes at the end of an iteration."""
+
+    def __init__(self, over: Queue, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> None:
+        super().__init__(over, names, targets, has_else)
+        self.traced = True
+        if has_else:
+            raise mistake("a loop of the GPU can't have an 'else'")
+
+    def __iter__(self) -> Iterator[Any]:
+        self._first = self.over.first()
+        kinds, location = [self._first.type], [ir.Location.current]
+        self._op = scf.WhileOp(kinds, [self._first])
+        self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
+        self._block = self._op.after.blocks.append(*kinds, arg_locs=location)
+        with ir.InsertionPoint(self._block):
+            item = self.over.item(Scalar(self._block.arguments[0]))
+        yield item
+
+    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        self._before = _Carrier(self.names, scope)
+        self._before.hand_over()
+        self._initial = self._before.parts()
+        for part in self._initial:
+            for block in (self._test, self._block):
+                block.add_argument(part.type, self._op.location)
+        with ir.InsertionPoint(self._test):
+            number, *_ = arguments = list(self._test.arguments)
+            scf.ConditionOp(emit.less(number, self.over.end), arguments)
+        self._point = trace.current().enter(self._block, loop=True)
+        values = tuple(self._before.give(iter(list(self._block.arguments)[1:])))
+        self.over.ask()
+        return values
+
+    def end(self, scope: dict[str, Any]) -> None:
+        trace.current().multiplier.end_body()
+        number = self.over.following()
+        _, new = self._before.taken(scope, "in a loop of the GPU")
+        trace.current().check_released()
+        scf.yield_([number, *new])
+        trace.current().leave(self._point)
+        operands = [self._first, *self._initial]
+        loop = _rebuild(self._op, operands, [each.type for each in operands])
+        self._results = list(loop.results)[1:]
+
+
+def loop(over: Any, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> Loop:
+    """The loop of a captured `for`."""
+    return (QueueLoop if isinstance(over, Queue) else Loop)(over, names, targets, has_else)
 
 
 def _iterable(over: Any) -> Any:
