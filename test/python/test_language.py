@@ -324,6 +324,7 @@ def test_rings_of_vectors_and_waits_for_several_shapes():
     assert np.allclose(z, exact[:, :64] @ exact[:, :64].T, atol=1e-3)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("columns", [16, 160])  # of one panel, and of several
 def test_rows_that_are_cleared(columns):
     @w.kernel()

@@ -295,6 +295,7 @@ def test_accesses_of_units_are_the_same_on_both_paths(patch):
     assert {("store", "bulk"), ("load", "wgmma"), ("store", "")} <= units
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_warps_that_wait_are_there_once(seed):
     a, b = (np.zeros((64, 128), ml_dtypes.bfloat16) for _ in range(2))

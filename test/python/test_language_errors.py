@@ -367,7 +367,7 @@ def a_parameter_without_annotation(x, d: w.Out["m", w.i32]):  # here?
     d[0] = 1
 
 
-@pytest.mark.each_value(44)
+@pytest.mark.each_value(25)
 @pytest.mark.parametrize("function, message, options", CASES)
 def test_a_mistake_ends_at_the_users_line(function, message, options):
     with pytest.raises(weft.WeftError, match=message) as caught:

@@ -44,6 +44,7 @@ def integers(words, count):
     return made
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype, count, parts", [("bf16", 4, 1), ("f16", 2, 2)])
 def test_weights_are_dequantised_exactly(dtype, count, parts):
     rng, kind = np.random.default_rng(0), DTYPES[dtype]
@@ -90,6 +91,7 @@ def test_ctas_of_a_cluster_write_each_others_memory():
     assert np.array_equal(y, np.roll(x, 64, 0))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("ctas", [2, 4])
 def test_ctas_of_a_cluster_read_each_others_memory(ctas):
     x = np.random.default_rng(0).standard_normal((64 * ctas, 32)).astype(np.float32)
@@ -142,6 +144,7 @@ def products(x: w.In["m k"], b: w.In["n k"], y: w.Out["m n", w.f32], *, N=16):
             ring.fill(x=x[w.cta() * 64, 32 * k], b=b[0, 32 * k])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_products_of_warps_need_no_wait(dtype):
     rng = np.random.default_rng(0)

@@ -33,6 +33,7 @@ def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("shape", [(64, 128), (100, 200)])
 def test_softmax_of_rows(shape):
     x = np.random.default_rng(0).standard_normal(shape).astype(BF16)
@@ -132,6 +133,7 @@ def test_attention_forward(d, causal, dtype, heads, m, n):
     assert np.allclose(lse, sums, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d, options",
     [
@@ -256,5 +258,6 @@ def test_rmsnorm_is_a_prologue(m, n, k):
     assert np.abs(d.astype(float) - exact).max() < 6e-3 * np.abs(exact).max()
 
 
+@pytest.mark.slow
 def test_rmsnorm_fits_into_registers():
     assert rmsnorm_gemm.compile(arch="sm_90a").resources.spill_stores == 0

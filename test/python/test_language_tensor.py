@@ -59,6 +59,7 @@ def test_products_of_64_and_of_128_rows(rows, shape, dtype):
     assert np.allclose(d.astype(float), expected, rtol=2**-7, atol=0.02)
 
 
+@pytest.mark.slow
 def test_instructions_have_as_many_rows_as_a_warpgroup_multiplies():
     """An M of 128 uses all lanes of tensor memory; two warpgroups of 64 rows share columns."""
     small, large = (
@@ -106,6 +107,7 @@ def ahead(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32], 
             ring.fill(a=a[0, k], b=b[0, k])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("twice", [0, 1])
 def test_a_product_that_the_next_iteration_waits_for(twice):
     a, b, d = random(64, 192, dtype=F16), random(64, 192, dtype=F16, seed=1), np.zeros((64, 64), np.float32)

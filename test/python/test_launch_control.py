@@ -33,6 +33,7 @@ def add(source=KERNEL, arch="sm_100a", text=None, seed=None):
     return d, report, {finding.rule for finding in found}
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize(("source", "arch"), [(KERNEL, "sm_100a"), (KERNEL, "sm_120f"), (ALONE, "sm_100")])
@@ -59,6 +60,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_in_the_protocol_are_found(fault):

@@ -144,6 +144,7 @@ def test_swizzle_acts_on_the_byte_address_of_memory() -> None:
     assert nibbles.apply((1, 1), element_bits=4) == {"m": 256 + 32 + 1}
 
 
+@pytest.mark.each_value(11)
 @pytest.mark.parametrize("name", SWIZZLES)
 @pytest.mark.parametrize("bits", [4, 8, 16, 32])
 def test_swizzled_tile_is_a_bijection(name: str, bits: int) -> None:

@@ -34,6 +34,7 @@ def operands(a, b, out=None, **added):
     return Operands.of(a, b, out, added, None, OPTIONS._replace(beta=1.0 if "c" in added else None))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("of_a", "of_b"),
@@ -55,6 +56,7 @@ def test_elements_of_vectors_may_lie_apart():
     compare(small(64)[::2], small(32, 3)[:, 1])
 
 
+@pytest.mark.slow
 def test_what_is_added_to_a_product_of_vectors_has_its_shape():
     v, b, c = small(16), small(2, 16, 24), small(2, 24)
     out = np.empty((2, 24), np.float32)
@@ -67,6 +69,7 @@ def test_what_is_added_to_a_product_of_vectors_has_its_shape():
     assert weft.matmul(v * 0, v, c=number, beta=3.0, out_dtype="f32") == 6
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("of_a", "of_b"),
@@ -213,6 +216,7 @@ def test_the_product_of_an_empty_k_is_zero(of_a, of_b, dtype):
     compare(small(*of_a, dtype=dtype), small(*of_b, dtype=dtype))
 
 
+@pytest.mark.slow
 def test_what_is_added_to_the_product_of_an_empty_k():
     a, b, c, bias = small(2, 8, 0), small(0, 24), small(2, 8, 24, dtype=np.float32), small(24)
     residual = small(8, 24)

@@ -31,6 +31,7 @@ def product(request):
     return weft.compile(text, arch=request.param)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_a_stage_leaves_is_taken_again(product, stage):

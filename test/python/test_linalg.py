@@ -49,6 +49,7 @@ def test_a_product_with_dynamic_sizes_allocates_its_result() -> None:
         assert np.allclose(_wide(result), np.maximum(_wide(a) @ _wide(b), 0), rtol=0.01, atol=0.01)
 
 
+@pytest.mark.slow
 def test_arguments_and_results_keep_their_shapes() -> None:
     program = weft.from_linalg(EXPORTED / "linear_3d.mlir", CHIP)
     x, w, bias = _random(3, 16, 32), _random(40, 32), _random(40)
@@ -80,6 +81,7 @@ func.func @two(%a: tensor<16x32xf16>, %b: tensor<32x16xf16>, %c: tensor<16x16xf3
 }"""
 
 
+@pytest.mark.slow
 def test_products_that_are_added_and_several_results() -> None:
     a, b, c = _random(16, 32, dtype=np.float16), _random(32, 16, dtype=np.float16), _random(16, 16)
     c = c.astype(np.float32)
@@ -145,6 +147,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.each_value(7)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_functions_are_refused_with_locations(name: str) -> None:
     with pytest.raises(WeftError, match=r"isn't raised to tile\.matmul: it ") as caught:
@@ -195,6 +198,7 @@ func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf16>
 }"""
 
 
+@pytest.mark.slow
 def test_products_read_arguments_before_they_are_overwritten() -> None:
     with pytest.raises(WeftError, match="reads what an earlier product has written over"):
         weft.compile(OVERWRITTEN, CHIP)

@@ -32,6 +32,7 @@ def _softmax(z: Any) -> Any:
     return e / e.sum(-1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_a_softmax_after_a_product_becomes_plain_kernels() -> None:
     program = weft.from_linalg(EXPORTED / "softmax.mlir", CHIP)
     a, b = _random(48, 32, dtype=ml_dtypes.bfloat16), _random(32, 40, dtype=ml_dtypes.bfloat16)
@@ -184,6 +185,7 @@ OTHER_PRODUCTS = {
 }
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("name", OTHER_PRODUCTS)
 def test_contractions_that_are_no_tile_matmul_become_plain_kernels(name: str) -> None:
     maps, kinds, spelled = OTHER_PRODUCTS[name]

@@ -53,7 +53,7 @@ def test_attention_of_two_heads_with_a_mask() -> None:
     assert _products(program) == [0, 3, 9, 11]
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
 def test_normalisations_between_products(name: str) -> None:
     program = weft.from_linalg(EXPORTED / f"{name}.mlir", CHIP)
@@ -72,6 +72,7 @@ def test_normalisations_between_products(name: str) -> None:
     assert _products(program) == [0, len(program.steps) - 1]
 
 
+@pytest.mark.slow
 def test_scores_of_any_number_of_rows() -> None:
     program = weft.from_linalg(EXPORTED / "scores.mlir", CHIP)
     for batch, rows in ((2, 5), (1, 9)):

@@ -281,7 +281,7 @@ def assembled(chip, lines):
     return assembler.assemble(entries, chip, prologue=REGISTERS)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", dict.fromkeys(chip for chip, _, _ in LINES))
 def test_registers_are_judged_as_ptxas_does(chip):
     lines = {line: rule for where, line, rule in LINES if where == chip}

@@ -296,6 +296,7 @@ def test_the_chip_is_set_by_the_editor():
     assert client.process.wait(SECONDS) == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_the_chip_is_set_on_the_command_line():
     client = Client("--arch", "sm_75", "--stdio")
     document = client.open("file:///a.ptx", f"{HEAD}  {LEGAL} {OPERANDS}\n}}\n")

@@ -201,6 +201,7 @@ def illegal_ptx():
             yield ".".join((*words[:at], f"{words[at]}7", *words[at + 1 :])) + f" {operands};"
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 @pytest.mark.sampled(2)
 def test_the_preferred_fix_of_ptx_leaves_no_problem(chip):
@@ -225,7 +226,7 @@ def chunks():
             yield pytest.param(chunk.strip(), id=f"{path.parent.name}-{path.stem}-{number}")
 
 
-@pytest.mark.each_value(19)
+@pytest.mark.each_value(9)
 @pytest.mark.parametrize("chunk", list(chunks()))
 @pytest.mark.sampled(12)
 def test_a_fix_of_mlir_removes_its_problem(chunk):

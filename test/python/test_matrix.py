@@ -46,6 +46,7 @@ def cells() -> list[Cell]:
     return matrix.cells()
 
 
+@pytest.mark.slow
 def test_the_page_is_current(cells: list[Cell], patch: pytest.MonkeyPatch) -> None:
     patch.setattr(matrix, "cells", lambda: cells)  # the other tests read what has been computed for these
     assert isa_matmul.PAGE.read_text() == isa_matmul.page(), "run python -m weft.tools.isa_matmul"
@@ -114,7 +115,7 @@ def test_each_layout_result_and_extra_that_a_chip_lacks_is_refused(cells: list[C
         assert near[1] in NEAREST or re.sub("^D of ", "", near[1]) in cell.results, said
 
 
-@pytest.mark.each_value(16)
+@pytest.mark.each_value(8)
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_what_no_chip_has_is_refused(row: matrix.Inputs) -> None:
     plain = Product(row.a, row.b, row.d, scale=row.scale, bit_op=row.bit_op or None)

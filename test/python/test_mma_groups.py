@@ -63,7 +63,7 @@ def test_groups(chip: str, made: Product, many: str, rows: str) -> None:
     check(chip, replace(made, many=many, rows=rows), (300, 41, 144))
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize(("chip", "made"), PROMOTED, ids=str)

@@ -82,7 +82,7 @@ def test_tiles_go_through_registers_without_cp_async() -> None:
         assert stored & {"st.shared.v4.b32", "st.shared.v2.b64"}
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("warps", [(1, 3), (4, 1), (2, 6)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: tuple[bool, bool]) -> None:
@@ -95,7 +95,7 @@ def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: 
         assert complaint(made, Case(mnk, "integers"), kernel, "emulator") is None
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:

@@ -90,6 +90,7 @@ def test_alpha_beta_and_what_they_scale():
     assert (weft.matmul(a, b, c=c, beta=0, alpha=np.float32(0.5)) == 0.5 * product).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("dtype", "result"),

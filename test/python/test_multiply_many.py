@@ -65,6 +65,7 @@ def test_the_shape_of_a_batch_of_one_is_that_of_numpy(shapes):
         assert found.shape == want.shape and (found == want).all()
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("of_b", [(32, 24), (1, 32, 24), (3, 32, 24)])
 def test_where_a_and_b_are_both_repeated_there_are_as_many_products(of_b):
     a, b = np.broadcast_to(small(16, 32), (3, 16, 32)), small(32, 24)

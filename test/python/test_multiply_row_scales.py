@@ -73,6 +73,7 @@ def test_every_chip_scales(arch: str, schedule: Any, scales: tuple[Any, Any]) ->
     assert np.array_equal(d, np.maximum(_expected(*scales) / 2 + bias, 0))
 
 
+@pytest.mark.slow
 def test_a_single_block_of_k_may_have_either_scales() -> None:
     a, b = A[:, :128], B[:, :128]
     of_blocks = ROWS, np.float32([[0.5]])

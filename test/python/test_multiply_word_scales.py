@@ -47,6 +47,7 @@ def test_rows_of_words_may_begin_anywhere():
     np.testing.assert_array_equal(found, left @ right.T)
 
 
+@pytest.mark.slow
 def test_no_schedule_is_needed():
     (a, words_a, left), (b, words_b, right) = operand(40, 640), operand(72, 640)
     found = product(a, b, (words_a, words_b), scale_block=128, schedule=None)
@@ -63,6 +64,7 @@ def test_batches_have_words_of_their_own_or_share_them():
     assert np.array_equal(found[0], left[0] @ right.T) and not np.array_equal(found[1], left[1] @ right.T)
 
 
+@pytest.mark.slow
 def test_groups_have_words_of_their_own():
     (a, words_a, left), (b, words_b, right) = operand(256, 640), operand(3, 72, 640)
     groups = np.repeat([2, 0], 128).astype(np.int32)
@@ -71,6 +73,7 @@ def test_groups_have_words_of_their_own():
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_products_of_a_batch_may_have_rows_of_their_own():
     (a, words_a, left), (b, words_b, right) = operand(3, 130, 640), operand(3, 72, 640)
     counts = np.array([130, 0, 5], np.int32)

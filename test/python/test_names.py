@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_no_submodule_hides_a_public_name():
     # Importing `weft.x` sets the attribute `x` of the package: a file of that name would replace a function.
     imports = "import weft, weft.launch.kernel, weft.multiply.matmul, weft.builder"

@@ -162,6 +162,7 @@ def products(ptx):
     return [" ".join(re.sub(r"%\w+|\bp\b", "%", line).split()) for line in lines]
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(9)
 @EACH
 def test_converting_there_and_back_is_the_identity(family):
@@ -236,7 +237,7 @@ STAY = {
 }
 
 
-@pytest.mark.each_value(7)
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(3)
 @EACH
 def test_forms_without_an_nvvm_operation_stay_for_these_reasons(family):

@@ -110,6 +110,7 @@ def test_products_of_cute(name):
     np.testing.assert_array_equal(d, weft_product(a, b, d, name.partition(".")[2]))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SCALED)
 def test_block_scaled_products_of_cute(name):

@@ -247,6 +247,7 @@ def editable(sdist, tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["wheel", "editable"])
 def test_mypy_finds_the_types_of_an_installed_package(how, request, tmp_path):

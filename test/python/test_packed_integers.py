@@ -62,7 +62,7 @@ def test_products_of_bits(chip: str, bit_op: str) -> None:
     assert set(re.findall(r"mma\.sync\S+", kernel.ptx)) == {wanted}
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_75", "sm_80", "sm_120a"])
 @pytest.mark.parametrize("layout", [(True, False), (True, True), (False, False)], ids=str)
@@ -289,6 +289,7 @@ def test_rows_of_mn_major_operands_are_whole_bytes() -> None:
             weft.dialects.tile.matmul(*values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b", "bit_op"), [("i4", "ui4", None), pytest.param("i1", "i1", "and.popc", marks=pytest.mark.slow)]
 )

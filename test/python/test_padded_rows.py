@@ -39,7 +39,7 @@ def scales(*shape):
     return np.exp2(RNG.integers(-1, 2, shape)).astype(np.float32)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [F8, np.int8, np.uint8, np.float32])
 @pytest.mark.parametrize("shape", [(33, 41, 67), (1, 1, 1), (5, 48, 64), (64, 3, 16), (7, 16, 31)])

@@ -38,6 +38,7 @@ def multiply(text=None, seed=None):
     return a.astype(np.float32) @ b.T.astype(np.float32), d, {finding.rule for finding in found}
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_a_pair_multiplies_what_both_of_its_ctas_copied(seed):
     wanted, d, rules = multiply(seed=seed)
@@ -68,7 +69,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_in_the_protocol_of_a_pair_are_found(fault):
@@ -122,6 +123,7 @@ def threads_to_mma():
     return module
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("fault", "rules"), [(None, set()), (r"fence\.proxy\.async\.shared::cta;", {"missing-proxy-fence"})]
 )

@@ -73,7 +73,7 @@ def _errors(found: Any, exact: Any) -> Any:
     return np.where(same, 0, errors)
 
 
-@pytest.mark.each_value(6)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_within_their_errors_of_float64(name: str) -> None:
     exact, (first, last), limit = FUNCTIONS[name]
@@ -90,7 +90,7 @@ def test_functions_are_within_their_errors_of_float64(name: str) -> None:
 POWERS = {"2.0": 1, "3.0": 2, "-1.0": 1, "0.5": 1, "-1.5": 1, "0.0": 0, "7.25": 1}
 
 
-@pytest.mark.each_value(6)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("exponent", POWERS)
 def test_powers_are_within_their_errors_of_float64(exponent: str) -> None:
     x = np.concatenate([np.random.default_rng(0).uniform(-20, 20, 500), SPECIAL]).astype(np.float32)

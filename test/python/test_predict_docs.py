@@ -10,6 +10,7 @@ from weft.tools import predict_docs
 SECTIONS = [(path, name) for path, names in predict_docs.pages(False).items() for name in names]
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(("path", "section"), SECTIONS, ids=[name for _, name in SECTIONS])
 def test_the_pages_are_up_to_date(path: Path, section: str) -> None:
     text = path.read_text(encoding="utf-8")

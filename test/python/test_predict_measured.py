@@ -37,6 +37,7 @@ def read(path: Path) -> Report:
     return Report.of_json(path.read_text())
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_some_times_of_an_h200_are_predicted_within_12_percent_in_the_median(path: Path) -> None:
     compared = list(predict_measured.comparisons(read(path), step=5))

@@ -107,6 +107,7 @@ def beside(role, at):
     return plant
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("at", [0, 255, -1], ids=["before", "just before", "behind"])
 def test_a_byte_around_a_result_is_seen(monkeypatch, kernels, at):
     found = caught(monkeypatch, kernels, BF16, Case((5, 7, 9), "normal"), beside("d", at))

@@ -122,6 +122,7 @@ RUBBISH = {
 }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("does", RUBBISH.values(), ids=RUBBISH)
 def test_rubbish_is_refused_and_never_kept(does, lowered, fake, real, tmp_path, monkeypatch):

@@ -67,6 +67,7 @@ def arguments(dialect, name, v):
     return given.get(name, operands)
 
 
+@pytest.mark.each_value(30)
 @pytest.mark.parametrize(("dialect", "name"), REPLACED)
 def test_the_same_operation_is_built(dialect, name):
     with context(), ir.Location.unknown():

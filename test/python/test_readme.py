@@ -91,6 +91,7 @@ def missing(excerpt, output):
     return None
 
 
+@pytest.mark.each_value(24)
 @pytest.mark.parametrize("code", cases("python"))
 def test_python_examples_run(code, reader):
     run(["warm-python", "-c", code], reader)
@@ -105,6 +106,7 @@ def test_examples_of_a_framework_run_from_the_top(page, reader):
     run([sys.executable, "-c", "\n".join(blocks(page, "python"))], reader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUED)
 def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
     program = tmp_path / "examples.py"
@@ -142,7 +144,7 @@ def test_commands_that_need_no_gpu_work(line, reader):
 WALKTHROUGHS = ("walkthrough.md", "walkthrough-sm_90a.md", "walkthrough-sm_100a.md", "pairs.md")
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("page", WALKTHROUGHS)
 def test_the_walkthrough_shows_what_its_commands_print(page, reader):
     for block in blocks(DOCS / page, "console"):

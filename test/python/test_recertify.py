@@ -116,6 +116,7 @@ def test_an_intrinsic_that_llvm_prints_otherwise_is_told(monkeypatch):
     assert {change.kind for change in changes} == {"printed otherwise"}
 
 
+@pytest.mark.slow
 def test_the_command_compares_what_is_installed_with_the_record(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(ROOT)
     older = json.loads(json.dumps(RECORD))

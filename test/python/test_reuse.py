@@ -86,7 +86,7 @@ def test_families_without_a_model_keep_the_chosen_schedule():
     assert instead(chosen, replace(chosen, stages=2)) == chosen
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", [F16, Types("f8E4M3FN", "f8E4M3FN", "bf16")])
 @pytest.mark.parametrize(
@@ -139,6 +139,7 @@ def test_a_kernel_serves_several_sizes(driver):
     assert kernels_for(driver, 3000) == 2
 
 
+@pytest.mark.slow
 def test_a_kernel_serves_several_sizes_in_later_processes(driver):
     kernels_for(driver, 2000, 3000)
     product_kernel.compiled.cache_clear()
@@ -148,11 +149,13 @@ def test_a_kernel_serves_several_sizes_in_later_processes(driver):
     assert len(list(cache.default().directory.glob("cubin-*"))) == assembled == 2
 
 
+@pytest.mark.slow
 def test_the_variable_gives_each_product_its_own_kernel(driver, patch):
     patch.setenv(compiled_schedules.VARIABLE, "0")
     assert kernels_for(driver, 2000, 1000) == 2
 
 
+@pytest.mark.slow
 def test_arrays_on_the_cpu_get_the_chosen_kernel(driver):
     kernels_for(driver, 2000)
     zeros = np.zeros((1000, 64), np.float16), np.zeros((64, 512), np.float16)

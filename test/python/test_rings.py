@@ -42,7 +42,7 @@ def test_rings_go_from_tma_to_tcgen05_and_from_tcgen05_to_warps():
 
 
 # Arrivals of too few or too many agents: a phase completes early, or never.
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("run", "text", "old", "new"),

@@ -47,7 +47,7 @@ CASES = [
 ]
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("unit", "matrices"), CASES, ids=map(str, range(len(CASES))))
 def test_every_row_is_copied(unit, matrices):
     kernel, same = copied(unit, *matrices)

@@ -26,6 +26,7 @@ def test_the_kernels_assemble(group):
     assert all(kernel.resources.spill_stores == 0 for kernel in kernels.values())
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "group", [pytest.param(g, marks=[pytest.mark.slow] if g.startswith("wgmma") else []) for g in GROUPS]

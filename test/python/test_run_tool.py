@@ -55,6 +55,7 @@ def args(*texts):
     return [part for text in texts for part in ("--arg", text)]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("command", ["run", "emulate"])
 def test_tile_operations_by_hand_run_with_one_command(weft, command):
     text = (EXAMPLES / "tma_gemm.mlir").read_text()
@@ -64,6 +65,7 @@ def test_tile_operations_by_hand_run_with_one_command(weft, command):
     np.testing.assert_allclose(np.load("d.npy"), a @ b.T, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_arrays_of_a_product_may_be_given_and_are_still_checked(weft):
     a = np.random.default_rng(0).standard_normal((24, 16)).astype(ml_dtypes.bfloat16)
     np.save("a.npy", a)
@@ -79,6 +81,7 @@ def test_arrays_of_a_product_may_be_given_and_are_still_checked(weft):
     assert status == 1 and "expects argument 0 of 24x17, got an array of 24x16" in err
 
 
+@pytest.mark.slow
 def test_a_lowered_product_takes_the_same_arrays(weft):
     status, lowered, _ = weft("compile", SMALL, "--emit", "mlir")
     assert status == 0 and "llvm.func" in lowered
@@ -127,7 +130,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.each_value(13)
+@pytest.mark.each_value(8)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["run", "emulate"])
 @pytest.mark.parametrize("given", MISTAKES)
@@ -147,6 +150,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_mistakes_in_options_are_one_message(weft, options):
     given = args("random:32xi32", "2", "random:32")
@@ -155,6 +159,7 @@ def test_mistakes_in_options_are_one_message(weft, options):
         assert status in (1, 2) and OPTIONS[options] in err, err
 
 
+@pytest.mark.slow
 def test_remarks_tell_why_another_kernel_runs_for_unaligned_rows(weft):
     text = (EXAMPLES / "matmul.mlir").read_text()
     options = ["--tile-explain-dispatch", "--shape", "8x8x4"]

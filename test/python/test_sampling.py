@@ -67,6 +67,7 @@ def test_one_that_ends_a_worker():
 """
 
 
+@pytest.mark.slow
 def test_cpu_time_is_limited_and_listed(tmp_path):
     (tmp_path / "test_costly.py").write_text(COSTLY)
     limited = (

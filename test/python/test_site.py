@@ -134,6 +134,7 @@ def commonmark(text):
     return MarkdownIt("commonmark").enable("table").render(text)
 
 
+@pytest.mark.slow
 def test_pages_have_the_blocks_of_commonmark(built):
     """Python-Markdown, which MkDocs uses, has other rules for lists, tables and code."""
     for path in source_pages():

@@ -188,6 +188,7 @@ def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
     assert product.wrong(kernel, (64, 32, 512))
 
 
+@pytest.mark.slow
 def test_global_splits_are_chosen_where_they_win():
     shape = 512, 512, 32768
     assert time_model.choose(*shape, BF16, H200).global_splits >= 8

@@ -84,6 +84,7 @@ sys.exit(weft_opt.main())
 """
 
 
+@pytest.mark.slow
 def test_a_crash_of_a_pass_leaves_the_reproducer_that_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.mlir").write_text("module {}")
     out = "--mlir-pass-pipeline-crash-reproducer=out.mlir"
@@ -93,6 +94,7 @@ def test_a_crash_of_a_pass_leaves_the_reproducer_that_was_asked_for(tmp_path: Pa
     assert 'pipeline: "builtin.module(cse,die)"' in (tmp_path / "out.mlir").read_text()
 
 
+@pytest.mark.slow
 def test_a_crash_on_stdin_keeps_its_text(tmp_path: Path) -> None:
     status, _, stderr = ran(RUN.format(tool="weft_opt"), folder=tmp_path, stdin=CRASHES_IN_PARSER)
     (reproducer,) = tmp_path.glob("weft-crash-*")

@@ -53,6 +53,7 @@ CHILDREN = {
 }
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("start", CHILDREN.values(), ids=CHILDREN)
 def test_no_more_processes(start, monkeypatch):
     def refuse(*args, **options):
@@ -90,6 +91,7 @@ for start in (
     assert said.count("Resource temporarily unavailable; end some processes, or raise") == 2
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("start", CHILDREN.values(), ids=CHILDREN)
 def test_no_temporary_directory_is_needed(start, monkeypatch):
     def refuse(*args, **options):

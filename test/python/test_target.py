@@ -80,6 +80,7 @@ def test_ptxas_knows_the_versions_of_ptx_that_are_listed_and_no_others():
         assert ("Unsupported .version" in str(caught.value)) == (version not in PTX_VERSIONS), version
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name, chip in CHIPS.items() if not chip.volta])
 def test_ptxas_takes_the_static_shared_memory_of_every_chip_and_no_more(name):

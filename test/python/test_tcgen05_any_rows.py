@@ -97,6 +97,7 @@ def test_cases_are_many() -> None:
     assert {made.d for made, _ in ALL} == {"f16", "bf16", "f32", "f8E4M3FN", "i32"}
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(11)
 @pytest.mark.parametrize(("made", "case"), ALL, ids=lambda each: str(each))
 def test_rows_begin_anywhere(made: AnyRows, case: Case) -> None:
@@ -119,6 +120,7 @@ def beside(first: int, strides: tuple[int, int, int]) -> tuple[np.ndarray, np.nd
 ALIGNED = (48, (8192, 96, 1))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("first", "strides", "by_tma"),
     [
@@ -156,6 +158,7 @@ def test_a_map_of_rows_anywhere_is_one_that_the_driver_takes() -> None:
         assert (found.strides, found.complaint()) == ((bytes_,), None)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
 def test_other_rows_of_a_are_multiplied_by_mma_sync(chip: str) -> None:
     kernel = weft.compile(product(TYPES[2], SINGLE[0], scaled=True).module(), chip)
@@ -182,6 +185,7 @@ def _run_without_copies(
     kernel(*views, on=on)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.usefixtures("emulates_sm_100a")
 @pytest.mark.parametrize("how", ["plain", "promote", "scales", "groups"])
 def test_matmul_copies_no_result(how: str) -> None:
@@ -197,6 +201,7 @@ def test_matmul_copies_no_result(how: str) -> None:
     assert (d == a.astype(np.float32) @ np.atleast_3d(b.T)[..., 0].astype(np.float32)).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("name", "d"), [("nvfp4", "bf16"), ("mxfp8", "f32")])
 @pytest.mark.usefixtures("emulates_sm_100a")
 def test_matmul_copies_no_result_of_block_scales(name: str, d: str) -> None:

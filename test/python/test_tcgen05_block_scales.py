@@ -145,13 +145,14 @@ def cases() -> Iterator[Case]:
             yield Case(formats, next(results), schedule, (130, 80, 128), (2,))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(29)
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_products(case):
     assert case.complaint() is None
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("formats", PAIRS[:2], ids=["nvfp4", "mxfp8"])
 @pytest.mark.parametrize(
     "schedule",
@@ -176,11 +177,13 @@ SMALL = Case(PAIRS[0], "f32", of(128, 128), (130, 136, 512))
 PAIR = Case(PAIRS[1], "f32", of(256, 64, cta_group=2), (260, 72, 256))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("case", [SMALL, PAIR], ids=["alone", "pair"])
 def test_any_order_of_warps_multiplies_the_same(case):
     assert case.complaint(seed=1) is None
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("kind", ["nvfp4", "mxfp4", "mxfp6", "mxfp8"])
 def test_weft_matmul_multiplies_every_kind(kind):
     chance = np.random.default_rng(3)
@@ -216,6 +219,7 @@ def test_bias_and_activation_follow_block_scales():
     assert np.abs(found.astype(np.float64) - wanted).max() < 0.01 * wanted.max()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("case", "chip"),
     [
@@ -241,6 +245,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_in_what_brings_scales_are_found(fault):
     pattern, new = FAULTS[fault]
@@ -284,6 +289,7 @@ def test_schedules_that_do_not_fit_scales_are_refused(schedule, kind, said):
         )
 
 
+@pytest.mark.each_value(4)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])
 @pytest.mark.parametrize(
     "sizes",
@@ -330,6 +336,7 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_120a"])
 @pytest.mark.parametrize(("kind", "k"), [("nvfp4", 34), ("mxfp4", 66), ("nvfp4", 2)])
 def test_k_of_four_bits_may_be_any_multiple_of_two(kind, k, chip):
@@ -347,6 +354,7 @@ def test_groups_have_scales_of_their_own():
         close(found[row : row + 128], a.values[row : row + 128] @ b.values[group].T)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("transposed", [(False, False), (True, True), (True, False)])
 def test_mxfp8_may_be_contiguous_along_m_or_n(transposed):
     a, b = scaled("mxfp8", 144, 128), scaled("mxfp8", 64, 128)
@@ -372,7 +380,7 @@ def test_packed_elements_must_be_k_major():
         weft.matmul(a.elements, a.elements, scales=(a.tiled_scales, a.tiled_scales))
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("n", "depths"), [(128, [96, 96, 64]), (192, [96, 96, 64]), (224, [64] * 4), (96, [64] * 4)]
 )
@@ -388,6 +396,7 @@ def test_a_long_k_is_used_where_a_chip_and_the_scales_allow_it(n, depths, format
     assert described.k_96 == 96 * depths.count(96) / sum(depths)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("elements", [("e2m1", "e4m3"), ("e3m2", "e2m3")])
 def test_narrow_elements_need_no_scales(elements):
     chance = np.random.default_rng(6)

@@ -28,7 +28,7 @@ def time(schedule: TensorMemorySchedule, shape: tuple[int, int, int], types: Typ
     return predict_schedule(schedule, *shape, types, B200).microseconds
 
 
-@pytest.mark.each_value(14)
+@pytest.mark.each_value(8)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a", "sm_100f"])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -41,7 +41,7 @@ def test_every_product_gets_a_legal_schedule(types: Types, shape: tuple[int, int
     assert chosen is not None and chosen.complaint(types, Target.of(chip)) is None
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("shape", "types"),
     [
@@ -82,7 +82,7 @@ def test_a_small_chip_and_a_batch_need_fewer_columns_or_ctas() -> None:
     assert tcgen05.choose(512, 512, 4096, BF16, "sm_110a") != tcgen05.choose(512, 512, 4096, BF16, "sm_100a")
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103f", "sm_110a"])
 def test_it_is_chosen_where_chips_have_tensor_memory(chip: str) -> None:
     for mnk in ((4096, 4096, 4096), (1, 4096, 4096), (None, None, None)):

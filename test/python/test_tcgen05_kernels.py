@@ -201,7 +201,7 @@ def test_products(made: Product, case: Case) -> None:
     assert not local_memory(kernel)
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["promote", "scaled"])
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_shared_memory_is_what_the_schedule_states() -> None:
         assert kernel.launch.shared_bytes == made.schedule.shared_bytes(made.types), made
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_100f", "sm_103a", "sm_110a"])
 def test_products_get_such_a_kernel(chip: str) -> None:
     kernel = weft.compile(Product("bf16", "bf16", "bf16").module(), chip)

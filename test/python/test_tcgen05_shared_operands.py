@@ -17,6 +17,7 @@ WIDTHS = {"none": 16, "32B": 32, "64B": 64, "128B": 128, "128B_32B": 128}
 GROUPS = {"128B_32B": 4}
 
 
+@pytest.mark.each_value(26)
 @dataclass(frozen=True)
 class Buffer:
     """What the builder reads of a buffer's type."""

@@ -191,7 +191,7 @@ def test_products(case):
 PAIR = Case(of(256, 64, cta_group=2), (260, 72, 1152))
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_order_of_warps_multiplies_the_same(seed):
     assert PAIR.complaint(seed=seed) is None
@@ -239,7 +239,7 @@ def test_faults_in_what_brings_words_are_found(case, fault, monkeypatch):
         assert case.complaint(max_instructions=400_000) is not None
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [128, 32])
 def test_bytes_after_the_last_scale_are_ignored(block, monkeypatch):
     # With more slices than K blocks, some slices have a block beyond K, whose scales are such bytes.
@@ -291,6 +291,7 @@ def test_each_product_has_a_schedule(sizes, chip, block):
     assert schedule.complaint(types, Target.of(chip)) is None
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     "schedule", [of(128, 64), of(256, 128, 1, epilogues=2), of(256, 64, cta_group=2, dynamic=True)]
 )

@@ -125,6 +125,7 @@ def test_the_parts_of_a_pairs_d_get_scales_of_their_own():
     assert copied(source, scales_of_b(256, 4, 128, 2), (256, 4)) == {"64x128b.warpx2::01_23": 1}
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("source", "target", "rows", "columns", "element", "forms"),

@@ -83,7 +83,7 @@ OF_MATRICES = "S[(4,2,8,{0},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]".format
 OF_TWO_MATRICES = "S[(4,2,2,8,4,4,2):(1@warpid,16,2,4@laneid,4,1@laneid,1)]"
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("buffer", "fragment", "rows", "part", "element", "moves"),

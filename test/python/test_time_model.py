@@ -90,7 +90,7 @@ CANDIDATES = (
 )
 
 
-@pytest.mark.each_value(6)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(("types", "shape", "groups"), CANDIDATES)
 def test_the_candidates_are_those_that_the_rules_leave(types, shape, groups):
     found = list(time_model.candidates(*shape, types, H200))

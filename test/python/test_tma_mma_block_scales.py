@@ -161,7 +161,7 @@ def test_weft_matmul_multiplies_arrays_of_nvfp4():
 FORMATS = (MXFP8, MXFP8_WIDE, MXFP6, MXFP6_WIDE, MXFP4)
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("tile_", TILES[:3:2], ids=str)
 @pytest.mark.parametrize("first", FORMATS, ids=lambda kind: kind[1])
@@ -177,6 +177,7 @@ def test_formats_without_scales_get_scales_of_1(first, second, tile_):
         assert not local_memory(kernel) and error(kernel, a, b, 0, mn_major) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("chip", ["sm_120a", "sm_121a", "sm_120f", "sm_121f"])
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ PLAIN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(21)
 @pytest.mark.parametrize("layout", [(True, False), (False, False), (True, True)], ids=str)
 @pytest.mark.parametrize(("chip", "made"), PLAIN, ids=str)
@@ -84,6 +85,7 @@ GROUPED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("many", ["rows", "masked"])
 @pytest.mark.parametrize("made", GROUPED, ids=str)
@@ -93,6 +95,7 @@ def test_groups(made: Product, many: str) -> None:
     check("sm_120a", made, (300, 48, 144))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("mnk", [(4096, 4096, 4096), (16, 4096, 4096)], ids=str)
 @pytest.mark.parametrize("columns", [False, True])
@@ -131,6 +134,7 @@ def _largest() -> list[Product]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("made", _largest(), ids=str)
 def test_no_candidate_spills(made: Product) -> None:

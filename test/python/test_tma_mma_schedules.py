@@ -147,6 +147,7 @@ BIG = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("schedule", BIG, ids=str)
@@ -170,6 +171,7 @@ def test_a_launch_describes_stages_and_registers(capsys):
     assert said["stages"] >= 3 and 0 < said["registers"] <= 255 and "tensor_columns" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_warps_may_run_in_any_order(seed):
@@ -180,6 +182,7 @@ def test_warps_may_run_in_any_order(seed):
     assert not kernel.emulate(*given, d, seed=seed).findings and (d == a @ b.T).all()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("product, k", [(BF16, 64), (INTEGERS, 128), (E4M3, 128), (TF32, 32)], ids=_name)
 def test_the_loop_over_k_blocks_has_little_beside_products_and_loads(product, k):

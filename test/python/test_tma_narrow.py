@@ -72,7 +72,7 @@ def image(codes, kind, bits, padded):
     return found[: kind.bytes]
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("name", TILES)
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (8, 256)])
 def test_elements_arrive_where_the_layout_has_them(name, row, column):
@@ -120,7 +120,7 @@ def test_what_tma_does_not_copy_is_explained(element, shape, layout, said):
     assert isinstance(found, str) and said in found, found
 
 
-@pytest.mark.each_value(5)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (1, 1024), (2, 512)])
 @pytest.mark.parametrize("member", [None, 1])
 def test_rows_of_chunks_may_be_long(row, column, member):

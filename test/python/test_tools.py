@@ -191,6 +191,7 @@ def _process(tool: str, *arguments: str, shell: str = "") -> "subprocess.Complet
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error() -> None:
     code = "import sys; from weft.tools.weft_opt import main; sys.exit(main())"
     reading, writing = os.pipe()
@@ -202,6 +203,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shell", "complaint"),

@@ -119,7 +119,7 @@ def doubles(a):
     return a.astype(np.float64)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32, F8, ml_dtypes.float8_e5m2])
 @pytest.mark.parametrize("layout", [(False, False), (True, True), (True, False)])

@@ -145,7 +145,7 @@ def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> N
     assert set(every) == set(time_model.candidates(512, 512, 512, PRODUCT.types, H200))
 
 
-@pytest.mark.each_value(6)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("inputs", ["bf16", "e4m3", "mxfp8", "nvfp4"])
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"])
 def test_schedules_of_blackwell_are_tried_and_the_tuned_one_is_used(
@@ -193,6 +193,7 @@ def test_the_fastest_is_found_beyond_the_model_and_its_own_is_timed(
     assert found.tried > len(every)
 
 
+@pytest.mark.slow
 def test_most_samples_go_to_the_best(bench: Bench, records: partial.Partial) -> None:
     searched(bench, records, samples=50)
     samples: dict[str, int] = {}
@@ -204,6 +205,7 @@ def test_most_samples_go_to_the_best(bench: Bench, records: partial.Partial) -> 
     assert counts[50] in (4, 5) and 8 <= counts[8] + counts[50] <= 9 and counts[3] >= LIMIT - 8
 
 
+@pytest.mark.slow
 def test_known_schedules_are_timed_to_the_end(bench: Bench, records: partial.Partial) -> None:
     slow = written(WarpgroupSchedule((64, 16, 128), 1, 2))
     assert slow in searched(bench, records, known=[slow]).times
@@ -222,6 +224,7 @@ def test_schedules_that_fail_are_left_out_with_their_reason(bench: Bench, record
     assert found.best is not None and not set(found.failed) & set(found.times)
 
 
+@pytest.mark.slow
 def test_the_progress_reaches_its_total(bench: Bench, records: partial.Partial) -> None:
     steps: list[tuple[int, int]] = []
     searched(bench, records, progress=lambda *step: steps.append(step))
@@ -247,6 +250,7 @@ def test_a_stopped_search_goes_on_where_it_was(bench: Bench, tmp_path: Path) -> 
     assert not partial.path_of(tmp_path / "kept", PRODUCT).exists()
 
 
+@pytest.mark.slow
 def test_a_schedule_that_ended_the_run_is_left_out_of_the_next(bench: Bench, tmp_path: Path) -> None:
     bench.at = {3: WeftError("the GPU doesn't recover from a fault: illegal memory access")}
     given = tuner(bench, tmp_path / "kept")
@@ -301,6 +305,7 @@ def test_the_result_is_kept_and_used(bench: Bench, tmp_path: Path, monkeypatch: 
     assert written(choice.choose(512, 512, 512, PRODUCT.types, "sm_90a")) == entry.schedule != OWN
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("before", "after", "searched_again"),
@@ -342,6 +347,7 @@ def test_a_product_that_another_process_searches_is_left_to_it(bench: Bench, tmp
     assert bench.prepared == []
 
 
+@pytest.mark.slow
 def test_the_compiler_goes_on_with_the_next_product(bench: Bench, tmp_path: Path) -> None:
     compiler = Compiler()
     following = replace(PRODUCT, m=1)
@@ -366,6 +372,7 @@ def test_no_right_result_is_an_error_and_nothing_is_kept(bench: Bench, tmp_path:
 # Compiling
 
 
+@pytest.mark.slow
 def test_processes_compile_and_say_what_cannot_be() -> None:
     product = Product(64, 64, 64, Types("bf16", "bf16", "f32"), "sm_90a")
     good, bad = WarpgroupSchedule((64, 32, 64), 1, 2), WarpgroupSchedule((64, 32, 64), 1, 40)

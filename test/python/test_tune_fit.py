@@ -59,6 +59,7 @@ def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     assert found.memory == pytest.approx(OTHER.memory, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_fit_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "_STEPS", 1)
     first, second = (fit.fit(H200, [fit.Sample.of(made(6), 0)]) for _ in range(2))
@@ -94,6 +95,7 @@ def test_the_numbers_of_a_fit_replace_those_of_its_chip() -> None:
         fit.written(source.replace("    memory=", "    memories="), H200)
 
 
+@pytest.mark.slow
 def test_the_tool_fits_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
     file.write_text(times.written([made(12)]))

@@ -103,6 +103,7 @@ SCHEDULES = (
 UNIFORM = (*SCHEDULES, of(128, 128, 64, global_splits=2), of(64, 64, 64, 1, 4, global_splits=2))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("schedule", UNIFORM, ids=str)
 def test_descriptors_are_reckoned_in_uniform_registers(schedule):
@@ -220,6 +221,7 @@ def test_sums_of_fp8_are_promoted(schedule):
     assert not PROMOTED.wrong(kernel, (264, 136, 400))
 
 
+@pytest.mark.slow
 def test_promoted_sums_keep_what_a_tensor_core_cuts_off():
     """16384 and then ones: a sum of fp8 with 13 bits of fraction loses them, one of f32 doesn't."""
     kernels = [

@@ -51,6 +51,7 @@ def test_products(chip: str, made: Product) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize("many", ["rows", "masked"])
@@ -157,6 +158,7 @@ def test_blocks_that_no_copy_covers_are_refused_where_mn_major() -> None:
     assert replace(WIDE, block=(96, 128, 32)).complaint(Types(*HALVES), Target.of("sm_70")) is None
 
 
+@pytest.mark.slow
 def test_a_stage_has_padded_rows() -> None:
     kernel = weft.compile(Product(*HALVES, schedule=WIDE).module(), "sm_70")
     assert WIDE.stage_bytes(Types(*HALVES, (False, True))) == 2 * (128 * 32 * 2) + 2 * 128 * 16 - 96 * 16
