@@ -398,7 +398,8 @@ class DeviceArray:
 
 def _matmul(a: Any, b: Any) -> Any:
     with late_imports.whole():
-        return import_module("weft").matmul(a, b)
+        multiply = import_module("weft").matmul
+    return multiply(a, b)
 
 
 def synchronize() -> None:
