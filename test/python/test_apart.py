@@ -69,6 +69,7 @@ def test_a_crash_on_a_file_names_it(tmp_path: Path) -> None:
         weft.compile(Path("bad.mlir"), arch="sm_80")
 
 
+@pytest.mark.slow
 def test_a_crash_on_linalg_is_an_error() -> None:
     with pytest.raises(WeftInternalError, match=r"MLIR crashed \(SIG\w+\) while parsing"):
         weft.from_linalg(CRASHES_IN_PARSER)

@@ -109,7 +109,7 @@ def test_mistakes_are_refused_with_advice(given, message):
 INTEGERS = np.random.default_rng(0).integers(-2, 3, (16, 32)).astype(np.float16)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "a",
     [

@@ -196,6 +196,7 @@ def test_an_equal_result_in_other_orders_of_warps():
 TYPES = (*["bf16"] * 3, *["i32"] * 4, "f32", "bf16", "f32", "f32", "f32", "i32", "i32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d, e, options",
     [

@@ -24,6 +24,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chip_kernels.runtime, "current", lambda: SimpleNamespace(chip="sm_90a"))
 
 
+@pytest.mark.slow
 def test_ptx_of_older_chips_is_assembled_for_the_gpu() -> None:
     plain = product_kernel.plain(BF16, SMALL, "sm_80")
     kernel = chip_kernels._ForGpu(plain.compiled, plain.launch)
@@ -56,7 +57,7 @@ def test_the_chip_replaces_kernels_of_weft_and_triton() -> None:
         bench._implementations(given)
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("types", "schedule"),
     [(BF16, Schedule((128, 128, 32), (2, 2), 4)), (FP8, Schedule((128, 128, 128), (2, 4), 3))],

@@ -112,6 +112,7 @@ def test_doctor_lists_skipped_packages(case, tmp_path):
     assert reason in done.stdout and "ok       MLIR       torch-mlir" in done.stdout
 
 
+@pytest.mark.slow
 def test_bindings_that_have_what_is_needed_are_used(tmp_path):
     files = {"mlir/__init__.py": ""}
     for module in bindings._NEEDED:

@@ -5,7 +5,7 @@ from gpu_marks import CHIP
 from test_blackwell_gpu import FORMATS, wrong
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.skipif(bool(CHIP), reason="weft.matmul uses the emulator only without a GPU")
 @pytest.mark.parametrize("case", FORMATS[:2], ids=str)
 def test_block_scaled_products(case):

@@ -35,7 +35,7 @@ def test_every_builder_is_tried():
     assert len(BUILDERS) >= 30
 
 
-@pytest.mark.each_value(53)
+@pytest.mark.each_value(34)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 @pytest.mark.parametrize("builder", BUILDERS)

@@ -59,6 +59,7 @@ def collect(directory: str, number: int) -> None:
         Cache(Path(directory)).change("list", ["key"], lambda old, t=turn: (old or b"") + bytes([number, t]))
 
 
+@pytest.mark.slow
 def test_processes_change_an_entry_one_after_the_other(tmp_path):
     kept = Cache(tmp_path)
     assert kept.find("list", ["key"]) is None

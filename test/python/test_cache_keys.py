@@ -223,6 +223,7 @@ def test_what_a_key_cannot_contain_is_reported(value):
         digest(value)
 
 
+@pytest.mark.slow
 def test_a_digest_is_the_same_in_another_process():
     code = "from weft.compiler import cache_keys as c; print(c.lowering(), c.generating(), c.assembling())"
     said = {

@@ -75,7 +75,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_rows_and_columns_are_scaled_in_every_schedule(schedule):

@@ -167,6 +167,7 @@ def test_unused_arguments_keep_their_positions():
     assert launch.block is None and launch.grid is None and launch.shared_bytes == 0
 
 
+@pytest.mark.slow
 def test_a_module_from_python_compiles_as_its_text_does():
     with weft.Module() as module:
         matrices = [weft.memref("?x?", kind) for kind in ("f16", "f16", "f32")]
@@ -244,6 +245,7 @@ ARGUMENTS = [
 ]
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize("case", list(REFUSED))
 def test_what_cannot_be_compiled_is_refused_with_its_source_location(case):
     source, arch, said = REFUSED[case]
@@ -349,6 +351,7 @@ def test_other_dialects_in_a_kernel_compile_or_are_refused_and_never_crash(body)
 NAMES = ["a b", "é", "%tid", "1x", "a.b$c", "_", "$", "\\FF", "a\\0A", "WARP_SZ", "weft_shared"]
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_a_kernel_cannot_have_are_refused_at_the_kernel(name):
     kernel = f'gpu.module @m {{\n  gpu.func @"{name}"() kernel {{ gpu.return }} }}'
@@ -359,6 +362,7 @@ def test_names_that_a_kernel_cannot_have_are_refused_at_the_kernel(name):
     assert str(refused(product)).startswith(f"-:2:1: error: 'func.func' op {rule}")
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("name", ["add", "entry", "_1", "$x", "a$b", "x"])
 def test_other_names_stand_in_the_machine_code(name):
     kernel = weft.compile(f'gpu.module @m {{ gpu.func @"{name}"() kernel {{ gpu.return }} }}', arch="sm_80")

@@ -52,6 +52,7 @@ def product(a, b, k=128, transposed=False, layouts=None, more_bytes=0):
     return (left.T if transposed else left) @ right.T, d, findings
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("a", "b"), [("f4E2M1FN", "f6E3M2FN"), ("f6E2M3FN", "f8E4M3FN"), ("f8E4M3FN", "f4E2M1FN")]
@@ -69,6 +70,7 @@ def test_elements_of_32_bits_contiguous_along_m_are_multiplied():
     np.testing.assert_array_equal(d, wanted)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("more_bytes", [128 * 64, -32])
 def test_bytes_other_than_the_packed_ones_are_caught(more_bytes):
     """With too many the stage never becomes full; with too few it isn't full when it is read."""

@@ -161,6 +161,7 @@ def test_fragments_loaded_from_buffers_are_what_their_layouts_say():
     assert run(LOADS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fill", [4, 8, 16])
 def test_buffers_filled_asynchronously_hold_the_same(fill):

@@ -83,6 +83,7 @@ def views(given: list[GpuArray]) -> list[ArrayView]:
     return [arrays.view(array) for array in given]
 
 
+@pytest.mark.slow
 def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
     chips, compile_ = [], product_kernel.kernel.compile_own
     monkeypatch.setattr(

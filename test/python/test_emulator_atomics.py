@@ -54,6 +54,7 @@ def atomic(returns, operation, kind):
     return module(f".visible .entry k(.param .u64 p) {{ {body} }}", "sm_100a")
 
 
+@pytest.mark.each_value(5)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("returns", [True, False])
 @pytest.mark.parametrize("operation", LEGAL)

@@ -47,6 +47,7 @@ def step(rng, found):
     return kind, proxy, 0, cells, row, int(rng.integers(2, 99)), use
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("fences", [frozenset(), FENCES], ids=["plain", "fences"])
 def test_rectangles_are_their_cells(fences):
     findings = 0

@@ -77,7 +77,7 @@ def shadows(text, compiled, monkeypatch):
     return found
 
 
-@pytest.mark.each_value(6)
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(96))
 def test_shadows(seed, monkeypatch):

@@ -63,6 +63,7 @@ def outcome(text, compiled, masks=None, block=THREADS):
     return report, data.tobytes()
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_exchanges(seed):
@@ -107,7 +108,7 @@ def test_they_run_as_code(monkeypatch):
     assert outcome(text, True) == plain
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [("shfl.up", "shfl.down"), ("vote.all", "vote.any")])
 def test_a_mutation_is_found(pair, monkeypatch):
     """Two of the functions change places."""

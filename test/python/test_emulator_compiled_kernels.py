@@ -79,12 +79,13 @@ def outcome(body, compiled, grid=2, block=128, n=9, **more):
     return report, data.tobytes(), out.tobytes()
 
 
-@pytest.mark.each_value(14)
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name):
     assert outcome(KERNELS[name], True) == outcome(KERNELS[name], False)
 
 
+@pytest.mark.each_value(10)
 @pytest.mark.parametrize("name", KERNELS)
 def test_strict_kernels(name, monkeypatch):
     entered, enter = [], runtime.Runtime.enter
@@ -198,6 +199,7 @@ def test_mutations_of_the_compiler_are_found(name, monkeypatch):
     assert wrong
 
 
+@pytest.mark.slow
 def test_a_mutation_of_the_checks_is_found(monkeypatch):
     """Without the check of the last write, code would miss a race."""
     from weft.emulator.compiled import accesses

@@ -56,6 +56,7 @@ def outcome(text, compiled, monkeypatch):
     return report, [array.tolist() for state in states for array in state.arrays]
 
 
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_uses(seed, monkeypatch):
     plain, fast = (outcome(kernel(seed), compiled, monkeypatch) for compiled in (False, True))
@@ -86,7 +87,7 @@ def test_announcements_run_as_code(monkeypatch):
     assert len(told) < plain / 2
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["touch", "copy"])
 def test_a_mutation_is_found(which, monkeypatch):
     def nothing(llvm):

@@ -47,6 +47,7 @@ def test_short_code_is_optimised_and_long_code_is_not():
     assert plan.level("x\n" * 20_000) == 0
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_accesses_that_share_code_have_their_own_operands(seed):
     draw = random.Random(seed)

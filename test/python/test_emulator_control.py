@@ -38,6 +38,7 @@ DONE:
 """
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_loops_with_different_trip_counts(seed):
     out, _ = launch(COLLATZ, 256, 128, seed=seed)

@@ -314,6 +314,7 @@ def test_floats_become_integers(name, mode):
             assert y == want & mask, (to, x)
 
 
+@pytest.mark.each_value(11)
 @pytest.mark.parametrize("to", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 def test_integers_become_floats(to, mode):

@@ -25,6 +25,7 @@ def decoded(form, chip):
     emulator.Module(text)._program("k", chip)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_forms_are_decoded(family):

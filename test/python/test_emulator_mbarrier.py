@@ -190,6 +190,7 @@ DONE:
 """
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_producer_and_a_consumer_share_a_ring(seed):
     out, _ = launch(RING, 64 * 3, 64, grid=3, seed=seed)

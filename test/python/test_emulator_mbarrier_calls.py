@@ -225,7 +225,7 @@ def test_commits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
     assert "commit" not in same(ptx, [out], monkeypatch, **options)
 
 
-@pytest.mark.each_value(17)
+@pytest.mark.each_value(7)
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("kernel", planted_faults.KERNELS)
 def test_correct_kernels(kernel, strict, monkeypatch):

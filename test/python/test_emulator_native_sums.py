@@ -85,6 +85,7 @@ def test_block_scaled_operands_have_the_bits_of_the_definition(how, types, depth
     np.testing.assert_array_equal(got, expected, strict=True)
 
 
+@pytest.mark.each_value(71)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sums_of_an_h200_are_those_of_compiled_code(name):
     group, ptx, _ = name.split(" ")

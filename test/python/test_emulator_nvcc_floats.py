@@ -43,6 +43,7 @@ def test_single_precision_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=3e-6, atol=2e-6)
 
 
+@pytest.mark.each_value(1)
 @everywhere
 def test_fast_functions(chip):
     x, y = reals(np.float32)

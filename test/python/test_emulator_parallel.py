@@ -72,7 +72,7 @@ def same(one, other):
     np.testing.assert_array_equal(data, data2)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("sanitize", [True, False])
 @pytest.mark.parametrize("threads", [2, 3, 50])
 def test_results_and_counters_are_those_of_one_core(threads, sanitize, at_once):

@@ -120,6 +120,7 @@ def power(value, up, finite):
     return min(code, 254) if finite else code
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("finite", ["", ".satfinite"])
 @pytest.mark.parametrize("mode", ["rz", "rp"])
 def test_powers_of_two(mode, finite):

@@ -25,6 +25,7 @@ DENSE = [
 SHAPES = [(1, 64, 16), (1, 128, 16), (1, 128, 48), (2, 128, 64), (2, 256, 64)]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type"), DENSE)
@@ -32,6 +33,7 @@ def test_types(kind, a_type, b_type, d_type, a):
     check(Case(kind, 128, 32, a_type=a_type, b_type=b_type, d_type=d_type, a=a))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8"])
@@ -45,6 +47,7 @@ def test_the_largest_shape():
     check(Case("f16", 128, 256, a_type="f16", swizzle=("32B", "32B")))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("transpose", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
@@ -77,6 +80,7 @@ def test_half_of_the_lanes(group, m, sparse, base):
     check(Case("f16", m, 32, a_type="f16", group=group, a="tensor", sparse=sparse, half_base=base))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("negate", [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(("kind", "name"), [("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e2m3")])
@@ -84,6 +88,7 @@ def test_negation(kind, name, negate):
     check(Case(kind, 128, 32, a_type=name, negate=negate))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
 def test_without_the_old_d(group, m):
@@ -154,6 +159,7 @@ SCALED = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(32)
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "vec", "blocks", "name"), SCALED)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 32), (1, 128, 256), (2, 128, 64), (2, 256, 64)])
@@ -162,6 +168,7 @@ def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
     check(Case(kind, m, n, a_type=a_type, b_type=b_type, group=group, scale=scale))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "vec", "blocks", "ids"),
@@ -183,6 +190,7 @@ def test_scale_addresses_with_the_scale_id_on_top():
     check(Case("mxf8f6f4", 128, 64, a_type="e4m3", scale=scale))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
@@ -192,6 +200,7 @@ def test_scaled_operands_in_tensor_memory(kind, a):
     check(Case(kind, 128, 32, a_type=name, a=a, scale={"vec": vec, "blocks": blocks, "type": "ue8m0"}))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("kind", "vec", "blocks", "ids"),
@@ -233,6 +242,7 @@ SPARSE = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "name", "d_type", "selectors"), SPARSE)
@@ -243,7 +253,7 @@ def test_sparse(kind, name, d_type, selectors, group, m, a):
         check(case)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
 @pytest.mark.parametrize(("group", "m"), [(1, 128), (2, 256)])
@@ -257,6 +267,7 @@ def test_sparse_with_scales(kind, group, m):
 # Weight stationary
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("m", [32, 64, 128])
@@ -270,6 +281,7 @@ def test_weight_stationary(kind, name, d_type, m, n, a, sparse):
     check(Case(kind, m, n, a_type=name, d_type=d_type, a=a, ws=True, sparse=sparse))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("use", ["b0::fill", "b1::use", "b2::lastuse", "b3::discard"])
 def test_buffers_change_no_number(use):

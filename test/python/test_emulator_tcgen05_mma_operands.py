@@ -44,6 +44,7 @@ def test_groups_that_lie_apart(swizzle, major):
     np.testing.assert_array_equal(out[0].view(np.float32).T, exact(a, b))
 
 
+@pytest.mark.each_value(5)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "name", "dtype"),
@@ -78,6 +79,7 @@ def test_steps_along_k_of_matrices_whose_rows_run_fastest(swizzle):
     np.testing.assert_array_equal(out[0].view(np.float32).T, exact(a, b))
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("swizzle", ["32B", "128B"])
 @pytest.mark.parametrize("major", ["k", "m"])

@@ -115,6 +115,7 @@ def test_a_scale_that_is_no_number(number, code):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(("negate_a", "negate_b"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("kind", ["mxf4", "mxf4nvf4"])
 def test_negated_fp4(kind, negate_a, negate_b):

@@ -52,6 +52,7 @@ def test_these_are_all_forms():
         assert len(FORMS) == len(list(family.forms("sm_100a")))
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize(("shape", "num", "packed"), FORMS)
 def test_load(shape, num, packed):
@@ -75,6 +76,7 @@ def test_load(shape, num, packed):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize(("shape", "num", "packed"), FORMS)
 def test_store(shape, num, packed):

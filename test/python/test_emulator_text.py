@@ -306,6 +306,7 @@ def test_the_fuzzed_text_runs_unmutated():
     assert report.counters["mma"] == 2
 
 
+@pytest.mark.slow
 def test_mutated_text_gives_an_error_or_a_result():
     seen = fuzz(range(160))
     assert {"PtxError", "ran"} <= seen.keys()

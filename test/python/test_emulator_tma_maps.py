@@ -159,6 +159,7 @@ def kernel(fields, after, space):
       ret; }}"""
 
 
+@pytest.mark.each_value(14)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("space", [".shared::cta", ".global", ""])
 @pytest.mark.parametrize("name", FIELDS)

@@ -54,6 +54,7 @@ def test_stores_omit_elements_outside_the_tensor(rank):
         check_store(spec, start)
 
 
+@pytest.mark.each_value(12)
 @pytest.mark.parametrize("dtype", tma.SIZES)
 def test_every_type(dtype):
     unit = 16 // tma.SIZES[dtype]
@@ -274,7 +275,7 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(11)
 @pytest.mark.parametrize(("operation", "dtype"), REDUCTIONS)
 def test_reductions(operation, dtype):
     unit = 16 // tma.SIZES[dtype]

@@ -184,6 +184,7 @@ def observe_all(monkeypatch):
     monkeypatch.setattr(Observers, "trace", lambda self, wave: None)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(("sanitize", "times"), [(True, 300), (False, 300), (True, 3)])
 def test_a_trace_is_the_same_with_compiled_code(tmp_path, monkeypatch, sanitize, times):
     """Compiled code runs the blocks in which nothing else happens than that they are executed. More blocks

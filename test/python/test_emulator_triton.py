@@ -44,6 +44,7 @@ def rng():
     return np.random.default_rng(11)
 
 
+@pytest.mark.each_value(1)
 @compiled("softmax")
 def test_softmax(name, chip):
     x = rng().standard_normal((3, 200)).astype(np.float32)
@@ -65,6 +66,7 @@ def test_layer_norm(name, chip):
     np.testing.assert_allclose(y, want, rtol=2e-3, atol=1e-3)
 
 
+@pytest.mark.each_value(3)
 @compiled("attention")
 def test_attention(name, chip):
     q, k, v = (rng().standard_normal((3, 64, 64)) * 0.5).astype(np.float16)
@@ -191,6 +193,7 @@ KINDS = {
 }
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(6)
 @compiled(*KINDS)
 def test_products(name, chip):
@@ -232,6 +235,7 @@ def descriptor(array, meta):
     return [made, *shape, *strides]
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(2)
 @compiled("descriptor_matmul", "descriptor_matmul_ws")
 def test_products_through_descriptors(name, chip):

@@ -21,6 +21,7 @@ def test_products_of_float32(name, chip):
     np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=error, atol=10 * error)
 
 
+@pytest.mark.each_value(3)
 @compiled("transposed_matmul")
 def test_transposed_operands(name, chip):
     a, b = (rng().integers(-3, 4, s).astype(np.float16) for s in ((128, 64), (64, 128)))
@@ -30,6 +31,7 @@ def test_transposed_operands(name, chip):
     np.testing.assert_array_equal(c, np.maximum(want, 0))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @compiled("mixed_scaled")
 def test_scaled_times_plain(name, chip):

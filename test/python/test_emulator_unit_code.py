@@ -57,7 +57,7 @@ def columns(clocks):
     return [column for column, name in clocks.names.items() if name[0] in ("wgmma", "mbarrier")]
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("granule", [16, 4, 1])
 def test_both_record_the_same(granule, cluster, monkeypatch):

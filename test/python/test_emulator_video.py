@@ -50,6 +50,7 @@ def test_lanes_come_from_either_source_and_go_where_the_mask_has_them(lanes, fir
     assert (got == want).all()
 
 
+@pytest.mark.each_value(43)
 @pytest.mark.parametrize("down", ["", ".shr7", ".shr15"])
 @pytest.mark.parametrize("plus", ["", ".po"])
 @pytest.mark.parametrize("kinds", list(itertools.product(("u32", "s32"), repeat=3)), ids=".".join)

@@ -166,7 +166,7 @@ def test_forms_have_the_same_bits(name, product_calls):
     assert len(product_calls) == 2
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("mode", ["none", "32B", "64B", "128B"])
 def test_swizzles_and_warpgroups_of_different_matrices(mode, product_calls):
     words = [
@@ -177,6 +177,7 @@ def test_swizzles_and_warpgroups_of_different_matrices(mode, product_calls):
     check(around(instruction(BF16, 16, 16)), words, data, product_calls)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("interpreted", [False, True], ids=["compiled moves", "interpreted moves"])
 def test_a_copy_of_an_accumulator_stays_as_it_was(interpreted, product_calls, monkeypatch):
     if interpreted:
@@ -235,7 +236,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", BROKEN)
 def test_mistakes_have_the_same_findings(name, product_calls):
     lines, words, rule = BROKEN[name]
@@ -246,7 +247,7 @@ def test_mistakes_have_the_same_findings(name, product_calls):
     assert outcome(lines, words, True, data) == expected
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("change", ["places", "powers", "sanitizer"])
 def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     """Each change of the code shows in one of the comparisons above."""

@@ -274,6 +274,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("kind", MISTAKES)
 def test_a_candidate_that_fails_is_named(kind):

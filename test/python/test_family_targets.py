@@ -91,7 +91,7 @@ TILES = (
 )
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("chip", WITH_TENSOR_MEMORY)
 @pytest.mark.parametrize("case", TILES, ids=str)
@@ -99,6 +99,7 @@ def test_gemm_async_multiplies(case: Case, chip: str) -> None:
     check(replace(case, arch=chip))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("chip", "instructions"), [("sm_103a", 3), ("sm_103f", 4), ("sm_100f", 4)])
 def test_only_an_a_target_has_the_longer_k(chip: str, instructions: int) -> None:
     ptx = weft.compile(Case(**PACKED).module(), arch=chip).ptx

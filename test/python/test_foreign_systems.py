@@ -117,7 +117,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_workers_that_die_or_hang(system: str, tmp_path: Path) -> None:
     (tmp_path / "workers.py").write_text(WORKERS)
@@ -150,13 +150,13 @@ print("done")
 """
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_emulator_runs_in_one_process(system: str, tmp_path: Path) -> None:
     assert ran(system, ["-c", EMULATE], tmp_path) == (0, "done\n", "")
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_tool_whose_process_crashes(system: str, tmp_path: Path) -> None:
     (tmp_path / "bad.mlir").write_text(CRASHES_IN_PARSER)
@@ -176,7 +176,7 @@ def reading(system: str, folder: Path) -> "subprocess.Popen[str]":
     return process
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_tool_that_is_interrupted(system: str, tmp_path: Path) -> None:
     process = reading(system, tmp_path)

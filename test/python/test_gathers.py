@@ -50,7 +50,7 @@ def tile_in(data, shape, layout):
     return data[at].view(np.float16).reshape(shape)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("whole_warp", [True, False], ids=["warp", "thread"])
 @pytest.mark.parametrize("name", TILES)
 def test_rows_arrive_by_their_numbers(name, whole_warp):

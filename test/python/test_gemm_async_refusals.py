@@ -50,6 +50,7 @@ def test_every_kind_is_here() -> None:
     assert set(OF_KIND) == set(KINDS)
 
 
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_k_must_be_whole_steps(kind: str) -> None:
     step = KINDS[kind].k
@@ -57,7 +58,7 @@ def test_k_must_be_whole_steps(kind: str) -> None:
     assert f"k: needs K % {step} == 0 for kind {kind}, got K = {case.k}" in refusal(case)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_m_must_be_whole_instructions(kind: str, group: int) -> None:
@@ -66,7 +67,7 @@ def test_m_must_be_whole_instructions(kind: str, group: int) -> None:
     assert f"m: needs M % {step} == 0 with cta_group {group}, got M = {step // 2}" in refusal(case)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_n_must_be_whole_instructions(kind: str, group: int) -> None:
@@ -75,7 +76,7 @@ def test_n_must_be_whole_instructions(kind: str, group: int) -> None:
     assert f"n: needs N % {step} == 0 with cta_group {group}, got N = {case.n}" in refusal(case)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100", "sm_120a"])
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_a_chip_without_the_instruction_is_named(kind: str, chip: str) -> None:

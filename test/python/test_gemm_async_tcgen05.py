@@ -7,6 +7,7 @@ from gemm_async_case import Case, check, lines
 from weft.isa.tcgen05 import tensor_layouts
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("scope", ["thread", "warp"])
 def test_one_cta_multiplies(scope):
     check(Case(scope=scope, accumulates=scope == "warp"))
@@ -20,6 +21,7 @@ class Twice(Case):
         super().multiply(*buffers)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("scaled", [False, True])
 def test_equal_products_are_all_added(scaled):
     case = Twice(n=64, k=32, **MX8, accumulates=True) if scaled else Twice(n=64, k=16, accumulates=True)
@@ -29,6 +31,7 @@ def test_equal_products_are_all_added(scaled):
     np.testing.assert_array_equal(found, 2 * once - c)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("m", [128, 256])
 def test_a_pair_multiplies(m):
     check(Case(m=m, n=64, group=2))
@@ -41,7 +44,7 @@ def test_a_weight_stationary_product_multiplies(m, n):
     check(Case(m=m, n=n, c_layout=layout, attributes={"weight_stationary": True, "collector": "b1::fill"}))
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize("order", ["KK", "MK", "KN", "MN"])
@@ -52,7 +55,7 @@ def test_operands_have_every_swizzle_and_order(swizzle, order):
     check(Case(a_layout=a, b_layout=b, transpose_a=flip_a, transpose_b=not flip_b))
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "case",
@@ -101,6 +104,7 @@ def test_other_sizes_of_elements_are_mn_major_too(element, swizzle):
     check(Case(n=128, a_type=element, a_layout=a, b_layout=b, transpose_a=True, transpose_b=False, sums=sums))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("element", "m", "group", "low_bit"),

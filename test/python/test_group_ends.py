@@ -292,6 +292,7 @@ def test_tokens_of_experts_by_weft_matmul():
 A, B, BATCH = exact(256, 64), exact(64, 40), exact(2, 64, 40)
 
 
+@pytest.mark.each_value(10)
 @pytest.mark.parametrize(
     ("a", "b", "options", "said"),
     [

@@ -60,7 +60,7 @@ def test_products(chip: str, made: Product) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chip", "element"), [("sm_70", "f16"), ("sm_80", "f16"), ("sm_89", "f8E4M3FN"), ("sm_90a", "f16")]
 )

@@ -51,7 +51,7 @@ def called(text):
     return {name.removeprefix("_") for name in jumps if not name.startswith("LBB")}
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("triple", TARGETS)
 def test_sums_of_the_emulator(triple):
     """They need no function of a library, which the process may lack."""

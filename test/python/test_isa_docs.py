@@ -36,6 +36,7 @@ def test_rows_hold_each_form_once(family):
     assert len(isa_rows.rows(family)) <= 40
 
 
+@pytest.mark.slow
 def test_the_examples_of_rules_are_refused_by_them():
     for table in tables.TABLES:
         for family in table.families:
@@ -56,6 +57,7 @@ def test_numbers_in_words():
     assert isa_rows.numbers(range(1 << 31)) == "0…2147483647"
 
 
+@pytest.mark.slow
 def test_each_form_is_an_object(capsys):
     assert weft.main(["isa", "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

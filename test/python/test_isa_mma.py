@@ -122,7 +122,7 @@ def test_ptxas_takes_the_listed_selectors_and_no_others(chip):
             assert (complaint is None) == (wanted or unpublished), (form.ptx, value)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", ["byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"])
 def test_ptxas_takes_the_listed_bytes_and_lanes_of_scales(name):
     forms = list({f.scale_vec: f for f in mma.SCALED.forms("sm_120a")}.values())

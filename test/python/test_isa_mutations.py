@@ -28,7 +28,7 @@ def differing(name, count, chip, **options):
     return list(compared.report(compared.differences(made, chip)))
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.sampled(8)
 @by_family
 def test_ptxas_agrees_on_changed_spellings(name):
@@ -166,6 +166,7 @@ def test_operands_that_the_tables_take_and_ptxas_refuses_are_seen(monkeypatch):
     assert not difference.taken and difference.complaint == "Arguments mismatch for instruction 'mma'"
 
 
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize(
     "chip, family, ending, old, new, said",
     [

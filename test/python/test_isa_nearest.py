@@ -73,6 +73,7 @@ def test_different_opcodes_are_near_where_there_are_any(name):
         assert len(set(Family.nearest(family, form, None))) == min(3, len(every))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_what_is_near_is_whole_and_legal_to_the_tables(name):

@@ -127,6 +127,7 @@ def test_forms_that_llvm_lacks_are_those_of_ptx_9_4_and_few_more():
     assert all(form.scale_vec.endswith("X") for name, form in older if name.endswith("block_scale"))
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.sampled(4)
 @FAMILIES
 def test_every_form_is_read_back_from_its_own_kernel(family):

@@ -40,6 +40,7 @@ def test_ptxas_agrees_on_what_has_no_axes(family):
     assert certify.version_faults(family) == []
 
 
+@pytest.mark.each_value(1)
 @PRODUCTS
 def test_ptx_versions_are_the_first(family):
     few = {form: support for form, support in family.table.items() if form.shape.startswith("m64n16k")}
@@ -185,6 +186,7 @@ def test_every_n_of_the_table_is_legal_and_no_other():
         assert found == {f"m64n{n}k{k}" for n in want}
 
 
+@pytest.mark.each_value(1)
 @PRODUCTS
 def test_every_form_is_read_back_from_its_own_kernel(family):
     for form in family.table:

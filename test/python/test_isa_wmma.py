@@ -18,6 +18,7 @@ BITS = wmma.Mma("m8n8k128", "b1", "b1", "s32", "s32", bit_op="xor.popc")
 TF32 = wmma.Load("m16n16k8", "a", "tf32", stride=True)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @FAMILIES
 def test_ptxas_agrees(family):
