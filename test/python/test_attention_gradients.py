@@ -76,24 +76,25 @@ def test_gradients(name, deterministic):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_lengths_and_sinks(deterministic):
+def test_lengths_and_sinks(deterministic, causal):
     rng, lengths = np.random.default_rng(0), np.array([100, 0], np.int32)
-    q, d_out = rng.standard_normal((2, 2, 2, 70, 64)).astype(F16)
+    q, d_out = rng.standard_normal((2, 2, 2, 130, 64)).astype(F16)
     k, v = rng.standard_normal((2, 2, 1, 140, 64)).astype(F16)
     sinks = np.array([0.5, -1], np.float32)
     given = {"q": q, "k": k, "v": v, "lengths": lengths, "sinks": sinks}
-    got, of_both = found(given, d_out, causal=True, deterministic=deterministic), np.zeros(2)
+    got, of_both = found(given, d_out, causal=causal, deterministic=deterministic), np.zeros(2)
     for number, length in enumerate(lengths):
         arrays = q[number], k[number, :, :length], v[number, :, :length]
-        wanted = gradients(d_out[number], *arrays, causal=True, sinks=sinks)
+        wanted = gradients(d_out[number], *arrays, causal=causal, sinks=sinks)
         parts = got[0][number], got[1][number, :, :length], got[2][number, :, :length]
         for one, other in zip(parts, wanted, strict=True):
             close(one, other, F16)
         assert not got[1][number, :, length:].any() and not got[2][number, :, length:].any()
         for head in range(2):  # by differences
             step = 1e-4 * np.eye(2)[head]
-            ends = (attention(*arrays, causal=True, sinks=sinks + sign * step).out for sign in (1, -1))
+            ends = (attention(*arrays, causal=causal, sinks=sinks + sign * step).out for sign in (1, -1))
             more, less = (((each * d_out[number])[head]).sum() for each in ends)
             of_both[head] += (more - less) / 2e-4
     assert np.allclose(got[3], of_both, atol=2e-2)
@@ -104,9 +105,9 @@ def test_lengths_and_sinks(deterministic):
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_packed_sequences(causal, deterministic, size):
-    rng, starts = np.random.default_rng(0), np.array([0, 70, 70, 100], np.int32)
-    q, d_out = rng.standard_normal((2, 100, 2, size)).astype(F16)
-    k, v = rng.standard_normal((2, 100, 1, size)).astype(F16)
+    rng, starts = np.random.default_rng(0), np.array([0, 150, 150, 180], np.int32)
+    q, d_out = rng.standard_normal((2, 180, 2, size)).astype(F16)
+    k, v = rng.standard_normal((2, 180, 1, size)).astype(F16)
     sinks, of_all = np.array([0.5, -1], np.float32), np.zeros(2)
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": starts, "cu_seqlens_k": starts}
     got = found(given, d_out, causal=causal, deterministic=deterministic)

@@ -75,7 +75,10 @@ def backward_of_keys(
         if packed:
             rows.first_block = rows.first_query // N + number
         first = x * M
-        return rows, head, first, blocks_of_queries(window, first, M, rows.shift, rows.queries, N)
+        seen = blocks_of_queries(window, first, M, rows.shift, rows.queries, N)
+        if adding and (packed or limited):  # where keys behind the last one aren't zeros
+            seen.whole = w.where(first + M > rows.keys, seen.end, seen.whole)
+        return rows, head, first, seen
 
     def shared():
         """The heads of q that share keys."""
