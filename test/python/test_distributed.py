@@ -8,7 +8,8 @@ import pytest
 from distributed_worlds import SMALL, K, M, N, numbers, product, rules, with_ptx
 
 import weft
-from weft.distributed import Team, all_gather_matmul, gather, small_kernels, teams
+from weft.distributed import Team, all_gather_matmul, gather, rows, small_kernels, teams
+from weft.distributed.emulated import WorldDevices, WorldQueue
 from weft.emulator import Deadlock, Fault, World
 
 
@@ -165,14 +166,6 @@ def test_pushes_that_do_not_wait_for_the_caller_are_found(monkeypatch):
 
 
 @pytest.mark.usefixtures("copied")
-def test_copies_are_not_captured(monkeypatch):
-    team = Team.emulated(World(2))[0]
-    monkeypatch.setattr(type(team.devices), "captures", True)
-    with pytest.raises(weft.WeftError, match=r"can't be captured in a graph, got 9216 bytes"):
-        all_gather_matmul(numbers(M, K, seed=1), numbers(N, K, seed=2), team=team, transpose_b=True)
-
-
-@pytest.mark.usefixtures("copied")
 def test_results_that_are_read_before_pushes_end_keep_a(monkeypatch):
     world = World(2)
     for rank, team in enumerate(Team.emulated(world)):
@@ -243,3 +236,49 @@ def test_rows_that_are_pushed_without_an_order_are_found(monkeypatch, old, new, 
     with_ptx(monkeypatch, old, new)
     report, _ = gathered(2)
     assert found in rules(report)
+
+
+def repeated(calls, monkeypatch):
+    """The report of calls on two ranks, and whether all results are right. Those that are captured are queued
+    as replays of one captured call are.
+    """
+    world, found = World(2), []
+    members = Team.emulated(world)
+    for call, is_captured in enumerate(calls):
+        monkeypatch.setattr(WorldDevices, "captures", is_captured)
+        a = [numbers(8, K, seed=(call, rank)) for rank in range(2)]
+        finish = [rows.gathering(a[rank], team) for rank, team in enumerate(members)]
+        for rank, team in enumerate(members):
+            b = numbers(N, K, seed=(9, call, rank))
+            found.append((finish[rank](), np.concatenate(a)))
+            got = all_gather_matmul(a[rank], b, team=team, transpose_b=True, schedule=SMALL)
+            found.append((got, product(np.concatenate(a), b)))
+    report = world.run(seed=2)
+    return report, all((got == want).all() for got, want in found)
+
+
+@pytest.mark.usefixtures("copied")
+def test_captured_calls_can_be_replayed(monkeypatch):
+    report, right = repeated([False, True, True], monkeypatch)
+    assert right and not report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize("fault", ["begin", "fill"])
+def test_replays_without_a_barrier_or_new_flags_are_found(monkeypatch, fault):
+    if fault == "begin":
+        monkeypatch.setattr(Team, "begin", lambda self, turn: None)
+    else:
+        monkeypatch.setattr(WorldQueue, "fill", lambda self, flags, value: None)
+    report, _ = repeated([False, True, True], monkeypatch)
+    assert rules(report) == ["global-race"]
+
+
+def test_first_calls_are_not_captured(monkeypatch):
+    monkeypatch.setattr(WorldDevices, "captures", True)
+    (team,) = Team.emulated(World(1))
+    with pytest.raises(
+        weft.WeftError, match=r"all_gather_matmul of 8 x 64 .*call it once before the capture"
+    ):
+        all_gather_matmul(numbers(8, K, seed=1), numbers(N, K, seed=2), team=team, transpose_b=True)

@@ -1,19 +1,26 @@
 """A team of GPUs of PyTorch's process group, by its symmetric memory."""
 
-from collections.abc import Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.distributed.emulated import different
+from weft.distributed import watching
+from weft.distributed.devices import different
+from weft.distributed.meetings import group_of
 from weft.errors import WeftError
 from weft.launch import arrays, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import api, call, context, entered
 from weft.launch.kernel import Kernel
 
+_FLAG, _UNIT = 4, 256  # bytes
+_barriers: defaultdict[str, Any] = defaultdict(itertools.count)  # of a group: all ranks make them together
 _ALIGNED = 32  # bytes; kernels need no more
 _PRIORITY = -1  # of the stream of pushes: above others
 
@@ -50,6 +57,10 @@ class CudaQueue:
             *(api().cuMemcpyDtoDAsync, to.address, source.address, source.size, self.handle),
         )
 
+    def fill(self, flags: Address, value: int) -> None:
+        count = flags.size // _FLAG
+        call("setting flags", api().cuMemsetD32Async, flags.address, value, count, self.handle)
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel.plan(list(views))
 
@@ -73,10 +84,9 @@ class CudaDevices:
         import torch
         from torch import distributed
 
-        if not distributed.is_initialized():
-            raise WeftError("weft.distributed.Team: call torch.distributed.init_process_group first")
         self._torch, self._dist = torch, distributed
-        self._group = distributed.group.WORLD if group is None else group
+        self._group = group_of(group)
+        self.name = self._group.group_name
         self.rank, self.size = distributed.get_rank(self._group), distributed.get_world_size(self._group)
         torch.cuda.current_stream()  # makes the context
         self._device = torch.device("cuda", torch.cuda.current_device())
@@ -107,7 +117,9 @@ class CudaDevices:
         queue = self._queues.get(handle)
         if queue is None:
             queue = self._queues[handle] = CudaQueue(handle)
-        if self._last is not None and self._last is not queue and not self.captures:
+        if self.captures:
+            return queue  # the order of a graph's replays is the caller's
+        if self._last is not None and self._last is not queue:
             queue.wait(self._last.record())  # calls follow each other on all streams
         self._last = queue
         return queue
@@ -152,6 +164,18 @@ class CudaDevices:
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         return self._torch.empty(tuple(shape), dtype=like.dtype, device=self._device)
 
+    def barrier(self, milliseconds: int) -> Callable[[], None]:
+        import torch.distributed._symmetric_memory as symmetric
+
+        torch = self._torch
+        handle = symmetric.rendezvous(
+            symmetric.empty(_UNIT, dtype=torch.uint8, device=self._device), self._group
+        )
+        # Others begin with channel 0, and teams of one group may share the memory of channels.
+        channels = handle.signal_pad_size // (_FLAG * self.size)
+        channel = channels - 1 - next(_barriers[self.name]) % channels
+        return partial(handle.barrier, channel, milliseconds)
+
     def key(self, operands: Sequence[Any]) -> Any:
         kind = self._torch.Tensor
         if not all(isinstance(each, kind) for each in operands):
@@ -163,6 +187,12 @@ class CudaDevices:
         self._dist.all_gather_object(found, (repr(key), str(key[0])), group=self._group)
         if len(kinds := dict(found)) > 1:
             raise WeftError(different(list(kinds.values())))
+
+    def is_watched(self, operands: Sequence[Any]) -> bool:
+        return watching.is_watched(operands)
+
+    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
+        return make(product, team)
 
 
 def _host() -> str:

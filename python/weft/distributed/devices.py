@@ -1,6 +1,6 @@
 """What a team needs of a GPU: memory that all GPUs can access, streams, and the host's agreement."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,10 @@ from weft.launch.kernel import Kernel
 
 class Memory(Protocol):
     """Contiguous bytes of one GPU."""
+
+    @property
+    def size(self) -> int:
+        """Their number."""
 
     def part(self, begin: int, size: int) -> "Memory":
         """Some of the bytes."""
@@ -25,6 +29,9 @@ class Queue(Protocol):
     def copy(self, to: Any, source: Any) -> None:
         """Adds a copy by a copy engine."""
 
+    def fill(self, flags: Any, value: int) -> None:
+        """Adds writes of a number to flags of 4 bytes."""
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         """A launch with arrays like these, for `launch`."""
 
@@ -38,12 +45,29 @@ class Queue(Protocol):
         """What is added from now on begins after an event."""
 
 
-class Devices(Protocol):
-    """This GPU of a team, by rank, and what the host does for it. `chip` is the team's."""
+class Host(Protocol):
+    """One rank of a team: what the host of a call does. `chip` is the team's, `name` that of its group."""
 
     rank: int
     size: int
     chip: str
+    name: str
+
+    def key(self, operands: Sequence[Any]) -> Any:
+        """What a plan depends on of arrays, if it is found faster than by their views; otherwise None."""
+
+    def agree(self, key: Any) -> None:
+        """Returns when all ranks have called it. Raises WeftError on all of them if keys differ."""
+
+    def is_watched(self, operands: Sequence[Any]) -> bool:
+        """Whether PyTorch must see an operation on arrays, to differentiate or cast it."""
+
+    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
+        """The plan that `make` makes for a product and a team, or one that runs such plans elsewhere."""
+
+
+class Devices(Host, Protocol):
+    """This GPU of a team, by rank, and what the host does for it."""
 
     @property
     def pushes(self) -> Queue:
@@ -74,11 +98,11 @@ class Devices(Protocol):
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         """A new array, of the elements of another one."""
 
-    def key(self, operands: Sequence[Any]) -> Any:
-        """What a plan depends on of arrays, if it is found faster than by their views; otherwise None."""
-
-    def agree(self, key: Any) -> None:
-        """Returns when all ranks have called it. Raises WeftError on all of them if keys differ."""
+    def barrier(self, milliseconds: int) -> Callable[[], None]:
+        """Makes a barrier on the callers' streams: nothing after a call of it begins before all ranks have
+        called it and ended what precedes. A wait that takes longer ends with an error. All ranks call
+        `barrier` together.
+        """
 
 
 @dataclass(frozen=True)
@@ -86,6 +110,10 @@ class Bytes:
     """Memory of the emulator: an array of uint8."""
 
     array: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.array.size)
 
     def part(self, begin: int, size: int) -> "Bytes":
         return Bytes(self.array[begin : begin + size])
@@ -96,3 +124,8 @@ class Bytes:
         for extent in shape:
             size *= extent
         return arrays.view(self.array[:size].view(kind).reshape(tuple(shape)))
+
+
+def different(keys: Sequence[Any]) -> str:
+    """What is wrong where ranks don't call the same product."""
+    return f"all ranks must multiply arrays of the same shapes and types, got {' and '.join(map(str, keys))}"

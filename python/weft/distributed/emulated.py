@@ -1,12 +1,13 @@
 """A team of GPUs in the emulator: one process adds the work of all ranks to an `emulator.World`."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.distributed.devices import Bytes
+from weft.distributed.devices import Bytes, different
 from weft.emulator import Stream, World
 from weft.errors import WeftError
 from weft.launch.arrays import ArrayView
@@ -22,6 +23,10 @@ class WorldQueue:
     def copy(self, to: Bytes, source: Bytes) -> None:
         self.stream.copy(to.array, source.array)
 
+    def fill(self, flags: Bytes, value: int) -> None:
+        for begin in range(0, flags.size, 4):
+            self.stream.write(flags.part(begin, 4).array, value)
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel, views
 
@@ -36,11 +41,14 @@ class WorldQueue:
         self.stream.wait(event)
 
 
+_numbers = itertools.count()
+
+
 class _Together:
     """What all ranks of a team have in common: allocations and keys, in the order of the calls."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        self.world, self.number = world, next(_numbers)
         self.allocations: list[list[Bytes]] = []
         self.keys: list[Any] = []
 
@@ -50,6 +58,7 @@ class WorldDevices:
 
     def __init__(self, together: _Together, rank: int, chip: str) -> None:
         self._together, self.rank, self.size, self.chip = together, rank, together.world.ranks, chip
+        self.name = f"world {together.number}, rank {rank}"
         self._stream = WorldQueue(together.world.stream(rank))
         self.pushes = WorldQueue(together.world.stream(rank))
         self._allocated = self._agreed = 0
@@ -92,6 +101,20 @@ class WorldDevices:
     def empty(self, shape: Sequence[int], like: Any) -> Any:
         return np.zeros(tuple(shape), like.dtype)
 
+    def barrier(self, milliseconds: int) -> Callable[[], None]:
+        flags = [each.array.view(np.uint32) for each in self.shared(4 * self.size)]
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        numbers, stream = itertools.count(1), self._stream.stream
+
+        def meet() -> None:
+            number = next(numbers)
+            for other in others:
+                stream.write(flags[other][self.rank : self.rank + 1], number)
+            for other in others:
+                stream.wait_value(flags[self.rank][other : other + 1], number)
+
+        return meet
+
     def key(self, operands: Sequence[Any]) -> Any:
         return None
 
@@ -103,7 +126,8 @@ class WorldDevices:
             raise WeftError(different([str(each[0]) for each in (keys[self._agreed], key)]))
         self._agreed += 1
 
+    def is_watched(self, operands: Sequence[Any]) -> bool:
+        return False
 
-def different(keys: Sequence[Any]) -> str:
-    """What is wrong where ranks don't call the same product."""
-    return f"all ranks must multiply arrays of the same shapes and types, got {' and '.join(map(str, keys))}"
+    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
+        return make(product, team)

@@ -10,13 +10,14 @@ from typing import Any
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import small_kernels
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, added_to, described, plan_of
+from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
 from weft.distributed.teams import HALVES, Team, Turn
 from weft.errors import WeftError, shown
-from weft.launch import arrays
+from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
+_NAME = "all_gather_matmul"
 _MOST_CHUNKS = 4
 _CHUNK = 1 << 24  # bytes, at least: a copy of fewer doesn't reach the speed of the links
 _MOST_PUSHED = 6 << 20  # bytes that a kernel sends
@@ -25,6 +26,15 @@ _ALIGNED = 16  # bytes: a vector of the kernel that sends rows
 _FLAG = 4
 
 
+def _watched(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
+    """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
+    if not isinstance(b, list | tuple):
+        return by_operator("all_gather_matmul", a, b, epilogue=epilogue, **options)
+    added = zip(b, _epilogues(b, epilogue), strict=True)
+    return [by_operator("all_gather_matmul", a, each, epilogue=own, **options) for each, own in added]
+
+
+@torch_tensors.traced_as(_watched)
 def all_gather_matmul(
     a: Any,
     b: Any,
@@ -43,41 +53,72 @@ def all_gather_matmul(
     options: the first call with new ones compares them. Elements are f16 and bf16. Nothing is waited for:
     kernels and copies are queued. Raises WeftError for arrays that don't fit.
     """
-    name = "all_gather_matmul"
-    if isinstance(b, list | tuple):
-        return _several(name, a, b, team, transpose_b, epilogue, schedule)
-    if not isinstance(epilogue, Epilogue | None):
-        raise WeftError(f"{name}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
+    options: dict[str, Any] = {"transpose_b": transpose_b, "schedule": schedule}
+    if not isinstance(b, list | tuple):
+        if not isinstance(epilogue, Epilogue | None):
+            raise WeftError(f"{_NAME}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
+        if is_watched(team, (a, b), epilogue):
+            return _watched(a, b, team=team, epilogue=epilogue, **options)
+        return queued(a, b, team=team, epilogue=epilogue, **options)
+    epilogues = _epilogues(b, epilogue)
+    if is_watched(team, (a, *b), *epilogues):
+        return _watched(a, b, team=team, epilogue=epilogues, **options)
+    return _several(a, b, team, transpose_b, epilogues, schedule)
+
+
+def queued(
+    a: Any,
+    b: Any,
+    *,
+    team: Team,
+    transpose_b: bool = False,
+    epilogue: Epilogue | None = None,
+    schedule: AnySchedule | str | None = None,
+) -> Any:
+    """`all_gather_matmul` of arrays with memory and one `b`, without gradients."""
     added = added_to(epilogue)
     activation = None if epilogue is None else epilogue.activation
     operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule)
-    plan = plan_of(
-        name, _plan, team, operands, options, lambda: described(name, a, b, transpose_b, epilogue, schedule)
-    )
-    return plan.run(operands)
+
+    def describe() -> Product:
+        return described(_NAME, a, b, transpose_b, epilogue, schedule)
+
+    return plan_of(_NAME, _plan, team, operands, options, describe).run(operands)
 
 
-def _several(
-    name: str, a: Any, bs: Sequence[Any], team: Team, transpose_b: bool, epilogues: Any, schedule: Any
-) -> list[Any]:
-    """The products with several `b`."""
+def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
+    """The epilogues of several products. Raises WeftError unless there is one for each."""
     if epilogues is None:
         epilogues = [None] * len(bs)
     fits = isinstance(epilogues, list | tuple) and len(epilogues) == len(bs)
     if not bs or not fits or not all(isinstance(each, Epilogue | None) for each in epilogues):
         raise WeftError(
-            f"{name}: with a list of b, epilogue must be None or a list of as many, at least one, "
+            f"{_NAME}: with a list of b, epilogue must be None or a list of as many, at least one, "
             f"got {len(bs)} and {shown(epilogues)}"
         )
+    return epilogues  # type: ignore[no-any-return]
+
+
+def _several(
+    a: Any,
+    bs: Sequence[Any],
+    team: Team,
+    transpose_b: bool,
+    epilogues: Sequence[Epilogue | None],
+    schedule: AnySchedule | str | None,
+) -> list[Any]:
+    """The products with several `b`."""
     groups = [(b, *added_to(epilogue).values()) for b, epilogue in zip(bs, epilogues, strict=True)]
     kinds = [(*added_to(each), None if each is None else each.activation) for each in epilogues]
 
     def describe() -> Products:
         each = zip(bs, epilogues, strict=True)
-        return Products(tuple(described(name, a, b, transpose_b, epilogue, schedule) for b, epilogue in each))
+        return Products(
+            tuple(described(_NAME, a, b, transpose_b, epilogue, schedule) for b, epilogue in each)
+        )
 
     operands = (a, *(x for group in groups for x in group))
-    plan = plan_of(name, Several, team, operands, (transpose_b, tuple(kinds), schedule), describe)
+    plan = plan_of(_NAME, Several, team, operands, (transpose_b, tuple(kinds), schedule), describe)
     return plan.run(operands)  # type: ignore[no-any-return]
 
 
@@ -211,6 +252,7 @@ class Gather(GatherPlan):
         super().__init__(product, team)
         self.chunks = max(min(product.a_bytes // _CHUNK, _MOST_CHUNKS), 1)
         self.exchange = team.exchange("gather")
+        team.barrier()  # of which captured calls need one
         self.exchange.reserve(team.size * product.a_bytes, team.size * _MOST_CHUNKS * _FLAG)
 
     def send(self, queue: Any, a: Any) -> Sequence[Memory]:
@@ -219,12 +261,8 @@ class Gather(GatherPlan):
     def send_now(self, queue: Any, a: Any) -> tuple[Sequence[Memory], Turn]:
         """As `send`, and the memory of the call."""
         team, devices = self.team, self.team.devices
-        if devices.captures:
-            raise WeftError(
-                f"{self.product.name}: calls with more than {_MOST_PUSHED >> 20} MiB of rows for other ranks "
-                f"can't be captured in a graph, got {self.product.a_bytes * (team.size - 1)} bytes"
-            )
         turn = self.exchange.next()
+        team.begin(turn)
         devices.pushes.wait(queue.record())
         self._push(devices.of(a), turn)
         return (turn.data[team.rank], turn.flags[team.rank], turn.state), turn

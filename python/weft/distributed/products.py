@@ -168,6 +168,19 @@ class Plan(ABC):
         """All that the kernel takes."""
 
 
+def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None) -> bool:
+    """Whether PyTorch must see a call, to differentiate or cast it."""
+    added = [x for each in epilogues for x in added_to(each).values()]
+    return isinstance(team, Team) and team.devices.is_watched([*operands, *added])
+
+
+def by_operator(name: str, *operands: Any, **options: Any) -> Any:
+    """A function of `weft.distributed` by its operator of PyTorch."""
+    from weft.distributed import calls
+
+    return calls.by_operator(name, *operands, **options)
+
+
 def plan_of(
     name: str,
     make: Callable[[Any, Team], Any],
@@ -186,8 +199,13 @@ def plan_of(
     what = describe(), *options
     plan = team.plans.get(what)
     if plan is None:
+        if team.devices.captures:
+            raise WeftError(
+                f"{what[0]}: a first call with new shapes, types or options compiles and allocates, so it "
+                "can't be captured in a CUDA graph: call it once before the capture"
+            )
         team.devices.agree(what)
-        plan = team.plans[what] = make(what[0], team)
+        plan = team.plans[what] = team.devices.planned(make, what[0], team)
     if kinds is not None:
         plan = team.known[key] = plan.for_others()
     return plan

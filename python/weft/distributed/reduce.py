@@ -8,9 +8,9 @@ from typing import Any, Self
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import scatter, small_kernels
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, added_to, described, plan_of
+from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
 from weft.distributed.teams import Team
-from weft.launch import arrays
+from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
@@ -18,6 +18,12 @@ _MOST_SENT = 4 << 20  # bytes that a rank sends to all others
 _FLAG = 4
 
 
+def _watched(a: Any, b: Any, **options: Any) -> Any:
+    """The function by its operator, where PyTorch has to see the call."""
+    return by_operator("matmul_all_reduce", a, b, **options)
+
+
+@torch_tensors.traced_as(_watched)
 def matmul_all_reduce(
     a: Any,
     b: Any,
@@ -36,6 +42,28 @@ def matmul_all_reduce(
     whole sum, and must be the same on all ranks. The rest is as in `matmul_reduce_scatter`. Raises WeftError
     for arrays that don't fit.
     """
+    options: dict[str, Any] = {
+        "transpose_b": transpose_b,
+        "epilogue": epilogue,
+        "schedule": schedule,
+        "partials": partials,
+    }
+    if is_watched(team, (a, b), epilogue):
+        return _watched(a, b, team=team, **options)
+    return queued(a, b, team=team, **options)
+
+
+def queued(
+    a: Any,
+    b: Any,
+    *,
+    team: Team,
+    transpose_b: bool = False,
+    epilogue: Epilogue | None = None,
+    partials: str | None = None,
+    schedule: AnySchedule | str | None = None,
+) -> Any:
+    """`matmul_all_reduce` of arrays with memory, without gradients."""
     name, added = "matmul_all_reduce", added_to(epilogue)
     activation = None if epilogue is None else epilogue.activation
     operands = a, b, *added.values()

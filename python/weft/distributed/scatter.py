@@ -7,10 +7,10 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, added_to, described, plan_of
+from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
-from weft.launch import arrays
+from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.multiply.matmul import Epilogue
 
@@ -18,6 +18,12 @@ _FLAG = 4
 _MOST_SUMS = (1 << 31) - 1  # indices have 32 bits
 
 
+def _watched(a: Any, b: Any, **options: Any) -> Any:
+    """The function by its operator, where PyTorch has to see the call."""
+    return by_operator("matmul_reduce_scatter", a, b, **options)
+
+
+@torch_tensors.traced_as(_watched)
 def matmul_reduce_scatter(
     a: Any,
     b: Any,
@@ -26,6 +32,7 @@ def matmul_reduce_scatter(
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
     partials: str | None = None,
+    shared_bias: bool = False,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
     """This rank's rows of the sum of `a @ b` of all ranks, as a new array.
@@ -37,6 +44,28 @@ def matmul_reduce_scatter(
     `weft.matmul`, for this rank's rows of the sum. The rest is as in `all_gather_matmul`. Raises WeftError
     for arrays that don't fit.
     """
+    options: dict[str, Any] = {
+        "transpose_b": transpose_b,
+        "epilogue": epilogue,
+        "schedule": schedule,
+        "partials": partials,
+    }
+    if is_watched(team, (a, b), epilogue):
+        return _watched(a, b, team=team, shared_bias=shared_bias, **options)
+    return queued(a, b, team=team, **options)
+
+
+def queued(
+    a: Any,
+    b: Any,
+    *,
+    team: Team,
+    transpose_b: bool = False,
+    epilogue: Epilogue | None = None,
+    partials: str | None = None,
+    schedule: AnySchedule | str | None = None,
+) -> Any:
+    """`matmul_reduce_scatter` of arrays with memory, without gradients."""
     name, added = "matmul_reduce_scatter", added_to(epilogue)
     activation = None if epilogue is None else epilogue.activation
     operands = a, b, *added.values()

@@ -7,14 +7,16 @@ reads this half any more, and no barrier is needed. Kernels of small products co
 (`Counted`), so that graphs can repeat them.
 """
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
+from weft import late_imports, locks
 from weft.distributed.devices import Devices, Memory
-from weft.distributed.emulated import WorldDevices
 from weft.errors import WeftError, shown
 from weft.launch.arrays import ArrayView
 
@@ -26,6 +28,7 @@ _STATE = 4  # numbers of the operand `team`
 _STATES = 4096  # calls whose states are written at once
 _SECONDS = 30.0
 _LARGE = 1 << 26  # bytes
+_ARCH = "sm_90a"  # of emulated GPUs
 _UNIT = 256  # bytes to which memory is rounded up
 
 
@@ -33,13 +36,26 @@ class Team:
     """The GPUs of a process group of PyTorch, all of one host, one for each process.
 
     `group` is a process group, by default all processes. `seconds` is how long a kernel waits for another
-    GPU before it ends with an error. Raises WeftError for GPUs that can't access each other's memory.
+    GPU before it ends with an error. Without GPUs, or with `arch`, a chip as ptxas names it, tensors are on
+    the CPU, and the first process emulates the GPUs of all ranks in each call. Raises WeftError for GPUs that
+    can't access each other's memory.
+
+    `name` is what the operators `torch.ops.weft` take as `team`: it has the group's name and size.
     """
 
-    def __init__(self, group: Any = None, *, seconds: float = _SECONDS) -> None:
-        from weft.distributed.cuda import CudaDevices
+    def __init__(self, group: Any = None, *, seconds: float = _SECONDS, arch: str | None = None) -> None:
+        import torch
 
-        self._set(CudaDevices(group), seconds)
+        importlib.import_module("weft.distributed.operators")  # which calls products of teams
+        if arch is None and torch.cuda.is_available():
+            from weft.distributed.cuda import CudaDevices
+
+            self._set(CudaDevices(group), seconds)
+        else:
+            from weft.distributed import meetings
+            from weft.distributed.host import HostDevices
+
+            self._set(HostDevices(meetings.Processes(group), arch or _ARCH), seconds)
 
     @classmethod
     def emulated(
@@ -48,25 +64,37 @@ class Team:
         """A team for each GPU of a world in the emulator. Calls take NumPy arrays, and `world.run` runs them
         all.
         """
-        teams = []
-        for devices in WorldDevices.team(world, chip):
-            team = cls.__new__(cls)
-            team._set(devices, seconds)
-            teams.append(team)
-        return teams
+        with late_imports.whole():
+            from weft.distributed.emulated import WorldDevices
 
-    def _set(self, devices: Devices, seconds: float) -> None:
+        return [cls.of(devices, seconds) for devices in WorldDevices.team(world, chip)]
+
+    @classmethod
+    def of(cls, devices: Any, seconds: float = _SECONDS) -> "Team":
+        """A team of these devices: `Devices`, or `HostDevices`."""
+        team = cls.__new__(cls)
+        team._set(devices, seconds)
+        return team
+
+    def _set(self, devices: Any, seconds: float) -> None:
         if not 0 < seconds < 2**31 / 1000:
             raise WeftError(f"seconds must be above 0 and below {2**31 // 1000}, got {shown(seconds)}")
-        self.devices, self.rank, self.size = devices, devices.rank, devices.size
+        self.devices: Devices = devices
+        self.rank, self.size = devices.rank, devices.size
+        self.name = _named(self, devices.name)
         self._limit = max(round(1000 * seconds), 1)
         self._exchanges: dict[str, Exchange] = {}
         self._counted: dict[str, Counted] = {}
         self._rows: Sequence[Memory] = ()
         self._rows_size = 0
+        self._barrier: Callable[[], None] | None = None
+        self._has_graphs = False
         self.plans: dict[Any, Any] = {}
         self.known: dict[Any, Any] = {}
         """Plans by the keys of `Devices.key`, which are faster to make than a product."""
+
+    def __repr__(self) -> str:
+        return f"<Team {self.name}: rank {self.rank} of {self.size}>"
 
     def exchange(self, kind: str) -> "Exchange":
         """The memory for calls of a kind."""
@@ -93,6 +121,27 @@ class Team:
             self._rows_size = max(_rounded(size), self._rows_size)
             self._rows = self.devices.shared(self._rows_size)
         return self._rows
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether a CUDA graph has captured a call that asks for this. Replays use the same half of memory
+        again and again, so that these calls then begin with a barrier.
+        """
+        self._has_graphs = self._has_graphs or self.devices.captures
+        return self._has_graphs
+
+    def begin(self, turn: "Turn") -> None:
+        """Queues what must precede the copies of a call whose number the host has set."""
+        if self.has_graphs:
+            if self.devices.captures:  # else replays would find the flags of the replay before
+                self.devices.caller().fill(turn.flags[self.rank], (turn.call - 1) % (1 << 32))
+            self.barrier()()
+
+    def barrier(self) -> Callable[[], None]:
+        """A barrier of all ranks, on the callers' streams. All ranks call it together for the first time."""
+        if self._barrier is None:
+            self._barrier = self.devices.barrier(self._limit)
+        return self._barrier
 
 
 def _rounded(size: int) -> int:
@@ -140,6 +189,35 @@ class Counted:
         return [data, flags, *self.views()]
 
 
+_lock = locks.lock()
+_teams: WeakValueDictionary[str, Team] = WeakValueDictionary()
+_counts: dict[str, int] = {}
+
+
+def _named(team: Team, name: str) -> str:
+    """The name of a new team of a group. Inductor's cache keeps programs by it, whose shapes depend on the
+    number of ranks.
+    """
+    name = f"{name}:{team.size}"
+    with _lock:
+        count = _counts[name] = _counts.get(name, 0) + 1
+        name = name if count == 1 else f"{name}:{count}"
+        _teams[name] = team
+    return name
+
+
+def named(name: str) -> Team:
+    """The team of a name. Raises WeftError if there is none."""
+    team = _teams.get(name)
+    if team is None:
+        known = ", ".join(map(repr, sorted(_teams))) or "none"
+        raise WeftError(
+            f"team must be the name of a weft.distributed.Team that is in use, such as Team(group).name; "
+            f"got {shown(name)}, and there are {known}"
+        )
+    return team
+
+
 @dataclass(frozen=True)
 class Turn:
     """One call: its memory on each GPU, by rank, and its state, the operand `team` of the kernel."""
@@ -149,6 +227,7 @@ class Turn:
     peers: Memory
     """The addresses of `data` and `flags` of each rank: i64."""
     state: Memory
+    call: int
 
     @property
     def number(self) -> Memory:
@@ -167,6 +246,7 @@ class Exchange:
         self._peers: Memory | None = None
         self._halves: list[tuple[list[Memory], list[Memory], Memory]] = []
         self._states: list[Memory] = []
+        self._captured: list[Turn] = []
 
     def reserve(self, data: int, flags: int) -> None:
         """Makes room for calls with so many bytes of data and of flags. All ranks call it together."""
@@ -182,13 +262,21 @@ class Exchange:
         self._halves = [self._half(number) for number in range(HALVES)]
 
     def next(self) -> Turn:
-        """The next call."""
-        before, self._calls = self._calls, self._calls + 1
-        if before % _STATES == 0:
-            # Kernels of earlier calls may still read the states before.
-            self._states = [*self._states[-1:], self._devices.constant(self._numbers(self._calls))]
-        state = self._states[-1].part(4 * _STATE * (before % _STATES), 4 * _STATE)
-        return Turn(*self._halves[before % HALVES], state)
+        """The next call. Those that a graph captures all have the number and half of the last one that isn't
+        captured, and begin with a barrier (`Team.begin`).
+        """
+        captured = self._devices.captures
+        if not captured:
+            if self._calls % _STATES == 0:
+                # Kernels of earlier calls may still read the states before.
+                self._states = [*self._states[-1:], self._devices.constant(self._numbers(self._calls + 1))]
+            self._calls += 1
+        last = self._calls - 1
+        state = self._states[-1].part(4 * _STATE * (last % _STATES), 4 * _STATE)
+        turn = Turn(*self._halves[last % HALVES], state, self._calls)
+        if captured:
+            self._captured.append(turn)  # whose memory the graph's replays use
+        return turn
 
     def _half(self, number: int) -> tuple[list[Memory], list[Memory], Memory]:
         """Data and flags of each rank, and their addresses, in one half."""

@@ -10,11 +10,15 @@ _KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.A
 
 def register(library: Any) -> None:
     """Registers the rule for `matmul` and `attention`. The other operators have types that mean something."""
+    for overload in (torch.ops.weft.matmul.default, torch.ops.weft.matmul_out.default):
+        add(library, overload, 2)
+    add(library, torch.ops.weft.attention.default, 3)
+
+
+def add(library: Any, overload: Any, count: int) -> None:
+    """Registers the rule for an operator whose first `count` operands are matrices."""
     for device, key in _KEYS.items():
-        for overload in (torch.ops.weft.matmul.default, torch.ops.weft.matmul_out.default):
-            library.impl(overload, _cast(overload, 2, device, torch._C.DispatchKeySet(key)), key.name)
-        overload = torch.ops.weft.attention.default
-        library.impl(overload, _cast(overload, 3, device, torch._C.DispatchKeySet(key)), key.name)
+        library.impl(overload, _cast(overload, count, device, torch._C.DispatchKeySet(key)), key.name)
 
 
 def _cast(overload: Any, count: int, device: str, keys: Any) -> Any:

@@ -1,0 +1,45 @@
+"""Calls of `weft.distributed` by operators of PyTorch, where it differentiates, traces or casts them."""
+
+from typing import Any
+
+import torch
+
+from weft.distributed.teams import Team
+from weft.errors import WeftError, shown
+from weft.launch import torch_tensors
+from weft.launch.arrays import type_name
+from weft.multiply.options import checked_activation
+from weft.torch.autograd import activated, is_transformed
+
+
+def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
+    """A function of `weft.distributed` by its operator, with the function's arguments."""
+    if not isinstance(team, Team):
+        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
+    transposed, epilogue = given.pop("transpose_b", False), given.pop("epilogue", None)
+    options = {name: value for name, value in given.items() if value is not None}
+    if "schedule" in options:
+        options["schedule"] = str(options["schedule"])
+    if "partials" in options:
+        options["partials"] = type_name(options["partials"]) or options["partials"]
+    operator = getattr(torch.ops.weft, name)
+    return _called(operator, a, b.mT if transposed else b, epilogue, {**options, "team": team.name})
+
+
+def _called(operator: Any, a: Any, b: Any, epilogue: Any, options: dict[str, Any]) -> Any:
+    """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
+    bias = residual = activation = None
+    if epilogue is not None:
+        bias, residual = epilogue.bias, epilogue.residual
+        activation = checked_activation(epilogue.activation)
+    tensors = [x for x in (a, b, bias, residual) if x is not None]
+    if is_transformed() or any(torch_tensors.has_tangent(x) for x in tensors):
+        raise WeftError(
+            "weft.distributed: torch.func, torch.vmap and forward mode don't transform products over several "
+            "GPUs: use backward()"
+        )
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if wanted and activation is not None and (activation != "relu" or residual is not None):
+        d = activated(activation, operator(a, b, bias, **options))
+        return d if residual is None else (d + residual).to(d.dtype)
+    return operator(a, b, bias, residual, activation=activation, **options)

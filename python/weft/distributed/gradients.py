@@ -1,0 +1,125 @@
+"""Gradients of products over several GPUs: with G that of D and dZ = G activation'(Z),
+
+- of `all_gather_matmul`, that of A is a `matmul_reduce_scatter` of dZ and the transpose of B, and that of B
+  the product of the transpose of all rows of A and dZ. All rows of A are gathered again, beside the former
+  product: to keep them would take as much memory on each GPU as A has on all of them.
+- of `matmul_reduce_scatter`, that of A is an `all_gather_matmul` of dZ and the transpose of B, and that of B
+  the product of the transpose of A and all rows of dZ, which the former has gathered.
+"""
+
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError
+from weft.torch.autograd import of_operand, through
+
+_FLOATS = (torch.float16, torch.bfloat16)
+_OPERANDS = ("a", "b", "bias", "residual")
+_WITHOUT = {
+    "matmul_all_reduce": "matmul_all_reduce computes no gradients: call it under torch.no_grad(), or use "
+    "matmul_reduce_scatter",
+    **dict.fromkeys(
+        ("all_gather_rows", "all_gather_matmul_rows", "matmul_reduce_scatter_rows"),
+        "gradients of gradients are not computed of products over several GPUs",
+    ),
+}
+
+
+def register(library: Any) -> None:
+    """Registers the gradients of the operators, and errors for those that have none."""
+    for name, backward in (("all_gather_matmul", _of_gather), ("matmul_reduce_scatter", _of_scatter)):
+        torch.library.register_autograd(f"weft::{name}", backward, setup_context=_save, lib=library)
+    for name, why in _WITHOUT.items():
+        library.impl(name, _refusing(getattr(torch.ops.weft, name).default, why), "Autograd")
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
+    a, b, bias, residual = inputs
+    for name, each in zip(_OPERANDS, inputs, strict=True):
+        if each is not None and each.requires_grad and each.dtype not in (*_FLOATS, torch.float32):
+            raise WeftError(
+                f"weft.distributed: gradients are computed in f16, bf16 and f32, but {name} has elements of "
+                f"{each.dtype}: pass {name}.detach()"
+            )
+    ctx.options = keyword_only_inputs
+    activation = ctx.options["activation"]
+    ctx.by_result = activation == "relu" and residual is None
+    recomputed = activation is not None and not ctx.by_result
+    ctx.save_for_backward(a, b, output if ctx.by_result else None, bias if recomputed else None)
+    ctx.types = [None if each is None else each.dtype for each in inputs]
+
+
+def _of_gather(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    a, b, *_ = ctx.saved_tensors
+    of_z = _of_z(ctx, torch.ops.weft.all_gather_matmul, gradient)
+    to_a, to_b, *_ = _wanted(ctx)
+    of_a = of_b = None
+    rows: Any = None
+    team = {"team": ctx.options["team"]}
+    if to_a and to_b:
+        of_a, rows = torch.ops.weft.matmul_reduce_scatter_rows(of_z, b.mT, a, **team)
+    elif to_a:
+        of_a = torch.ops.weft.matmul_reduce_scatter(of_z, b.mT, **team)
+    elif to_b:
+        rows = torch.ops.weft.all_gather_rows(a, **team)
+    if to_b:
+        of_b = of_operand(rows.mT, of_z, b, 1.0, None)
+    return of_a, of_b, *_of_added(ctx, gradient, of_z)
+
+
+def _of_scatter(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    a, b, *_ = ctx.saved_tensors
+    of_z = _of_z(ctx, torch.ops.weft.matmul_reduce_scatter, gradient)
+    to_a, to_b, to_bias, _ = _wanted(ctx)
+    of_a = of_b = None
+    rows: Any = None
+    team = {"team": ctx.options["team"]}
+    to_shared = to_bias and ctx.options["shared_bias"]
+    if to_a and (to_b or to_shared):
+        of_a, rows = torch.ops.weft.all_gather_matmul_rows(of_z, b.mT, **team)
+    elif to_a:
+        of_a = torch.ops.weft.all_gather_matmul(of_z, b.mT, **team)
+    elif to_b or to_shared:
+        rows = torch.ops.weft.all_gather_rows(of_z, **team)
+    if to_b:
+        of_b = of_operand(a.mT, rows, b, 1.0, None)
+    return of_a, of_b, *_of_added(ctx, gradient, rows if to_shared else of_z)
+
+
+def _wanted(ctx: Any) -> tuple[bool, ...]:
+    # PyTorch omits operands that are None at the end.
+    return (*ctx.needs_input_grad, False, False, False)[: len(_OPERANDS)]
+
+
+def _of_z(ctx: Any, operator: Any, gradient: Any) -> Any:
+    """The gradient of Z, contiguous."""
+    a, b, result, bias = ctx.saved_tensors
+    activation = ctx.options["activation"]
+    if ctx.by_result:
+        gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
+    elif activation is not None:
+        z = operator(a, b, bias, **{**ctx.options, "activation": None})
+        gradient = through(activation, gradient, z)
+    return gradient.contiguous()
+
+
+def _of_added(ctx: Any, gradient: Any, of_bias: Any) -> tuple[Any, Any]:
+    """The gradients of the bias, from that of the rows to which it was added, and of the residual."""
+    *_, to_bias, to_residual = _wanted(ctx)
+    return (
+        of_bias.sum(0).to(ctx.types[2]) if to_bias else None,
+        gradient.to(ctx.types[3]) if to_residual else None,
+    )
+
+
+def _refusing(overload: Any, why: str) -> Any:
+    def call(*operands: Any, **options: Any) -> Any:
+        wanted = torch.is_grad_enabled()
+        if wanted and any(isinstance(x, torch.Tensor) and x.requires_grad for x in operands):
+            raise WeftError(f"weft.distributed: {why}")
+        with torch._C._AutoDispatchBelowAutograd():
+            return overload(*operands, **options)
+
+    return call

@@ -1,0 +1,108 @@
+"""Teams on the CPU: each rank calls with its own arrays, and one of them emulates the GPUs of all."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from weft import late_imports
+from weft.distributed.devices import different
+from weft.distributed.meetings import Meeting, Work
+from weft.errors import WeftError, warn
+from weft.launch import arrays
+
+_MOST_REPORTED = 3  # findings in one message
+
+
+class HostDevices:
+    """One rank of a team on the CPU. Its plans are those of `Together`."""
+
+    def __init__(self, meeting: Meeting, chip: str) -> None:
+        self._meeting, self.chip = meeting, chip
+        self.rank, self.size, self.name = meeting.rank, meeting.size, meeting.name
+
+    @property
+    def captures(self) -> bool:
+        return False
+
+    def key(self, operands: Sequence[Any]) -> Any:
+        return None
+
+    def agree(self, key: Any) -> None:
+        self.together(repr(key), key[0], None, lambda given: given)
+
+    def together(self, key: str, product: Any, given: Any, work: Work) -> Any:
+        """As `Meeting.together`. Raises WeftError on all ranks if their keys differ; `product` describes the
+        call.
+        """
+
+        def checked(found: list[Any]) -> Sequence[Any]:
+            if len(kinds := {key: what for key, what, _ in found}) > 1:
+                raise WeftError(different(list(kinds.values())))
+            return work([each for *_, each in found])
+
+        return self._meeting.together((key, str(product), given), checked)
+
+    def is_watched(self, operands: Sequence[Any]) -> bool:
+        if not all(_is_tensor(each) for each in operands):
+            return False
+        from weft.distributed import watching
+
+        importlib.import_module("weft.distributed.operators")  # which calls products of teams
+        return watching.is_watched(operands)
+
+    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> "Together":
+        return Together(make, product, self, type(team).emulated)
+
+
+class Together:
+    """A plan whose products are emulated for all ranks at once."""
+
+    def __init__(
+        self, make: Callable[[Any, Any], Any], product: Any, devices: HostDevices, teams: Callable[..., Any]
+    ) -> None:
+        """`teams` makes the teams of a world."""
+        self._make, self._product, self._devices, self._teams = make, product, devices, teams
+
+    def start(self, operands: Sequence[Any]) -> Callable[[], Any]:
+        """As `run`, which the result calls."""
+        return partial(self.run, operands)
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        """The results of the arrays of all ranks, for this one."""
+        given = [arrays.view(each).numpy() for each in operands]
+        key = f"run {self._product!r}"
+        found = self._devices.together(key, self._product, given, self._emulated)
+        if isinstance(found, list | tuple):
+            return type(found)(_like(operands[0], each) for each in found)
+        return _like(operands[0], found)
+
+    def _emulated(self, given: list[Any]) -> list[Any]:
+        """What each rank gets."""
+        with late_imports.whole():
+            from weft import emulator
+
+        world = emulator.World(self._devices.size)
+        teams = self._teams(world, self._devices.chip)
+        plans = [self._make(self._product, team) for team in teams]
+        found = [plan.run(operands) for plan, operands in zip(plans, given, strict=True)]
+        report = world.run()
+        if report.findings:
+            more = f"; and {len(report.findings) - _MOST_REPORTED} more"
+            text = "; ".join(map(str, report.findings[:_MOST_REPORTED]))
+            warn(f"{self._product}: {text}{more * (len(report.findings) > _MOST_REPORTED)}")
+        return found
+
+
+def _is_tensor(array: Any) -> bool:
+    return arrays.library(type(array)) == "torch"
+
+
+def _like(given: Any, result: Any) -> Any:
+    """A NumPy array in the library of another array."""
+    if not _is_tensor(given):
+        return result
+    import torch
+
+    made = torch.from_numpy(result.view(f"u{result.dtype.itemsize}"))
+    return made.view(getattr(torch, result.dtype.name))

@@ -1,0 +1,136 @@
+"""How the ranks of an emulated team meet in a call: processes of a group of PyTorch, or threads."""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from weft.errors import WeftError, shown
+
+Work = Callable[[list[Any]], Sequence[Any]]
+
+
+class Meeting(Protocol):
+    """The ranks of a team, and this one among them."""
+
+    rank: int
+    size: int
+    name: str
+
+    def together(self, given: Any, work: Work) -> Any:
+        """What `work` returns for this rank. One rank calls it, with what all have given, by rank. All ranks
+        must call `together`. Raises the WeftError of `work` on all ranks.
+        """
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """What `work` has raised."""
+
+    message: str
+
+
+def _results(given: list[Any], work: Work) -> list[Any]:
+    try:
+        return list(work(given))
+    except WeftError as error:
+        return [_Failed(str(error))] * len(given)
+
+
+def _settled(result: Any) -> Any:
+    if isinstance(result, _Failed):
+        raise WeftError(result.message)
+    return result
+
+
+class Processes:
+    """The processes of a group of PyTorch. The first one works."""
+
+    def __init__(self, group: Any) -> None:
+        from torch import distributed
+
+        self._dist, self._group = distributed, group_of(group)
+        self.name = self._group.group_name
+        self.rank, self.size = distributed.get_rank(self._group), distributed.get_world_size(self._group)
+
+    def together(self, given: Any, work: Work) -> Any:
+        first = self._dist.get_global_rank(self._group, 0)
+        found = [None] * self.size if self.rank == 0 else None
+        self._dist.gather_object(given, found, first, self._group)
+        results = None if found is None else _results(found, work)
+        mine = [None]
+        self._dist.scatter_object_list(mine, results, first, self._group)
+        return _settled(mine[0])
+
+
+def group_of(group: Any) -> Any:
+    """A process group, by default all processes. Raises WeftError if there is none."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        raise WeftError("weft.distributed.Team: call torch.distributed.init_process_group first")
+    found = distributed.group.WORLD if group is None else group
+    if not isinstance(found, distributed.ProcessGroup):
+        raise WeftError(
+            "weft.distributed.Team: group must be a process group of PyTorch that this process belongs to, "
+            f"got {shown(group)}"
+        )
+    return found
+
+
+_numbers = itertools.count()
+
+
+class _Room:
+    """Where threads meet."""
+
+    def __init__(self, size: int) -> None:
+        self.number = next(_numbers)
+        self.changed = threading.Condition()
+        self.given: list[Any] = [None] * size
+        self.results: list[Any] = []
+        self.arrived = self.meetings = 0
+        self.left = False
+
+
+class Threads:
+    """One of several threads of this process. The last one that comes works."""
+
+    def __init__(self, room: _Room, rank: int) -> None:
+        self._room, self.rank, self.size = room, rank, len(room.given)
+        self.name = f"emulation {room.number}, rank {rank}"
+
+    @classmethod
+    def of(cls, size: int) -> "list[Threads]":
+        """The ranks of a new team."""
+        room = _Room(size)
+        return [cls(room, rank) for rank in range(size)]
+
+    def together(self, given: Any, work: Work) -> Any:
+        room = self._room
+        with room.changed:
+            room.given[self.rank] = given
+            room.arrived += 1
+            if room.arrived < self.size:
+                self._wait()
+            else:
+                room.results = _results(list(room.given), work)
+                room.arrived, room.meetings = 0, room.meetings + 1
+                room.changed.notify_all()
+            return _settled(room.results[self.rank])
+
+    def leave(self) -> None:
+        """Ends all waits of other threads, which this one doesn't join any more."""
+        with self._room.changed:
+            self._room.left = True
+            self._room.changed.notify_all()
+
+    def _wait(self) -> None:
+        room, before = self._room, self._room.meetings
+        room.changed.wait_for(lambda: room.left or room.meetings != before)
+        if room.meetings == before:
+            raise WeftError(
+                f"rank {self.rank}: another rank has ended before this call: all ranks must call the same "
+                "products in the same order"
+            )

@@ -1,0 +1,116 @@
+"""PyTorch's operators of products over several GPUs, which a team's name selects: their schemas, kernels and
+shapes. `gradients` differentiates them.
+
+Operators with `_rows` are what gradients call: their last result is the rows of all ranks.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from weft.distributed import gather, gradients, reduce, rows, scatter
+from weft.distributed.teams import named
+from weft.errors import WeftError
+from weft.multiply.matmul import Epilogue
+from weft.torch import casting
+from weft.torch.operators import LIBRARY, without_autocast
+
+_ADDED = "Tensor? bias=None, Tensor? residual=None"
+_OPTIONS = "str? activation=None, str? schedule=None"
+_SCHEMAS = {
+    "all_gather_matmul": f"(Tensor a, Tensor b, {_ADDED}, *, str team, {_OPTIONS}) -> Tensor",
+    "matmul_reduce_scatter": f"(Tensor a, Tensor b, {_ADDED}, *, str team, str? partials=None, "
+    f"bool shared_bias=False, {_OPTIONS}) -> Tensor",
+    "matmul_all_reduce": f"(Tensor a, Tensor b, {_ADDED}, *, str team, str? partials=None, {_OPTIONS}) "
+    "-> Tensor",
+    "all_gather_rows": "(Tensor a, *, str team) -> Tensor",
+    "all_gather_matmul_rows": "(Tensor a, Tensor b, *, str team) -> (Tensor, Tensor)",
+    "matmul_reduce_scatter_rows": "(Tensor a, Tensor b, Tensor others, *, str team) -> (Tensor, Tensor)",
+}
+
+
+def _product(queued: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel of an operator, from the function that queues the product."""
+
+    def run(a: Any, b: Any, bias: Any = None, residual: Any = None, *, team: str, **options: Any) -> Any:
+        for name, each in (("a", a), ("b", b)):
+            if each.dim() != 2:
+                raise WeftError(
+                    f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}"
+                )
+        activation = options.pop("activation", None)
+        options.pop("shared_bias", None)
+        added = bias is not None or residual is not None or activation is not None
+        epilogue = Epilogue(bias, activation, residual) if added else None
+        b, transposed = _by_rows(b)
+        given = {"transpose_b": transposed, "epilogue": epilogue, **options}
+        return queued(a.contiguous(), b, team=named(team), **given)
+
+    return run
+
+
+def _by_rows(b: Any) -> tuple[Any, bool]:
+    """B with contiguous rows, and whether they are columns of `b`."""
+    if b.stride(0) == 1 and b.stride(1) >= b.shape[0]:
+        return b.mT, True
+    return (b if b.stride(1) == 1 else b.contiguous()), False
+
+
+def _gathered(a: Any, *, team: str) -> Any:
+    return rows.all_gather_rows(a.contiguous(), team=named(team))
+
+
+def _beside(a: Any, b: Any, others: Any, *, team: str) -> Any:
+    finish = rows.gathering(others.contiguous(), named(team))
+    d = _product(scatter.queued)(a, b, team=team)
+    return d, finish()
+
+
+def _gather_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
+    return a.new_empty(named(team).size * a.shape[0], b.shape[1])
+
+
+def _scatter_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
+    return a.new_empty(a.shape[0] // named(team).size, b.shape[1])
+
+
+def _reduce_fake(a: Any, b: Any, *_: Any, **options: Any) -> Any:
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
+def _rows_fake(a: Any, *, team: str) -> Any:
+    return a.new_empty(named(team).size * a.shape[0], a.shape[1])
+
+
+def _gather_rows_fake(a: Any, b: Any, *, team: str) -> Any:
+    return _gather_fake(a, b, team=team), _rows_fake(a, team=team)
+
+
+def _beside_fake(a: Any, b: Any, others: Any, *, team: str) -> Any:
+    return _scatter_fake(a, b, team=team), _rows_fake(others, team=team)
+
+
+def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Defines an operator."""
+    tags = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
+    LIBRARY.define(f"{name}{_SCHEMAS[name]}", tags=tags)
+
+    def run(*operands: Any, **options: Any) -> Any:
+        with torch.no_grad(), without_autocast(operands[0].device.type):
+            return kernel(*operands, **options)
+
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl(name, run, device)
+    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+
+
+_define("all_gather_matmul", _product(gather.queued), _gather_fake)
+_define("matmul_reduce_scatter", _product(scatter.queued), _scatter_fake)
+_define("matmul_all_reduce", _product(reduce.queued), _reduce_fake)
+_define("all_gather_rows", _gathered, _rows_fake)
+_define("all_gather_matmul_rows", _product(rows.queued), _gather_rows_fake)
+_define("matmul_reduce_scatter_rows", _beside, _beside_fake)
+gradients.register(LIBRARY)
+for _name in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"):
+    casting.add(LIBRARY, getattr(torch.ops.weft, _name).default, 2)

@@ -1,0 +1,133 @@
+"""Rows of all GPUs in one array: for products along these rows, such as gradients of weights.
+
+Copy engines push each rank's rows to the others beside other kernels. A barrier of all ranks follows before
+the rows are read, which needs the memory of both halves as kernels do (`teams`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+from weft.distributed.gather import Gather
+from weft.distributed.products import Product, added_to, described, plan_of
+from weft.distributed.teams import Team, Turn
+from weft.errors import WeftError
+from weft.launch import arrays
+from weft.multiply.matmul import Epilogue
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that one rank gives."""
+
+    shape: tuple[int, int]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"all_gather_rows of {' x '.join(map(str, self.shape))} of {self.dtype}"
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * arrays.numpy_dtype(self.dtype).itemsize
+
+    @classmethod
+    def of(cls, array: Any) -> "Rows":
+        """Those of a matrix. Raises WeftError for other arrays."""
+        view = arrays.view(array)
+        contiguous = view.strides == arrays.contiguous_strides(view.shape)
+        if len(view.shape) != 2 or not contiguous or 0 in view.shape:
+            raise WeftError(
+                f"all_gather_rows: a must be a contiguous matrix with elements, got shape {view.shape} and "
+                f"strides {view.strides}"
+            )
+        return cls(view.shape, view.dtype)
+
+
+def all_gather_rows(a: Any, *, team: Team) -> Any:
+    """The rows of `a` of all ranks, in the order of ranks, as a new array."""
+    return gathering(a, team)()
+
+
+def gathering(a: Any, team: Team) -> Callable[[], Any]:
+    """Begins to gather the rows of `a` of all ranks. What the caller queues before it calls the result runs
+    beside the copies. The call returns the rows as a new array.
+    """
+    plan = plan_of("all_gather_rows", Gathering, team, (a,), (), lambda: Rows.of(a))
+    return plan.start((a,))  # type: ignore[no-any-return]
+
+
+class Gathering:
+    """Gathers rows of one shape again and again."""
+
+    def __init__(self, rows: Rows, team: Team) -> None:
+        self.rows, self.team = rows, team
+        self.exchange = team.exchange("rows")
+        self.exchange.reserve(team.size * rows.nbytes, 0)
+        self.barrier = team.barrier()
+
+    def for_others(self) -> "Gathering":
+        return self
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        return self.start(operands)()
+
+    def start(self, operands: Sequence[Any]) -> Callable[[], Any]:
+        """Queues the copies. The result queues the rest, and returns all rows."""
+        team, devices, size = self.team, self.team.devices, self.rows.nbytes
+        (a,) = operands
+        pushes, turn = devices.pushes, self.exchange.next()
+        team.begin(turn)
+        pushes.wait(devices.caller().record())
+        for step in range(1, team.size):
+            peer = (team.rank - step) % team.size
+            pushes.copy(turn.data[peer].part(team.rank * size, size), devices.of(a))
+        return partial(self._finish, a, turn)
+
+    def _finish(self, a: Any, turn: Turn) -> Any:
+        devices = self.team.devices
+        caller = devices.caller()
+        caller.wait(devices.pushes.record())
+        self.barrier()
+        return all_rows(self.team, a, turn)
+
+
+def all_rows(team: Team, a: Any, turn: Turn) -> Any:
+    """The rows of all ranks, which have arrived in the memory of a call, as a new array; `a` are its own."""
+    devices = team.devices
+    rows = devices.empty((team.size * a.shape[0], a.shape[1]), a)
+    into, own, caller = devices.of(rows), devices.of(a), devices.caller()
+    size = own.size
+    before, after = team.rank * size, (team.rank + 1) * size
+    for begin, end, source in (
+        (0, before, turn.data[team.rank].part(0, before)),
+        (before, after, own),
+        (after, into.size, turn.data[team.rank].part(after, into.size - after)),
+    ):
+        if end > begin:
+            caller.copy(into.part(begin, end - begin), source)
+    return rows
+
+
+class GatherWithRows(Gather):
+    """A product with rows of all ranks, and these rows."""
+
+    def run(self, operands: Sequence[Any]) -> tuple[Any, Any]:
+        out, turn = self.queue(operands)
+        return out, all_rows(self.team, operands[0], turn)
+
+
+def queued(
+    a: Any, b: Any, *, team: Team, transpose_b: bool = False, epilogue: Epilogue | None = None
+) -> tuple[Any, Any]:
+    """The result of `all_gather_matmul`, and the rows of all ranks: of D and of A."""
+    name, added = "all_gather_matmul with rows", added_to(epilogue)
+    activation = None if epilogue is None else epilogue.activation
+    operands, options = (a, b, *added.values()), (transpose_b, *added, activation)
+
+    def describe() -> Product:
+        return described(name, a, b, transpose_b, epilogue, None)
+
+    plan = plan_of(name, GatherWithRows, team, operands, options, describe)
+    return plan.run(operands)  # type: ignore[no-any-return]

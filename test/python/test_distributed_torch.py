@@ -1,0 +1,214 @@
+"""Products over several emulated GPUs from PyTorch: operators, gradients, and calls of all ranks."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+import ml_dtypes  # noqa: E402
+import numpy as np  # noqa: E402
+from distributed_tensors import K, M, N, compute, near, numbers  # noqa: E402
+
+import weft  # noqa: E402
+from weft.distributed import (  # noqa: E402
+    Team,
+    all_gather_matmul,
+    emulate,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+    teams,
+)
+from weft.emulator import World  # noqa: E402
+from weft.torch.autograd import activated  # noqa: E402
+
+
+def exact(tensors):
+    """Copies in f64 of the tensors of all ranks: by operand, by rank."""
+    return [
+        [x.detach().double().requires_grad_() for x in of_ranks] for of_ranks in zip(*tensors, strict=True)
+    ]
+
+
+def compare(found, operands, wanted, weights):
+    """Compares results and gradients of all ranks with those of f64."""
+    torch.autograd.backward(wanted, [each.double() for each in weights])
+    for (result, _), want in zip(found, wanted, strict=True):
+        near(result, want)
+    for of_ranks, given in zip(operands, zip(*(given for _, given in found), strict=True), strict=True):
+        for want, tensor in zip(of_ranks, given, strict=True):
+            near(tensor.grad, want.grad)
+
+
+def gathered(team, activation="relu", residual=False, call=all_gather_matmul):
+    """The result of a product of gathered rows, and its operands with gradients."""
+    a, b = numbers(M, K, seed=team.rank), numbers(N, K, seed=10 + team.rank)
+    given = [a, b, numbers(N, seed=20 + team.rank, dtype=torch.float32)]
+    given += [numbers(team.size * M, N, seed=30 + team.rank)] if residual else []
+    epilogue = weft.Epilogue(given[2], activation, *given[3:])
+    d = call(a, b, team=team, transpose_b=True, epilogue=epilogue)
+    d.backward(numbers(*d.shape, seed=40 + team.rank, grad=False))
+    return d, given
+
+
+def scattered(team, activation="relu", residual=False, shared=False):
+    """The same of a product that is added up."""
+    a, b = numbers(team.size * M, K, seed=team.rank), numbers(K, N, seed=10 + team.rank)
+    given = [a, b, numbers(N, seed=20 + (0 if shared else team.rank), dtype=torch.float32)]
+    given += [numbers(M, N, seed=30 + team.rank)] if residual else []
+    epilogue = weft.Epilogue(given[2], activation, *given[3:])
+    d = matmul_reduce_scatter(a, b, team=team, epilogue=epilogue, shared_bias=shared)
+    d.backward(numbers(*d.shape, seed=40 + team.rank, grad=False))
+    return d, given
+
+
+def check_gathered(ranks, activation, residual=False):
+    found = emulate(ranks, lambda team: gathered(team, activation, residual))
+    a, b, bias, *added = operands = exact([given for _, given in found])
+    z = [torch.cat(a) @ y.T + x for y, x in zip(b, bias, strict=True)]
+    wanted = [activated(activation, each) for each in z]
+    wanted = [d + x for d, x in zip(wanted, added[0], strict=True)] if added else wanted
+    compare(
+        found, operands, wanted, [numbers(*d.shape, seed=40 + r, grad=False) for r, d in enumerate(wanted)]
+    )
+
+
+def check_scattered(ranks, activation, residual=False):
+    found = emulate(ranks, lambda team: scattered(team, activation, residual))
+    a, b, bias, *added = operands = exact([given for _, given in found])
+    sums = sum(x @ y for x, y in zip(a, b, strict=True)).chunk(ranks)
+    wanted = [activated(activation, d + x) for d, x in zip(sums, bias, strict=True)]
+    wanted = [d + x for d, x in zip(wanted, added[0], strict=True)] if added else wanted
+    compare(
+        found, operands, wanted, [numbers(*d.shape, seed=40 + r, grad=False) for r, d in enumerate(wanted)]
+    )
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    compute(monkeypatch)
+
+
+@pytest.mark.usefixtures("computed")
+def test_gradients_of_gathered_rows():
+    check_gathered(2, "relu")
+
+
+@pytest.mark.usefixtures("computed")
+def test_gradients_of_scattered_sums():
+    check_scattered(2, "relu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [check_gathered, check_scattered])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("activation", [None, "relu", "silu", "gelu"])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_gradients_through_epilogues(check, activation, residual, ranks):
+    check(ranks, activation, residual)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_operators_compute_gradients_by_themselves(activation):
+    def by_operator(a, b, *, team, transpose_b, epilogue):
+        operator = torch.ops.weft.all_gather_matmul
+        return operator(a, b.mT, epilogue.bias, activation=activation, team=team.name)
+
+    both = [
+        emulate(2, lambda team, call=call: gathered(team, activation, call=call))
+        for call in (by_operator, all_gather_matmul)
+    ]
+    for (d, given), (want, others) in zip(*both, strict=True):
+        near(d, want)
+        for x, y in zip(given, others, strict=True):
+            near(x.grad, y.grad)
+
+
+@pytest.mark.slow
+def test_several_products_have_gradients():
+    def run(team):
+        a, *bs = numbers(M, K, seed=team.rank), numbers(K, N, seed=10), numbers(K, 24, seed=11)
+        found = all_gather_matmul(a, bs, team=team, epilogue=[weft.Epilogue(activation="relu"), None])
+        sum(d.float().sum() for d in found).backward()
+        with torch.no_grad():
+            again = all_gather_matmul(a, bs, team=team, epilogue=[weft.Epilogue(activation="relu"), None])
+        assert all(map(torch.equal, found, again))
+        return a, bs
+
+    (a, (b, c)), (other, _) = emulate(2, run)
+    wanted = exact([(a, b, c), (other, b, c)])
+    rows = torch.cat(wanted[0])
+    for y, z in zip(*wanted[1:], strict=True):
+        (torch.relu(rows @ y).sum() + (rows @ z).sum()).backward()
+    for found, want in zip((a, b, c), wanted, strict=True):
+        near(found.grad, want[0].grad)
+
+
+@pytest.mark.slow
+def test_a_shared_bias_gets_the_gradient_of_all_ranks():
+    apart = emulate(2, scattered)
+    shared = emulate(2, lambda team: scattered(team, shared=True))
+    alone = emulate(2, lambda team: scattered(team, shared=False))
+    assert torch.equal(apart[0][0], alone[0][0])
+    total = torch.zeros(N)
+    for rank, (d, _) in enumerate(shared):
+        gradient = numbers(*d.shape, seed=40 + rank, grad=False)
+        total += torch.where(d > 0, gradient, 0).float().sum(0)
+    for _, given in shared:
+        near(given[2].grad, total)
+
+
+@pytest.mark.slow
+def test_compiled_programs_are_those_of_the_number_of_ranks():
+    def run(team):
+        a, b = numbers(M, K, seed=team.rank, grad=False), numbers(N, K, seed=1, grad=False)
+        product = torch.compile(
+            lambda a, b: all_gather_matmul(a, b, team=team, transpose_b=True), fullgraph=True
+        )
+        return product(a, b).shape[0]
+
+    assert emulate(1, run) == [M] and emulate(2, run) == [2 * M] * 2
+
+
+def test_teams_have_names():
+    first, second = Team.emulated(World(2))
+    assert teams.named(first.name) is first and teams.named(second.name) is second
+    with pytest.raises(weft.WeftError, match=r"team must be the name of a weft.distributed.Team.*got 'none'"):
+        teams.named("none")
+
+
+def test_ranks_that_differ_end_with_an_error_on_all():
+    def run(team):
+        a, b = numbers(M + 8 * team.rank, K, seed=0, grad=False), numbers(N, K, seed=1, grad=False)
+        with pytest.raises(weft.WeftError, match=r"all ranks must multiply.*16 x 32.*24 x 32"):
+            all_gather_matmul(a, b, team=team, transpose_b=True)
+
+    emulate(2, run)
+
+
+def test_a_rank_that_ends_too_early_ends_the_others():
+    def run(team):
+        if team.rank == 0:
+            all_gather_matmul(
+                np.ones((M, K), ml_dtypes.bfloat16), np.ones((K, N), ml_dtypes.bfloat16), team=team
+            )
+
+    with pytest.raises(weft.WeftError, match="rank 0: another rank has ended before this call"):
+        emulate(2, run)
+
+
+def test_what_a_rank_raises_is_raised():
+    def run(team):
+        if team.rank == 1:
+            raise KeyError("mine")
+        all_gather_matmul(numbers(M, K, seed=0), numbers(K, N, seed=1), team=team)
+
+    with pytest.raises(KeyError, match="mine"):
+        emulate(2, run)
+
+
+def test_all_reduced_products_have_no_gradients():
+    def run(team):
+        with pytest.raises(weft.WeftError, match="matmul_all_reduce computes no gradients"):
+            matmul_all_reduce(numbers(M, K, seed=0), numbers(K, N, seed=1), team=team)
+
+    emulate(1, run)
