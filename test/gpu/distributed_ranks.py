@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
@@ -212,6 +214,153 @@ def a_rank_that_does_not_come(team: Any) -> None:
     os._exit(1)
 
 
+def near(found: Any, want: Any, name: str) -> None:
+    """Tensors are the same but for the rounding of bf16."""
+    worst, scale = (found.double() - want.double()).abs().max().item(), want.double().abs().max().item()
+    assert found.shape == want.shape and worst <= 0.02 * scale, (name, found.shape, worst, scale)
+
+
+def parallel_layers(team: Any) -> tuple[Any, Any, Any, list[Any]]:
+    """A layer of columns and one of rows, those of one GPU, tokens of all ranks, and weights of a sum."""
+    import torch
+
+    from weft.nn import ColumnParallelLinear, Linear, RowParallelLinear
+
+    torch.manual_seed(7)
+    made: Any = {"device": "cuda", "dtype": torch.bfloat16}
+    whole = torch.nn.Sequential(Linear(256, 1024, **made, activation="relu"), Linear(1024, 256, **made))
+    parts = torch.nn.Sequential(
+        ColumnParallelLinear.of(whole[0], team=team), RowParallelLinear.of(whole[1], team=team)
+    )
+    tokens, weights = (torch.randn(team.size * 96, 256, **made) for _ in range(2))
+    return parts, whole, tokens.requires_grad_(), weights
+
+
+def gradients_of_layers(team: Any, compiled: bool = False) -> None:
+    """Gradients of layers that are divided: those of the whole layers, eager and compiled."""
+    import torch
+
+    parts, whole, tokens, weights = parallel_layers(team)
+    (whole(tokens) * weights).sum().backward()
+    own = slice(96 * team.rank, 96 * (team.rank + 1))
+    x = tokens.detach()[own].clone().requires_grad_()
+    run = torch.compile(parts, fullgraph=True) if compiled else parts
+    for _ in range(3):
+        x.grad = None
+        parts.zero_grad()
+        out = run(x)
+        (out * weights[own]).sum().backward()
+        near(out, whole(tokens)[own], "out")
+        near(x.grad, tokens.grad[own], "x")
+        divided = {"0.weight": 0, "0.bias": 0, "1.weight": 1}
+        for name, parameter in parts.named_parameters():
+            want = dict(whole.named_parameters())[name].grad
+            if name in divided:
+                want = want.chunk(team.size, divided[name])[team.rank]
+            near(parameter.grad, want, name)
+    for found, layer in zip((each.to_linear() for each in parts), whole, strict=True):
+        assert torch.equal(found.weight, layer.weight) and torch.equal(found.bias, layer.bias)
+
+
+def compiled_layers(team: Any) -> None:
+    """Layers in one graph of torch.compile."""
+    gradients_of_layers(team, compiled=True)
+
+
+def captured_layers(team: Any) -> None:
+    """Layers in a CUDA graph: replays have the results of eager calls, before and after them."""
+    import torch
+
+    import weft
+    from weft.distributed import all_gather_matmul
+
+    parts, _, tokens, weights = parallel_layers(team)
+    x, of_sum = (each.detach().chunk(team.size)[team.rank].clone() for each in (tokens, weights))
+    x.requires_grad_()
+
+    def step() -> list[Any]:
+        x.grad = None
+        parts.zero_grad()
+        out = parts(x)
+        (out * of_sum).sum().backward()
+        return [out.detach(), x.grad, *[each.grad for each in parts.parameters()]]
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            wanted = [each.clone() for each in step()]
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        found = step()
+    inputs = [x.detach().clone(), x.detach() / 2]
+    for turn in range(10):
+        if turn % 2 == team.rank % 2:
+            torch.cuda._sleep(2_000_000)
+        with torch.no_grad():
+            x.copy_(inputs[turn % 2])
+        graph.replay()
+        kept = [each.clone() for each in found]
+        if turn % 3 == 0:
+            eager = step()
+            assert all(map(torch.equal, kept, eager)), turn
+        if turn % 2 == 0:
+            assert all(map(torch.equal, kept, wanted)), turn
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            all_gather_matmul(x.detach()[:8], parts[0].weight.detach()[:8], team=team, transpose_b=True)
+    except weft.WeftError as error:
+        assert "call it once before the capture" in str(error), error
+    else:
+        raise AssertionError("a first call was captured")
+
+
+def timed_layers(team: Any) -> None:
+    """Times of a forward and backward pass, and of the host's part, beside NCCL and cuBLAS in turn."""
+    import torch
+    from torch.distributed.nn import functional
+
+    from weft.nn import ColumnParallelLinear, RowParallelLinear
+
+    def in_turn(x: Any, up: Any, down: Any) -> Any:
+        whole = torch.cat(functional.all_gather(x)) if team.size > 1 else x
+        partial = torch.relu(whole @ up.mT) @ down.mT
+        out = torch.empty_like(x)
+        return functional.reduce_scatter(out, list(partial.chunk(team.size)))
+
+    made: Any = {"device": "cuda", "dtype": torch.bfloat16, "bias": False}
+    for rows in (2048, 8192):
+        up = ColumnParallelLinear(4096, 14336, **made, activation="relu", team=team)
+        down = RowParallelLinear(14336, 4096, **made, team=team)
+        x = torch.randn(rows // team.size, 4096, device="cuda").bfloat16().requires_grad_()
+        layers = torch.nn.Sequential(up, down)
+        for name, run in (("weft", layers), ("in turn", partial(in_turn, up=up.weight, down=down.weight))):
+            gpu, host = timed(lambda run=run, x=x: run(x).backward(x.detach()))
+            if team.rank == 0:
+                print(f"{rows} rows, {name}: {gpu:.0f} us, host {host:.0f} us", flush=True)
+
+
+def timed(run: Callable[[], Any], calls: int = 20) -> tuple[float, float]:
+    """Microseconds of a call, on the GPU and on the host."""
+    import torch
+    from torch import distributed
+
+    for _ in range(5):
+        run()
+    torch.cuda.synchronize()
+    distributed.barrier()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begun = time.perf_counter()
+    start.record()
+    for _ in range(calls):
+        run()
+    host = time.perf_counter() - begun
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e3 / calls, host * 1e6 / calls
+
+
 def main(rank: int, size: int) -> None:
     """Runs everything on one rank."""
     import torch
@@ -240,6 +389,10 @@ CHECKS = [
     scattered_sums,
     all_reduced_sums,
     graphs,
+    gradients_of_layers,
+    compiled_layers,
+    captured_layers,
+    timed_layers,
     a_rank_that_does_not_come,
 ]
 

@@ -7,5 +7,15 @@ from weft.nn.convert import convert
 from weft.nn.gated import GatedMLP, gated
 from weft.nn.int4 import Int4Linear
 from weft.nn.linear import Linear, linear
+from weft.nn.parallel import ColumnParallelLinear, RowParallelLinear
 
-__all__ = ["GatedMLP", "Int4Linear", "Linear", "convert", "gated", "linear"]
+__all__ = [
+    "ColumnParallelLinear",
+    "GatedMLP",
+    "Int4Linear",
+    "Linear",
+    "RowParallelLinear",
+    "convert",
+    "gated",
+    "linear",
+]

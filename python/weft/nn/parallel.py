@@ -1,0 +1,254 @@
+"""Linear layers whose weights are divided among the GPUs of a team (Shoeybi et al., 2019, "Megatron-LM").
+
+Between a `ColumnParallelLinear` and a `RowParallelLinear`, each rank has some features of all tokens; outside
+of them, all features of some tokens (Korthikanti et al., 2022, "Reducing Activation Recomputation in Large
+Transformer Models"). So the first gathers tokens and the second adds up and scatters, both in the product.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from weft.errors import WeftError, shown
+from weft.multiply.matmul import Epilogue
+from weft.nn.arguments import check_input, check_layer, check_tensor
+from weft.nn.linear import Linear, checked_activation
+
+_UNIT = 8  # features, whose elements of 2 bytes are 16 bytes
+
+
+class _Parallel(torch.nn.Module):  # type: ignore[misc]
+    """What both layers have in common. `_kind` names the divided features, the `_dimension` of the weight."""
+
+    _kind: str
+    _dimension: int
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        team: Any,
+        activation: str | None = None,
+    ) -> None:
+        super().__init__()
+        name, sizes = self._caller(), {"in_features": in_features, "out_features": out_features}
+        check_layer(name, sizes, device, dtype)
+        _check_team(name, team)
+        for each, size in sizes.items():
+            _check_features(name, each, size, team.size if each == self._kind else 1)
+        self.in_features, self.out_features, self.team = in_features, out_features, team
+        self.activation = checked_activation(name, activation)
+        self._features: tuple[int, ...] = (out_features,)
+        rows, columns = out_features, in_features
+        rows, columns = (rows // team.size, columns) if self._dimension == 0 else (rows, columns // team.size)
+        self.weight = torch.nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
+        self.register_parameter("bias", None)
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(rows, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @classmethod
+    def _caller(cls) -> str:
+        return f"weft.nn.{cls.__name__}"
+
+    def reset_parameters(self) -> None:
+        """Draws numbers as `torch.nn.Linear` does, of which each rank keeps its part. An undivided bias
+        is 0 on all ranks.
+        """
+        bound = self.in_features**-0.5 if self.in_features else 0.0
+        with torch.no_grad():
+            for parameter in self.parameters():
+                whole = [*parameter.shape]
+                if self._dimension == 0 or parameter is self.weight:
+                    whole[self._dimension] *= self.team.size
+                    drawn = parameter.new_empty(whole).uniform_(-bound, bound)
+                    parameter.copy_(_part(drawn, self._dimension, self.team))
+                else:
+                    parameter.zero_()
+
+    @classmethod
+    def _of(cls, layers: Sequence[Any], team: Any) -> Any:
+        """A layer with this rank's parts of several layers, one below the other."""
+        name = f"{cls._caller()}.of"
+        _check_team(name, team)
+        for layer in layers:
+            _check_layer(name, layer)
+        first = layers[0]
+        kinds = [
+            (each.in_features, each.bias is None, getattr(each, "activation", None), each.weight.dtype)
+            for each in layers
+        ]
+        if len(set(kinds)) > 1:
+            raise WeftError(
+                f"{name}: layers must have one in_features, activation and type, and all or none a bias, got "
+                f"{' and '.join(map(str, layers))}"
+            )
+        for layer in layers:
+            sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
+            for each, size in sizes.items():
+                _check_features(name, each, size, team.size if each == cls._kind else 1)
+        made = {"device": "meta", "dtype": first.weight.dtype, "team": team}
+        features = tuple(layer.out_features for layer in layers)
+        layer = cls(first.in_features, sum(features), first.bias is not None, **made, activation=kinds[0][2])
+        layer._features = features
+        with torch.no_grad():
+            parts = [_part(each.weight, cls._dimension, team) for each in layers]
+            layer.weight = torch.nn.Parameter(torch.cat(parts).contiguous(), first.weight.requires_grad)
+            if first.bias is not None:
+                biases = [each.bias if cls._dimension else _part(each.bias, 0, team) for each in layers]
+                layer.bias = torch.nn.Parameter(torch.cat(biases), first.bias.requires_grad)
+        return layer.train(first.training)
+
+    def to_linear(self) -> Any:
+        """The whole layer as a `weft.nn.Linear` with copies of the weights of all ranks, or a list of those
+        from which `of` has made it. All ranks call it together.
+        """
+        from weft.distributed.rows import all_gather_rows
+
+        def whole(parameter: Any, dimension: int) -> list[Any]:
+            """The parts of each layer of a parameter that is divided along a dimension."""
+            rows = parameter.detach().movedim(dimension, 0)
+            given = rows.reshape(rows.shape[0], -1).contiguous()
+            found = all_gather_rows(given, team=self.team).reshape(self.team.size, *rows.shape)
+            sizes = [each // self.team.size for each in self._features] if dimension == 0 else [rows.shape[0]]
+            return [each.flatten(0, 1).movedim(0, dimension) for each in found.split(sizes, 1)]
+
+        with torch.no_grad():
+            weights = whole(self.weight, self._dimension)
+            biases: list[Any] = [None] * len(weights)
+            if self.bias is not None:
+                biases = [self.bias] if self._dimension else whole(self.bias, 0)
+            layers = []
+            for weight, bias in zip(weights, biases, strict=True):
+                made: Any = {"device": "meta", "dtype": weight.dtype, "activation": self.activation}
+                layer = Linear(self.in_features, weight.shape[0], bias is not None, **made)
+                layer.weight = torch.nn.Parameter(weight.contiguous())
+                layer.bias = None if bias is None else torch.nn.Parameter(bias.clone())
+                layers.append(layer.train(self.training))
+        return layers[0] if len(layers) == 1 else layers
+
+    def _rows(self, x: Any) -> Any:
+        """The rows of an input, as a matrix. Raises WeftError for what isn't one of this layer."""
+        name = self._caller()
+        check_tensor(name, "x", x)
+        check_input(name, x, self.weight, torch.is_autocast_enabled(x.device.type))
+        if x.dim() < 2:
+            raise WeftError(f"{name}: x must have rows, got a shape of {tuple(x.shape)}")
+        return x.reshape(-1, x.shape[-1]).contiguous()
+
+    @property
+    def _epilogue(self) -> Epilogue | None:
+        if self.bias is None and self.activation is None:
+            return None
+        return Epilogue(self.bias, self.activation)
+
+    def extra_repr(self) -> str:
+        """The sizes of the whole layer, and the ranks."""
+        text = f"in_features={self.in_features}, out_features={self.out_features}, "
+        text += f"bias={self.bias is not None}, ranks={self.team.size}"
+        return text if self.activation is None else f"{text}, activation={self.activation}"
+
+
+class ColumnParallelLinear(_Parallel):
+    """`activation(x @ weight.mT + bias)` of the tokens of all ranks, for this rank's part of the features.
+
+    `x` is ... x in_features; its first dimension is divided among the ranks of `team`, a
+    `weft.distributed.Team`. The result has this dimension of all ranks, and out_features / ranks features.
+    The weight is this rank's out_features / ranks x in_features. The gradient of `x` is added up over all
+    ranks, and those of weight and bias are of all tokens: nothing is left to add up.
+
+    Sizes are multiples of 8, and out_features of 8 times the ranks. Tensors are f16 or bf16, or f32 under
+    `torch.autocast`. All ranks must call the layers in the same order, with the same shapes, and need the
+    same gradients. `state_dict` has this rank's part. Raises WeftError for other sizes and tensors.
+    """
+
+    _kind, _dimension = "out_features", 0
+
+    @classmethod
+    def of(cls, *layers: Any, team: Any) -> "ColumnParallelLinear":
+        """This rank's part of `torch.nn.Linear` or `weft.nn.Linear` layers, whose weights are copied. Several
+        layers of one input become one, with one gather: its features are those of the first layer that belong
+        to this rank, then those of the second, and so on. Raises WeftError for layers that don't fit.
+        """
+        if not layers:
+            raise WeftError("weft.nn.ColumnParallelLinear.of: needs at least one layer")
+        return cls._of(layers, team)  # type: ignore[no-any-return]
+
+    def forward(self, x: Any) -> Any:
+        """The layer of this rank's tokens: of all tokens."""
+        from weft.distributed import all_gather_matmul
+
+        rows = self._rows(x)
+        d = all_gather_matmul(rows, self.weight, team=self.team, transpose_b=True, epilogue=self._epilogue)
+        return d.reshape(self.team.size * x.shape[0], *x.shape[1:-1], self.weight.shape[0])
+
+
+class RowParallelLinear(_Parallel):
+    """`activation(x @ weight.mT + bias)`, where each rank has a part of the features of `x` and the weight:
+    this rank's tokens of the sum over all ranks.
+
+    `x` is ... x (in_features / ranks), with all tokens, as from a `ColumnParallelLinear`. The first dimension
+    of the result is divided by the ranks of `team`, and it has all out_features. The weight is this rank's
+    out_features x (in_features / ranks). The bias is the same on all ranks, and so is its gradient, which is
+    that of all tokens.
+
+    in_features is a multiple of 8 times the ranks, the first dimension of `x` one of the ranks. The rest is
+    as in `ColumnParallelLinear`.
+    """
+
+    _kind, _dimension = "in_features", 1
+
+    @classmethod
+    def of(cls, layer: Any, *, team: Any) -> "RowParallelLinear":
+        """This rank's part of a `torch.nn.Linear` or `weft.nn.Linear`, whose weights are copied. Raises
+        WeftError for a layer that doesn't fit.
+        """
+        return cls._of([layer], team)  # type: ignore[no-any-return]
+
+    def forward(self, x: Any) -> Any:
+        """The layer of all tokens: of this rank's tokens."""
+        from weft.distributed import matmul_reduce_scatter
+
+        rows, size = self._rows(x), self.team.size
+        if x.shape[0] % size:
+            near = -(-x.shape[0] // size) * size
+            raise WeftError(
+                f"{self._caller()}: the first dimension of x must be a multiple of {size}, the number of "
+                f"ranks, got {x.shape[0]}; the next is {near}"
+            )
+        options: Any = {"transpose_b": True, "epilogue": self._epilogue, "shared_bias": True}
+        d = matmul_reduce_scatter(rows, self.weight, team=self.team, **options)
+        return d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
+
+
+def _part(whole: Any, dimension: int, team: Any) -> Any:
+    """This rank's part of a tensor that is divided along a dimension."""
+    size = whole.shape[dimension] // team.size
+    return whole.narrow(dimension, team.rank * size, size)
+
+
+def _check_team(caller: str, team: Any) -> None:
+    from weft.distributed import Team
+
+    if not isinstance(team, Team):
+        raise WeftError(f"{caller}: team must be a weft.distributed.Team, got {shown(team)}")
+
+
+def _check_layer(caller: str, layer: Any) -> None:
+    if type(layer) not in (torch.nn.Linear, Linear):
+        raise WeftError(f"{caller}: layers must be torch.nn.Linear or weft.nn.Linear, got {shown(layer)}")
+    if getattr(layer, "fp8", None) is not None:
+        raise WeftError(f"{caller}: layers must have fp8=None, got {shown(layer.fp8)}: set layer.fp8 = None")
+
+
+def _check_features(caller: str, name: str, size: int, ranks: int) -> None:
+    unit = _UNIT * ranks
+    if size % unit or not size:
+        near = max(-(-size // unit) * unit, unit)
+        of = "" if ranks == 1 else f", {_UNIT} for each of {ranks} ranks"
+        raise WeftError(f"{caller}: {name} must be a multiple of {unit}{of}, got {size}; the next is {near}")
