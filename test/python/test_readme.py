@@ -34,7 +34,9 @@ FRAMEWORKS = {
     "int4": ("torch",),
     "jax": ("jax", "flatbuffers"),
     "pytorch": ("torch",),
+    "training": ("torch",),
 }
+SLOW = ("training",)  # of them
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
 CONTINUED = ("language",)
 
@@ -98,7 +100,12 @@ def test_python_examples_run(code, reader):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.stem in FRAMEWORKS], ids=lambda page: page.stem
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=pytest.mark.slow if page.stem in SLOW else ())
+        for page in PAGES
+        if page.stem in FRAMEWORKS
+    ],
 )
 def test_examples_of_a_framework_run_from_the_top(page, reader):
     for package in FRAMEWORKS[page.stem]:
