@@ -46,7 +46,6 @@ def forward_fp8(
     alternate=True,
     scaled="",
     slack=4.0,
-    polynomial_every=0,
     packed=False,
     limited=False,
     capped=False,
@@ -62,8 +61,7 @@ def forward_fp8(
 
     `copied` is the number of blocks of values in memory before they are transposed, `stages` that of keys and
     of transposed values. With `staged`, the output has memory of its own. Exponents may exceed 0 by up to
-    `slack` before sums are rescaled. `polynomial_every`: see `w.exp2`. The others
-    are the meta-parameters of `forward`.
+    `slack` before sums are rescaled. The others are the meta-parameters of `forward`.
     """
     M = ROWS * groups
     queries = w.ring(query_stages, q=(M, width, q.dtype), takers=groups)
@@ -150,7 +148,7 @@ def forward_fp8(
                             peak = w.where((peak - old) * c > slack, peak, old)
                         base = (finite(peak) if masks else peak) * c
                         alpha = w.exp2(old * c - base)
-                        e = w.exp2(s * c - (base - offset), polynomial_every=0 if masks else polynomial_every)
+                        e = w.exp2(s * c - (base - offset))
                         total = total * alpha + w.sum(e, axis=1, within="lane")
                         if i + 1 < count:
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
