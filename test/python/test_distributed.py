@@ -43,7 +43,6 @@ def test_every_rank_multiplies_the_rows_of_all(monkeypatch, most_pushed):
     assert right and not report.findings
 
 
-@pytest.mark.each_value(1)
 def test_a_team_may_have_one_rank():
     report, right = gathered(1)
     assert right and not report.findings
