@@ -1,6 +1,7 @@
 """Operations on mbarriers have the same results, findings and messages in code of the host as in Python."""
 
 import random
+import re
 
 import numpy as np
 import planted_faults
@@ -143,17 +144,36 @@ def known(sanitizer):
     clocks, table, lanes = sanitizer.clocks, sanitizer.table, sanitizer.lanes
     lanes.fit()
     table.fit()
-    held = lanes.holding
-    arrays = clocks.all, clocks.times, table.pending, table.done, held, lanes.knowing[held], lanes.clock[held]
-    uses = [table.used(at) for at in range(len(sanitizer.wave.mbarriers.keys))]
-    return [array.tolist() for array in arrays], uses
+    wave, held = sanitizer.wave, lanes.holding
+    count = len(wave.mbarriers.keys)
+    arrays = [clocks.all, clocks.times, held, lanes.knowing[held], lanes.clock[held]]
+    arrays += [each[:count] for each in (table.pending, table.done, table.columns)]
+    arrays += [table.init_rows[:count], table.init_times[:count], table.fenced_columns[:count]]
+    uses = [table.used(at) for at in range(count)]
+    lives = sorted(
+        (key, life.line, life.row, life.number) for key, life in sanitizer.mbarriers._lives.items()
+    )
+    unfenced = {row: len(each) for row, each in sanitizer.mbarriers._unfenced.items()}
+    return (
+        [array.tolist() for array in arrays],
+        uses,
+        lives,
+        unfenced,
+        wave.changes,
+        sorted(wave.mbarriers.advanced),
+    )
 
 
 def outcome(ptx, arguments, monkeypatch, calls, **options):
     """All that a launch shows, what the sanitizer knows in the end, and the operations that code of the host
     has run.
     """
-    run, done, sanitizers = mbarrier_calls.MbarrierCalls._run, [], []
+    run, begin, done, sanitizers = (
+        mbarrier_calls.MbarrierCalls._run,
+        mbarrier_calls.MbarrierCalls.init,
+        [],
+        [],
+    )
     init = Sanitizer.__init__
 
     def made(self, *operands):
@@ -165,10 +185,16 @@ def outcome(ptx, arguments, monkeypatch, calls, **options):
         done.extend([name] * fine)
         return fine
 
+    def begun(self, *operands):
+        fine = calls and begin(self, *operands)
+        done.extend(["init"] * fine)
+        return fine
+
     values = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
     with monkeypatch.context() as patch:
         patch.setattr(mbarrier_calls, "_WORTH", 0 if calls else 1 << 60)
         patch.setattr(mbarrier_calls.MbarrierCalls, "_run", counted)
+        patch.setattr(mbarrier_calls.MbarrierCalls, "init", begun)
         patch.setattr(Sanitizer, "__init__", made)
         options = {"threads": 1, "max_instructions": 100_000} | options
         try:
@@ -195,7 +221,7 @@ def test_random_operations(options, monkeypatch):
     for seed in range(20):
         ptx, out = module(kernel(seed), "sm_90a"), np.zeros(COUNT, np.uint64)
         names |= same(ptx, [out], monkeypatch, grid=GRID, block=BLOCK, **options)
-    assert names == {"look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
+    assert names == {"init", "look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
 
 
 @pytest.mark.each_value(1)
@@ -223,6 +249,57 @@ def test_commits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
     ptx, out = module(committing([REFUSED[name]], [8] * 4), "sm_100a"), np.zeros(2 * COUNT, np.uint64)
     options = {"grid": 2 * GRID, "block": BLOCK, "cluster": 2, "sanitize": sanitize}
     assert "commit" not in same(ptx, [out], monkeypatch, **options)
+
+
+LEFT = {
+    "no arrivals": "@%p7 mbarrier.init.shared.b64 [space], 0;",
+    "too many arrivals": "@%p7 mbarrier.init.shared.b64 [space], 0x100000;",
+    "one mbarrier by two lanes": "setp.lt.u32 %p1, %r0, 2; @%p1 mbarrier.init.shared.b64 [space], 1;",
+    "in use": "@%p7 mbarrier.init.shared.b64 [bars], 1;",
+    "misaligned": "@%p7 mbarrier.init.shared.b64 [space+4], 1;",
+    "out of bounds": "mov.u64 %rd5, 0xfffff0; @%p7 mbarrier.init.shared.b64 [%rd5], 1;",
+}
+
+
+@pytest.mark.parametrize("sanitize", [True, False])
+@pytest.mark.parametrize("name", LEFT)
+def test_inits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
+    text = kernel(0)
+    begin = text.index("and.b32 %r7, %r6, 3;")
+    text = text[:begin] + ".shared .align 16 .b64 space[2]; " + LEFT[name] + text[text.rindex("ret;") :]
+    inits, plain = [], mbarrier_calls.MbarrierCalls.init
+    monkeypatch.setattr(
+        mbarrier_calls.MbarrierCalls, "init", lambda *each: inits.append(plain(*each)) or inits[-1]
+    )
+    options = {"grid": GRID, "block": BLOCK, "sanitize": sanitize}
+    same(module(text, "sm_90a"), [np.zeros(COUNT, np.uint64)], monkeypatch, **options)
+    assert inits[:4] == [True] * 4
+    assert not inits[4:] or inits[4:] == [name == "in use" and not sanitize]
+
+
+AGAIN = """mbarrier.arrive.shared.b64 %rd4, [bars], 1; bar.sync 0;
+    setp.lt.u32 %p1, %r0, 4; sub.u32 %r7, 3, %r0; mad.wide.u32 %rd5, %r7, 8, %rd6; add.u32 %r8, %r0, 1;
+    @%p1 mbarrier.inval.shared.b64 [%rd5]; @%p1 mbarrier.init.shared.b64 [%rd5], %r8; bar.sync 0;
+    @%p7 mbarrier.arrive.shared.b64 %rd4, [bars+16]; st.global.u64 [%rd2], %rd4;"""
+
+
+@pytest.mark.parametrize("sanitize", [True, False])
+def test_inits_by_lanes_in_another_order(sanitize, monkeypatch):
+    """The last lane initialises the first mbarrier, which has completed a phase before."""
+    text = kernel(0)
+    text = text[: text.index("and.b32 %r7, %r6, 3;")] + "bar.sync 0; " + AGAIN + text[text.rindex("ret;") :]
+    text = re.sub(r"(mbarrier.init.shared.b64 \[bars\+0\]), \d+;", rf"\1, {BLOCK};", text)
+    plain = np.zeros(COUNT, np.uint64)
+    same(module(text, "sm_90a"), [plain], monkeypatch, grid=GRID, block=BLOCK, sanitize=sanitize)
+    monkeypatch.setattr(mbarrier_calls, "_WORTH", 0)
+    inits, init = [], mbarrier_calls.MbarrierCalls.init
+    monkeypatch.setattr(
+        mbarrier_calls.MbarrierCalls, "init", lambda *each: inits.append(init(*each)) or inits[-1]
+    )
+    report = module(text, "sm_90a").launch("k", args=[plain], grid=GRID, block=BLOCK, sanitize=sanitize)
+    assert inits == [True] * 5
+    assert not report.findings
+    assert plain[0] & 0xFFFFF == 2  # as lane 1 has it
 
 
 @pytest.mark.each_value(7)

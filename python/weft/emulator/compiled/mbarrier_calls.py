@@ -17,6 +17,7 @@ from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.mbarrier_table import NONE
+from weft.isa.mbarriers import MOST_ARRIVALS
 
 _WORTH = 200
 """The operations of a process after which they are compiled."""
@@ -74,6 +75,25 @@ class MbarrierCalls:
             *(self._bases.ctypes.data, self._own.ctypes.data, wave.mbarriers.places.ctypes.data),
             *(row.ctypes.data for row in self._scratch),
         )
+
+    def init(self, lanes: Threads, offsets: Addresses, counts: Array, line: int) -> bool:
+        if not self._fits:
+            return False
+        active = np.flatnonzero(lanes.enabled())
+        each = offsets.reshape(-1)[active].view(np.intp)
+        order = each.argsort()
+        active, each = active[order], each[order]
+        wanted = counts.reshape(-1)[active]
+        legal = (wanted - np.uint32(1) < MOST_ARRIVALS).all()  # 0 wraps around
+        if not legal or (each[1:] == each[:-1]).any():
+            return False
+        keys = [divmod(at, self.wave.memory.shared_stride) for at in each.tolist()]
+        if self._sanitizer is not None:
+            rows = lanes.row_numbers()[active // 32]
+            if not self._sanitizer.mbarriers.init_each(keys, rows, line):
+                return False
+        self.wave.mbarriers.init_each(keys, each, wanted, line)
+        return True
 
     def look(
         self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool

@@ -29,6 +29,11 @@ WAIT_TICKS = 20_000
 """The most ticks for which test_wait and try_wait let others run while the phase isn't complete."""
 
 
+Key = tuple[int, int]
+"""CTA of the wave, and offset in its shared memory."""
+Numbers = npt.NDArray[np.intp]
+
+
 class State(NamedTuple):
     """The fields of an mbarrier's word."""
 
@@ -66,6 +71,9 @@ class Calls(Protocol):
     `space`, `[warps, 32]`. It changes nothing and returns None or False where something may be wrong, or for
     a case that it doesn't know.
     """
+
+    def init(self, lanes: Threads, offsets: Addresses, counts: Array, line: int) -> bool:
+        """The active lanes initialise mbarriers at these offsets in the wave's shared memory."""
 
     def look(
         self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
@@ -142,6 +150,21 @@ class Mbarriers:
         self._put(cta, offset, State(count, count, 0, 0))
         self._notify("init", cta, offset, threads, line)
         self._wake(cta, offset)
+
+    def init_each(self, keys: list[Key], offsets: Numbers, counts: Array, line: int) -> None:
+        """Initialises different mbarriers at legal offsets in the wave's shared memory, with legal counts.
+        Observers are not told.
+        """
+        at, count = offsets // BYTES, counts.astype(np.uint64)
+        words = count | count << np.uint64(PENDING_SHIFT) | np.uint64(MARK)
+        self.memory.shared.view(BYTES)[at] = words
+        self.places[at] = [self.number(key) + 1 for key in keys]
+        self.alive.update(dict.fromkeys(keys, line))
+        self.advanced.difference_update(keys)
+        self.memory.host.changes += len(keys)
+        if self.waiting:
+            for key in keys:
+                self._wake(*key)
 
     def inval(self, cta: int, offset: int, line: int, threads: Bools | None = None) -> None:
         """Makes the mbarrier's memory available for other uses."""

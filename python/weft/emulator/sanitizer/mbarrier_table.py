@@ -3,12 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.mbarrier import Mbarriers
+from weft.emulator.memory.mbarrier import Key, Mbarriers
 from weft.emulator.reading.types import Array
-from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
+from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 
-Key = tuple[int, int]
-"""CTA of the wave, and offset in its shared memory."""
 _ROOM = 16
 NONE = -1
 
@@ -93,6 +91,16 @@ class MbarrierTable:
         self.fenced_columns[at] = NONE
         self.use_orders[at] = 0
         return at
+
+    def begin_each(self, keys: list[Key], rows: Rows, times: Clocks) -> list[int]:
+        """The same for different mbarriers, whose columns are noted, too. Returns their numbers."""
+        numbers = [self._mbarriers.number(key) for key in keys]
+        columns = [self._clocks.column(("mbarrier", *key)) for key in keys]
+        self.fit()
+        self.init_rows[numbers], self.init_times[numbers] = rows, times
+        self.fenced_columns[numbers], self.columns[numbers] = NONE, columns
+        self.use_orders[numbers] = 0
+        return numbers
 
     def use(self, at: int, column: int, time: int, line: int) -> None:
         """The last use by a column."""

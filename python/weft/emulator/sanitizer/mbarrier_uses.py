@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from weft.emulator.memory.mbarrier import Key
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.sanitizer.mbarrier_table import NONE, Key, MbarrierTable
+from weft.emulator.sanitizer.mbarrier_table import NONE, MbarrierTable
 
 _NEED_FENCE = ("bulk", "tcgen05")
 """Units that need a fence before they use an mbarrier of another CTA; threads need only a barrier.
@@ -53,6 +54,17 @@ class MbarrierUses:
         number = self.table.begin(key, row, int(self.clocks.known[row, row]))
         life = self._lives[key] = _Life(line, row, number)
         self._unfenced.setdefault(row, []).append(life)
+
+    def init_each(self, keys: list[Key], rows: Rows, line: int) -> bool:
+        """Warps initialise different mbarriers. False, and nothing has changed, if one is in use."""
+        lives = self._lives
+        if not lives.keys().isdisjoint(keys):
+            return False
+        numbers = self.table.begin_each(keys, rows, self.clocks.known[rows, rows])
+        for key, row, number in zip(keys, rows.tolist(), numbers, strict=True):
+            life = lives[key] = _Life(line, row, number)
+            self._unfenced.setdefault(row, []).append(life)
+        return True
 
     def inval(self, key: Key, row: int, line: int) -> None:
         """A warp invalidates an mbarrier; all uses must have happened before."""
