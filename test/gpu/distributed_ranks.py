@@ -390,9 +390,9 @@ CHECKS = [
     all_reduced_sums,
     graphs,
     gradients_of_layers,
-    compiled_layers,
     captured_layers,
     timed_layers,
+    compiled_layers,
     a_rank_that_does_not_come,
 ]
 

@@ -97,6 +97,7 @@ class CudaDevices:
             self.pushes = CudaQueue(self._push_stream.cuda_stream)
         self._queues: dict[int, CudaQueue] = {}
         self._last: CudaQueue | None = None
+        self._kept: list[Any] = []
 
     def _check_access(self) -> None:
         """Raises WeftError, on all ranks, for GPUs that can't access each other's memory, or of other
@@ -167,10 +168,9 @@ class CudaDevices:
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         import torch.distributed._symmetric_memory as symmetric
 
-        torch = self._torch
-        handle = symmetric.rendezvous(
-            symmetric.empty(_UNIT, dtype=torch.uint8, device=self._device), self._group
-        )
+        tensor = symmetric.empty(_UNIT, dtype=self._torch.uint8, device=self._device)
+        handle = symmetric.rendezvous(tensor, self._group)
+        self._kept.append(tensor)
         # Others begin with channel 0, and teams of one group may share the memory of channels.
         channels = handle.signal_pad_size // (_FLAG * self.size)
         channel = channels - 1 - next(_barriers[self.name]) % channels
