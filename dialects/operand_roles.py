@@ -48,6 +48,7 @@ ROLES = {
     "row_factors": Role(("f32",), "M"),  # scale the sums of each row
     "column_factors": Role(("f32",), "N"),  # scale the sums of each column
     "gathered": Role(INPUT_TYPES, "MK"),  # the matrices of A of other GPUs
+    "gathered_scales": Role(("f32",), ("K/128", "M")),  # their scales
     "arrivals": Role(("i32",), ("groups", "chunks")),  # flags of what has come of them
     "partials": Role(("f32", "f16", "bf16"), ("parts",)),  # sums that other GPUs send
     "signals": Role(("i32",), ("parts",)),  # flags of those that have come

@@ -91,7 +91,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       D is that of A of GPU i: A itself for this GPU's own number, otherwise matrix i of "gathered", to which
       GPU i copies it while the kernel runs. Rows come in `chunks` of equal size (the last may be smaller);
       chunk j of matrix i has come once `arrivals[i, j]` (i32, batch x chunks) is at least the number of the
-      call. "gathered" may have twice as many matrices: calls use its halves in turn. "team" (4 of i32) has
+      call. "gathered" may have twice as many matrices: calls use its halves in turn. With scales of f32,
+      "gathered_scales" has those of the matrices of "gathered", and "scale_a" those of A. "team" (4 of i32) has
       this GPU's number, the number of the call, and how many milliseconds a wait for a flag may take before
       it ends the kernel with an error. Own rows are multiplied first, then those of the GPUs that follow, and
       then from GPU 0 on.
@@ -344,7 +345,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         known = {
             name: v.type.shape[0]
             for name, v in batches
-            if not v.type.is_dynamic_dim(0) and name != "gathered"  # which may have two halves
+            if not v.type.is_dynamic_dim(0) and "gathered" not in name  # these may have two halves
         }
         if len(set(known.values())) > 1:
             sizes = " and ".join(f"{count} in {name}" for name, count in known.items())
@@ -355,8 +356,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """What is wrong with matrices of A of other GPUs."""
         given = [name for name in (*SCATTERED, *GATHERED[:-1]) if self.role(name) is not None]
         if not given:
-            return None
+            return None if self.role("gathered_scales") is None else "expects gathered with gathered_scales"
         wanted = GATHERED if self.role("partials") is None else SCATTERED
+        if (self.role("gathered_scales") is not None) != (wanted is GATHERED and self.types.scaled):
+            return "expects gathered_scales if and only if there are gathered and scales of f32"
         if sorted(given) != sorted(wanted):
             return f"expects {', '.join(wanted)} together, got only {' and '.join(given)}"
         if (gathered := self.role("gathered")) is None:
@@ -557,6 +560,7 @@ def matmul(
     row_factors: Any | None = None,
     column_factors: Any | None = None,
     gathered: Any | None = None,
+    gathered_scales: Any | None = None,
     arrivals: Any | None = None,
     partials: Any | None = None,
     signals: Any | None = None,
@@ -578,7 +582,7 @@ def matmul(
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
     operands |= {"k_ends": k_ends, "alpha": factors}
     operands |= {"row_factors": row_factors, "column_factors": column_factors}
-    operands |= {"gathered": gathered, "arrivals": arrivals}
+    operands |= {"gathered": gathered, "gathered_scales": gathered_scales, "arrivals": arrivals}
     operands |= {"partials": partials, "signals": signals, "peers": peers, "team": team}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())

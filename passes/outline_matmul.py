@@ -156,7 +156,7 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     pairs = [((a, m), (d, -2)), ((a, k_a), (b, k_b)), ((b, n), (d, -1))]
     if d.type.rank == 3:
         # Rows that come from other GPUs may have two halves.
-        added = [value for role, value in product.roles.items() if role != "gathered"]
+        added = [value for role, value in product.roles.items() if not role.startswith("gathered")]
         pairs += [((x, 0), (d, 0)) for x in (a, b, *added) if x.type.rank == 3]
     elif (scales := product.role("scale_b")) is not None and b.type.rank == 3:
         pairs += [((scales, 0), (b, 0))]

@@ -8,6 +8,7 @@ from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
 from weft.isa.chips import WARPS
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.team import RowGate
 from weft.passes.kernels.tile_order import Tile
@@ -80,6 +81,8 @@ class Feed(Generic[_S]):
                 member = self._gate.await_rows(at)
                 for operand in (self.left, self.right):
                     operand.begin_member(member)
+                if isinstance(self.scales, BlockScales):
+                    self.scales.begin_member(member)
 
         # The first block's coordinates take some hundred instructions, so they are computed before the wait.
         assert at.k_span is not None

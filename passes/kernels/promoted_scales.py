@@ -11,6 +11,7 @@ from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit, fragment_coordinates, thread_ids
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import map_of_member, member, size
+from weft.passes.kernels.team import Team
 from weft.passes.kernels.tile_order import Tile
 
 
@@ -25,13 +26,33 @@ class BlockScales:
         layout = f"S[({schedule.stages},1,{self.extent}):({schedule.scale_stride},{self.extent},1)]"
         self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, self.extent), f32, layout))
         self.map = tile.tensor_map(self.of_a, tile.stage_type(self.buffer.type))
+        self.of_others, self._member = op.role("gathered_scales"), None
+        if self.of_others is not None:
+            self._team = Team.of(op)
+            self._map_of_others = tile.tensor_map(self.of_others, tile.stage_type(self.buffer.type))
+
+    def begin_member(self, member: Any) -> None:
+        """Begins to copy the scales of a matrix of a team's other GPUs, by its index."""
+        self._member = member
 
     def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
         """Starts to copy the scales of a tile's rows of A for a K block."""
         number = at.column if self.schedule.swap else at.row
-        source = map_of_member(self.of_a, self.map, at.member)
         column = emit.value(emit.mul(number, self.extent))
-        tile.copy_async(source, emit.value(block), column, tile.stage(self.buffer, stage), barrier=barrier)
+
+        def start(source: Any) -> list[Any]:
+            into = tile.stage(self.buffer, stage)
+            tile.copy_async(source, emit.value(block), column, into, barrier=barrier)
+            return []
+
+        own = map_of_member(self.of_a, self.map, at.member)
+        if self.of_others is None:
+            start(own)
+            return
+        assert self._team is not None
+        other = map_of_member(self.of_others, self._map_of_others, self._member)
+        is_own = emit.equal(at.member, self._team.rank)
+        emit.either(is_own, [], lambda: start(own), lambda: start(other))
 
     def of_tile(self, at: Tile, rows: list[Any], kind: Any) -> "TileScales":
         """The scales of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""

@@ -132,12 +132,12 @@ def test_waits_without_an_order_are_found(monkeypatch, old, new, found):
 def test_a_flag_before_its_data_is_found(monkeypatch):
     push = gather.Gather._push
 
-    def flags_first(self, a, turn):
+    def flags_first(self, a, *, turn):
         added = []
         queue = SimpleNamespace(copy=lambda *each: added.append(each))
         devices = SimpleNamespace(pushes=queue)
         team = SimpleNamespace(rank=self.team.rank, size=self.team.size, devices=devices)
-        push(SimpleNamespace(team=team, product=self.product, chunks=self.chunks), a, turn)
+        push(SimpleNamespace(team=team, product=self.product, chunks=self.chunks), a, turn=turn)
         for each in reversed(added):
             self.team.devices.pushes.copy(*each)
 
@@ -208,7 +208,7 @@ def test_ranks_with_different_shapes_are_refused():
         (numbers(8, 64, seed=1), numbers(8, 72, seed=1), "a and b must agree in K, got 64 and 72"),
         (numbers(8, 60, seed=1), numbers(8, 60, seed=1), "rows of a must have a multiple of 8 elements"),
         (numbers(16, 64, seed=1)[::2], numbers(8, 64, seed=1), "a must be contiguous"),
-        (np.zeros((8, 64)), numbers(8, 64, seed=1), "a must be of bf16 or f16, got f64"),
+        (np.zeros((8, 64)), numbers(8, 64, seed=1), "a must be of bf16 or f16 or f8E4M3FN or f8E5M2, got f64"),
         (numbers(8, 64, seed=1), numbers(8, 64, seed=1, dtype=np.float16), "one element type"),
         (numbers(0, 64, seed=1), numbers(8, 64, seed=1), "must have elements"),
     ],
