@@ -92,10 +92,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       GPU i copies it while the kernel runs. Rows come in `chunks` of equal size (the last may be smaller);
       chunk j of matrix i has come once `arrivals[i, j]` (i32, batch x chunks) is at least the number of the
       call. "gathered" may have twice as many matrices: calls use its halves in turn. With scales of f32,
-      "gathered_scales" has those of the matrices of "gathered", and "scale_a" those of A. "team" (4 of i32) has
-      this GPU's number, the number of the call, and how many milliseconds a wait for a flag may take before
-      it ends the kernel with an error. Own rows are multiplied first, then those of the GPUs that follow, and
-      then from GPU 0 on.
+      "gathered_scales" has those of the matrices of "gathered", and "scale_a" those of A. "team" (4 of i32)
+      has this GPU's number, the number of the call, and how many milliseconds a wait for a flag may take
+      before it ends the kernel with an error. Own rows are multiplied first, then those of the GPUs that
+      follow, and then from GPU 0 on.
     - "partials", "signals", "peers" and "team", together: each GPU of a team has A of all rows, a batch with
       a matrix for the rows of each GPU, but only a part of K. D has this GPU's rows of the sum of all
       products. Sums of other rows are rounded to the type of "partials", and stored to that memory of the GPU

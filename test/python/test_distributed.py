@@ -208,7 +208,11 @@ def test_ranks_with_different_shapes_are_refused():
         (numbers(8, 64, seed=1), numbers(8, 72, seed=1), "a and b must agree in K, got 64 and 72"),
         (numbers(8, 60, seed=1), numbers(8, 60, seed=1), "rows of a must have a multiple of 8 elements"),
         (numbers(16, 64, seed=1)[::2], numbers(8, 64, seed=1), "a must be contiguous"),
-        (np.zeros((8, 64)), numbers(8, 64, seed=1), "a must be of bf16 or f16 or f8E4M3FN or f8E5M2, got f64"),
+        (
+            np.zeros((8, 64)),
+            numbers(8, 64, seed=1),
+            "a must be of bf16 or f16 or f8E4M3FN or f8E5M2, got f64",
+        ),
         (numbers(8, 64, seed=1), numbers(8, 64, seed=1, dtype=np.float16), "one element type"),
         (numbers(0, 64, seed=1), numbers(8, 64, seed=1), "must have elements"),
     ],

@@ -16,6 +16,8 @@ def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
     """A function of `weft.distributed` by its operator, with the function's arguments."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
+    if given.get("scales") is not None:
+        raise WeftError(f"{name}: products with scales have no gradients, and torch.compile can't trace them")
     transposed, epilogue = given.pop("transpose_b", False), given.pop("epilogue", None)
     options = {name: value for name, value in given.items() if value is not None}
     if "schedule" in options:

@@ -95,6 +95,7 @@ class CudaDevices:
         self._push_stream = torch.cuda.Stream(self._device, priority=_PRIORITY)
         with entered(context(None)):
             self.pushes = CudaQueue(self._push_stream.cuda_stream)
+        self._kinds = {"bf16": torch.bfloat16, "f16": torch.float16}
         self._queues: dict[int, CudaQueue] = {}
         self._last: CudaQueue | None = None
         self._kept: list[Any] = []
@@ -157,13 +158,15 @@ class CudaDevices:
         size = array.numel() * array.element_size()
         return Address(array.data_ptr(), size, self._device.index, array)
 
-    def array(self, memory: Address, shape: Sequence[int], like: Any) -> Any:
+    def array(self, memory: Address, shape: Sequence[int], dtype: str) -> Any:
         tensor, _ = memory.owner
-        begin, size = memory.address - tensor.data_ptr(), prod(shape) * like.element_size()
-        return tensor[begin : begin + size].view(like.dtype).view(tuple(shape))
+        kind = self._kinds[dtype]
+        begin, size = memory.address - tensor.data_ptr(), prod(shape) * kind.itemsize
+        return tensor[begin : begin + size].view(kind).view(tuple(shape))
 
-    def empty(self, shape: Sequence[int], like: Any) -> Any:
-        return self._torch.empty(tuple(shape), dtype=like.dtype, device=self._device)
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        kind = like.dtype if dtype is None else self._kinds[dtype]
+        return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         import torch.distributed._symmetric_memory as symmetric

@@ -92,11 +92,11 @@ class Devices(Host, Protocol):
     def of(self, array: Any) -> Memory:
         """The memory of a contiguous array."""
 
-    def array(self, memory: Any, shape: Sequence[int], like: Any) -> Any:
-        """The beginning of shared memory of this GPU as an array, of the elements of another one."""
+    def array(self, memory: Any, shape: Sequence[int], dtype: str) -> Any:
+        """The beginning of shared memory of this GPU as an array, of elements by MLIR's name."""
 
-    def empty(self, shape: Sequence[int], like: Any) -> Any:
-        """A new array, of the elements of another one."""
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        """A new array, of elements by MLIR's name, by default those of another array."""
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         """Makes a barrier on the callers' streams: nothing after a call of it begins before all ranks have

@@ -10,6 +10,7 @@ import numpy as np
 from weft.distributed.devices import Bytes, different
 from weft.emulator import Stream, World
 from weft.errors import WeftError
+from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 
@@ -94,12 +95,12 @@ class WorldDevices:
     def of(self, array: Any) -> Bytes:
         return Bytes(array.reshape(-1).view(np.uint8))
 
-    def array(self, memory: Bytes, shape: Sequence[int], like: Any) -> Any:
-        size = prod(shape) * like.itemsize
-        return memory.array[:size].view(like.dtype).reshape(tuple(shape))
+    def array(self, memory: Bytes, shape: Sequence[int], dtype: str) -> Any:
+        kind = arrays.numpy_dtype(dtype)
+        return memory.array[: prod(shape) * kind.itemsize].view(kind).reshape(tuple(shape))
 
-    def empty(self, shape: Sequence[int], like: Any) -> Any:
-        return np.zeros(tuple(shape), like.dtype)
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        return np.zeros(tuple(shape), like.dtype if dtype is None else arrays.numpy_dtype(dtype))
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         flags = [each.array.view(np.uint32) for each in self.shared(4 * self.size)]

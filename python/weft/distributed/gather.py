@@ -23,7 +23,7 @@ _CHUNK = 1 << 24  # bytes, at least: a copy of fewer doesn't reach the speed of 
 _MOST_PUSHED = 6 << 20  # bytes that a kernel sends
 _MOST_CTAS = 128
 _ALIGNED = 16  # bytes: a vector of the kernel that sends rows
-_FLAG = 4
+_FLAG = _WORD = 4
 
 
 def _watched(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
@@ -43,6 +43,7 @@ def all_gather_matmul(
     transpose_b: bool = False,
     epilogue: Epilogue | Sequence[Epilogue | None] | None = None,
     schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
     """`A @ b`, where A has the rows of `a` of all ranks, in the order of ranks. Returns a new array.
 
@@ -50,10 +51,14 @@ def all_gather_matmul(
     (size * M) x N. `a` must be contiguous. `epilogue` is that of `weft.matmul`; its residual has the shape of
     the result. With a list of several `b`, rows are sent once, and the result is a list; `epilogue` is then a
     list, too, or None. All ranks must call products in the same order with the same shapes, types and
-    options: the first call with new ones compares them. Elements are f16 and bf16. Nothing is waited for:
-    kernels and copies are queued. Raises WeftError for arrays that don't fit.
+    options: the first call with new ones compares them. Nothing is waited for: kernels and copies are queued.
+
+    Elements are f16, bf16, and fp8, whose result is bf16. `scales` of fp8 are two float32 arrays, as
+    `weft.matmul` has them: of `a`, M x ceil(K / 128) with strides (1, M), and of `b`, ceil(N / 128) x
+    ceil(K / 128), contiguous; with several `b`, a list of those. Rows of `a` must then be a multiple of 4.
+    Raises WeftError for arrays that don't fit.
     """
-    options: dict[str, Any] = {"transpose_b": transpose_b, "schedule": schedule}
+    options: dict[str, Any] = {"transpose_b": transpose_b, "schedule": schedule, "scales": scales}
     if not isinstance(b, list | tuple):
         if not isinstance(epilogue, Epilogue | None):
             raise WeftError(f"{_NAME}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
@@ -63,7 +68,7 @@ def all_gather_matmul(
     epilogues = _epilogues(b, epilogue)
     if is_watched(team, (a, *b), *epilogues):
         return _watched(a, b, team=team, epilogue=epilogues, **options)
-    return _several(a, b, team, transpose_b, epilogues, schedule)
+    return _several(a, b, team, transpose_b, epilogues, schedule, scales)
 
 
 def queued(
@@ -74,14 +79,15 @@ def queued(
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
     schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
     """`all_gather_matmul` of arrays with memory and one `b`, without gradients."""
-    added = added_to(epilogue)
+    added = added_to(epilogue, scales)
     activation = None if epilogue is None else epilogue.activation
     operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule)
 
     def describe() -> Product:
-        return described(_NAME, a, b, transpose_b, epilogue, schedule)
+        return described(_NAME, a, b, transpose_b, epilogue, schedule, scales)
 
     return plan_of(_NAME, _plan, team, operands, options, describe).run(operands)
 
@@ -106,20 +112,36 @@ def _several(
     transpose_b: bool,
     epilogues: Sequence[Epilogue | None],
     schedule: AnySchedule | str | None,
+    scales: Any,
 ) -> list[Any]:
     """The products with several `b`."""
-    groups = [(b, *added_to(epilogue).values()) for b, epilogue in zip(bs, epilogues, strict=True)]
-    kinds = [(*added_to(each), None if each is None else each.activation) for each in epilogues]
+    pairs = _pairs(_NAME, scales, len(bs))
+    calls = list(zip(bs, epilogues, pairs, strict=True))
+    groups = [(b, *added_to(epilogue, of_call).values()) for b, epilogue, of_call in calls]
+    kinds = [(*added_to(each, scales), None if each is None else each.activation) for each in epilogues]
 
     def describe() -> Products:
-        each = zip(bs, epilogues, strict=True)
         return Products(
-            tuple(described(_NAME, a, b, transpose_b, epilogue, schedule) for b, epilogue in each)
+            tuple(
+                described(_NAME, a, b, transpose_b, epilogue, schedule, of_call)
+                for b, epilogue, of_call in calls
+            )
         )
 
     operands = (a, *(x for group in groups for x in group))
     plan = plan_of(_NAME, Several, team, operands, (transpose_b, tuple(kinds), schedule), describe)
     return plan.run(operands)  # type: ignore[no-any-return]
+
+
+def _pairs(name: str, scales: Any, count: int) -> list[Any]:
+    """The scales of A and of each of several B."""
+    if scales is None:
+        return [None] * count
+    given = scales if isinstance(scales, list | tuple) and len(scales) == 2 else (None, None)
+    of_a, of_bs = given
+    if not isinstance(of_bs, list | tuple) or len(of_bs) != count:
+        raise WeftError(f"{name}: with a list of b, scales must be those of a, and a list of as many")
+    return [(of_a, of_b) for of_b in of_bs]
 
 
 @dataclass(frozen=True)
@@ -156,7 +178,7 @@ class Several:
         a, *rest = operands
         first, results = self._plans[0], list[Any]()
         queue = first.team.devices.caller()
-        sent = first.send(queue, a)
+        sent = first.send(queue, first.rows_of(operands))
         for plan in self._plans:
             count = 1 + len(plan.product.added)
             own, rest = rest[:count], rest[count:]
@@ -176,28 +198,42 @@ class GatherPlan(Plan):
     def __init__(self, product: Product, team: Team) -> None:
         """Compiles the kernel."""
         m, k = product.a
+        of_scales = [("gathered_scales", "f32", 3)] if product.is_scaled else []
         kernel = product.kernel(
             team.devices.chip,
             ranks=(2, 2, 3),
-            added=(("gathered", product.dtype, 3), ("arrivals", "i32", 2), ("team", "i32", 1)),
+            added=(("gathered", product.dtype, 3), *of_scales, ("arrivals", "i32", 2), ("team", "i32", 1)),
             sizes=(team.size * m, product.n, k),
         )
         super().__init__(team, product, kernel)
 
     def run(self, operands: Sequence[Any]) -> Any:
         queue = self.team.devices.caller()
-        out = self.multiply(queue, operands, self.send(queue, operands[0]))
+        out = self.multiply(queue, operands, self.send(queue, self.rows_of(operands)))
         self.end(queue)
         return out
 
+    def rows_of(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """What a rank sends of its operands: A, and its scales if it has them."""
+        a, _, *rest = operands
+        return [a, *rest[:1]] if self.product.is_scaled else [a]
+
+    def memory_of(self, rows: Sequence[Any]) -> list[Any]:
+        """The memory of what a rank sends."""
+        a, *scales = rows
+        devices = self.team.devices
+        return [devices.of(a), *(devices.of(each.T) for each in scales)]
+
     @abstractmethod
-    def send(self, queue: Any, a: Any) -> Sequence[Memory]:
-        """Begins to send this rank's rows. Returns the rows of others, their flags, and the team's state."""
+    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+        """Begins to send this rank's rows. Returns the memory of the rows of others, and of their scales if
+        they have them, their flags, and the team's state.
+        """
 
     def multiply(self, queue: Any, operands: Sequence[Any], sent: Sequence[Memory]) -> Any:
         """Queues the product with rows that come. Returns the result."""
         shape = self.team.size * self.product.a[0], self.product.n
-        out = self.team.devices.empty(shape, operands[0])
+        out = self.team.devices.empty(shape, operands[0], self.product.out)
         self.launch(queue, operands, out, sent)
         return out
 
@@ -206,11 +242,12 @@ class GatherPlan(Plan):
         return
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        size = self.team.size
-        rows, arrivals, state = memory
+        size, count = self.team.size, self.halves * self.team.size
+        rows, *scales, arrivals, state = memory
         return [
             *self.product.views(operands, d, size),
-            rows.view((self.halves * size, *self.product.a), self.product.dtype),
+            rows.view((count, *self.product.a), self.product.dtype),
+            *(each.view((count, *self.product.scale_shape), "f32") for each in scales),
             arrivals.view((size, self.chunks), "i32"),
             state.view((4,), "i32"),
         ]
@@ -226,22 +263,26 @@ class PushedGather(GatherPlan):
     def __init__(self, product: Product, team: Team) -> None:
         """Compiles the kernels, and makes room for the rows."""
         super().__init__(product, team)
-        size = product.a_bytes
-        self.memory = team.counted("rows", team.size * size, team.size * _FLAG)
+        size, of_scales = product.a_bytes, product.scale_bytes
+        self.memory = team.counted("rows", team.size * (size + of_scales), team.size * _FLAG)
         ctas = min(-(-size // small_kernels.PUSHED), _MOST_CTAS)
-        self._push = small_kernels.push(ctas, team.devices.chip)
+        self._push = small_kernels.push(ctas, team.devices.chip, 2 if of_scales else 1)
+        rows, scales = (HALVES * team.size * each for each in (size, of_scales))
+        memory = self.memory.data.part(rows, scales)
+        self._sent = self.memory.data, *([memory] if scales else []), self.memory.flags, self.memory.state
 
-    def send(self, queue: Any, a: Any) -> Sequence[Memory]:
+    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
         memory = self.memory
-        self.start(queue, self._push, (a,), (memory.peers, memory.state), partial(self._pushed, a))
-        return memory.data, memory.flags, memory.state
+        self.start(queue, self._push, rows, (memory.peers, memory.state), partial(self._pushed, rows))
+        return self._sent
 
-    def _pushed(self, a: Any) -> list[ArrayView]:
-        """What the kernel takes that sends rows. Raises WeftError for rows that it can't load."""
-        if arrays.view(a).address % _ALIGNED:
-            raise WeftError(f"{self.product.name}: a must begin at a multiple of {_ALIGNED} bytes")
-        words = self.team.devices.of(a).view((self.product.a_bytes // 4,), "i32")
-        return [words, *self.memory.views()]
+    def _pushed(self, rows: Sequence[Any]) -> list[ArrayView]:
+        """What the kernel takes that sends rows. Raises WeftError for those that it can't load."""
+        for what, each in zip(("a", "scale_a"), rows, strict=False):
+            if arrays.view(each).address % _ALIGNED:
+                raise WeftError(f"{self.product.name}: {what} must begin at a multiple of {_ALIGNED} bytes")
+        words = [each.view((each.size // _WORD,), "i32") for each in self.memory_of(rows)]
+        return [*words, *self.memory.views()]
 
 
 class Gather(GatherPlan):
@@ -253,24 +294,27 @@ class Gather(GatherPlan):
         self.chunks = max(min(product.a_bytes // _CHUNK, _MOST_CHUNKS), 1)
         self.exchange = team.exchange("gather")
         team.barrier()  # of which captured calls need one
-        self.exchange.reserve(team.size * product.a_bytes, team.size * _MOST_CHUNKS * _FLAG)
+        sent = product.a_bytes + product.scale_bytes
+        self.exchange.reserve(team.size * sent, team.size * _MOST_CHUNKS * _FLAG)
 
-    def send(self, queue: Any, a: Any) -> Sequence[Memory]:
-        return self.send_now(queue, a)[0]
+    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+        return self.send_now(queue, rows)[0]
 
-    def send_now(self, queue: Any, a: Any) -> tuple[Sequence[Memory], Turn]:
+    def send_now(self, queue: Any, rows: Sequence[Any]) -> tuple[Sequence[Memory], Turn]:
         """As `send`, and the memory of the call."""
         team, devices = self.team, self.team.devices
         turn = self.exchange.next()
         team.begin(turn)
         devices.pushes.wait(queue.record())
-        self._push(devices.of(a), turn)
-        return (turn.data[team.rank], turn.flags[team.rank], turn.state), turn
+        self._push(*self.memory_of(rows), turn=turn)
+        data = turn.data[team.rank]
+        scales = [self._of_scales(data)] if self.product.is_scaled else []
+        return (data, *scales, turn.flags[team.rank], turn.state), turn
 
     def queue(self, operands: Sequence[Any]) -> tuple[Any, Turn]:
         """Queues the product. Returns the result, and the memory to which rows of others come."""
         queue = self.team.devices.caller()
-        sent, turn = self.send_now(queue, operands[0])
+        sent, turn = self.send_now(queue, self.rows_of(operands))
         out = self.multiply(queue, operands, sent)
         self.end(queue)
         return out, turn
@@ -278,13 +322,21 @@ class Gather(GatherPlan):
     def end(self, queue: Any) -> None:
         queue.wait(self.team.devices.pushes.record())
 
-    def _push(self, a: Any, turn: Any) -> None:
+    def _of_scales(self, data: Memory) -> Memory:
+        """The memory of the scales of all ranks' rows, which follow the rows."""
+        size = self.team.size
+        return data.part(size * self.product.a_bytes, size * self.product.scale_bytes)
+
+    def _push(self, a: Any, *scales: Any, turn: Any) -> None:
         """Copies this rank's rows to the others, first to the rank that needs them first."""
         team, size = self.team, self.product.a_bytes
         row = size // self.product.a[0]
         rows = -(-self.product.a[0] // self.chunks)
         for step in range(1, team.size):
             peer = (team.rank - step) % team.size
+            for each in scales:
+                into = self._of_scales(turn.data[peer]).part(team.rank * each.size, each.size)
+                team.devices.pushes.copy(into, each)
             for chunk in range(self.chunks):
                 begin = min(chunk * rows * row, size)
                 count = min(rows * row, size - begin)

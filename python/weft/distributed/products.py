@@ -9,8 +9,10 @@ from functools import partial
 from math import prod
 from typing import Any, Self
 
-from weft.dialects.schedule import AnySchedule, Types
+from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.dialects.schedule.coercion import as_schedule
+from weft.dialects.schedule.product_types import PROMOTED
+from weft.dialects.tile_types import FP8_TYPES
 from weft.distributed.devices import Memory
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
@@ -19,10 +21,14 @@ from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
+from weft.multiply.operands import default_result
 from weft.schedules import choice, database
 
-_ELEMENTS = ("bf16", "f16")
+_ELEMENTS = ("bf16", "f16", *FP8_TYPES)
 _ROW_BYTES = 16
+_SCALE = 4  # bytes
+_SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
+SCALES = ("scale_a", "scale_b")
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,30 @@ class Product:
         return prod(self.a) * arrays.numpy_dtype(self.dtype).itemsize
 
     @property
+    def out(self) -> str:
+        """The type of the result."""
+        return default_result(self.dtype)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether there are scales."""
+        return any(role in SCALES for role, *_ in self.added)
+
+    @property
+    def scale_shape(self) -> tuple[int, int]:
+        """The scales of A in memory: K blocks by rows."""
+        return ceil_div(self.a[1], PROMOTED), self.a[0]
+
+    @property
+    def scale_bytes(self) -> int:
+        """The bytes of the scales of A; 0 without scales."""
+        return prod(self.scale_shape) * _SCALE if self.is_scaled else 0
+
+    @property
     def types(self) -> Types:
         """The types, as schedules have them."""
-        return Types(self.dtype, self.dtype, self.dtype, (False, not self.transpose_b))
+        layout, scaled = (False, not self.transpose_b), self.is_scaled
+        return Types(self.dtype, self.dtype, self.out, layout, promoted=scaled, scaled=scaled)
 
     def schedule_of(self, chip: str, sizes: tuple[int, int, int]) -> AnySchedule:
         """The schedule: the caller's, or one for M, N and K."""
@@ -73,9 +100,8 @@ class Product:
         """The kernel, compiled once."""
         schedule = self.schedule_of(chip, sizes)
         what = (1.0).hex(), (0.0).hex(), False, self.activation, schedule, chip
-        of_batch = tuple(
-            (role, kind, ranks[2] if role == "residual" else rank) for role, kind, rank in self.added
-        )
+        batches = {"residual": ranks[2], "scale_a": 3 if ranks[0] == 3 else 2}
+        of_batch = tuple((role, kind, batches.get(role, rank)) for role, kind, rank in self.added)
         return product_kernel.compiled(
             self.types, ranks, (*of_batch, *added), (False, self.transpose_b), *what
         )
@@ -86,7 +112,11 @@ class Product:
         """
         a, b, *rest = map(arrays.view, operands)
         views = [a, b, arrays.view(d), *rest]
-        batched = [2, *(3 + i for i, (role, *_) in enumerate(self.added) if role == "residual")]
+        roles = [role for role, *_ in self.added]
+        for number, role in enumerate(roles):
+            if role == "scale_a":
+                views[3 + number] = transposed(views[3 + number])
+        batched = [2, *(3 + number for number, role in enumerate(roles) if role == "residual")]
         for number in batched if members else []:
             views[number] = self.batch(views[number], members or 1)
         return views
@@ -116,12 +146,22 @@ def _slices(schedule: AnySchedule) -> int:
     return int(getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1))
 
 
-def added_to(epilogue: Epilogue | None) -> dict[str, Any]:
-    """What an epilogue reads, by role."""
-    if epilogue is None:
-        return {}
-    given = {"bias": epilogue.bias, "residual": epilogue.residual}
-    return {role: array for role, array in given.items() if array is not None}
+def transposed(view: ArrayView) -> ArrayView:
+    """The transpose of a matrix."""
+    return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
+
+
+def added_to(epilogue: Epilogue | None, scales: Any = None) -> dict[str, Any]:
+    """The scales, and what an epilogue reads, by role."""
+    added = {}
+    if scales is not None:
+        if not (isinstance(scales, list | tuple) and len(scales) == 2):
+            raise WeftError("weft.distributed: scales must be a pair, of a and of b")
+        added = dict(zip(SCALES, scales, strict=True))
+    if epilogue is not None:
+        given = {"bias": epilogue.bias, "residual": epilogue.residual}
+        added |= {role: array for role, array in given.items() if array is not None}
+    return added
 
 
 class Plan(ABC):
@@ -218,6 +258,7 @@ def described(
     transpose_b: bool,
     epilogue: Epilogue | None,
     schedule: AnySchedule | str | None,
+    scales: Any = None,
 ) -> Product:
     """The product of a call. Raises WeftError for arrays that don't fit."""
     left, right = arrays.view(a), arrays.view(b)
@@ -243,7 +284,9 @@ def described(
                 f"{name}: rows of {what} must have a multiple of {unit} elements, got {view.shape[1]}; "
                 f"the next is {near}"
             )
-    added = added_to(epilogue)
+    added = added_to(epilogue, scales)
+    if scales is not None:
+        _check_scales(name, added, (left.shape[0], right.shape[0 if transpose_b else 1], k), left.dtype)
     kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
     activation = epilogue.activation if epilogue is not None else None
     return Product(
@@ -257,3 +300,36 @@ def described(
         activation,
         as_schedule(schedule),
     )
+
+
+def _check_scales(name: str, added: dict[str, Any], sizes: tuple[int, int, int], element: str) -> None:
+    """Raises WeftError for scales that don't fit A and B."""
+    m, n, k = sizes
+    if element not in FP8_TYPES:
+        raise WeftError(f"{name}: a and b must be of fp8 with scales, got {element}")
+    blocks = ceil_div(k, PROMOTED)
+    of_a, of_b = (arrays.view(added[role]) for role in SCALES)
+    for role, view, shape in (
+        ("scale_a", of_a, (m, blocks)),
+        ("scale_b", of_b, (ceil_div(n, PROMOTED), blocks)),
+    ):
+        if view.dtype != "f32" or view.shape != shape:
+            wanted, got = (" x ".join(map(str, each)) for each in (shape, view.shape))
+            raise WeftError(f"{name}: {role} must be {wanted} of f32, got {got} of {view.dtype}")
+    if of_a.strides != (1, m):
+        raise WeftError(
+            f"{name}: columns of scale_a must be contiguous, one after the other: strides (1, {m}), "
+            f"got {of_a.strides}"
+        )
+    check_scaled_rows(name, m, "rows of a")
+    if of_b.strides != arrays.contiguous_strides(of_b.shape):
+        raise WeftError(f"{name}: scale_b must be contiguous, got strides {of_b.strides}")
+
+
+def check_scaled_rows(name: str, rows: int, what: str) -> None:
+    """Raises WeftError for a number of rows whose scales TMA doesn't copy."""
+    if rows % _SCALED_ROWS:
+        near = ceil_div(rows, _SCALED_ROWS) * _SCALED_ROWS
+        raise WeftError(
+            f"{name}: {what} must be a multiple of {_SCALED_ROWS} with scales, got {rows}; the next is {near}"
+        )

@@ -33,6 +33,7 @@ def matmul_all_reduce(
     epilogue: Epilogue | None = None,
     partials: str | None = None,
     schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
     """The sum of `a @ b` of all ranks, on each rank, as a new array.
 
@@ -47,6 +48,7 @@ def matmul_all_reduce(
         "epilogue": epilogue,
         "schedule": schedule,
         "partials": partials,
+        "scales": scales,
     }
     if is_watched(team, (a, b), epilogue):
         return _watched(a, b, team=team, **options)
@@ -62,15 +64,16 @@ def queued(
     epilogue: Epilogue | None = None,
     partials: str | None = None,
     schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
     """`matmul_all_reduce` of arrays with memory, without gradients."""
-    name, added = "matmul_all_reduce", added_to(epilogue)
+    name, added = "matmul_all_reduce", added_to(epilogue, scales)
     activation = None if epilogue is None else epilogue.activation
     operands = a, b, *added.values()
     options = transpose_b, *added, activation, schedule, partials
 
     def describe() -> Product:
-        product = described(name, a, b, transpose_b, epilogue, schedule)
+        product = described(name, a, b, transpose_b, epilogue, schedule, scales)
         scatter.check_partials(product, partials)
         return product
 
@@ -104,7 +107,7 @@ class _OneShot(Plan):
 
     def run(self, operands: Sequence[Any]) -> Any:
         devices = self.team.devices
-        out = devices.empty((self.product.a[0], self.product.n), operands[0])
+        out = devices.empty((self.product.a[0], self.product.n), operands[0], self.product.out)
         self.launch(devices.caller(), operands, out, self.memory.operands)
         return out
 
@@ -124,7 +127,7 @@ class _TwoShot(Plan):
         self._scatter = scatter.Scatter(partials, product, team)
         super().__init__(team, product, self._scatter.kernel)
         self._meeting = small_kernels.meeting(team.devices.chip)
-        self._bytes = prod(self._scatter.shape) * arrays.numpy_dtype(product.dtype).itemsize
+        self._bytes = prod(self._scatter.shape) * arrays.numpy_dtype(product.out).itemsize
         self._meet = team.counted("meeting", _FLAG, team.size * _FLAG)
         self._rows = team.rows(self._bytes)
 
@@ -136,8 +139,8 @@ class _TwoShot(Plan):
     def run(self, operands: Sequence[Any]) -> Any:
         team, devices = self.team, self.team.devices
         queue, shape = devices.caller(), self._scatter.shape
-        out = devices.empty((self.product.a[0], self.product.n), operands[0])
-        own = devices.array(self._rows[team.rank], shape, out)
+        out = devices.empty((self.product.a[0], self.product.n), operands[0], self.product.out)
+        own = devices.array(self._rows[team.rank], shape, self.product.out)
         self._scatter.add(queue, self._of_own_rows(operands), own)
         self.start(
             queue, self._meeting, (), (self._meet.flags, self._meet.peers, self._meet.state), self._views

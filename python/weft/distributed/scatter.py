@@ -1,13 +1,23 @@
 """Products whose sums are added up over all GPUs: a kernel sends sums of others' rows and adds its own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
+from weft.distributed.products import (
+    Plan,
+    Product,
+    added_to,
+    by_operator,
+    check_scaled_rows,
+    described,
+    is_watched,
+    plan_of,
+)
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors
@@ -34,6 +44,7 @@ def matmul_reduce_scatter(
     partials: str | None = None,
     shared_bias: bool = False,
     schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
     """This rank's rows of the sum of `a @ b` of all ranks, as a new array.
 
@@ -49,6 +60,7 @@ def matmul_reduce_scatter(
         "epilogue": epilogue,
         "schedule": schedule,
         "partials": partials,
+        "scales": scales,
     }
     if is_watched(team, (a, b), epilogue):
         return _watched(a, b, team=team, shared_bias=shared_bias, **options)
@@ -64,15 +76,18 @@ def queued(
     epilogue: Epilogue | None = None,
     partials: str | None = None,
     schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
     """`matmul_reduce_scatter` of arrays with memory, without gradients."""
-    name, added = "matmul_reduce_scatter", added_to(epilogue)
+    name, added = "matmul_reduce_scatter", added_to(epilogue, scales)
     activation = None if epilogue is None else epilogue.activation
     operands = a, b, *added.values()
     options = transpose_b, *added, activation, schedule, partials
 
     def describe() -> Product:
-        return _described(name, team, described(name, a, b, transpose_b, epilogue, schedule), partials)
+        return _described(
+            name, team, described(name, a, b, transpose_b, epilogue, schedule, scales), partials
+        )
 
     plan = plan_of(name, partial(Scatter, partials), team, operands, options, describe)
     return plan.run(operands)
@@ -87,18 +102,20 @@ def _described(name: str, team: Team, product: Product, partials: str | None) ->
             f"{name}: rows of a must be a multiple of {team.size}, the number of ranks, got {product.a[0]}; "
             f"the next is {near}"
         )
+    if product.is_scaled:
+        check_scaled_rows(name, product.a[0] // team.size, "each rank's rows")
     return product
 
 
 def check_partials(product: Product, partials: str | None) -> None:
     """Raises WeftError for sums of a type that isn't sent."""
-    if type_of(product, partials) not in ("f32", product.dtype):
-        raise WeftError(f"{product.name}: partials must be f32 or {product.dtype}, got {shown(partials)}")
+    if type_of(product, partials) not in ("f32", product.out):
+        raise WeftError(f"{product.name}: partials must be f32 or {product.out}, got {shown(partials)}")
 
 
 def type_of(product: Product, partials: str | None) -> str:
     """The type of sums that are sent."""
-    return product.dtype if partials is None else str(arrays.type_name(partials))
+    return product.out if partials is None else str(arrays.type_name(partials))
 
 
 def schedule_of(product: Product, team: Team, sizes: tuple[int, int, int]) -> WarpgroupSchedule:
@@ -137,7 +154,7 @@ class Scatter(Plan):
 
     def run(self, operands: Sequence[Any]) -> Any:
         devices = self.team.devices
-        out = devices.empty(self.shape, operands[0])
+        out = devices.empty(self.shape, operands[0], self.product.out)
         self.add(devices.caller(), operands, out)
         return out
 
@@ -146,6 +163,14 @@ class Scatter(Plan):
         self.launch(queue, operands, d, self.memory.operands)
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        left, *rest = self.product.views(operands, d)
+        left, b, d, *rest = self.product.views(operands, d)
+        for number, (role, *_) in enumerate(self.product.added):
+            if role == "scale_a":
+                rest[number] = self._of_members(rest[number])
         of_memory = self.memory.of_sums(self.sums, self.kind, self.parts)
-        return [self.product.batch(left, self.team.size), *rest, *of_memory]
+        return [self.product.batch(left, self.team.size), b, d, *rest, *of_memory]
+
+    def _of_members(self, scales: ArrayView) -> ArrayView:
+        """Scales of A as a batch: columns of each rank's rows."""
+        (blocks, _), rows = scales.shape, self.shape[0]
+        return replace(scales, shape=(self.team.size, blocks, rows), strides=(rows, *scales.strides))

@@ -1,11 +1,13 @@
 """Kernels of a few threads that products over several GPUs need beside their own."""
 
 import functools
+from functools import partial
 from typing import Any
 
 from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.launch_contract import DEPENDENT
+from weft.distributed.teams import HALVES
 from weft.launch import kernel
 from weft.mlir import arith, gpu, ir, nvvm, vector
 from weft.mlir import memref as memory
@@ -35,7 +37,7 @@ def meeting(chip: str) -> kernel.Kernel:
             different = emit.negate(emit.equal(member, rank))
             is_other = arith.andi(emit.less(member, emit.as_i32(memory.dim(peers, _index(0)))), different)
             with emit.when(is_other):
-                tile.signal(_remote(peers, member, FLAGS), rank, call)
+                _signal(peers, rank, call, member)
                 tile.await_flag(flags, member, call, limit)
             gpu.barrier()
             with emit.when(emit.equal(member, 0)):
@@ -44,30 +46,38 @@ def meeting(chip: str) -> kernel.Kernel:
 
 
 @functools.lru_cache(maxsize=64)
-def push(ctas: int, chip: str) -> kernel.Kernel:
+def push(ctas: int, chip: str, matrices: int = 1) -> kernel.Kernel:
     """The kernel that copies this rank's rows to all others: to matrix `rank` of the half of their memory
     that the call selects. Then it sets flag `rank` of each to the number of the call, which it counts first.
-    Takes the rows as words of 4 bytes, in multiples of four, the addresses of memory and flags, and the
-    state.
+    Takes the rows as words of 4 bytes, in multiples of four, and with `matrices` 2 also their scales, whose
+    two halves follow those of rows; then the addresses of memory and flags, and the state.
     """
     with Module() as module:
-        kinds = [memref("?", "i32"), memref("?x?", "i64"), memref("?", "i32")]
+        kinds = [memref("?", "i32")] * matrices + [memref("?x?", "i64"), memref("?", "i32")]
         block, grid = (PUSH_THREADS, 1, 1), (ctas, 1, 1)
-        with module.kernel("push_rows", kinds, block=block, grid=grid) as (rows, peers, state):
+        with module.kernel("push_rows", kinds, block=block, grid=grid) as (*sources, peers, state):
             _begin()
             rank, call = element(state, RANK), emit.add(element(state, CALL), 1)
             ranks = emit.as_i32(memory.dim(peers, _index(0)))
-            words = emit.as_i32(memory.dim(rows, _index(0)))
-            first = emit.mul(emit.add(emit.mul(emit.bit_and(call, 1), ranks), rank), words)
-            _each_other(rank, ranks, lambda member: _copy(rows, words, peers, member, first, ctas))
+            matrix = emit.add(emit.mul(emit.bit_and(call, 1), ranks), rank)
+            begin: Any = 0
+            for source in sources:
+                words = emit.as_i32(memory.dim(source, _index(0)))
+                first = emit.add(begin, emit.mul(matrix, words))
+                _each_other(rank, ranks, partial(_copy, source, words, peers, first, ctas))
+                begin = emit.add(begin, emit.mul(emit.mul(words, ranks), HALVES))
             gpu.barrier()
             with emit.when(emit.equal(emit.thread(), 0)):
                 last = tile.is_last(state, emit.value(ARRIVED), emit.value(ctas))
                 with emit.when(last):
                     memory.store(call, state, [_index(CALL)])
-                    signal = lambda member: tile.signal(_remote(peers, member, FLAGS), rank, call)  # noqa: E731
-                    _each_other(rank, ranks, signal)
+                    _each_other(rank, ranks, partial(_signal, peers, rank, call))
     return kernel.compile_own(module.mlir, chip)
+
+
+def _signal(peers: Any, rank: Any, call: Any, member: Any) -> None:
+    """Sets this rank's flag of another one."""
+    tile.signal(_remote(peers, member, FLAGS), rank, call)
 
 
 def _begin() -> None:
@@ -87,7 +97,7 @@ def _each_other(rank: Any, ranks: Any, body: Any) -> None:
     emit.loop(1, ranks, 1, [], one)
 
 
-def _copy(rows: Any, words: Any, peers: Any, member: Any, first: Any, ctas: int) -> None:
+def _copy(rows: Any, words: Any, peers: Any, first: Any, ctas: int, member: Any) -> None:
     """Copies rows to a rank, several vectors of each thread at a time."""
     to, last = _remote(peers, member, DATA), emit.sub(words, _WORDS)
     kind = ir.VectorType.get([_WORDS], emit.i32())
