@@ -98,6 +98,39 @@ def several_products(team: Any) -> None:
                 assert torch.equal(each, want), (m, k, turn)
 
 
+def scaled_products(team: Any) -> None:
+    """Products of fp8 with scales, near those of f32."""
+    import torch
+    from torch import distributed
+
+    from weft.distributed import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+
+    def wide(x: Any, scales: Any, rows: int) -> Any:
+        of_rows = scales.repeat_interleave(rows, 0)[: x.shape[0]]
+        return x.float() * of_rows.repeat_interleave(128, 1)[:, : x.shape[1]]
+
+    def near(found: Any, want: Any) -> bool:
+        return bool((found.float() - want).abs().max() <= 0.03 * want.abs().max())
+
+    for m, n, k in ((64, 256, 384), (1024, 1024, 2048), (8192, 512, 2048)):
+        torch.manual_seed(team.rank)
+        a, b = (torch.randn(size, k, device="cuda").to(torch.float8_e4m3fn) for size in (m, n))
+        of_a = torch.rand(k // 128, m, device="cuda").T
+        of_b = torch.rand(-(-n // 128), k // 128, device="cuda")
+        options = {"team": team, "transpose_b": True, "scales": (of_a, of_b)}
+        left, right = wide(a, of_a, 1), wide(b, of_b, 128)
+        whole = torch.empty(team.size * m, k, device="cuda")
+        distributed.all_gather_into_tensor(whole, left)
+        total = left @ right.T
+        distributed.all_reduce(total)
+        rows = m // team.size
+        for _ in range(3):
+            assert near(all_gather_matmul(a, b, **options), whole @ right.T), (m, n, k)
+            assert near(matmul_all_reduce(a, b, **options), total), (m, n, k)
+            own = total[team.rank * rows : (team.rank + 1) * rows]
+            assert near(matmul_reduce_scatter(a, b, **options), own), (m, n, k)
+
+
 def scattered_sums(team: Any) -> None:
     """Sums over all ranks: near those of f32, with the same bits in each call."""
     import torch
@@ -386,6 +419,7 @@ def main(rank: int, size: int) -> None:
 CHECKS = [
     gathered_rows,
     several_products,
+    scaled_products,
     scattered_sums,
     all_reduced_sums,
     graphs,

@@ -157,3 +157,15 @@ func.func @cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
+
+// -----
+
+// A batch with a residual: sizes of all batches must agree.
+// CHECK: affine_map<({{.*}}d11) -> (d1 - d7, d2 - d4, d5 - d8, d0 - d6, d3 - d6, d9 - d6, d10 - d7, d11 - d8)>
+// CHECK: gpu.module @batch
+func.func @batch(%a: memref<?x?x?xf16>, %b: memref<?x?x?xf16>, %d: memref<?x?x?xf16>, %r: memref<?x?x?xf16>) {
+  "tile.matmul"(%a, %b, %d, %r) {roles = ["residual"],
+    schedule = {block = array<i64: 32, 64, 64>, warps = array<i64: 2, 2>, stages = 2}}
+    : (memref<?x?x?xf16>, memref<?x?x?xf16>, memref<?x?x?xf16>, memref<?x?x?xf16>) -> ()
+  return
+}

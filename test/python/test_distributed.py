@@ -211,7 +211,7 @@ def test_ranks_with_different_shapes_are_refused():
         (
             np.zeros((8, 64)),
             numbers(8, 64, seed=1),
-            "a must be of bf16 or f16 or f8E4M3FN or f8E5M2, got f64",
+            "bf16, f16, f8E4M3FN or f8E5M2, got f64",
         ),
         (numbers(8, 64, seed=1), numbers(8, 64, seed=1, dtype=np.float16), "one element type"),
         (numbers(0, 64, seed=1), numbers(8, 64, seed=1), "must have elements"),

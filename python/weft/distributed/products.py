@@ -266,7 +266,9 @@ def described(
         if len(view.shape) != 2:
             raise WeftError(f"{name}: {what} must be a matrix, got an array of shape {view.shape}")
         if view.dtype not in _ELEMENTS:
-            raise WeftError(f"{name}: {what} must be of {' or '.join(_ELEMENTS)}, got {view.dtype}")
+            raise WeftError(
+                f"{name}: {what} must be of {', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}, got {view.dtype}"
+            )
     if left.dtype != right.dtype:
         raise WeftError(f"{name}: a and b must have one element type, got {left.dtype} and {right.dtype}")
     if 0 in (*left.shape, *right.shape):

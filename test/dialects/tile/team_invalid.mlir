@@ -97,3 +97,28 @@ func.func @sums_with_splits(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: me
     : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
   return
 }
+
+// -----
+
+func.func @scales_that_are_not_gathered(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?x?xbf16>,
+    %others: memref<?x?x?xf8E4M3FN>, %arrivals: memref<?x?xi32>, %team: memref<?xi32>, %scales: memref<?x?xf32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xf8E4M3FN>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  %3 = "tile.operand"(%scales) : (memref<?x?xf32>) -> !tile.any
+  // expected-error @below {{expects gathered_scales if and only if there are gathered and scales of f32}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3, %3) {roles = ["gathered", "arrivals", "team", "scale_a", "scale_b"],
+    transpose_b = true} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?x?xbf16>,
+    !tile.any, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @only_gathered_scales(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %scales: memref<?x?x?xf32>) {
+  %0 = "tile.operand"(%scales) : (memref<?x?x?xf32>) -> !tile.any
+  // expected-error @below {{expects gathered with gathered_scales}}
+  "tile.matmul"(%a, %b, %d, %0) {roles = ["gathered_scales"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any) -> ()
+  return
+}
