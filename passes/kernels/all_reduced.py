@@ -12,13 +12,15 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import WARPGROUP
 from weft.mlir import arith
-from weft.passes.builders import emit
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.fragments import add, convert
-from weft.passes.kernels.sent_sums import SentSums, TeamReduction
+from weft.passes.kernels.sent_sums import DATA, FLAGS, SentSums, TeamReduction
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import Writer
+
+_AT_ONCE = 3  # GPUs whose sums a thread loads before it adds them
 
 
 class AllReduction(TeamReduction):
@@ -29,10 +31,15 @@ class AllReduction(TeamReduction):
         super().__init__(op, sent, tiles, writer)
         self._kinds: Any = None  # the types of a warpgroup's and of a thread's sums
 
+    def begin(self) -> list[Any]:
+        """Lane i of each warp keeps the addresses of GPU i, so that nothing waits for them later."""
+        member = emit.minimum(thread_ids.lane(), emit.sub(self.members, 1))
+        return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
+
     def collect_next(
         self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
     ) -> list[Any]:
-        (call,), lane = kept, tile.to_lane(sums)
+        (call, data, flags), lane = kept, tile.to_lane(sums)
         self._kinds = sums.type, lane.type
         slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
         numbers = emit.elements(self.sent.rounded(lane))
@@ -40,21 +47,21 @@ class AllReduction(TeamReduction):
 
         def send(step: Any, carried: list[Any]) -> list[Any]:
             member = emit.rem(emit.add(self.team.rank, step), self.members)
-            self.store(numbers, self.data(member), slot)
+            self.store(numbers, tile.remote(_of_lane(data, member), self.sent.element), slot)
             return carried
 
         emit.loop(1, self.members, 1, [], send)
         meet_warpgroup(warpgroup)
-        member, is_other = self._other()
+        _, is_other = self._other()
         with emit.when(is_other):
-            tile.signal(self.flags(member), emit.value(slot), call)
+            tile.signal(tile.remote(flags, emit.i32()), emit.value(slot), call)
         return kept
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
         raise NotImplementedError  # `collect_next` does it
 
     def end(self, warpgroup: Any, kept: list[Any]) -> None:
-        (call,) = kept
+        call, *_ = kept
         (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)
 
         def one(at: Tile, carried: list[Any]) -> list[Any]:
@@ -80,11 +87,28 @@ class AllReduction(TeamReduction):
         meet_warpgroup(warpgroup)
         fragment, kind = self._kinds
 
+        last = emit.sub(self.members, 1)
+
         def of(member: Any) -> Any:
-            return convert(self.read(self.slot(call, member, part), kind.shape[0]), kind)
+            return self.read(self.slot(call, emit.minimum(member, last), part), kind.shape[0])
 
-        def add_one(member: Any, carried: list[Any]) -> list[Any]:
-            return [add(carried[0], of(member))]
+        def add_some(first: Any, carried: list[Any]) -> list[Any]:
+            (total,) = carried
+            members = [emit.add(first, number) for number in range(_AT_ONCE)]
+            for member, each in zip(members, [of(member) for member in members], strict=True):
+                total = arith.select(emit.less(last, member), total, add(total, convert(each, kind)))
+            return [total]
 
-        (total,) = emit.loop(1, self.members, 1, [of(0)], add_one)
+        (total,) = emit.loop(1, self.members, _AT_ONCE, [convert(of(0), kind)], add_some)
         return tile.from_lane(total, fragment)
+
+
+def _of_lane(address: Any, lane: Any) -> Any:
+    """The address (i64) that a lane of the warp has, in all of its lanes."""
+    wide = address.type
+    low, high = (
+        arith.trunci(emit.i32(), address),
+        arith.trunci(emit.i32(), arith.shrui(address, emit.constant(wide, 32))),
+    )
+    low, high = (arith.extui(wide, emit.of_lane(half, lane)) for half in (low, high))
+    return arith.ori(low, arith.shli(high, emit.constant(wide, 32)))

@@ -9,7 +9,7 @@ from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_types import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.mlir import arith, gpu, ir, memref, vector
-from weft.passes.builders import emit, thread_ids
+from weft.passes.builders import emit
 from weft.passes.kernels.cluster import meet_consumers
 from weft.passes.kernels.fragments import convert
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size
@@ -71,19 +71,19 @@ class TeamReduction(Reduction):
         self.members, self._state = size(self.peers, 0), roles["team"]
 
     def begin(self) -> list[Any]:
-        return [element(self._state, CALL)]
-
-    def end(self, warpgroup: Any, kept: list[Any]) -> None:
-        self.writer.finish()
-        self._count(kept[0], warpgroup)
-
-    def _count(self, call: Any, warpgroup: Any) -> None:
-        """Counts the call, once all of this GPU's CTAs have read its number."""
+        """Reads the number of the call, and counts it once all of this GPU's CTAs have read it. Other threads
+        copy the first tiles meanwhile.
+        """
+        call, first = element(self._state, CALL), self.schedule.producers * WARPGROUP
         meet_consumers(self.schedule.warpgroups)
-        with emit.when(emit.equal(warpgroup, 0)), thread_ids.one_thread():
+        with emit.when(emit.equal(emit.thread(), first)):
             ctas = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
             with emit.when(tile.is_last(self._state, emit.value(ARRIVED), ctas)):
                 memref.store(emit.add(call, 1), self._state, [emit.as_index(CALL)])
+        return [call]
+
+    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+        self.writer.finish()
 
     def slot(self, call: Any, source: Any, part: Any) -> Any:
         """The number of the sums that a GPU has sent for a warpgroup's part of a tile."""

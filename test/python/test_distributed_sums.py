@@ -148,6 +148,11 @@ def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monke
     assert rules(report) == ["global-race"]
 
 
+def test_a_team_may_be_too_large():
+    with pytest.raises(weft.WeftError, match="a team must have at most 32 ranks, got 33"):
+        Team.emulated(World(33))
+
+
 def test_wrong_parts_are_named():
     team = Team.emulated(World(2))[0]
     a, b = numbers(9, K, seed=1), numbers(N, K, seed=2)
