@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-SECONDS = 1.5  # of one mutator in the default run
+SECONDS = 4.0  # of one mutator, unless told otherwise
 PATIENCE_SECONDS = 20.0  # of a processor, for one input; what takes longer hangs
 MEMORY_BYTES = 12 << 30  # of address space for a process of attempts
 _SHARE = 4  # how many times as long an input may wait on a machine that has other work
