@@ -38,7 +38,7 @@ def hammer(directory: str, limit_bytes: int, failed) -> None:
         failed.value = 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_bytes", [cache.LIMIT_BYTES, 200_000])
 def test_processes_share_a_directory(tmp_path, limit_bytes):
     context = multiprocessing.get_context("spawn")

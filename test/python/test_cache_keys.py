@@ -344,6 +344,7 @@ def test_a_process_that_outlives_an_upgrade_keeps_nothing_under_the_new_code_s_k
     assert sorted(path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()) == ["llvm", "ptx"]
 
 
+@pytest.mark.slow
 def test_entries_from_before_an_upgrade_are_not_used(copied, tmp_path):
     package, run = copied
     again = "assert compile_module('\\n' + text(), 'sm_80').ptx"

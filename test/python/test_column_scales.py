@@ -89,8 +89,7 @@ def test_rows_and_columns_are_scaled_in_every_schedule(schedule):
         assert (d == scaled(a, of_a) @ scaled(b, of_b).T).all(), (m, n, k)
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [None, *SCHEDULES[:4], SCHEDULES[-2]], ids=str)
 def test_gradients_of_weights_in_fp8(schedule):
     ends = reference.ends([256, 0, 100, 128])
@@ -106,6 +105,7 @@ def test_gradients_of_weights_in_fp8(schedule):
         assert (out[number] == before[number] + left[:, span] @ right[:, span].T).all(), number
 
 
+@pytest.mark.slow
 def test_groups_of_rows_have_scales_of_columns():
     ends = reference.ends([100, 30])
     a, b, of_a, of_b = small(256, 200), small(2, 40, 200), scales(256, 2), scales(2, 40, 2)
@@ -151,8 +151,7 @@ def test_chips_with_mma_sync_scale_columns(arch):
     assert (weft.matmul(a, b, **options) == scaled(a, of_a) @ scaled(b, of_b).T).all()
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", ["sm_89", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("transposed", [(False, True), (False, False), (True, True), (True, False)], ids=str)
 def test_chosen_schedules_of_mma_sync_do_not_spill(chip, transposed):

@@ -39,7 +39,7 @@ def refused(module, arch: str | None = "sm_80", **options) -> weft.WeftError:
     return caught.value
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("transpose", [True, False])
 def test_the_default_product_assembles_for_every_chip(chip, transpose):

@@ -135,8 +135,7 @@ def test_rows_of_groups_with_ends(schedule, counts):
     check_rows(Case(schedule), counts)
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("inputs", "k", "promote"), [("f8E4M3FN", 128, True), ("f16", 64, False), ("f32", 32, False)]
 )
@@ -190,8 +189,7 @@ def test_rows_of_groups_with_block_scales(block):
         np.testing.assert_allclose(found[span], want[0][span] @ want[1][number].T, rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schedule", "inputs", "promote"),
     [
@@ -261,8 +259,7 @@ def test_schedules_of_parts_of_k(schedule, said):
     assert found is None if said is None else said in (found or ""), found
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("transposed", [(True, False), (False, True)])
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 def test_gradients_of_weights_by_weft_matmul(transposed, counts):

@@ -50,8 +50,7 @@ CASES = [
 ]
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(23)
+@pytest.mark.slow
 @pytest.mark.parametrize(("chip", "made"), CASES, ids=str)
 def test_products(chip: str, made: Product) -> None:
     kernel = weft.compile(made.module(), chip)

@@ -41,7 +41,7 @@ def operand(form, name: str) -> Registers:
 # ptxas
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 @by_family
 def test_ptxas_agrees_on_a_sample_of_the_cross_product(family):
     points = certify.sample(family, mma.NEAR[family.name], SAMPLE, list(CHIPS))

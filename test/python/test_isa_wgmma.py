@@ -32,7 +32,7 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(wgmma, family, points) == []
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", PLAIN, ids=lambda family: family.name)
 def test_ptxas_agrees_on_what_has_no_axes(family):
     (form,) = family.table
@@ -57,7 +57,7 @@ def test_a_form_that_no_chip_has_is_noticed():
     assert len(certify.disagreements(wgmma, family, [(wrong, "sm_90a"), (S8, "sm_90a")])) == 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @PRODUCTS
 def test_immediates_have_the_values_that_ptxas_takes(family):
     forms = [form for form in family.table if form.shape.startswith("m64n8k") and not form.satfinite]

@@ -134,6 +134,7 @@ def test_what_is_added_broadcasts_to_leading_dimensions():
     assert (found == doubles(a) @ doubles(b) + 2 * doubles(c) + doubles(residual)).all()
 
 
+@pytest.mark.slow
 def test_each_product_of_several_dimensions_may_have_an_alpha():
     a, b = small(2, 3, 8, 16), small(2, 1, 16, 24)
     alpha = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -176,6 +177,7 @@ def test_scales_of_an_empty_k():
         assert not weft.matmul(a, b, transpose_b=True, scales=scales, kind=kind).any()
 
 
+@pytest.mark.slow
 def test_groups_of_an_empty_k_and_of_no_product():
     groups, out = np.repeat([1, 0], 128).astype(np.int32), np.ones((256, 24), np.float32)
     weft.matmul(small(256, 0), small(2, 0, 24), groups=groups, out=out)

@@ -29,6 +29,7 @@ def _gelu(z: Any) -> Any:
     return z * np.vectorize(math.erfc)(-z / math.sqrt(2)) / 2
 
 
+@pytest.mark.slow
 def test_several_products_run_one_after_the_other() -> None:
     program = weft.from_linalg(EXPORTED / "mlp.mlir", CHIP)
     x, w1, b1, w2, b2 = (_random(*sizes) for sizes in ((48, 32), (64, 32), (64,), (24, 64), (24,)))
@@ -39,6 +40,7 @@ def test_several_products_run_one_after_the_other() -> None:
     assert np.allclose(_wide(result), hidden @ _wide(w2).T + _wide(b2), rtol=0.02, atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_product_with_dynamic_sizes_allocates_its_result() -> None:
     program = weft.from_linalg(EXPORTED / "dynamic.mlir", CHIP)
     b = _random(32, 40)
@@ -220,6 +222,7 @@ func.func @chain(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %h: memref<16x16x
 }"""
 
 
+@pytest.mark.slow
 def test_what_a_product_leaves_in_an_argument_is_what_the_next_one_reads() -> None:
     program = weft.from_linalg(CHAIN, CHIP)
     a, b, h, d = (_random(16, 16, dtype=np.float16) for _ in range(4))

@@ -161,6 +161,7 @@ def test_each_product_is_right(stated: Stated) -> None:
     assert stated.wrong("emulator", stated.chips) is None
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_of_one_chip_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     stated = next(each for each in EVERY if each.made.many == "k ends")
     monkeypatch.setattr(Ends, "begin", lambda self, group: self.end(group))

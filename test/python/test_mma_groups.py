@@ -110,7 +110,7 @@ def test_promoted_sums_need_fp8() -> None:
         weft.compile(Product(*FP8, promote=True).module(), "sm_80")
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "name", "first", "made"),
     [

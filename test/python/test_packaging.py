@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -107,6 +108,7 @@ def wheel(made):
     return made[1]
 
 
+@pytest.mark.slow
 def test_the_sdist_holds_the_whole_project(sdist):
     for folder in filter(Path.exists, (ROOT / name for name in IN_SDIST)):
         assert files(folder) <= files(sdist / folder.name), folder.name
@@ -123,10 +125,18 @@ def modules():
     }
 
 
+def test_every_package_is_listed():
+    """A package that isn't listed would be missing in the wheel, which only slow tests build."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
+    found = {str(Path(each).parent).replace("/", ".") for each in modules() if each.endswith("__init__.py")}
+    assert sorted(listed) == sorted(found)
+
+
 def held(wheel):
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     assert held(wheel) == modules()
 
@@ -198,6 +208,7 @@ def installed(wheel, into, *options):
     return python
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
     """What Weft needs is there already: the new environment finds it in the environment of the tests."""
     python = installed(wheel, tmp_path / "venv", "--no-deps")
@@ -266,6 +277,7 @@ def test_mypy_finds_mistakes_of_users_of_an_editable_install(editable, tmp_path)
     assert '"Kernel" has no attribute "launches"' in said
 
 
+@pytest.mark.slow
 def test_an_editable_install_is_the_checkout_itself(editable, tmp_path):
     environment(editable, tmp_path / "venv")
     (paths,) = (tmp_path / "venv").glob("lib/python*/site-packages/*weft*.pth")
@@ -368,6 +380,7 @@ def test_the_version_is_that_of_the_newest_release(capsys):
         assert capsys.readouterr().out.splitlines()[0] == f"weft {version}"
 
 
+@pytest.mark.slow
 def test_distributions_have_the_version_of_the_package(made):
     version = weft.__version__
     assert [path.name for path in made] == [f"weft-{version}.tar.gz", f"weft-{version}-py3-none-any.whl"]

@@ -161,6 +161,7 @@ def test_one_launch_copies_all_rows(monkeypatch, queued, before):
         assert len(driver.launched) == count + 4
 
 
+@pytest.mark.slow
 def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch, queued):
     with two_gpus(monkeypatch) as driver:
         a, b, whole = (F8Array(driver, 1, *shape) for shape in ((33, 67), (48, 67), (33, 67)))

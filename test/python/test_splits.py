@@ -63,7 +63,7 @@ def test_sums_use_the_memory_of_the_stages():
     assert kernel.shared_bytes == split.shared_bytes(f32)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule", [of(64, 32, 64, 1, splits=2), of(64, 16, 64, 1, splits=2, swap=True)], ids=str
 )

@@ -56,7 +56,7 @@ def planted(work: str, folder: Path, *arguments: str) -> tuple[int, str, str]:
     return ran(PLANTED.format(work=work), *arguments, folder=folder)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [("weft_opt", []), ("weft", ["compile", "--arch", "sm_80"]), ("weft", ["lint", "--arch", "sm_80"])],

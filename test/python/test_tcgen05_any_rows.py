@@ -201,7 +201,7 @@ def test_matmul_copies_no_result(how: str) -> None:
     assert (d == a.astype(np.float32) @ np.atleast_3d(b.T)[..., 0].astype(np.float32)).all()
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "d"), [("nvfp4", "bf16"), ("mxfp8", "f32")])
 @pytest.mark.usefixtures("emulates_sm_100a")
 def test_matmul_copies_no_result_of_block_scales(name: str, d: str) -> None:

@@ -177,7 +177,7 @@ SMALL = Case(PAIRS[0], "f32", of(128, 128), (130, 136, 512))
 PAIR = Case(PAIRS[1], "f32", of(256, 64, cta_group=2), (260, 72, 256))
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [SMALL, PAIR], ids=["alone", "pair"])
 def test_any_order_of_warps_multiplies_the_same(case):
     assert case.complaint(seed=1) is None

@@ -197,7 +197,7 @@ def test_any_order_of_warps_multiplies_the_same(seed):
     assert PAIR.complaint(seed=seed) is None
 
 
-@pytest.mark.each_value(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schedule", "chip"),
     [

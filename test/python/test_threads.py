@@ -66,6 +66,7 @@ def constants(module):
     return str(module).count("arith.constant")
 
 
+@pytest.mark.slow
 def test_locations_are_those_of_the_caller_in_every_thread():
     alone, found = built(), []
     assert alone.count(f'"{__file__}"') >= 2

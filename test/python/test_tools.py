@@ -219,6 +219,7 @@ def test_broken_streams_are_told_or_left(shell: str, complaint: str, tmp_path: P
     assert (done.returncode, done.stderr, done.stdout) == (1, complaint, "")
 
 
+@pytest.mark.slow
 def test_a_closed_stdin_is_told() -> None:
     done = _process("weft_opt", shell="<&-")
     assert (done.returncode, done.stderr) == (1, "weft-opt: error: cannot read: stdin is closed\n")

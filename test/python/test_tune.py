@@ -211,6 +211,7 @@ def test_known_schedules_are_timed_to_the_end(bench: Bench, records: partial.Par
     assert slow in searched(bench, records, known=[slow]).times
 
 
+@pytest.mark.slow
 def test_schedules_that_fail_are_left_out_with_their_reason(bench: Bench, records: partial.Partial) -> None:
     _, refused, wrong, uncompiled, *_ = map(written, first_tries(PRODUCT, LIMIT))
     bench.fake.checks = {wrong: WRONG}
@@ -264,6 +265,7 @@ def test_a_schedule_that_ended_the_run_is_left_out_of_the_next(bench: Bench, tmp
     assert remarks == ["left out 1: ended the run, or never finished"]
 
 
+@pytest.mark.slow
 def test_what_was_measured_on_another_gpu_does_not_count(bench: Bench, tmp_path: Path) -> None:
     bench.at = {20: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):

@@ -125,7 +125,7 @@ def test_a_product_is_right_in_every_schedule(schedule):
         assert not product.wrong(kernel, shape), shape
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(12), 46])
 def test_warps_may_run_in_any_order(seed):
     """Groups of warps part at a barrier and meet at a product: two of them may have lanes of one warp."""

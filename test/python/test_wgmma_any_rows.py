@@ -74,6 +74,7 @@ def test_rows_begin_anywhere(made: Product) -> None:
         assert complaint(product, case, kernel, "emulator") is None
 
 
+@pytest.mark.slow
 def test_rows_begin_anywhere_in_kernels_for_warps() -> None:
     made = Product(*BF16, beta=1.0, added=(("c", "bf16"),))
     product = AnyRows.of(replace(made, schedule=choice.choose(131, 67, 72, made.types, "sm_120a")))

@@ -51,8 +51,7 @@ def test_products(chip: str, made: Product) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["aligned", "shifted"])
 @pytest.mark.parametrize("many", ["rows", "masked"])
 @pytest.mark.parametrize(
