@@ -1,6 +1,6 @@
 """Times variants of attention's backward pass on a GPU, beside cuDNN, and compares their results.
 
-    python benchmarks/attention/backward_tiles.py --d 128 --s 4096 --variant N=80 --variant N=64,ahead=True
+    python benchmarks/attention/backward_tiles.py --d 128 --s 4096 --variant N=64
 
 Each shape has 16k tokens, and heads x d = 2048. Prints a line of JSON for each shape and variant: TFLOP/s of
 the whole pass, milliseconds of each of its kernels, and the largest difference of each gradient from that of
@@ -33,7 +33,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--d", type=int, nargs="*", default=[64, 128])
     parser.add_argument("--s", type=int, nargs="*", default=[4096])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
-    parser.add_argument("--variant", action="append", default=[], help="such as N=64,ahead=True")
+    parser.add_argument("--variant", action="append", default=[], help="such as N=64")
     return parser.parse_args()
 
 
