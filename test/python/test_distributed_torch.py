@@ -17,7 +17,9 @@ from weft.distributed import (  # noqa: E402
     matmul_reduce_scatter,
     teams,
 )
+from weft.distributed.cuda import CudaDevices  # noqa: E402
 from weft.emulator import World  # noqa: E402
+from weft.multiply import torch_keys  # noqa: E402
 from weft.torch.autograd import activated  # noqa: E402
 
 
@@ -212,3 +214,22 @@ def test_all_reduced_products_have_no_gradients():
             matmul_all_reduce(numbers(M, K, seed=0), numbers(K, N, seed=1), team=team)
 
     emulate(1, run)
+
+
+def test_tensors_of_another_kind_have_another_plan(monkeypatch):
+    devices = object.__new__(CudaDevices)  # without a GPU
+    devices._torch = torch
+
+    def keys():
+        a, b = torch.zeros(8, 64, dtype=torch.bfloat16), torch.zeros(16, 64, dtype=torch.bfloat16)
+        operands = [(a, b), (a, a), (a, b[:8]), (a, b[:, ::2]), (a, b.half()), (a, b, b[0])]
+        padded = torch.zeros(16 * 64 + 8, dtype=torch.bfloat16)
+        return [devices.key(each) for each in [*operands, (a, padded[8:].view(16, 64)), (a, b), (a,)]]
+
+    for describe in (torch_keys.describer(), None):
+        monkeypatch.setattr(devices, "_describe", describe, raising=False)
+        *different, again, _ = keys()
+        assert again == different[0]
+        assert len(set(different)) == len(different) - 1  # A, and the first rows of B
+        with pytest.raises(weft.WeftError, match="arrays must be tensors of PyTorch"):
+            devices.key((np.zeros(8), np.zeros(8)))
