@@ -10,7 +10,6 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.isa.chips import WARPGROUP
 from weft.mlir import arith
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
@@ -52,7 +51,7 @@ class AllReduction(TeamReduction):
 
         emit.loop(1, self.members, 1, [], send)
         meet_warpgroup(warpgroup)
-        _, is_other = self._other()
+        _, is_other = self.other()
         with emit.when(is_other):
             tile.signal(tile.remote(flags, emit.i32()), emit.value(slot), call)
         return kept
@@ -73,18 +72,9 @@ class AllReduction(TeamReduction):
         self.tiles.walk([], one)
         super().end(warpgroup, kept)
 
-    def _other(self) -> tuple[Any, Any]:
-        """A GPU for each of a warpgroup's first threads, and whether it is another one, an i1."""
-        member = emit.rem(emit.thread(), WARPGROUP)
-        different = emit.negate(emit.equal(member, self.team.rank))
-        return member, arith.andi(emit.less(member, self.members), different)
-
     def _total(self, call: Any, part: Any, warpgroup: Any) -> Any:
         """A warpgroup's sums of all GPUs, in their order."""
-        member, is_other = self._other()
-        with emit.when(is_other):
-            self.team.await_(self.signals, self.slot(call, member, part), call)
-        meet_warpgroup(warpgroup)
+        self.await_others(call, part, warpgroup)
         fragment, kind = self._kinds
 
         last = emit.sub(self.members, 1)

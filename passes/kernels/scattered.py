@@ -97,13 +97,7 @@ class ScatteredReduction(TeamReduction):
             before = emit.less(number, self.team.rank)
             return self.slot(call, emit.select(before, number, emit.add(number, 1)), part)
 
-        def await_(number: Any, carried: list[Any]) -> list[Any]:
-            self.team.await_(self.signals, source(number), call)
-            return carried
-
-        with thread_ids.one_thread():
-            emit.loop(0, others, 1, [], await_)
-        meet_warpgroup(warpgroup)
+        self.await_others(call, part, warpgroup)
 
         def add_one(number: Any, carried: list[Any]) -> list[Any]:
             return [add(carried[0], convert(self.read(source(number), count), lane.type))]

@@ -10,7 +10,7 @@ from weft.dialects.tile_types import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.mlir import arith, gpu, ir, memref, vector
 from weft.passes.builders import emit
-from weft.passes.kernels.cluster import meet_consumers
+from weft.passes.kernels.cluster import meet_consumers, meet_warpgroup
 from weft.passes.kernels.fragments import convert
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size
 from weft.passes.kernels.reduction import Reduction
@@ -94,6 +94,19 @@ class TeamReduction(Reduction):
         """The number of a warpgroup's part of a tile."""
         number = emit.add(emit.mul(at.row, self._columns), at.column)
         return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
+
+    def other(self) -> tuple[Any, Any]:
+        """A GPU for each of a warpgroup's first threads, and whether it is another one, an i1."""
+        member = emit.rem(emit.thread(), WARPGROUP)
+        different = emit.negate(emit.equal(member, self.team.rank))
+        return member, arith.andi(emit.less(member, self.members), different)
+
+    def await_others(self, call: Any, part: Any, warpgroup: Any) -> None:
+        """Waits for the sums of a part that other GPUs send: each of the first threads for one of them."""
+        member, is_other = self.other()
+        with emit.when(is_other):
+            self.team.await_(self.signals, self.slot(call, member, part), call)
+        meet_warpgroup(warpgroup)
 
     def address(self, member: Any, which: int) -> Any:
         """An address of a GPU's memory: of its data or its flags."""

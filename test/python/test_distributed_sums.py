@@ -7,7 +7,8 @@ import pytest
 from distributed_worlds import SMALL, K, M, N, numbers, rules, with_ptx
 
 import weft
-from weft.distributed import Team, matmul_all_reduce, matmul_reduce_scatter, reduce
+from weft.dialects.schedule import Types
+from weft.distributed import Team, matmul_all_reduce, matmul_reduce_scatter, products, reduce
 from weft.emulator import Deadlock, World
 from weft.multiply import product_kernel
 from weft.passes.builders import emit
@@ -146,6 +147,14 @@ def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monke
     monkeypatch.setattr(sent_sums.TeamReduction, "slot", one_half)
     report, _ = scattered_sums(2, calls=3)
     assert rules(report) == ["global-race"]
+
+
+@pytest.mark.parametrize(("members", "m", "n", "k"), [(4, 128, 8192, 7168), (1, 64, 4096, 7168)])
+def test_schedules_suit_the_rows_of_each_rank(members, m, n, k):
+    chosen = products._chosen(Types("bf16", "bf16", "bf16"), "sm_90a", (members, m, n, k))
+    (rows, _), (down, _) = chosen.swapped(*chosen.block[:2]), chosen.swapped(*chosen.cluster)
+    assert m % (rows * down) == 0  # no CTA of a cluster is idle
+    assert chosen.splits == chosen.global_splits == 1
 
 
 def test_a_team_may_be_too_large():

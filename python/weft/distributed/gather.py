@@ -203,7 +203,7 @@ class GatherPlan(Plan):
             team.devices.chip,
             ranks=(2, 2, 3),
             added=(("gathered", product.dtype, 3), *of_scales, ("arrivals", "i32", 2), ("team", "i32", 1)),
-            sizes=(team.size * m, product.n, k),
+            sizes=(team.size, m, product.n, k),
         )
         super().__init__(team, product, kernel)
 

@@ -29,6 +29,8 @@ _ROW_BYTES = 16
 _SCALE = 4  # bytes
 _SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
 SCALES = ("scale_a", "scale_b")
+Sizes = tuple[int, int, int, int]
+"""How many ranks' rows are multiplied, each apart from the others; the rows of each, N and K."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ class Product:
         layout, scaled = (False, not self.transpose_b), self.is_scaled
         return Types(self.dtype, self.dtype, self.out, layout, promoted=scaled, scaled=scaled)
 
-    def schedule_of(self, chip: str, sizes: tuple[int, int, int]) -> AnySchedule:
-        """The schedule: the caller's, or one for M, N and K."""
+    def schedule_of(self, chip: str, sizes: Sizes) -> AnySchedule:
+        """The schedule: the caller's, or one for these sizes."""
         return self.schedule or _chosen(self.types, chip, sizes)
 
     def kernel(
@@ -95,7 +97,7 @@ class Product:
         *,
         ranks: tuple[int, int, int],
         added: tuple[tuple[str, str, int], ...],
-        sizes: tuple[int, int, int],
+        sizes: Sizes,
     ) -> Kernel:
         """The kernel, compiled once."""
         schedule = self.schedule_of(chip, sizes)
@@ -130,12 +132,17 @@ class Product:
 
 
 @functools.lru_cache(maxsize=256)
-def _chosen(types: Types, chip: str, sizes: tuple[int, int, int]) -> AnySchedule:
+def _chosen(types: Types, chip: str, sizes: Sizes) -> AnySchedule:
     """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile."""
-    chosen = choice.choose(*sizes, types, chip)
+    members, m, n, k = sizes
+    chosen = choice.choose(m, n, k, types, chip, members)
     if _slices(chosen) > 1:
-        ranked = choice.candidates(database.Product(*sizes, types, chip))
-        chosen = next((s for s in ranked if type(s) is type(chosen) and _slices(s) == 1), chosen)
+        ranked = choice.candidates(database.Product(m, n, k, types, chip))
+        able = [s for s in ranked if type(s) is type(chosen) and _slices(s) == 1]
+        predicted = choice.CHOOSERS[type(chosen)].predicted
+        if predicted is not None:
+            able.sort(key=functools.partial(predicted, choice.Request(m, n, k, types, chip, members)))
+        chosen = next(iter(able), chosen)
     plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
     has = {name: value for name, value in plain.items() if hasattr(chosen, name)}
     return replace(chosen, **has)

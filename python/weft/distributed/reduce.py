@@ -95,11 +95,10 @@ class _OneShot(Plan):
         """Compiles the kernel, and makes room for the sums."""
         self.kind = scatter.type_of(product, partials)
         rows, n = product.a[0], product.n
-        schedule = scatter.schedule_of(product, team, (rows, n, product.a[1]))
+        sizes = 1, rows, n, product.a[1]
+        schedule = scatter.schedule_of(product, team, sizes)
         of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
-        kernel = product.kernel(
-            team.devices.chip, ranks=(2, 2, 2), added=of_sums, sizes=(rows, n, product.a[1])
-        )
+        kernel = product.kernel(team.devices.chip, ranks=(2, 2, 2), added=of_sums, sizes=sizes)
         super().__init__(team, product, kernel)
         self.parts, self.sums = scatter.slots(product, schedule, team.size, rows)
         width = arrays.numpy_dtype(self.kind).itemsize

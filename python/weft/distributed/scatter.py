@@ -11,6 +11,7 @@ from weft.distributed.devices import Memory
 from weft.distributed.products import (
     Plan,
     Product,
+    Sizes,
     added_to,
     by_operator,
     check_scaled_rows,
@@ -118,8 +119,8 @@ def type_of(product: Product, partials: str | None) -> str:
     return product.out if partials is None else str(arrays.type_name(partials))
 
 
-def schedule_of(product: Product, team: Team, sizes: tuple[int, int, int]) -> WarpgroupSchedule:
-    """The schedule for M, N and K. Raises WeftError for a chip without `wgmma`."""
+def schedule_of(product: Product, team: Team, sizes: Sizes) -> WarpgroupSchedule:
+    """The schedule for these sizes. Raises WeftError for a chip without `wgmma`."""
     schedule = product.schedule_of(team.devices.chip, sizes)
     if not isinstance(schedule, WarpgroupSchedule):
         raise WeftError(f"{product.name}: needs a schedule of wgmma, on sm_90a, got {schedule}")
@@ -143,7 +144,7 @@ class Scatter(Plan):
         """Compiles the kernel, and makes room for the sums."""
         self.kind = type_of(product, partials)
         self.shape = rows, n = product.a[0] // team.size, product.n
-        sizes = product.a[0], n, product.a[1]
+        sizes = team.size, rows, n, product.a[1]
         schedule = schedule_of(product, team, sizes)
         of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
         kernel = product.kernel(team.devices.chip, ranks=(3, 2, 2), added=of_sums, sizes=sizes)
