@@ -49,7 +49,7 @@ def default_run(path):
     return pytest.param(path, marks=pytest.mark.slow if path.stem in NEEDS else (), id=path.stem)
 
 
-@pytest.mark.slow
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("path", [default_run(path) for path in NOTEBOOKS])
 def test_a_notebook_runs(path):
     needed(path)

@@ -126,7 +126,7 @@ def modules():
 
 
 def test_every_package_is_listed():
-    """A package that isn't listed would be missing in the wheel, which only slow tests build."""
+    """A package that isn't listed would be missing in the wheel."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
     found = {str(Path(each).parent).replace("/", ".") for each in modules() if each.endswith("__init__.py")}
     assert sorted(listed) == sorted(found)
@@ -136,7 +136,6 @@ def held(wheel):
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     assert held(wheel) == modules()
 
@@ -208,7 +207,6 @@ def installed(wheel, into, *options):
     return python
 
 
-@pytest.mark.slow
 def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
     """What Weft needs is there already: the new environment finds it in the environment of the tests."""
     python = installed(wheel, tmp_path / "venv", "--no-deps")
