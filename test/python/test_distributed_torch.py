@@ -95,6 +95,13 @@ def test_gradients_of_gathered_rows():
 
 
 @pytest.mark.usefixtures("computed")
+def test_plain_tensors_need_no_operators(monkeypatch):
+    for name in ("all_gather_matmul", "matmul_reduce_scatter_rows", "matmul"):
+        monkeypatch.setattr(torch.ops.weft, name, None)
+    assert emulate(1, gathered)[0][1][0].grad is not None
+
+
+@pytest.mark.usefixtures("computed")
 def test_gradients_of_scattered_sums():
     check_scattered(2, "relu")
 

@@ -1,9 +1,13 @@
 """Calls of `weft.distributed` by operators of PyTorch, where it differentiates, traces or casts them."""
 
+import functools
+import importlib
 from typing import Any
 
 import torch
 
+from weft.distributed import watching
+from weft.distributed.gradients import BACKWARD
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import torch_tensors
@@ -24,24 +28,36 @@ def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
         options["schedule"] = str(options["schedule"])
     if "partials" in options:
         options["partials"] = type_name(options["partials"]) or options["partials"]
-    operator = getattr(torch.ops.weft, name)
-    return _called(operator, a, b.mT if transposed else b, epilogue, {**options, "team": team.name})
+    return _called(name, a, b.mT if transposed else b, epilogue, {**options, "team": team.name})
 
 
-def _called(operator: Any, a: Any, b: Any, epilogue: Any, options: dict[str, Any]) -> Any:
+def _called(name: str, a: Any, b: Any, epilogue: Any, options: dict[str, Any]) -> Any:
     """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
     bias = residual = activation = None
     if epilogue is not None:
         bias, residual = epilogue.bias, epilogue.residual
         activation = checked_activation(epilogue.activation)
     tensors = [x for x in (a, b, bias, residual) if x is not None]
-    if is_transformed() or any(torch_tensors.has_tangent(x) for x in tensors):
+    is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
+    if not is_plain and (is_transformed() or any(torch_tensors.has_tangent(x) for x in tensors)):
         raise WeftError(
             "weft.distributed: torch.func, torch.vmap and forward mode don't transform products over several "
             "GPUs: use backward()"
         )
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    if wanted and activation is not None and (activation != "relu" or residual is not None):
-        d = activated(activation, operator(a, b, bias, **options))
-        return d if residual is None else (d + residual).to(d.dtype)
-    return operator(a, b, bias, residual, activation=activation, **options)
+    of_torch = wanted and activation is not None and (activation != "relu" or residual is not None)
+    operands = (a, b, bias, None) if of_torch else (a, b, bias, residual)
+    options = options if of_torch else {**options, "activation": activation}
+    if wanted and is_plain and name in BACKWARD:
+        d = _direct().apply(name, options, *operands)
+    else:
+        d = getattr(torch.ops.weft, name)(*operands, **options)
+    if not of_torch:
+        return d
+    d = activated(activation, d)
+    return d if residual is None else (d + residual).to(d.dtype)
+
+
+@functools.cache
+def _direct() -> Any:
+    return importlib.import_module("weft.distributed.direct")  # which calls products

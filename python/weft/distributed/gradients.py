@@ -7,12 +7,13 @@
   the product of the transpose of A and all rows of dZ, which the former has gathered.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from weft.errors import WeftError
-from weft.torch.autograd import of_operand, through
+from weft.torch.autograd import through
 
 _FLOATS = (torch.float16, torch.bfloat16)
 _OPERANDS = ("a", "b", "bias", "residual")
@@ -26,15 +27,7 @@ _WITHOUT = {
 }
 
 
-def register(library: Any) -> None:
-    """Registers the gradients of the operators, and errors for those that have none."""
-    for name, backward in (("all_gather_matmul", _of_gather), ("matmul_reduce_scatter", _of_scatter)):
-        torch.library.register_autograd(f"weft::{name}", backward, setup_context=_save, lib=library)
-    for name, why in _WITHOUT.items():
-        library.impl(name, _refusing(getattr(torch.ops.weft, name).default, why), "Autograd")
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+def save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
     """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
     a, b, bias, residual = inputs
     for name, each in zip(_OPERANDS, inputs, strict=True):
@@ -51,67 +44,87 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any]
     ctx.types = [None if each is None else each.dtype for each in inputs]
 
 
-def _of_gather(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+def _by_operators(backward: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """A gradient that operators compute, so that PyTorch can trace it."""
+
+    def run(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+        # PyTorch omits operands that are None at the end.
+        wanted = (*ctx.needs_input_grad, False, False, False)[: len(_OPERANDS)]
+        return backward(torch.ops.weft, ctx, wanted, gradient)
+
+    return run
+
+
+def _of_gather(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> tuple[Any, ...]:
+    """The gradients of operands, of which some are wanted. `calls` has the operators, or what they run."""
     a, b, *_ = ctx.saved_tensors
-    of_z = _of_z(ctx, torch.ops.weft.all_gather_matmul, gradient)
-    to_a, to_b, *_ = _wanted(ctx)
-    of_a = of_b = None
-    rows: Any = None
+    of_z = _of_z(calls.all_gather_matmul, ctx, gradient)
+    to_a, to_b, *_ = wanted
+    of_a = rows = None
     team = {"team": ctx.options["team"]}
     if to_a and to_b:
-        of_a, rows = torch.ops.weft.matmul_reduce_scatter_rows(of_z, b.mT, a, **team)
+        of_a, rows = calls.matmul_reduce_scatter_rows(of_z, b.mT, a, **team)
     elif to_a:
-        of_a = torch.ops.weft.matmul_reduce_scatter(of_z, b.mT, **team)
+        of_a = calls.matmul_reduce_scatter(of_z, b.mT, **team)
     elif to_b:
-        rows = torch.ops.weft.all_gather_rows(a, **team)
-    if to_b:
-        of_b = of_operand(rows.mT, of_z, b, 1.0, None)
-    return of_a, of_b, *_of_added(ctx, gradient, of_z)
+        rows = calls.all_gather_rows(a, **team)
+    of_b = _of_b(calls, rows, of_z, b) if to_b else None
+    return of_a, of_b, *_of_added(ctx, wanted, gradient, of_z)
 
 
-def _of_scatter(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+def _of_scatter(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> tuple[Any, ...]:
     a, b, *_ = ctx.saved_tensors
-    of_z = _of_z(ctx, torch.ops.weft.matmul_reduce_scatter, gradient)
-    to_a, to_b, to_bias, _ = _wanted(ctx)
-    of_a = of_b = None
-    rows: Any = None
+    of_z = _of_z(calls.matmul_reduce_scatter, ctx, gradient)
+    to_a, to_b, to_bias, _ = wanted
+    of_a = rows = None
     team = {"team": ctx.options["team"]}
     to_shared = to_bias and ctx.options["shared_bias"]
     if to_a and (to_b or to_shared):
-        of_a, rows = torch.ops.weft.all_gather_matmul_rows(of_z, b.mT, **team)
+        of_a, rows = calls.all_gather_matmul_rows(of_z, b.mT, **team)
     elif to_a:
-        of_a = torch.ops.weft.all_gather_matmul(of_z, b.mT, **team)
+        of_a = calls.all_gather_matmul(of_z, b.mT, **team)
     elif to_b or to_shared:
-        rows = torch.ops.weft.all_gather_rows(of_z, **team)
-    if to_b:
-        of_b = of_operand(a.mT, rows, b, 1.0, None)
-    return of_a, of_b, *_of_added(ctx, gradient, rows if to_shared else of_z)
+        rows = calls.all_gather_rows(of_z, **team)
+    of_b = _of_b(calls, a, rows, b) if to_b else None
+    return of_a, of_b, *_of_added(ctx, wanted, gradient, rows if to_shared else of_z)
 
 
-def _wanted(ctx: Any) -> tuple[bool, ...]:
-    # PyTorch omits operands that are None at the end.
-    return (*ctx.needs_input_grad, False, False, False)[: len(_OPERANDS)]
+BACKWARD = {"all_gather_matmul": _of_gather, "matmul_reduce_scatter": _of_scatter}
 
 
-def _of_z(ctx: Any, operator: Any, gradient: Any) -> Any:
+def _of_b(calls: Any, a: Any, of_z: Any, b: Any) -> Any:
+    """The gradient of B, in its order in memory."""
+    return calls.matmul(a.mT, of_z) if b.stride(-1) == 1 else calls.matmul(of_z.mT, a).mT
+
+
+def _of_z(call: Callable[..., Any], ctx: Any, gradient: Any) -> Any:
     """The gradient of Z, contiguous."""
     a, b, result, bias = ctx.saved_tensors
     activation = ctx.options["activation"]
     if ctx.by_result:
         gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
     elif activation is not None:
-        z = operator(a, b, bias, **{**ctx.options, "activation": None})
+        z = call(a, b, bias, **{**ctx.options, "activation": None})
         gradient = through(activation, gradient, z)
     return gradient.contiguous()
 
 
-def _of_added(ctx: Any, gradient: Any, of_bias: Any) -> tuple[Any, Any]:
+def _of_added(ctx: Any, wanted: Sequence[bool], gradient: Any, of_bias: Any) -> tuple[Any, Any]:
     """The gradients of the bias, from that of the rows to which it was added, and of the residual."""
-    *_, to_bias, to_residual = _wanted(ctx)
+    *_, to_bias, to_residual = wanted
     return (
         of_bias.sum(0).to(ctx.types[2]) if to_bias else None,
         gradient.to(ctx.types[3]) if to_residual else None,
     )
+
+
+def register(library: Any) -> None:
+    """Registers the gradients of the operators, and errors for those that have none."""
+    for name in BACKWARD:
+        backward = _by_operators(BACKWARD[name])
+        torch.library.register_autograd(f"weft::{name}", backward, setup_context=save, lib=library)
+    for name, why in _WITHOUT.items():
+        library.impl(name, _refusing(getattr(torch.ops.weft, name).default, why), "Autograd")
 
 
 def _refusing(overload: Any, why: str) -> Any:

@@ -91,8 +91,13 @@ def _beside_fake(a: Any, b: Any, others: Any, *, team: str) -> Any:
     return _scatter_fake(a, b, team=team), _rows_fake(others, team=team)
 
 
+KERNELS: dict[str, Callable[..., Any]] = {}
+"""What the operators run, by name."""
+
+
 def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
     """Defines an operator."""
+    KERNELS[name] = kernel
     tags = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
     LIBRARY.define(f"{name}{_SCHEMAS[name]}", tags=tags)
 

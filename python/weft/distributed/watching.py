@@ -12,11 +12,18 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def is_watched(operands: Sequence[Any]) -> bool:
     """`torch_tensors.are_watched`, in less time for plain tensors."""
-    if not (torch_tensors.are_transformed() or torch.is_autocast_enabled("cuda")):
-        gradients = torch.is_grad_enabled()
-        for each in operands:
-            if type(each) not in _PLAIN or (gradients and each.requires_grad):
-                break
-        else:
-            return False
+    if are_plain(operands):
+        return torch.is_grad_enabled() and any(each.requires_grad for each in operands)
     return torch_tensors.are_watched(operands)
+
+
+def are_plain(operands: Sequence[Any]) -> bool:
+    """Whether PyTorch at most records gradients of operands, so that it needs to see no operator."""
+    if torch_tensors.are_transformed() or torch.is_autocast_enabled("cuda"):
+        return False
+    if torch.is_autocast_enabled("cpu"):
+        return False
+    for each in operands:
+        if type(each) not in _PLAIN or each.layout is not torch.strided or each.is_meta or each.is_nested:
+            return False
+    return True

@@ -148,9 +148,9 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         of_product = of_z * for_each(alphas, of_z)
     of_a = of_b = None
     if wanted[0]:
-        of_a = of_operand(of_product.to(b.dtype), b.mT, a, options["alpha"], arch)
+        of_a = _product(of_product.to(b.dtype), b.mT, a, options["alpha"], arch)
     if wanted[1]:
-        of_b = of_operand(a.mT, of_product.to(a.dtype), b, options["alpha"], arch)
+        of_b = _product(a.mT, of_product.to(a.dtype), b, options["alpha"], arch)
     return (
         of_a,
         of_b,
@@ -178,7 +178,7 @@ def for_each(alphas: Any, products: Any) -> Any:
     return alphas.reshape(*products.shape[:-2], 1, 1) if alphas.numel() > 1 else alphas.reshape(())
 
 
-def of_operand(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
+def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
     """The gradient of an operand, in its order in memory, from a product of two batches. It is the sum over
     the leading dimensions in which the operand is broadcast.
     """
