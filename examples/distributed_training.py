@@ -18,6 +18,8 @@ from weft.distributed import Team
 from weft.nn import ColumnParallelLinear, RowParallelLinear
 
 TOKENS = 64  # different ones
+CLASSES = 4  # of a token, as far as the token after the next one depends on it
+NOISE = 0.1  # of tokens that don't depend on others
 
 
 class Block(nn.Module):
@@ -66,11 +68,15 @@ class Model(nn.Module):
         return [parameter for each in modules for parameter in each.parameters(recurse=False)]
 
 
-def batch(length: int, sequences: int, device: Any) -> tuple[Any, Any]:
-    """Sequences in which a step follows from the token before, and what follows each token."""
-    tokens = torch.randint(TOKENS, (1, sequences), device=device)
-    for _ in range(length):
-        tokens = torch.cat([tokens, (5 * tokens[-1:] + 7) % TOKENS])
+def batch(table: Any, length: int, sequences: int) -> tuple[Any, Any]:
+    """Sequences, and what follows each of their tokens: mostly what a table has for the last two tokens."""
+    device, classes = table.device, len(table)
+    tokens = torch.randint(TOKENS, (2, sequences), device=device)
+    for _ in range(length - 1):
+        following = table[tokens[-2] % classes, tokens[-1]]
+        others = torch.randint(TOKENS, (sequences,), device=device)
+        is_other = torch.rand(sequences, device=device) < NOISE
+        tokens = torch.cat([tokens, torch.where(is_other, others, following)[None]])
     return tokens[:-1], tokens[1:]
 
 
@@ -81,8 +87,9 @@ def train(options: argparse.Namespace, device: Any) -> None:
     model = Model(options.length, options.features, options.heads, options.blocks, team).to(device)
     run = torch.compile(model, fullgraph=True) if options.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate)
+    table = torch.randint(TOKENS, (CLASSES, TOKENS), device=device)
     for step in range(options.steps):
-        tokens, following = batch(options.length, options.sequences, device)
+        tokens, following = batch(table, options.length, options.sequences)
         own = slice(*(options.length * rank // team.size for rank in (team.rank, team.rank + 1)))
         with torch.autocast(device.type, torch.bfloat16):
             logits = run(tokens[own])
@@ -108,7 +115,7 @@ def main() -> None:
     sizes |= {"features": (1024, 32), "heads": (16, 4), "blocks": (4, 1)}
     for name, of_device in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=of_device[not on_gpu])
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, default=3e-4 if on_gpu else 1e-2)
     parser.add_argument("--compile", action="store_true", help="run the model by torch.compile")
     options = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
