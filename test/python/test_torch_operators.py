@@ -382,6 +382,15 @@ def test_tensors_without_memory_have_shapes():
         assert weft.matmul(fp8, fp8, transpose_b=True).dtype == BF16
 
 
+@pytest.mark.parametrize("number", range(3), ids=["a", "b", "bias"])
+def test_tensors_without_memory_are_on_one_device(number):
+    given = [torch.empty(shape, device="meta", dtype=BF16) for shape in ((8, 16), (16, 24), (24,))]
+    given[number] = torch.empty_like(given[number], device=DEVICE)
+    a, b, bias = given
+    with pytest.raises(RuntimeError, match=r"arrays must be on one device, got .*meta"):
+        weft.matmul(a, b, epilogue=Epilogue(bias))
+
+
 class Product(torch.nn.Module):
     def forward(self, a, b):
         return weft.matmul(a, b) + 1

@@ -55,6 +55,7 @@ def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> 
         LIBRARY.impl(name, kernel, device)
         LIBRARY.impl(f"{name}_out", into, device)
 
+    fake = _on_one_device(fake)
     lowering.add(getattr(torch.ops.weft, name).default, lowering.product)
     torch.library.register_fake(f"weft::{name}", lowering.traced(fake), lib=LIBRARY)
     torch.library.register_fake(f"weft::{name}_out", into_fake, lib=LIBRARY)
@@ -172,6 +173,19 @@ def _result(a: Any, shape: Any, kind: str | None, out_dtype: Any) -> Any:
             element = _FP4 if name == "float4_e2m1fn_x2" else arrays.mlir_type(name)
         out_dtype = TYPES[default_result(element)]
     return torch.empty(shape, dtype=out_dtype, device=a.device)
+
+
+def _on_one_device(fake: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of shapes that refuses tensors on different devices, as the kernels do later."""
+
+    @functools.wraps(fake)
+    def checked(*operands: Any, **options: Any) -> Any:
+        devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
+        named = " and ".join(map(str, devices))
+        torch._check(len(devices) < 2, lambda: f"weft.matmul: arrays must be on one device, got {named}")
+        return fake(*operands, **options)
+
+    return checked
 
 
 def _vector(name: str, array: Any) -> str:
