@@ -240,6 +240,7 @@ A, B = jnp.ones((32, 64), jnp.bfloat16), jnp.ones((64, 48), jnp.bfloat16)
 WRONG = [
     ({"b": B.T}, "a and b must have the same K, got 32 x 64 and 48 x 64; with transpose_b=True they have"),
     ({"a": [1.0]}, r"a must be an array of JAX or NumPy, got \[1.0\]"),
+    ({"b": None}, "b must be an array of JAX or NumPy, got None"),
     ({"a": A[0, 0]}, "a must have at least one dimension, got a single number: use alpha"),
     ({"a": A[0], "transpose_a": True}, "transpose_a must be False for a vector, got a of"),
     ({"out_dtype": "complex64"}, "out_dtype must be one of float32, .*, got 'complex64'"),

@@ -27,6 +27,13 @@ def test_integers_have_tangents_without_elements():
     assert of_ends.dtype == float0 and (of_a[:100] == 8).all() and (of_a[100:128] == 0).all()
 
 
+def test_products_run_where_jit_is_disabled():
+    with jax.disable_jit():
+        assert (wjax.matmul(A, B) == 32).all()
+        assert (jax.jit(wjax.matmul)(A, B) == 32).all()
+        assert jax.config.jax_disable_jit
+
+
 def test_results_are_never_weakly_typed():
     weak = jax.lax.full((16, 16), 1.0)
     assert jax.typeof(weak).weak_type

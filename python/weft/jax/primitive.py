@@ -103,7 +103,10 @@ product_p.def_abstract_eval(_abstract)
 
 
 def _eager(*operands: Any, product: Product) -> Any:
-    return _jitted(*operands, product=product)
+    if not jax.config.jax_disable_jit:
+        return _jitted(*operands, product=product)
+    with jax.disable_jit(False):  # as JAX runs its own primitives
+        return _jitted(*operands, product=product)
 
 
 product_p.def_impl(_eager)

@@ -92,7 +92,8 @@ def matmul(
     number = alpha
     if not isinstance(alpha, Real):
         number, given["alpha"] = 1.0, _factors(alpha)
-    operands = {name: _array(name, each) for name, each in given.items() if each is not None}
+    given = {name: each for name, each in given.items() if each is not None or name in ("a", "b")}
+    operands = {name: _array(name, each) for name, each in given.items()}
     kind = _pack(operands, kind)
     vectors = _as_matrices(operands, {"a": transpose_a, "b": transpose_b})
     options = Options(
