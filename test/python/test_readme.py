@@ -36,7 +36,7 @@ FRAMEWORKS = {
     "pytorch": ("torch",),
     "training": ("torch",),
 }
-SLOW = ("training",)  # of them
+SLOW = ("attention", "training")  # of them
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
 CONTINUED = ("language",)
 
