@@ -1,7 +1,10 @@
 """Modules that torch-mlir exports from PyTorch, with what no product takes."""
 
+import contextlib
 import math
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -9,7 +12,9 @@ import numpy as np
 import pytest
 
 import weft
+from weft import mlir
 from weft.errors import WeftError
+from weft.launch import torch_export
 
 EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
 CHIP = "sm_80"
@@ -126,3 +131,25 @@ def test_an_encoder_layer_and_a_convolution_compute_what_pytorch_does() -> None:
         model, given = model.to(torch.bfloat16), given.to(torch.bfloat16)
         program = weft.from_torch(model, given, arch=CHIP)
         assert torch.allclose(program(given, on="emulator"), model(given), rtol=0.03, atol=0.03)
+
+
+def test_threads_export_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch keeps the module that it exports in a global."""
+    torch = pytest.importorskip("torch")
+    both, together = threading.Barrier(2), []
+
+    def export_and_import(*_: Any, **__: Any) -> str:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+            together.append(True)
+        return ""
+
+    exporter = SimpleNamespace(export_and_import=export_and_import)
+    monkeypatch.setattr(mlir, "torch_exporter", lambda: exporter)
+    model = torch.nn.Linear(4, 4)
+    threads = [threading.Thread(target=torch_export.exported, args=(model, ())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not together

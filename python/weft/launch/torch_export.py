@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from weft import mlir
+from weft import locks, mlir
 from weft.errors import WeftError, shown
 
 NAME = "forward"
 """The exported function."""
+_lock = locks.reentrant()  # PyTorch keeps what it exports in globals
 
 
 def exported(module: Any, example: Sequence[Any]) -> tuple[list[str], str]:
@@ -36,9 +37,10 @@ def exported(module: Any, example: Sequence[Any]) -> tuple[list[str], str]:
 
     weights = [each.detach() for each in state.values()]
     try:
-        result = fx.export_and_import(
-            Functional(), *weights, *example, output_type="linalg-on-tensors", func_name=NAME
-        )
+        with _lock:
+            result = fx.export_and_import(
+                Functional(), *weights, *example, output_type="linalg-on-tensors", func_name=NAME
+            )
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as failure:
         lines = [line for line in str(failure).splitlines() if line.strip()]
         reason = next((line for line in lines if "error:" in line), lines[0] if lines else "no reason")
