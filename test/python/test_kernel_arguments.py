@@ -65,6 +65,7 @@ def test_numbers_are_rounded_to_a_float(kernel, value):
         ({"grid": np.zeros((3, 3))}, "grid must be three integers .*, got ndarray"),
         ({"on": ["gpu"]}, r"on must be 'gpu' or 'emulator', got \['gpu'\]"),
         ({"on": np.zeros(2)}, "got ndarray"),
+        ({"stream": "main"}, "stream must be a stream of PyTorch or CuPy, or a handle, got str"),
         pytest.param({"grid": (LONG, 1, 1)}, "grid must be in .*, got a number of [0-9]+ bits", id="long"),
     ],
 )

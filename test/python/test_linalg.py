@@ -341,3 +341,17 @@ func.func @f(%a: memref<16x16xf16>, %d: memref<16x16xf32>, %n: index) {
     with pytest.raises(WeftError, match="isn't part of a product") as caught:
         weft.compile(loop, CHIP)
     assert not caught.value.diagnostics[0].notes
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "said"),
+    [
+        (TWO, 3, "function must be the name of a function, got 3"),
+        (TWO, "other", "function must name a function of linalg: the module has"),
+        ("two.mlir", None, r"module must be .mlir text or a Path, got a file name: pass Path\('two.mlir'\)"),
+        (None, None, "module must be .mlir text, a Path or an MLIR module; got None"),
+    ],
+)
+def test_arguments_of_from_linalg(module: Any, function: Any, said: str) -> None:
+    with pytest.raises(WeftError, match=said):
+        weft.from_linalg(module, CHIP, function)

@@ -82,10 +82,15 @@ def _selected(compiled: Compiled, kernel: str | None) -> "Kernel":
     return Kernel(compiled, compiled.launches[kernel or names[0]])
 
 
-def _check_arguments(module: object, arch: object, kernel: object) -> None:
-    """Raises WeftError for arguments of `compile` of the wrong type."""
+def check_text(module: object) -> None:
+    """Raises WeftError for the name of a file in the place of text."""
     if isinstance(module, str) and module.endswith(".mlir") and not set("{(\n").intersection(module):
         raise WeftError(f"module must be .mlir text or a Path, got a file name: pass Path({module!r})")
+
+
+def _check_arguments(module: object, arch: object, kernel: object) -> None:
+    """Raises WeftError for arguments of `compile` of the wrong type."""
+    check_text(module)
     if arch is not None and not isinstance(arch, str):
         raise WeftError(f"arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}")
     if kernel is not None and not isinstance(kernel, str):
@@ -192,6 +197,7 @@ class Kernel:
         if findings not in _FINDINGS:
             raise WeftError(f"findings must be one of {', '.join(_FINDINGS)}, got {shown(findings)}")
         on = on or ("gpu" if runtime.available() is None else "emulator")
+        runtime.stream_handle(stream)
         if on == "emulator":
             report = self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore")
             self._report(report.findings, findings)

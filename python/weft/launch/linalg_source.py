@@ -11,7 +11,7 @@ from weft.dialects import context
 from weft.errors import Diagnostic, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
-from weft.launch.kernel import compile
+from weft.launch.kernel import check_text, compile
 from weft.launch.program import ProductSize, Program, Step, TensorSize, TorchProgram
 from weft.mlir import func, ir, operations
 from weft.passes import raise_linalg
@@ -26,6 +26,9 @@ def from_linalg(module: Any, arch: str | None = None, function: str | None = Non
     functions, and `arch` is as for `weft.compile`. Raises WeftError with the reasons where something between
     the products can't be part of them.
     """
+    if function is not None and not isinstance(function, str):
+        raise WeftError(f"function must be the name of a function, got {shown(function)}")
+    check_text(module)
     parsed = _parsed(module)
     with mlir.ir.Location.unknown(parsed.context):
         functions = {mlir.symbol(each): each for each in raise_linalg.wanted(parsed)}
