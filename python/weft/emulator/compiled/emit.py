@@ -55,6 +55,10 @@ class Emitter:
     def __init__(self, inputs: Callable[[Symbol], str], loaded: Callable[[], str]) -> None:
         self.lines: list[str] = []
         self.declared: set[str] = set()
+        self.offsets: dict[str, int] = {}
+        """The numbers N of `%offset.N` in the code, by what they stand for: a register ("5") or a constant
+        ("=16").
+        """
         self._inputs, self._loaded = inputs, loaded
         self._names = 0
         self._parts = False
@@ -74,9 +78,13 @@ class Emitter:
         if self._words_at is not None and self._words_at >= lines:
             self._words_at = None
 
+    def offset(self, of: str) -> str:
+        """The name of a number that isn't part of the code."""
+        return f"%offset.{self.offsets.setdefault(of, len(self.offsets))}"
+
     @contextmanager
     def numbers_apart(self) -> Iterator[None]:
-        """Constants become `@=NUMBER@`, so that code that differs only in them is the same."""
+        """Constants become offsets, so that code that differs only in them is the same."""
         self._parts = True
         try:
             yield
@@ -105,6 +113,8 @@ class Emitter:
 
     def _compute(self, symbol: Symbol, count: int) -> str:
         kind, *operands = symbol.node
+        if kind in ("input", "load") and symbol.count == count:
+            return self._inputs(symbol)
         number = number_of(symbol)
         if number is not None:
             if self._parts and number.dtype.kind in "iu":
@@ -114,8 +124,6 @@ class Emitter:
             raise UntraceableError("broadcasts")
         if kind in ("left_shift", "right_shift") and (by := number_of(operands[1])) is not None:
             return self._shift(kind, operands[0], int(by), count)
-        if kind in ("input", "load"):
-            return self._inputs(symbol)
         if kind == "same":
             return self.value(operands[0])
         if kind == "bits":
@@ -137,7 +145,7 @@ class Emitter:
     def _apart(self, number: Any, count: int) -> str:
         """A constant that isn't part of the code."""
         of, kind = element(number.dtype), vector(number.dtype, count)
-        single = f"@={int(np.asarray(number).astype(np.int64))}@"
+        single = self.offset(f"={int(np.asarray(number).astype(np.int64))}")
         if of != "i64":
             single = self.do(f"trunc i64 {single} to {of}")
         first = self.do(f"insertelement {kind} poison, {of} {single}, i64 0")

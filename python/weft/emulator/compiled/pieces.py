@@ -61,6 +61,8 @@ class Piece:
         self._emitter = Emitter(self._input, lambda: self._values(LOADED, 16))
         self._now: dict[int, str] = {}
         self._before: dict[int, str] = {}
+        self._places: dict[int, str] = {}
+        self._ended: dict[int, str] = {}
         self._fresh: list[int] = []
         """The registers that the last step was the first to read."""
         self._loaded = ""
@@ -139,6 +141,7 @@ class Piece:
     def _undo(self, lines: int) -> None:
         """Removes what a step has added after these lines."""
         self._emitter.undo(lines)
+        self._places = {}
         for slot in self._fresh:
             del self._now[slot], self._before[slot]
 
@@ -165,9 +168,13 @@ class Piece:
         return self._loaded
 
     def _at(self, slot: int) -> str:
-        size = max(1, self.layout.bits[slot] // 8)
-        self.layout.of(slot)
-        return self._emitter.do(f"getelementptr i8, ptr %registers.{size}, i64 @{slot}@")
+        place = self._places.get(slot)
+        if place is None:
+            size, offset = max(1, self.layout.bits[slot] // 8), self._emitter.offset(str(slot))
+            self.layout.of(slot)
+            place = self._emitter.do(f"getelementptr i8, ptr %registers.{size}, i64 {offset}")
+            self._places[slot] = place
+        return place
 
     def _read(self, slot: int, *, merged: bool = False) -> str:
         """The value of a register. `merged`: some lanes are about to change."""
@@ -184,18 +191,10 @@ class Piece:
         load = "load volatile" if merged else "load"
         return self._emitter.do(f"{load} {self._kind(slot)}, ptr {self._at(slot)}, align 8")
 
-    def _written(self) -> dict[int, str]:
-        """The registers that the piece changes, and their values."""
-        return {
-            slot: value
-            for slot, value in sorted(self._now.items())
-            if value != self._before.get(slot) and self.live >> slot & 1
-        }
-
     @property
     def slots(self) -> frozenset[int]:
         """The registers that the piece reads or writes in the file."""
-        return frozenset((*self._before, *self._written()))
+        return frozenset((*self._before, *self._ended))
 
     def _octets(self, value: str) -> str:
         """Predicates as octets. A table has them: LLVM takes three times as long to extend each lane."""
@@ -209,11 +208,15 @@ class Piece:
     def saved(self) -> list[tuple[int, int]]:
         """Where the registers that the piece writes are in a row: the offset of each, and its bytes."""
         layout = self.layout
-        return [(layout.of(slot), 32 * max(1, layout.bits[slot] // 8)) for slot in self._written()]
+        return [(layout.of(slot), 32 * max(1, layout.bits[slot] // 8)) for slot in self._ended]
 
     def end(self) -> None:
-        """Writes the registers, after all steps have been added."""
-        for slot, value in self._written().items():
+        """Writes the registers that have changed, after all steps have been added."""
+        before, live = self._before, self.live
+        self._ended = {
+            slot: value for slot, value in self._now.items() if value != before.get(slot) and live >> slot & 1
+        }
+        for slot, value in self._ended.items():
             if self.layout.bits[slot] == 1:
                 self._put(f"i64 {self._octets(value)}", self._at(slot))
             else:
@@ -231,12 +234,10 @@ class Piece:
         for size in (1, 2, 4, 8, 16):
             if f"%registers.{size}," in code:
                 used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
-        numbers: dict[str, int] = {}
-        text = _SLOT.sub(lambda m: f"%offset.{numbers.setdefault(m[1], len(numbers))}", code)
-        return "\n".join([_HEAD, *used, _BODY, text, _TAIL]), list(numbers)
+        return "\n".join([_HEAD, *used, _BODY, code, _TAIL]), list(self._emitter.offsets)
 
     def _offset(self, text: str) -> int:
-        """What a function gets for `@text@` in its code."""
+        """What a function gets for an offset of its code."""
         return int(text[1:]) if text[0] == "=" else self.layout.of(int(text))
 
 
@@ -266,7 +267,7 @@ def _numbered(body: str, offsets: Sequence[int]) -> str:
     return _NUMBER.sub(lambda m: str(offsets[int(m[1])]), body)
 
 
-_SLOT, _NUMBER = re.compile(r"@(=?-?\d+)@"), re.compile(r"%offset\.(\d+)")
+_NUMBER = re.compile(r"%offset\.(\d+)")
 _ARGUMENTS = """(ptr %rows, ptr noalias %all, ptr %masks, ptr %octets, ptr %offsets, i64 %end) nounwind {
 entry:"""
 _OFFSET = """  %place.{0} = getelementptr i64, ptr %offsets, i64 {0}

@@ -149,12 +149,15 @@ class _Planner:
     def _operation(self, kind: Kind, step: int, **what: object) -> None:
         self.plan.operations.append(Operation(kind, self.block, step, **what))  # type: ignore[arg-type]
 
-    def _close(self, step: int) -> None:
-        """Ends the piece before a step."""
+    def _close(self, step: int, *, loaded: bool = False) -> None:
+        """Ends the piece before a step. `loaded`: it writes what has been loaded, and all of that, so that
+        more pieces have the same code.
+        """
         self.plan.operations += self._announced
         self._announced = []
         if self.piece:
-            self.piece.live = self._live[self.plan.program.blocks[self.block].instruction(step)]
+            if not loaded:
+                self.piece.live = self._live[self.plan.program.blocks[self.block].instruction(step)]
             self.piece.end()
             self._operation(Kind.PIECE, self.begun, slots=self.piece.slots, piece=self.piece)
             self.pieces.append(self.piece)
@@ -193,7 +196,7 @@ class _Planner:
         self._operation(Kind.LOAD if access.value is None else Kind.STORE, number, access=access)
         self.begun = number + 1
         if self.piece.add(found):
-            self._close(number + 1)
+            self._close(number + 1, loaded=True)
         else:
             # The access has been made, so the step can't be left to the interpreter.
             del self.plan.operations[-1:]
@@ -278,8 +281,9 @@ def find_needs(plan: Plan) -> None:
 
 
 def _slots(bits: int) -> tuple[int, ...]:
-    text = bin(bits)[:1:-1]
-    return tuple(at for at, bit in enumerate(text) if bit == "1")
+    octets = bits.to_bytes(bits.bit_length() // 8 + 1, "little")
+    each = np.unpackbits(np.frombuffer(octets, np.uint8), bitorder="little")
+    return tuple(np.flatnonzero(each).tolist())
 
 
 def _offsets(operation: Operation, layout: Layout) -> list[int]:

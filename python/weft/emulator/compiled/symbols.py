@@ -146,15 +146,16 @@ class Symbol(NDArrayOperatorsMixin, Fused):
             raise UntraceableError(f"calls {ufunc.__name__}.{method}")
         values = [x if isinstance(x, Symbol) else _constant(x) for x in inputs]
         types = (*map(_weak_type, values, inputs), None)
-        loop = _loop(ufunc, types, None if wide is None else np.dtype(wide))
-        converted = [v.astype(to) for v, to in zip(values, loop, strict=False)]
+        *wanted, to = _loop(ufunc, types, None if wide is None else np.dtype(wide))
+        converted = [v.astype(each) for v, each in zip(values, wanted, strict=False)]
         count, trailing = _shape(converted)
-        numbers = [number_of(value) for value in converted]
-        if loop[-1].kind in "biu" and all(n is not None and n.dtype.kind in "biu" for n in numbers):
-            return Symbol(loop[-1], ("constant", ufunc(*numbers, dtype=wide)), count, trailing=trailing)
+        if to.kind in "biu" and all(map(_is_constant, converted)):
+            numbers = [number_of(value) for value in converted]
+            if all(number.dtype.kind in "biu" for number in numbers):
+                return Symbol(to, ("constant", ufunc(*numbers, dtype=wide)), count, trailing=trailing)
         if ufunc is np.greater and _same_value(*converted):
-            return Symbol(loop[-1], ("constant", np.False_), count, trailing=trailing)
-        return Symbol(loop[-1], (ufunc.__name__, *converted), count, trailing=trailing)
+            return Symbol(to, ("constant", np.False_), count, trailing=trailing)
+        return Symbol(to, (ufunc.__name__, *converted), count, trailing=trailing)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         implementation = _FUNCTIONS.get(function)
@@ -179,6 +180,8 @@ def _weak_type(value: Symbol, given: Any) -> Any:
 
 def _constant(value: Any) -> Symbol:
     """A number, or an array of one number, as an operand."""
+    if isinstance(value, np.generic):
+        return Symbol(value.dtype, ("constant", value))
     array = np.asarray(value)
     flat = array.reshape(-1)
     if not flat.size or flat.tobytes() != flat[:1].tobytes() * flat.size:
@@ -188,10 +191,14 @@ def _constant(value: Any) -> Symbol:
 
 def _shape(values: Sequence[Symbol]) -> tuple[int, bool]:
     """The shape of operands; constants fit any."""
-    shapes = {(v.count, v.trailing) for v in values if not _is_constant(v)}
-    if len(shapes) > 1:
-        raise UntraceableError("broadcasts")
-    return shapes.pop() if shapes else (1, False)
+    found = None
+    for each in values:
+        if not _is_constant(each):
+            shape = each.count, each.trailing
+            if found is not None and shape != found:
+                raise UntraceableError("broadcasts")
+            found = shape
+    return found or (1, False)
 
 
 def _same_value(a: Any, b: Any) -> bool:
@@ -204,7 +211,8 @@ def _same_value(a: Any, b: Any) -> bool:
 
 
 def _is_constant(value: Symbol) -> bool:
-    return value.node[0] == "constant" or (value.node[0] == "cast" and _is_constant(value.node[1]))
+    kind = value.node[0]
+    return kind == "constant" or (kind == "cast" and _is_constant(value.node[1]))
 
 
 def _where(condition: Any, x: Any, y: Any) -> Symbol:
@@ -263,9 +271,10 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 def number_of(symbol: Symbol) -> Any:
     """The value of a constant; None for anything else."""
-    if symbol.node[0] == "constant":
+    kind = symbol.node[0]
+    if kind == "constant":
         return symbol.node[1]
-    if symbol.node[0] == "cast":
+    if kind == "cast":
         inner = number_of(symbol.node[1])
         return None if inner is None else np.asarray(inner).astype(symbol.dtype)[()]
     return None
