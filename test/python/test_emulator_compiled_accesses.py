@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from emulator_ptx import module
 
-from weft.emulator.sanitizer import checker
+from weft.emulator.sanitizer import checker, global_races
 
 HEAD = """.visible .entry k(.param .u64 p_data) {
   .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .pred %p<4>; .reg .b32 %v<4>;
@@ -48,8 +48,12 @@ def access(rng, space):
 def kernel(seed):
     rng = np.random.default_rng(seed)
     lines = []
-    for _ in range(7):
-        lines += access(rng, str(rng.choice(["shared", "global"])))
+    for at in range(7):
+        made = access(rng, str(rng.choice(["shared", "global"])))
+        if rng.random() < 0.25:
+            warp = f"shr.u32 %r10, %r1, 5; setp.ne.u32 %p3, %r10, {int(rng.integers(3))};"
+            made = [f"{warp} @%p3 bra SKIP{at};", *made, f"SKIP{at}:"]
+        lines += made
         if rng.random() < 0.5:
             lines.append("bar.sync 0;")
     loop = "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 3; @%p1 bra L;"
@@ -73,7 +77,7 @@ def shadows(text, compiled, monkeypatch):
         found.append(shared.read_by)
         for _, buffer in sorted(wave.globals.memory.shadows().items()):
             if buffer.is_written or buffer.time.any():
-                found += [buffer.owner, buffer.time, buffer.line, buffer.level]
+                found += [buffer.owner, buffer.time, buffer.line, buffer.level, np.array(buffer.is_written)]
     return found
 
 
@@ -87,6 +91,30 @@ def test_shadows(seed, monkeypatch):
     assert len(plain) == len(fast)
     for one, other in zip(plain[1:], fast[1:], strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_store_is_noted_for_later_waves(compiled, monkeypatch):
+    """Each CTA loads what the one before has stored. Only a shadow that is written is compared."""
+    place = "shl.b32 %r7, %r2, 4; cvt.u64.u32 %rd2, %r7; add.u64 %rd3, %rd1, %rd2;"
+    load, store = "ld.global.v4.u32 {%v0, %v1, %v2, %v3},", "st.global.v4.u32 [%rd3], {%v0, %v1, %v2, %v3};"
+    skip = "setp.lt.u32 %p1, %r2, 96; @%p1 ret;"
+    body = f"{place} {load} [%rd3]; {store} {skip} {load} [%rd3+-1536]; ret; }}"
+    report, *_, written = shadows(HEAD + body, compiled, monkeypatch)
+    assert written
+    assert [finding.rule for finding in report.findings] == ["global-race"]
+
+
+def test_code_makes_the_first_store_of_many_warps(monkeypatch):
+    made, access = [], global_races.GlobalRaces.access
+    monkeypatch.setattr(
+        global_races.GlobalRaces, "access", lambda self, *each: made.append(each) or access(self, *each)
+    )
+    body = (
+        "mul.wide.u32 %rd2, %r2, 16; add.u64 %rd3, %rd1, %rd2; st.global.v4.u32 [%rd3], {%v0, %v1, %v2, %v3};"
+    )
+    assert not shadows(f"{HEAD} {body} ret; }}", True, monkeypatch)[0].findings
+    assert not made
 
 
 def test_patterns_have_findings_and_none():

@@ -30,6 +30,7 @@ _BYTES = {
     "local": Field.LOCAL_BYTES,
 }
 _ALL = np.uint32(0xFFFFFFFF)
+_EVERY = slice(None)
 _Entry = tuple[Callable[[list[Array]], Any], tuple[int, ...], tuple[Array, ...]]
 """How to get the registers that code needs, their slots, and where they are in the file."""
 
@@ -54,7 +55,11 @@ class Runtime:
         self._pointer = self._state.ctypes.data
         self._kept: list[object] = []
         self._lanes: Lanes | None = None
-        self._group: tuple[Array, ...] | None = None
+        self._warps: npt.NDArray[np.int32] = np.arange(wave.warps, dtype=np.int32)
+        self._places = self._warps * np.int64(plan.layout.size) + self._file.ctypes.data
+        """The address of the registers of each warp."""
+        self._rows, self._masks = np.zeros_like(self._warps), np.zeros(wave.warps, np.uint32)
+        self._registers = np.zeros_like(self._places)
         self._shadows = Shadows(wave, self._state)
         self._told: Callable[[int, npt.NDArray[np.intp], int], None] | None = None
         self._log = np.zeros((0, 2), np.int64)
@@ -85,6 +90,9 @@ class Runtime:
             Field.BLOCKS: plan.blocks,
             Field.RUNS: self._runs,
             Field.MARKS: self.marks,
+            Field.ROWS: self._rows,
+            Field.MASKS: self._masks,
+            Field.REGISTERS: self._registers,
             Field.SHARED: memory.shared.data,
             Field.SHARED_BASE: np.ascontiguousarray(memory.shared_base),
             Field.PARAMS: memory.device.params.data,
@@ -143,14 +151,15 @@ class Runtime:
 
     def _use(self, lanes: Lanes) -> None:
         """Runs these lanes from now on."""
-        rows = np.ascontiguousarray(lanes.row_numbers(), np.int32)
-        masks = np.packbits(lanes.enabled(), axis=1, bitorder="little").view(np.uint32).reshape(-1)
-        state = self._state
-        registers = rows * np.int64(self.plan.layout.size) + self._file.ctypes.data
-        self._lanes, self._group = lanes, (rows, masks, registers)
-        state[Field.REGISTERS] = registers.ctypes.data
-        state[Field.ROWS], state[Field.MASKS] = rows.ctypes.data, masks.ctypes.data
-        state[Field.COUNT], state[Field.WHOLE] = len(rows), bool((masks == _ALL).all())
+        count, mask, masks = lanes.warps, lanes.mask, self._masks[: lanes.warps]
+        rows = _EVERY if lanes.rows is None else lanes.rows
+        self._lanes = lanes
+        self._rows[:count], self._registers[:count] = self._warps[rows], self._places[rows]
+        masks[:] = (
+            _ALL if mask is None else np.packbits(mask, axis=1, bitorder="little").view(np.uint32)[:, 0]
+        )
+        whole = mask is None or bool((masks == _ALL).all())
+        self._state[Field.COUNT : Field.SAVED] = count, whole
 
     def take_counts(self, runs: list[int]) -> None:
         """Adds to `runs` how often code has run each block, and to the wave's bytes those that it moved."""

@@ -11,6 +11,7 @@ from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.global_races import GlobalShadow
 
 _MOST_STAMPS = 1 << 31
+_EPOCH, _IS_WRITTEN = int(Field.EPOCH), int(Part.IS_WRITTEN)
 
 
 class Shadows:
@@ -29,10 +30,14 @@ class Shadows:
         self._shared_stamps = np.zeros(0, np.uint32)
         self._buffers: list[tuple[GlobalShadow, npt.NDArray[np.int64]]] = []
         self._owners: list[Array] = []
+        self._are_written: list[int] = []
+        """What code has been told of whether each buffer is written."""
+        self._blocks: bool | None = None
         for segment, part in zip(segments, self._parts, strict=False):
             self._add(segment, part)
         state[Field.SEGMENTS], state[Field.SEGMENT_COUNT] = self._parts.ctypes.data, len(segments)
         state[Field.CHECKED] = self._sanitizer is not None
+        state[Field.EPOCH] = 1  # above the stamps of granules that nothing has stored to
         if self._sanitizer is not None:
             state[Field.WAVE] = self._sanitizer.globals.number
             state[Field.FILLED] = self._sanitizer.local.written.ctypes.data
@@ -52,6 +57,7 @@ class Shadows:
         part[Part.BLOCKED] = self._by_lane or segment.filled is not None or self._of_others(segment)
         if self._sanitizer is not None:
             self._buffers.append((self._sanitizer.globals.memory.shadow(segment), part))
+            self._are_written.append(0)
             self._owners.append(np.zeros(0))
             self._stamps.append(np.zeros(0))
 
@@ -71,21 +77,26 @@ class Shadows:
         shadow = sanitizer.races.shadow
         if shadow.written is not self._written or shadow.unit is not self._unit:
             self._shared()
-        state[Field.BLOCKED] = sanitizer.some_ended or self._by_lane
-        if state[Field.EPOCH] > _MOST_STAMPS:
-            state[Field.EPOCH] = 0
+        blocks = sanitizer.some_ended or self._by_lane
+        if blocks != self._blocks:
+            self._blocks = state[Field.BLOCKED] = blocks
+        if state.item(_EPOCH) > _MOST_STAMPS:
+            state[Field.EPOCH] = 1
             for stamps in (self._shared_stamps, *self._stamps):
                 stamps[:] = 0
         for at, (buffer, part) in enumerate(self._buffers):
             if buffer.owner is not self._owners[at]:
                 self._global(at, buffer, part)
-            part[Part.IS_WRITTEN] = buffer.is_written
+            if buffer.is_written != self._are_written[at]:
+                part[Part.IS_WRITTEN] = self._are_written[at] = buffer.is_written
 
     def changed(self) -> None:
         """After code has run."""
-        for buffer, part in self._buffers:
-            if part[Part.IS_WRITTEN]:
-                buffer.is_written = True
+        are_written = self._parts[: len(self._buffers), _IS_WRITTEN].tolist()
+        if are_written != self._are_written:
+            for (buffer, _), written in zip(self._buffers, are_written, strict=True):
+                buffer.is_written = bool(written)
+            self._are_written = are_written
 
     def _shared(self) -> None:
         assert self._sanitizer is not None
