@@ -315,7 +315,7 @@ def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):
             of(64, 100, 64, 1),
             Types("f16", "f16", "f32", (False, True)),
             "nearest legal: wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16, "
-            "wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16",
+            "wgmma.mma_async.sync.aligned.m64n104k16.f32.f16.f16",
         ),
         (
             of(64, 64, warpgroups=1, splits=2),

@@ -30,7 +30,18 @@ def test_everything_is_among_them():
     assert {p.transposed for p in products if p.a == "bf16"} == {(x, y) for x in (0, 1) for y in (0, 1)}
     assert {p.activation for p in products} == {None, *ACTIVATIONS}
     added = {role for p in products for role, _ in p.added}
-    others = {"scale_a", "scale_b", "groups", "alpha", "row_ends", "k_ends", *FACTORS, *GATHERED, *SCATTERED}
+    others = {
+        "scale_a",
+        "scale_b",
+        "gathered_scales",
+        "groups",
+        "alpha",
+        "row_ends",
+        "k_ends",
+        *FACTORS,
+        *GATHERED,
+        *SCATTERED,
+    }
     assert added | others == set(ROLES)
     assert {p.factors for p in products} == {"", "one", "each"}
     assert {p.many for p in products} == {"", "batch", "one a", "one b", "rows", "masked"}
