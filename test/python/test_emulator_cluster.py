@@ -506,3 +506,27 @@ def test_cluster_extents_come_from_the_kernel_too():
 def test_clusters_that_do_not_fit_are_refused(grid, cluster, directives, message):
     with pytest.raises(WeftError, match=message):
         launch("ret;", grid, cluster, directives=directives)
+
+
+def test_a_cta_ends_while_others_may_use_its_mbarriers():
+    """The other CTA arrives at two of three; only a wait for one of them orders the end after that."""
+    text = """.visible .entry k() {
+      .shared .align 8 .b64 bars[3]; .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<4>;
+      mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0; mov.u32 %r1, %cluster_ctarank;
+      @%p0 mbarrier.init.shared.b64 [bars], 1; @%p0 mbarrier.init.shared.b64 [bars+8], 1;
+      @%p0 mbarrier.init.shared.b64 [bars+16], 1;
+      fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+      setp.eq.and.u32 %p1, %r1, 1, %p0; setp.eq.u32 %p2, %r1, 1;
+      mov.u64 %rd0, bars; mapa.shared::cluster.u64 %rd1, %rd0, 0;
+      @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%rd1+8];
+      @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%rd1+16];
+      @%p2 ret;
+      WAIT
+      ret; }"""
+    wait = "LOOP: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p3, [bars+{0}], 0; @!%p3 bra LOOP;"
+    expected = {"": {8, 16}, wait.format(8): {16}, wait.format(16): set()}
+    for waits, ends in expected.items():
+        report = module(text.replace("WAIT", waits), "sm_90a").launch("k", block=32, grid=2, cluster=2)
+        assert {finding.rule for finding in report.findings} <= {"cluster-exit"}
+        assert {finding.address for finding in report.findings} == ends
+        assert all("used by another CTA" in finding.message for finding in report.findings)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from weft.emulator.memory.mbarrier import Key
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
@@ -145,11 +147,17 @@ class MbarrierUses:
 
     def ended(self, cta: int, known: Clocks) -> None:
         """A CTA whose threads know `known` has ended."""
-        rows = self.wave.rows_of(cta)
-        for key, life in self._lives.items():
-            if key[0] != cta:
-                continue
-            for column, time, line in self.table.used(life.number):
+        rows, table = self.wave.rows_of(cta), self.table
+        mine = {key: life.number for key, life in self._lives.items() if key[0] == cta}
+        if not mine:
+            return
+        table.fit()
+        numbers = list(mine.values())
+        late = (table.use_orders[numbers] > 0) & (table.use_times[numbers] > known[0])
+        late[:, rows] = False
+        for at in np.flatnonzero(late.any(axis=1)).tolist():
+            key = list(mine)[at]
+            for column, time, line in table.used(numbers[at]):
                 inside = rows.start <= column < rows.stop
                 if not inside and time > known[0, column]:
                     by_warp = column < self.wave.warps

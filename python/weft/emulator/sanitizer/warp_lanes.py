@@ -136,7 +136,7 @@ class WarpLanes:
 
     def _hold(self, row: int, lanes: Bools, before: Clocks) -> None:
         now = self.clocks.known[row]
-        known = np.pad(before, (0, len(now) - len(before)))
+        known = before if len(now) == len(before) else np.pad(before, (0, len(now) - len(before)))
         if not (now > known).any():
             return
         self.fit()
