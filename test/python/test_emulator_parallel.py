@@ -1,10 +1,13 @@
 """CTAs on several cores: the same results, findings and errors as on one."""
 
+import gc
 import os
 import signal
 import time
+import weakref
 
 import numpy as np
+import planted_faults
 import pytest
 from emulator_ptx import module
 
@@ -293,3 +296,40 @@ def test_short_launches_start_no_process(at_once, monkeypatch):
 def test_threads_must_be_a_number_of_cores(threads):
     with pytest.raises(WeftError, match="threads must be"):
         launch(kernel(), threads)
+
+
+SLOW = pytest.param({"compiled": True}, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("how", [{}, SLOW, {"seed": 1}, {"sanitize": False}, {"trace": "out"}], ids=str)
+def test_memory_of_a_wave_is_free_at_its_end(how, monkeypatch, tmp_path):
+    """Without the collector of garbage, which may leave it for long. Copies of the process would copy it."""
+    seen, begun = [], Waves._begun
+
+    def noted(self, rest):
+        machine, wave = begun(self, rest)
+        seen.extend(map(weakref.ref, (machine, wave, wave.memory, *([wave.watch] if wave.watch else []))))
+        return machine, wave
+
+    monkeypatch.setattr(Waves, "_begun", noted)
+    options = how | {"trace": tmp_path / "out"} if "trace" in how else how
+    for name in ("accumulate.sm_100a", "ring.sm_90a"):
+        ptx = emulator.Module(planted_faults.source(name))
+        arguments = planted_faults.arguments(name)
+        gc.disable()
+        try:
+            ptx.launch("k", args=arguments, threads=1, **planted_faults.launch_options(name) | options)
+        finally:
+            gc.enable()
+    assert seen
+    assert not any(each() for each in seen)
+
+
+def test_what_a_hook_has_seen_outlives_its_wave():
+    kept, hooks = [], emulator.Hooks()
+    hooks.on_instruction(kept.append, "st")
+    data = np.zeros(32, np.uint32)
+    text = ".visible .entry k(.param .u64 p) { .reg .b64 %rd<2>; .reg .b32 %r<2>; ld.param.u64 %rd0, [p];"
+    text += " mov.u32 %r1, 7; st.global.u32 [%rd0], %r1; ret; }"
+    module(text).launch("k", block=1, args=[data], hooks=hooks)
+    assert int(kept[0].register("%r1")[0, 0]) == 7

@@ -90,6 +90,11 @@ class Machine:
             self._code.take_counts(self.totals.runs)
         return over
 
+    def close(self) -> None:
+        """After the end: drops all that refers to this machine or to its wave."""
+        self.wave.close()
+        vars(self).clear()
+
     def _run(self) -> bool:
         wave, totals = self.wave, self.totals
         stop, polls = wave.ticks + self.ticks, wave.polls

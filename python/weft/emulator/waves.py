@@ -126,6 +126,8 @@ class Waves:
             return False
         live.popleft()
         self._ended(wave, rest)
+        if self.hooks is None:  # functions may have kept what they were told
+            machine.close()
         return True
 
     def _begun(self, rest: Grid) -> tuple[Machine, Wave]:

@@ -81,6 +81,12 @@ class Wave(Ctas):
             regs[slot] = (base + np.uint64(offset)).astype(STORAGE[bits])
         return regs
 
+    def close(self) -> None:
+        """After the end: drops what refers to this wave, whose memory is free as soon as nobody uses it."""
+        self.watch = self.box_copies = self.products = None
+        self.mbarriers.calls = self.tensor_memory.calls = None
+        del self.memory.host
+
     def later(self, function: Callable[[], None], queue: object = None) -> None:
         """Runs what an asynchronous unit does when it has finished: now, or with a seed at a random later
         turn. The functions of one queue run in their order.
