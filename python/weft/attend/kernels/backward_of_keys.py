@@ -205,9 +205,9 @@ def convert_queries(
     packed=False,
 ):
     """dq = scale * sums_q, in which each warpgroup has its registers for a block of N queries."""
-    by_rows, turned = N % (2 * ROWS) == 0, N % ROWS != 0
-    shape = (N // 2, width) if by_rows else (width // 2, N) if turned else (N, width // 2)
-    rows, columns = shape[::-1] if turned else shape
+    by_rows, transposed = N % (2 * ROWS) == 0, N % ROWS != 0
+    shape = (N // 2, width) if by_rows else (width // 2, N) if transposed else (N, width // 2)
+    rows, columns = shape[::-1] if transposed else shape
     staging = w.shared(2 * rows, columns, dq.dtype)
     with w.role(warpgroups=2) as me:
         head, batch = w.cta(1), w.cta(2)
@@ -220,5 +220,5 @@ def convert_queries(
         part = (w.from_lanes(part, shape) * scale).to(dq.dtype)
         down, across = (row + me * rows, 0) if by_rows else (row, me * columns)
         limit = {"rows": end - down} if packed else {}
-        part = part.T if turned else part
+        part = part.T if transposed else part
         w.store(part, dq[batch, head, down, across], via=staging.rows(rows * me, rows), **limit)

@@ -8,7 +8,7 @@ block first. The products of one block overlap with the exponentials of the one 
 import math
 
 import weft.language as w
-from weft.attend.kernels.masks import Window, blocks_of_keys, finite, visible
+from weft.attend.kernels.masks import Window, blocks_of_keys, finite, spans, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
@@ -16,7 +16,7 @@ ROWS = 64  # of queries, for each warpgroup
 SLACK = 8.0  # exponents, to base 2
 
 
-def _grid(q, starts_q, *, groups, packed, paired, splits):
+def grid(q, starts_q, *, groups, packed, paired, splits):
     """Tiles of queries, heads, and sequences with their splits. Paired are the longest with the shortest."""
     if packed:
         return slots(starts_q, q.rows, ROWS * groups), q.size("heads"), splits
@@ -24,7 +24,7 @@ def _grid(q, starts_q, *, groups, packed, paired, splits):
     return w.ceil_div(tiles, 2) if paired else tiles, q.size("heads"), q.size("batches") * splits
 
 
-@w.kernel(grid=_grid, persistent=1, dependent=True)
+@w.kernel(grid=grid, persistent=1, dependent=True)
 def forward(
     q: w.In["batches heads m D"],
     k: w.In["key_batches key_heads n D"],
@@ -149,12 +149,7 @@ def forward(
                 if packed or limited:
                     clear_values(rows.keys - last * N)
                 count = blocks.end - blocks.begin
-                ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count) if rights else 1
-                whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
-                spans = [(False, ragged if rights else 1, whole if lefts else count)]
-                spans = [(True, 1, ragged), *spans] if rights else spans
-                spans = [*spans, (True, whole, count)] if lefts else spans
-                for masks, begin, end in spans:  # of Python: up to three loops
+                for masks, begin, end in spans(window, blocks, count):  # of Python: up to three loops
                     for i in w.range(begin, end):
                         block = keys.take()
                         if groups > 1:

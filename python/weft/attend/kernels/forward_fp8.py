@@ -7,14 +7,14 @@ e4m3.
 """
 
 import weft.language as w
-from weft.attend.kernels.forward import LN2, LOG2E, ROWS, _grid
-from weft.attend.kernels.masks import Window, blocks_of_keys, finite, visible
+from weft.attend.kernels.forward import LN2, LOG2E, ROWS, grid
+from weft.attend.kernels.masks import Window, blocks_of_keys, finite, spans, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of
 
 LARGEST = 8.0  # exponent, to base 2, of shares: e4m3 ends at 448
 
 
-@w.kernel(grid=_grid, persistent=1, dependent=True)
+@w.kernel(grid=grid, persistent=1, dependent=True)
 def forward_fp8(
     q: w.In["batches heads m D", w.e4m3],
     k: w.In["key_batches key_heads n D", w.e4m3],
@@ -40,10 +40,7 @@ def forward_fp8(
     N=128,
     groups=2,
     stages=2,
-    copied=2,
-    query_stages=1,
     staged=True,
-    alternate=True,
     scaled="",
     slack=4.0,
     packed=False,
@@ -59,17 +56,17 @@ def forward_fp8(
     `k_scale` and `v_scale`, which have a row for each sequence or one for all; those that `scaled` names
     by their first letters, the others are 1.
 
-    `copied` is the number of blocks of values in memory before they are transposed, `stages` that of keys and
-    of transposed values. With `staged`, the output has memory of its own. Exponents may exceed 0 by up to
-    `slack` before sums are rescaled. The others are the meta-parameters of `forward`.
+    `stages` is the number of blocks of keys and of transposed values in memory. With `staged`, the output has
+    memory of its own. Exponents may exceed 0 by up to `slack` before sums are rescaled. The others are the
+    meta-parameters of `forward`.
     """
     M = ROWS * groups
-    queries = w.ring(query_stages, q=(M, width, q.dtype), takers=groups)
+    queries = w.ring(1, q=(M, width, q.dtype), takers=groups)
     keys = w.ring(stages, k=(N, width, k.dtype), takers=groups)
-    copies = w.ring(copied, v=(N, value_width, v.dtype))
+    copies = w.ring(2, v=(N, value_width, v.dtype))
     values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups)
     output = w.shared(M, value_width, o.dtype) if staged else None
-    turns = w.turns(groups) if groups > 1 and alternate else None
+    turns = w.turns(groups) if groups > 1 else None
     kept = {"packed": packed, "limited": limited}
     window = Window(left if lefts else None, right if rights else None)
     offset = LARGEST - slack
@@ -123,20 +120,15 @@ def forward_fp8(
                 total = w.sum(e, axis=1, within="lane")
                 p, out = w.interleaved(e).to(v.dtype), w.zeros((ROWS, value_width))
                 count = blocks.end - blocks.begin
-                ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count) if rights else 1
-                whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
-                spans = [(False, ragged if rights else 1, whole if lefts else count)]
-                spans = [(True, 1, ragged), *spans] if rights else spans
-                spans = [*spans, (True, whole, count)] if lefts else spans
-                for masks, begin, end in spans:  # of Python: up to three loops
+                for masks, begin, end in spans(window, blocks, count):  # of Python: up to three loops
                     for i in w.range(begin, end):
                         block = keys.take()
-                        if turns:
+                        if groups > 1:
                             turns.wait(me)
                         s = w.gemm(mine, block.k.T)
                         before = values.take()
                         out = w.gemm(p, before.v.T, out)
-                        if turns:
+                        if groups > 1:
                             turns.give(me)
                         s = w.wait(s, pending=1)
                         block.release()
@@ -197,9 +189,6 @@ def forward_fp8(
                 for i in w.range(1, blocks.end - blocks.begin):
                     place = at, shared, rows.first_key + (last - i) * N
                     keys.fill(k=k[place])
-                    if copied > 1:
-                        copies.fill(v=v[place])
+                    copies.fill(v=v[place])
                     transpose(rows.keys - (last + 1 - i) * N)
-                    if copied == 1:
-                        copies.fill(v=v[place])
                 transpose(rows.keys - blocks.begin * N)

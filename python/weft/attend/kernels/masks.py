@@ -43,6 +43,20 @@ def blocks_of_keys(window, first, rows, shift, keys, size):
     return Blocks(begin, end, whole, see_all // size)
 
 
+def spans(window, blocks, count):
+    """The loops over all `count` blocks of keys but the last, which comes first: whether each has masks, and
+    the numbers of its blocks, counted from the last one.
+    """
+    masked, ragged = [], 1
+    if window.right is not None:
+        ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count)
+        masked = [(True, 1, ragged)]
+    if window.left is None:
+        return [*masked, (False, ragged, count)]
+    whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
+    return [*masked, (False, ragged, whole), (True, whole, count)]
+
+
 def blocks_of_queries(window, first, rows, shift, queries, size):
     """The blocks of `size` queries that see one of `rows` keys from `first` on: there may be none. Those from
     `whole` on and before `ragged` see all of these keys, and all are queries.
