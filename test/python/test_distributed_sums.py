@@ -15,6 +15,14 @@ from weft.passes.builders import emit
 from weft.passes.kernels import all_reduced, scattered, sent_sums
 from weft.passes.kernels import team as team_part
 
+WEAKER = [
+    ("st.release.sys", "st.relaxed.sys"),
+    ("st.release.sys", "st.release.gpu"),
+    ("ld.acquire.sys", "ld.acquire.gpu"),
+    ("ld.acquire.sys", "ld.relaxed.sys"),
+]
+"""Instructions, and ones that order too little."""
+
 
 @pytest.fixture
 def fresh_kernels():
@@ -96,12 +104,7 @@ def test_the_epilogue_has_own_rows_of_the_sums():
 @pytest.mark.parametrize("partials", ["f32", None])
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("st.release.sys", "st.relaxed.sys"),
-        ("st.release.sys", "st.release.gpu"),
-        ("ld.acquire.sys", "ld.acquire.gpu"),
-        ("ld.acquire.sys", "ld.relaxed.sys"),
-    ],
+    WEAKER,
 )
 def test_signals_without_an_order_are_found(monkeypatch, old, new, partials):
     with_ptx(monkeypatch, old, new)
@@ -212,12 +215,7 @@ def test_orders_of_ranks_change_no_sums_of_all(size, seed, partials):
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("st.release.sys", "st.relaxed.sys"),
-        ("st.release.sys", "st.release.gpu"),
-        ("ld.acquire.sys", "ld.acquire.gpu"),
-        ("ld.acquire.sys", "ld.relaxed.sys"),
-    ],
+    WEAKER,
 )
 def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
     with_ptx(monkeypatch, old, new)

@@ -1,14 +1,13 @@
 """Products whose sums are added up over all GPUs, all of which get them."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Any, Self
 
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import scatter, small_kernels
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
+from weft.distributed.products import Plan, Product, by_operator, is_watched
 from weft.distributed.teams import Team
 from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
@@ -55,29 +54,9 @@ def matmul_all_reduce(
     return queued(a, b, team=team, **options)
 
 
-def queued(
-    a: Any,
-    b: Any,
-    *,
-    team: Team,
-    transpose_b: bool = False,
-    epilogue: Epilogue | None = None,
-    partials: str | None = None,
-    schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
+def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
     """`matmul_all_reduce` of arrays with memory, without gradients."""
-    name, added = "matmul_all_reduce", added_to(epilogue, scales)
-    activation = None if epilogue is None else epilogue.activation
-    operands = a, b, *added.values()
-    options = transpose_b, *added, activation, schedule, partials
-
-    def describe() -> Product:
-        product = described(name, a, b, transpose_b, epilogue, schedule, scales)
-        scatter.check_partials(product, partials)
-        return product
-
-    return plan_of(name, partial(_plan, partials), team, operands, options, describe).run(operands)
+    return scatter.queued_sums("matmul_all_reduce", _plan, a, b, team=team, **options)
 
 
 def _plan(partials: str | None, product: Product, team: Team) -> Plan:
@@ -88,30 +67,11 @@ def _plan(partials: str | None, product: Product, team: Team) -> Plan:
     return _TwoShot(partials, product, team)
 
 
-class _OneShot(Plan):
+class _OneShot(scatter.Sums):
     """Each rank sends its sums to all others, which add them up."""
 
     def __init__(self, partials: str | None, product: Product, team: Team) -> None:
-        """Compiles the kernel, and makes room for the sums."""
-        self.kind = scatter.type_of(product, partials)
-        rows, n = product.a[0], product.n
-        sizes = 1, rows, n, product.a[1]
-        schedule = scatter.schedule_of(product, team, sizes)
-        of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
-        kernel = product.kernel(team.devices.chip, ranks=(2, 2, 2), added=of_sums, sizes=sizes)
-        super().__init__(team, product, kernel)
-        self.parts, self.sums = scatter.slots(product, schedule, team.size, rows)
-        width = arrays.numpy_dtype(self.kind).itemsize
-        self.memory = team.counted("sums", self.sums * width, self.parts * _FLAG)
-
-    def run(self, operands: Sequence[Any]) -> Any:
-        devices = self.team.devices
-        out = devices.empty((self.product.a[0], self.product.n), operands[0], self.product.out)
-        self.launch(devices.caller(), operands, out, self.memory.operands)
-        return out
-
-    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        return [*self.product.views(operands, d), *self.memory.of_sums(self.sums, self.kind, self.parts)]
+        super().__init__(partials, product, team, 1, product.a[0])
 
 
 class _TwoShot(Plan):

@@ -1,6 +1,6 @@
 """Products whose sums are added up over all GPUs: a kernel sends sums of others' rows and adds its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -68,50 +68,55 @@ def matmul_reduce_scatter(
     return queued(a, b, team=team, **options)
 
 
-def queued(
+def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
+    """`matmul_reduce_scatter` of arrays with memory, without gradients."""
+    return queued_sums("matmul_reduce_scatter", Scatter, a, b, team=team, check=_check_rows, **options)
+
+
+def queued_sums(
+    name: str,
+    make: Callable[[str | None, Product, Team], Plan],
     a: Any,
     b: Any,
     *,
     team: Team,
+    check: Callable[[Product, Team], None] | None = None,
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
     partials: str | None = None,
     schedule: AnySchedule | str | None = None,
     scales: Any = None,
 ) -> Any:
-    """`matmul_reduce_scatter` of arrays with memory, without gradients."""
-    name, added = "matmul_reduce_scatter", added_to(epilogue, scales)
+    """Queues a product whose sums are added up over all ranks, by the plan that `make` returns. `check`, if
+    given, raises WeftError for a product that the ranks can't share.
+    """
+    added = added_to(epilogue, scales)
     activation = None if epilogue is None else epilogue.activation
     operands = a, b, *added.values()
     options = transpose_b, *added, activation, schedule, partials
 
     def describe() -> Product:
-        return _described(
-            name, team, described(name, a, b, transpose_b, epilogue, schedule, scales), partials
-        )
+        product = described(name, a, b, transpose_b, epilogue, schedule, scales)
+        if type_of(product, partials) not in ("f32", product.out):
+            raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
+        if check is not None:
+            check(product, team)
+        return product
 
-    plan = plan_of(name, partial(Scatter, partials), team, operands, options, describe)
-    return plan.run(operands)
+    return plan_of(name, partial(make, partials), team, operands, options, describe).run(operands)
 
 
-def _described(name: str, team: Team, product: Product, partials: str | None) -> Product:
-    """The product itself. Raises WeftError for rows that ranks can't share, and for wrong partial sums."""
-    check_partials(product, partials)
-    if product.a[0] % team.size:
-        near = ceil_div(product.a[0], team.size) * team.size
+def _check_rows(product: Product, team: Team) -> None:
+    """Raises WeftError for rows that ranks can't share."""
+    name, rows = product.name, product.a[0]
+    if rows % team.size:
+        near = ceil_div(rows, team.size) * team.size
         raise WeftError(
-            f"{name}: rows of a must be a multiple of {team.size}, the number of ranks, got {product.a[0]}; "
+            f"{name}: rows of a must be a multiple of {team.size}, the number of ranks, got {rows}; "
             f"the next is {near}"
         )
     if product.is_scaled:
-        check_scaled_rows(name, product.a[0] // team.size, "each rank's rows")
-    return product
-
-
-def check_partials(product: Product, partials: str | None) -> None:
-    """Raises WeftError for sums of a type that isn't sent."""
-    if type_of(product, partials) not in ("f32", product.out):
-        raise WeftError(f"{product.name}: partials must be f32 or {product.out}, got {shown(partials)}")
+        check_scaled_rows(name, rows // team.size, "each rank's rows")
 
 
 def type_of(product: Product, partials: str | None) -> str:
@@ -137,17 +142,20 @@ def slots(product: Product, schedule: WarpgroupSchedule, ranks: int, rows: int) 
     return ranks * tiles * schedule.warpgroups, sums
 
 
-class Scatter(Plan):
-    """A product whose sums are added up over all ranks."""
+class Sums(Plan):
+    """A product whose kernel sends sums to other ranks, and adds up those that come."""
 
-    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
-        """Compiles the kernel, and makes room for the sums."""
+    ranks = 2, 2, 2
+    """The dimensions of A, B and D."""
+
+    def __init__(self, partials: str | None, product: Product, team: Team, members: int, rows: int) -> None:
+        """Compiles the kernel for this many matrices of so many rows, and makes room for the sums."""
         self.kind = type_of(product, partials)
-        self.shape = rows, n = product.a[0] // team.size, product.n
-        sizes = team.size, rows, n, product.a[1]
+        self.shape = rows, product.n
+        sizes = members, rows, product.n, product.a[1]
         schedule = schedule_of(product, team, sizes)
         of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
-        kernel = product.kernel(team.devices.chip, ranks=(3, 2, 2), added=of_sums, sizes=sizes)
+        kernel = product.kernel(team.devices.chip, ranks=self.ranks, added=of_sums, sizes=sizes)
         super().__init__(team, product, kernel)
         self.parts, self.sums = slots(product, schedule, team.size, rows)
         width = arrays.numpy_dtype(self.kind).itemsize
@@ -164,12 +172,23 @@ class Scatter(Plan):
         self.launch(queue, operands, d, self.memory.operands)
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        left, b, d, *rest = self.product.views(operands, d)
+        return [*self.product.views(operands, d), *self.memory.of_sums(self.sums, self.kind, self.parts)]
+
+
+class Scatter(Sums):
+    """Each rank gets the sums of its own rows."""
+
+    ranks = 3, 2, 2
+
+    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
+        super().__init__(partials, product, team, team.size, product.a[0] // team.size)
+
+    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+        left, right, d, *rest = super().views(operands, d, memory)
         for number, (role, *_) in enumerate(self.product.added):
             if role == "scale_a":
                 rest[number] = self._of_members(rest[number])
-        of_memory = self.memory.of_sums(self.sums, self.kind, self.parts)
-        return [self.product.batch(left, self.team.size), b, d, *rest, *of_memory]
+        return [self.product.batch(left, self.team.size), right, d, *rest]
 
     def _of_members(self, scales: ArrayView) -> ArrayView:
         """Scales of A as a batch: columns of each rank's rows."""
