@@ -9,6 +9,7 @@ import numpy as np  # noqa: E402
 from distributed_tensors import K, M, N, compute, near, numbers  # noqa: E402
 
 import weft  # noqa: E402
+import weft.distributed.operators  # noqa: E402
 from weft.distributed import (  # noqa: E402
     Team,
     all_gather_matmul,
