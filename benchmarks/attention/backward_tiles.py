@@ -1,4 +1,4 @@
-"""Times variants of attention's backward pass on a GPU, beside cuDNN, and compares their results.
+"""Times variants of attention's backward pass and cuDNN's on a GPU, and compares their results.
 
     python benchmarks/attention/backward_tiles.py --d 128 --s 4096 --variant N=64
 

@@ -248,7 +248,7 @@ def a_rank_that_does_not_come(team: Any) -> None:
 
 
 def near(found: Any, want: Any, name: str) -> None:
-    """Tensors are the same but for the rounding of bf16."""
+    """Tensors are the same except for the rounding of bf16."""
     worst, scale = (found.double() - want.double()).abs().max().item(), want.double().abs().max().item()
     assert found.shape == want.shape and worst <= 0.02 * scale, (name, found.shape, worst, scale)
 

@@ -13,7 +13,7 @@ E4M3 = ml_dtypes.float8_e4m3fn
 
 
 @w.kernel()
-def turned(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, m, n, interleaved=False):
+def transposed(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, m, n, interleaved=False):
     """y = x.T, of one tile."""
     copies, made = w.ring(1, x=(m, n, x.dtype)), w.ring(1, y=(n, m, x.dtype))
     with w.role():
@@ -29,7 +29,7 @@ def turned(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, m, n, interleaved
 def test_bytes_are_transposed(m, n, interleaved):
     x = np.random.default_rng(0).standard_normal((m, n)).astype(E4M3)
     y = np.zeros((n, m), E4M3)
-    report = turned.emulate(x, y, m=m, n=n, interleaved=interleaved)
+    report = transposed.emulate(x, y, m=m, n=n, interleaved=interleaved)
     assert not report.findings, report.findings[0]
     order = np.arange(m)
     if interleaved:
@@ -131,6 +131,6 @@ def test_mistakes(what):
 
 def test_chips_without_these_instructions():
     with pytest.raises(weft.WeftError, match=r"w.transpose needs stmatrix, which sm_89 doesn't have: sm_90"):
-        turned.compile(m=128, n=64, arch="sm_89")
+        transposed.compile(m=128, n=64, arch="sm_89")
     with pytest.raises(weft.WeftError, match=r"w.gemm must have 16 bits on this chip, got .*w.e4m3: convert"):
         twice.compile(k=32, n=64, e=64, arch="sm_100a")

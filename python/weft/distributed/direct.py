@@ -34,5 +34,5 @@ class Direct(torch.autograd.Function):  # type: ignore[misc]
             return None, None, *gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
 
 
-# Without PyTorch's search for tensors that transforms have left behind.
+# Without PyTorch's search for tensors that transforms have left.
 apply = super(torch.autograd.Function, Direct).apply

@@ -1,4 +1,4 @@
-"""Kernels of a few threads that products over several GPUs need beside their own."""
+"""Kernels of a few threads that products over several GPUs need in addition to their own."""
 
 import functools
 from functools import partial

@@ -127,7 +127,7 @@ class Queue:
 
 def tile_queue(counter: Any) -> Queue:
     """The tiles of a persistent kernel, which CTAs take as they become free: `for x, y in queue:`, with the
-    coordinates of `w.tiles`. Tiles that take longer than others then don't delay those behind them; the
+    coordinates of `w.tiles`. Tiles that take longer than others then don't delay those after them; the
     longest should come first.
 
     `counter` is an element of an array of i32, `count[0]` of a `w.Out`, which is 0 before the first launch.

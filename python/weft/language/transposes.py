@@ -97,7 +97,7 @@ class _Transpose:
         self.source, self.to = SharedTile(source.value.type), SharedTile(to.value.type)
         self.bases = tile.address(source.value), tile.address(to.value)
         lane, warp = thread_ids.lane(), thread_ids.warp()
-        across = gcd(self.columns // _COLUMNS, WARPS)  # warps beside each other
+        across = gcd(self.columns // _COLUMNS, WARPS)  # warps side by side
         self.step = _ROWS * WARPS // across, _COLUMNS * across
         self.first = emit.mul(emit.div(warp, across), _ROWS), emit.mul(emit.rem(warp, across), _COLUMNS)
         self.loaded_row = lane if interleaved else self._sorted(lane)

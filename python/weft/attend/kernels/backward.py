@@ -39,7 +39,7 @@ def products_of_outputs(
     adding=False,
 ):
     """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; and base = -lse, in units of
-    the products of queries and keys. Behind the rows of a sequence are zeros. With `adding`, `sums_q` becomes
+    the products of queries and keys. After the rows of a sequence come zeros. With `adding`, `sums_q` becomes
     zero.
     """
     to, head, batch = w.cta(0) * SUMS_STEP, w.cta(1), w.cta(2)

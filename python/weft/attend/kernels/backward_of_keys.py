@@ -76,7 +76,7 @@ def backward_of_keys(
             rows.first_block = rows.first_query // N + number
         first = x * M
         seen = blocks_of_queries(window, first, M, rows.shift, rows.queries, N)
-        if adding and (packed or limited):  # where keys behind the last one aren't zeros
+        if adding and (packed or limited):  # where keys after the last one aren't zeros
             seen.whole = w.where(first + M > rows.keys, seen.end, seen.whole)
         return rows, head, first, seen
 

@@ -100,6 +100,6 @@ class ProductCode(Protocol):
         """What `reads` needs; it doesn't keep the matrices."""
 
     def reads(self, prepared: Any, line: int) -> bool:
-        """Tells the sanitizer that asynchronous units read shared memory; `prepared` is what `prepared` has
+        """Reports to the sanitizer that asynchronous units read shared memory; `prepared` is what `prepared` has
         returned. False if a rule may be broken, so that the interpreter must make the whole instruction.
         """
