@@ -1,7 +1,7 @@
 """Rows of all GPUs in one array: for products along these rows, such as gradients of weights.
 
-Copy engines push each rank's rows to the others while other kernels run. A barrier of all ranks follows before
-the rows are read, which needs the memory of both halves as kernels do (`teams`).
+Copy engines push each rank's rows to the others while other kernels run. A barrier of all ranks follows
+before the rows are read, which needs the memory of both halves as kernels do (`teams`).
 """
 
 from collections.abc import Callable, Sequence

@@ -100,6 +100,7 @@ class ProductCode(Protocol):
         """What `reads` needs; it doesn't keep the matrices."""
 
     def reads(self, prepared: Any, line: int) -> bool:
-        """Reports to the sanitizer that asynchronous units read shared memory; `prepared` is what `prepared` has
-        returned. False if a rule may be broken, so that the interpreter must make the whole instruction.
+        """Reports to the sanitizer that asynchronous units read shared memory; `prepared` is what the method
+        of that name has returned. False if a rule may be broken, so that the interpreter must make the whole
+        instruction.
         """
