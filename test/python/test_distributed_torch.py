@@ -102,6 +102,33 @@ def test_plain_tensors_need_no_operators(monkeypatch):
     assert emulate(1, gathered)[0][1][0].grad is not None
 
 
+OPERATORS = {
+    "all_gather_matmul": 2,
+    "matmul_reduce_scatter": 2,
+    "matmul_all_reduce": 2,
+    "all_gather_rows": 1,
+    "all_gather_matmul_rows": 2,
+    "matmul_reduce_scatter_rows": 3,
+}
+"""The operators and their numbers of operands."""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_opcheck(name):
+    operands = [torch.ones(64, 64, dtype=torch.bfloat16) for _ in range(OPERATORS[name])]
+    tests = "test_schema", "test_autograd_registration", "test_faketensor"
+
+    def check(team):
+        overload = getattr(torch.ops.weft, name).default
+        torch.library.opcheck(overload, operands, {"team": team.name}, test_utils=tests)
+
+    emulate(1, check)
+
+
+def test_every_operator_of_a_team_is_checked():
+    assert OPERATORS.keys() == weft.distributed.operators.KERNELS.keys()
+
+
 @pytest.mark.usefixtures("computed")
 def test_gradients_of_scattered_sums():
     check_scattered(2, "relu")
