@@ -20,7 +20,7 @@ def exact(given, *, rounded=False, causal=False, window=None):
     group, (m, n) = q.shape[1] // k.shape[1], (q.shape[2], k.shape[2])
     k, v = (each.repeat_interleave(group, 1) for each in (k, v))
     place, column = torch.arange(m, device=q.device)[:, None] + n - m, torch.arange(n, device=q.device)
-    left, right = (n, 0) if causal else window or (n, n)
+    left, right = (m + n, 0) if causal else window or (m + n, m + n)
     seen = (column <= place + right) & (column >= place - left)
     scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~seen, -math.inf)
     peak = scores.amax(-1, keepdim=True)
