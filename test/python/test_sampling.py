@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,3 +124,13 @@ def test_a_sample_has_every_value_and_the_rest_is_slow(collected):
     assert len(balance) == 6 and sum("[0-" in each for each in balance) == 3
     for value in ("1", "2", "a", "b", "None", "{}"):
         assert any(value in each.partition("[")[2].strip("]").split("-") for each in product), value
+
+
+def test_each_value_without_parameters_is_refused_by_name(request):
+    conftest = request.config.pluginmanager.get_plugin(str(CONFTEST))
+    marker = {"each_value": pytest.mark.each_value.mark}
+    item = SimpleNamespace(
+        nodeid="test_it.py::test_it", path=CONFTEST, originalname="test_it", get_closest_marker=marker.get
+    )
+    with pytest.raises(pytest.UsageError, match="each_value must have parameters, got test_it.py::test_it$"):
+        conftest.pytest_collection_modifyitems([item])
