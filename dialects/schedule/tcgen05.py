@@ -2,7 +2,7 @@
 are in tensor memory.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from weft.dialects.schedule import tcgen05_scales
@@ -277,28 +277,32 @@ class TensorMemorySchedule(AnySchedule):
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages and accumulators, their barriers and the staged D."""
-        copied = sum(
-            _aligned(self.stages * extent * self.block[2] * types.input_bits // 8, WIDEST.period)
-            for extent in (self.cta_rows, self.cta_columns)
-        )
-        scales = self.scales(types)
-        copied += self.stages * scales.bytes + scales.ring_bytes if scales else 0
-        staged = _aligned(self.staging_bytes(types), BOX_ALIGNMENT)
-        barriers = sum(
-            _aligned(STAGE_BARRIER_BYTES * each, BOX_ALIGNMENT)
-            for each in (self.stages, self.accumulators, scales.stages if scales else 0)
-        )
-        answers = sum(_aligned(ANSWERS * each, BOX_ALIGNMENT) for each in (ANSWER_BYTES, STAGE_BARRIER_BYTES))
-        return copied + staged + barriers + (answers if self.dynamic else 0) + _ADDRESS_BYTES
+        return self._ring_bytes(self.stages, types) + self._other_bytes(types)
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
         """The most stages in that much shared memory, in addition to what else is there."""
-        most = shared_bytes // self.stage_bytes(types)
-        return next((n for n in range(most, 0, -1) if self._with(n).shared_bytes(types) <= shared_bytes), 0)
+        room = shared_bytes - self._other_bytes(types)
+        most = room // self.stage_bytes(types)
+        return next((n for n in range(most, 0, -1) if self._ring_bytes(n, types) <= room), 0)
 
-    def _with(self, stages: int) -> "TensorMemorySchedule":
-        """This schedule with another number of stages."""
-        return replace(self, stages=stages)
+    def _ring_bytes(self, stages: int, types: Types) -> int:
+        """Shared memory of so many stages of A, B and their scales, and of the barriers of these stages."""
+        bits, scales = stages * self.block[2] * types.input_bits, self.scales(types)
+        copied = sum(_aligned(each * bits // 8, WIDEST.period) for each in (self.cta_rows, self.cta_columns))
+        copied += stages * scales.bytes if scales else 0
+        return copied + _aligned(STAGE_BARRIER_BYTES * stages, BOX_ALIGNMENT)
+
+    def _other_bytes(self, types: Types) -> int:
+        """Shared memory that doesn't depend on the number of stages."""
+        scales = self.scales(types)
+        rings = sum(
+            _aligned(STAGE_BARRIER_BYTES * each, BOX_ALIGNMENT)
+            for each in (self.accumulators, scales.stages if scales else 0)
+        )
+        rings += scales.ring_bytes if scales else 0
+        answers = sum(_aligned(ANSWERS * each, BOX_ALIGNMENT) for each in (ANSWER_BYTES, STAGE_BARRIER_BYTES))
+        staged = _aligned(self.staging_bytes(types), BOX_ALIGNMENT)
+        return rings + staged + (answers if self.dynamic else 0) + _ADDRESS_BYTES
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

@@ -1,5 +1,7 @@
 """Which schedules of tcgen05 the model of their times chooses, and in which order it ranks them."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from weft.dialects.schedule import TensorMemorySchedule, Types
@@ -39,6 +41,20 @@ def test_every_product_gets_a_legal_schedule(types: Types, shape: tuple[int, int
         return
     chosen = tcgen05.choose(*shape, types, chip)
     assert chosen is not None and chosen.complaint(types, Target.of(chip)) is None
+
+
+def test_a_choice_does_not_depend_on_earlier_ones() -> None:
+    shapes = (200, 4096, 512), (4096, 4096, 512), (40, 256, 4096), (300, 200, 4096)
+
+    def choices() -> list[TensorMemorySchedule | None]:
+        return [tcgen05.choose(*shape, BF16, "sm_100a") for shape in shapes]
+
+    def alone() -> Iterator[TensorMemorySchedule | None]:
+        for shape in shapes:
+            tcgen05._all_tiles.cache_clear()
+            yield tcgen05.choose(*shape, BF16, "sm_100a")
+
+    assert choices() == list(alone()) and len({(each.group, each.swap) for each in choices() if each}) > 2
 
 
 @pytest.mark.each_value(1)

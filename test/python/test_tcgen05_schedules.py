@@ -1,5 +1,8 @@
 """Schedules for `tcgen05.mma`: which are legal, and what they take of a chip."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 
 from weft.dialects.schedule import TensorMemorySchedule, Types
@@ -11,6 +14,7 @@ GROUPED = Types("f16", "f16", "f16", grouped=True)
 BF16 = Types("bf16", "bf16", "bf16")
 MXFP8 = Types("f8E4M3FN", "f8E4M3FN", "bf16", scale="f8E8M0FNU")
 NVFP4 = Types("f4E2M1FN", "f4E2M1FN", "f32", scale="f8E4M3FN")
+WORDS = Types("f8E4M3FN", "f8E4M3FN", "bf16", scale="f8E8M0FNU", words=32)
 FP8 = Types("f8E4M3FN", "f8E5M2", "bf16", promoted=True, scaled=True)
 CHIP = Target.of("sm_100a")
 
@@ -101,6 +105,22 @@ def test_accumulators_share_columns_where_scales_need_some(
     assert schedule.complaint(types) is None
     assert schedule.shared_columns(types) == shared
     assert schedule.kept_slices(types) == slices
+
+
+@pytest.mark.parametrize("types", [BF16, BYTES_OUT, MN_MAJOR, FP8, MXFP8, NVFP4, WORDS])
+def test_one_more_stage_than_the_most_does_not_fit(types: Types) -> None:
+    random, found = Random(5), set()
+    for _ in range(60):
+        cta_group, accumulators, epilogues = (random.choice((1, 2)) for _ in range(3))
+        block = cta_group * random.choice((64, 128, 256)), random.randrange(16, 257, 16), 128
+        fields = {"cta_group": cta_group, "epilogues": epilogues, "dynamic": random.random() < 0.5}
+        schedule = of(*block, accumulators, **fields, swap=random.random() < 0.5)
+        room = random.randrange(10_000, 232_448)
+        fitting = [n for n in range(1, 40) if replace(schedule, stages=n).shared_bytes(types) <= room]
+        most = schedule.most_stages(types, room)
+        assert most == max(fitting, default=0), schedule
+        found.add(most)
+    assert found >= {0, 1, 2}
 
 
 def test_chips_of_the_kinds() -> None:

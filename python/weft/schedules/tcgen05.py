@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
@@ -83,34 +84,48 @@ def _timed(
     def by_time(each: tuple[float, TensorMemorySchedule]) -> float:
         return each[0]
 
-    whole = list(_tiles(m, n, k, types, gpu))
+    whole = list(_tiles(m, n, types, gpu))
     tiles = [(time(s), s) for s in (*whole, *(each for s in whole for each in _split(s, m, n, k, gpu)))]
     tiles.sort(key=by_time)
     clustered = [(time(s), s) for _, tile in tiles[:_EXPANDED] for s in _clustered(tile, m, n)]
     return sorted(tiles + clustered, key=by_time)
 
 
-def _tiles(m: int, n: int, k: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
+def _tiles(m: int, n: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
     """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
-    depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
-    room = Target.of(gpu.chip).chip.shared_bytes
-    lowest, unit = LEAST_ROWS if types.scale else CTA_ROWS[0], column_unit(types)
-    widths, narrowest = [columns for columns in _COLUMNS if columns % unit == 0], max(unit, 16)
-    swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
-    for cta_group, rows, columns, swap in product((1, 2), CTA_ROWS, widths, swaps):
-        down, across = (n, m) if swap else (m, n)
-        height = rows * cta_group
+    lowest, narrowest = LEAST_ROWS if types.scale else CTA_ROWS[0], max(column_unit(types), 16)
+    groups: dict[tuple[int, int, int, bool], int] = {}
+    for tile in _all_tiles(types, gpu.chip):
+        (height, columns, _), (down, across) = tile.block, tile.swapped(m, n)
+        if tile.swap and m > _SWAPPED_ROWS:
+            continue
         if height >= 2 * max(down, lowest) or columns >= 2 * max(across, narrowest):
             continue
-        for epilogues in (1, 2):
-            whole = TensorMemorySchedule(
-                (height, columns, depth), 1, 2, cta_group=cta_group, swap=swap, epilogues=epilogues
-            )
-            whole = replace(whole, group=_group(whole, down, across, gpu))
-            for accumulators in (1, 2):
-                tile = replace(whole, accumulators=accumulators)
-                if (stages := min(tile.most_stages(types, room), _MOST_STAGES)) >= 2:
-                    yield replace(tile, stages=stages)
+        shape = height, columns, tile.cta_group, tile.swap
+        if shape not in groups:
+            groups[shape] = _group(tile, down, across, gpu)
+        yield replace(tile, group=groups[shape])
+
+
+@lru_cache(maxsize=32)
+def _all_tiles(types: Types, chip: str) -> list[TensorMemorySchedule]:
+    """A schedule for each tile, with as many stages and accumulators as fit."""
+    depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
+    room, unit = Target.of(chip).chip.shared_bytes, column_unit(types)
+    widths = [columns for columns in _COLUMNS if columns % unit == 0]
+    fields = product((1, 2), CTA_ROWS, widths, (False, True), (1, 2), (1, 2))
+    tiles = []
+    for cta_group, rows, columns, swap, epilogues, accumulators in fields:
+        tile = TensorMemorySchedule(
+            (rows * cta_group, columns, depth),
+            *(accumulators, 2),
+            cta_group=cta_group,
+            swap=swap,
+            epilogues=epilogues,
+        )
+        if (stages := min(tile.most_stages(types, room), _MOST_STAGES)) >= 2:
+            tiles.append(replace(tile, stages=stages))
+    return tiles
 
 
 def _split(s: TensorMemorySchedule, m: int, n: int, k: int, gpu: Gpu) -> Iterator[TensorMemorySchedule]:
