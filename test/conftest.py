@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items):
             seen[name] += 1
         if item.get_closest_marker("each_value") is not None and item.get_closest_marker("slow") is None:
             if not hasattr(item, "callspec"):
-                raise pytest.UsageError(f"a test marked as each_value must have parameters, got {item.nodeid}")
+                raise pytest.UsageError(f"a test with each_value must have parameters, got {item.nodeid}")
             tests[name].append(item)
     for cases in tests.values():
         limit = next(iter(cases[0].get_closest_marker("each_value").args), None)

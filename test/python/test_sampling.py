@@ -132,5 +132,5 @@ def test_each_value_without_parameters_is_refused_by_name(request):
     item = SimpleNamespace(
         nodeid="test_it.py::test_it", path=CONFTEST, originalname="test_it", get_closest_marker=marker.get
     )
-    with pytest.raises(pytest.UsageError, match="each_value must have parameters, got test_it.py::test_it$"):
+    with pytest.raises(pytest.UsageError, match=r"each_value must have parameters, got test_it.py::test_it$"):
         conftest.pytest_collection_modifyitems([item])
