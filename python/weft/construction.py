@@ -181,8 +181,16 @@ def _of(frame: FrameType, context: Any) -> Any:
 
 
 def _span(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
-    """First and last line, first and last column of the expression that a frame executes, each if known."""
-    return next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    """First and last line, first column and that after the last of the expression that a frame executes, each
+    counted from 1, if known.
+    """
+    line, last, column, end = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    return line, last, _from_1(column), _from_1(end)
+
+
+def _from_1(column: int | None) -> int | None:
+    """A column of Python, which counts from 0."""
+    return None if column is None else column + 1
 
 
 def here() -> Location | None:

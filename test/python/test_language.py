@@ -215,7 +215,7 @@ def test_operations_have_the_lines_and_columns_of_the_code():
     text = add.module().mlir.operation.get_asm(enable_debug_info=True)
     lines = (Path(__file__).parent / "language_kernels.py").read_text().splitlines()
     number = next(n for n, line in enumerate(lines, 1) if "z[i] = x[i] + y[i]" in line)
-    column = lines[number - 1].index("x[i] + y[i]")
+    column = lines[number - 1].index("x[i] + y[i]") + 1  # MLIR counts columns from 1
     assert f'language_kernels.py":{number}:{column} to :{column + 11})' in text
 
 

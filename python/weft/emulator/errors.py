@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import Diagnostic, Location, WeftError
 
@@ -13,6 +13,16 @@ class PtxError(WeftError):
     def __init__(self, message: str, line: int, column: int) -> None:
         self.line, self.column = line, column
         super().__init__(Diagnostic(message, Location("<ptx>", line, column)))
+
+
+def with_sources(message: str, sources: Mapping[int, Location]) -> str:
+    """A message with the source line, file:line, after each line of the PTX for which `sources` has one."""
+
+    def with_source(match: re.Match[str]) -> str:
+        source = sources.get(int(match[1]))
+        return f"{match[0]} ({source.file}:{source.line})" if source else match[0]
+
+    return re.sub(r"\bline (\d+)", with_source, message)
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,10 @@ class Fault(WeftError):
     """What a GPU would fault on, with the PTX line, the thread and the address, if there is one.
 
     `rule` is the sanitizer's name for it. `findings` are the sanitizer's findings, including this one.
+    `printed` is what the kernel has printed.
     """
+
+    printed = ""
 
     def __init__(
         self,
@@ -50,12 +63,13 @@ class Fault(WeftError):
         self.findings: tuple[object, ...] = ()
         self.say_sources({})
 
-    def say_sources(self, sources: Mapping[int, str]) -> None:
-        """Adds the source line, file:line, of the PTX line, if `sources` has it."""
+    def say_sources(self, sources: Mapping[int, Location]) -> None:
+        """Puts the source location of the PTX line first, if `sources` has it."""
         where = f" in {self.thread}" if self.thread else ""
-        source = f" ({sources[self.line]})" if self.line in sources else ""
         location = Location("<ptx>", self.line, 1) if self.line else None
-        super().__init__(Diagnostic(self.reason + where + source, location))
+        if self.line in sources:
+            where, location = f"{where} (line {self.line} of the PTX)", sources[self.line]
+        super().__init__(Diagnostic(self.reason + where, location))
 
 
 class TimeLimit(Fault):
@@ -65,26 +79,29 @@ class TimeLimit(Fault):
 class Deadlock(WeftError):
     """No warp can continue. `waiting` has one line for every warp that waits, and for every mbarrier that a
     warp waits for. The message, `report`, groups those with the same state. `line` is that of the first.
+    `printed` is what the kernel has printed.
     """
+
+    printed = ""
 
     def __init__(self, waiting: Sequence[str], report: Sequence[str], line: int) -> None:
         self.findings: tuple[object, ...] = ()
         self.line = line
         self._compose(waiting, report)
 
-    def say_sources(self, sources: Mapping[int, str]) -> None:
+    def say_sources(self, sources: Mapping[int, Location]) -> None:
         """Adds the source line, file:line, of each PTX line, if `sources` has it."""
-
-        def with_source(match: re.Match[str]) -> str:
-            source = sources.get(int(match[1]))
-            return f"{match[0]} ({source})" if source else match[0]
-
-        texts = [
-            [re.sub(r"\bline (\d+)", with_source, line) for line in lines]
-            for lines in (self.waiting, self.report)
-        ]
-        self._compose(*texts)
+        waiting, report = (
+            [with_sources(line, sources) for line in lines] for lines in (self.waiting, self.report)
+        )
+        self._compose(waiting, report)
 
     def _compose(self, waiting: Sequence[str], report: Sequence[str]) -> None:
         self.waiting, self.report = tuple(waiting), tuple(report)
         super().__init__("deadlock: no warp can continue\n  " + "\n  ".join(report))
+
+
+def advise(error: "Fault | Deadlock", note: str) -> None:
+    """Adds a note to an error's message: what to do about it."""
+    first = error.diagnostics[0]
+    WeftError.__init__(error, replace(first, notes=(*first.notes, Diagnostic(note, severity="note"))))

@@ -190,7 +190,7 @@ class Module:
             with np.errstate(all="ignore"):
                 observers = parallel.run(start, limits.threads if hooks is None else 1)
         except (Fault, Deadlock) as error:
-            error.findings = begun[-1].ended(error)
+            error.findings, error.printed = begun[-1].ended(error), "".join(device.printed)
             raise
         finally:
             buffers.write_back()

@@ -12,6 +12,7 @@ from weft.errors import WeftError, shown
 from weft.language import calls, exporting, given, surroundings, trace, tuning, variables
 from weft.language.building import Options, build
 from weft.language.capture import captured
+from weft.language.remedies import REMEDIES
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile
@@ -199,6 +200,7 @@ class KernelFunction:
                 self._reads = surroundings.reads(self._function, *self._options.functions)
                 made = compile(self._build(special, chip), arch=chip)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
+                made.remedies = REMEDIES
                 self._compiled[key] = made
             return self._compiled[key]
 

@@ -18,10 +18,10 @@ from weft.compiler.apart import compile_input
 from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
 from weft.compiler.ptxas import Resources
 from weft.compiler.stages import Compiled, compile_module
-from weft.errors import WeftError, shown, warn
+from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.launch import arrays, kernel_page, producers, runtime, torch_tensors
+from weft.launch import arrays, emulated, kernel_page, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.bound import Bound
 from weft.launch.kernel_arguments import (
@@ -40,8 +40,6 @@ from weft.launch.workspace import PerStream, Pool
 if TYPE_CHECKING:
     from weft import emulator
 
-_FINDINGS = ("warn", "error", "ignore")
-_MOST_REPORTED = 5  # findings in one message
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 _EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
@@ -103,6 +101,8 @@ class Kernel:
     def __init__(self, compiled: Compiled, launch: Launch) -> None:
         self.compiled = compiled
         self.launch = launch
+        self.remedies: Mapping[str, str] = {}
+        """What to do about findings of the emulator, by their rules: notes of what calls report."""
         self._loaded: dict[int, runtime.Loaded] = {}
         self._pools: dict[int, Pool] = {}
         self._launches: dict[Any, runtime.Prepared] = {}
@@ -194,13 +194,14 @@ class Kernel:
         """
         if on is not None and not (isinstance(on, str) and on in ("gpu", "emulator")):
             raise WeftError(f"on must be 'gpu' or 'emulator', got {shown(on)}")
-        if findings not in _FINDINGS:
-            raise WeftError(f"findings must be one of {', '.join(_FINDINGS)}, got {shown(findings)}")
+        if findings not in emulated.ACTIONS:
+            raise WeftError(f"findings must be one of {', '.join(emulated.ACTIONS)}, got {shown(findings)}")
         on = on or ("gpu" if runtime.available() is None else "emulator")
         runtime.stream_handle(stream)
         if on == "emulator":
-            report = self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore")
-            self._report(report.findings, findings)
+            with emulated.told(self.remedies) as reports:
+                reports.append(self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore"))
+            emulated.report(self.name, reports[0].findings, findings, self.remedies)
             return
         views, aligned = checked(self.launch, args)
         if not aligned:
@@ -354,18 +355,6 @@ class Kernel:
             for m in self.launch.maps
         ]
         return [*parameters, *maps]
-
-    def _report(self, findings: "tuple[emulator.Finding, ...]", action: str) -> None:
-        """Warns of the sanitizer's findings, or raises WeftError with them if `action` is "error"."""
-        if not findings:
-            return
-        count = f"{len(findings)} mistake{'' if len(findings) == 1 else 's'}"
-        more = f"; and {len(findings) - _MOST_REPORTED} more" if len(findings) > _MOST_REPORTED else ""
-        message = f"kernel {self.name}: the emulator found {count}: "
-        message += "; ".join(map(str, findings[:_MOST_REPORTED])) + more
-        if action == "error":
-            raise WeftError(message)
-        warn(message)
 
     def dimensions(
         self,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
-from weft.emulator.errors import Thread
+from weft.emulator.errors import Thread, with_sources
 from weft.emulator.sanitizer import page
-from weft.errors import WeftError, shown
+from weft.errors import Location, WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 
@@ -58,7 +58,8 @@ _MOST = 100
 class Finding:
     """One kind of mistake at one line of the PTX.
 
-    `source` is file:line if the PTX has it, otherwise empty; where `line` is 0, it is the stream that did it.
+    `source` is file:line if the PTX has it, with the column in `column`, otherwise empty; where `line` is 0,
+    it is the stream that did it.
     `thread` and `address` are those of the first of `count` occurrences. `seed` is that of the launch, if
     `explore` has tried several.
     """
@@ -71,6 +72,7 @@ class Finding:
     address: int | None = None
     count: int = 1
     seed: int | None = None
+    column: int = 0
 
     def __str__(self) -> str:
         where = f"line {self.line}" + (f" ({self.source})" if self.source else "")
@@ -114,8 +116,8 @@ class Findings:
         """Called with each finding of another rule or line than those before."""
 
     @computed
-    def sources(self) -> dict[int, str]:
-        """The source line, file:line, of each line of the PTX, if it has them."""
+    def sources(self) -> dict[int, Location]:
+        """The source location of each line of the PTX, if it has them."""
         return source_lines(self._text)
 
     def add(
@@ -135,8 +137,10 @@ class Findings:
         if known is not None:
             self._found[rule, line] = replace(known, count=known.count + count)
         elif len(self._found) < _MOST:
-            source = self.sources.get(line, "") if line else self._user
-            found = Finding(rule, message, line, source, thread, address, count)
+            at = self.sources.get(line)
+            source = (f"{at.file}:{at.line}" if at else "") if line else self._user
+            message, column = with_sources(message, self.sources), at.column if at else 0
+            found = Finding(rule, message, line, source, thread, address, count, column=column)
             self._found[rule, line] = found
             if self.told is not None:
                 self.told(found)
@@ -146,8 +150,8 @@ class Findings:
         return FoundList(sorted(self._found.values(), key=lambda f: (f.line, f.rule)))
 
 
-def source_lines(text: str) -> dict[int, str]:
-    """The file:line of every line of a PTX text after a `.loc` of its function."""
+def source_lines(text: str) -> dict[int, Location]:
+    """The source location of every line of a PTX text after a `.loc` of its function."""
     rows = text.split("\n")
     files: dict[str, str] = {}
     for row in rows:
@@ -155,14 +159,20 @@ def source_lines(text: str) -> dict[int, str]:
         if len(words) == 3 and words[0] == ".file":
             parts = words[2].split('"')
             files[words[1]] = parts[1] if len(parts) > 2 else words[2]
-    sources: dict[int, str] = {}
-    now = ""
+    sources: dict[int, Location] = {}
+    now: Location | None = None
     for number, row in enumerate(rows, 1):
         words = row.split()
         if len(words) > 2 and words[0] == ".loc":
-            now = f"{files.get(words[1], words[1])}:{words[2]}"
+            now = _location(files.get(words[1], words[1]), words[2:4])
         elif row.startswith("}"):
-            now = ""
+            now = None
         if now:
             sources[number] = now
     return sources
+
+
+def _location(file: str, numbers: Sequence[str]) -> Location | None:
+    """The location of a `.loc` with this line, and perhaps a column; None for line 0, which is no line."""
+    line, column = (int(each) if each.isdigit() else 0 for each in (*numbers, "0")[:2])
+    return Location(file, line, column) if line else None

@@ -1,0 +1,16 @@
+"""What to do in a kernel about what the emulator finds, by the rules of its sanitizer."""
+
+REMEDIES = {
+    "shared-race": "put w.barrier(), or w.warpgroup_barrier(), between the two",
+    "global-race": "let one thread write each element, or use w.atomic_add",
+    "missing-proxy-fence": "call w.fence(), and then a barrier, after the store",
+    "out-of-bounds": "guard elements by a condition, as 'if i < x.rows'; w.load and w.store mask rows and "
+    "columns after the last one, but not those before the first one",
+    "uninitialised-shared": "store to the buffer, or fill the ring, before",
+    "async-not-awaited": "take the stage of the ring, or w.wait for the product, before",
+    "async-source-overwritten": "w.wait for the products that read the stage before its release",
+    "wgmma-in-flight": "w.wait for the product before",
+    "divergent-aligned": "let all threads of the warpgroup get there: not in a branch on the thread's number",
+    "deadlock": "each taker of a ring must take as many stages as are filled, takers= is the number of "
+    "warpgroups that take each one, and all threads of a role must get to its barriers",
+}

@@ -1,0 +1,105 @@
+"""What a call of a kernel in the emulator shows: what it printed, and mistakes with what to do about them."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import weft
+import weft.emulator as emulator
+import weft.language as w
+
+
+def line_of(kernel, text):
+    """The line of a kernel, and the column, at which a text of its source is."""
+    lines, first = inspect.getsourcelines(kernel.__wrapped__)
+    number = next(n for n, line in enumerate(lines) if text in line)
+    return first + number, lines[number].index(text) + 1
+
+
+@w.kernel(threads=32)
+def prints(x: w.In["n", w.f32], limit: w.f32):
+    i = w.thread()
+    if i < 2:
+        w.print("x is", x[i])
+    w.check(x[i] < limit, "x must be small")
+
+
+def test_a_call_prints_what_the_kernel_prints(capsys):
+    x = np.arange(32, dtype=np.float32)
+    prints(x, 100.0, on="emulator")
+    assert capsys.readouterr().out == "x is 0\nx is 1\n"
+
+
+def test_a_call_that_fails_prints_what_came_before(capsys):
+    with pytest.raises(weft.WeftError, match="x must be small"):
+        prints(np.arange(32, dtype=np.float32), 10.0, on="emulator")
+    assert capsys.readouterr().out == "x is 0\nx is 1\n"
+
+
+@w.kernel(threads=64)
+def unguarded(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    i = w.thread()
+    y[i] = x[i] * 2.0
+
+
+def test_a_fault_is_at_the_line_and_column_of_the_kernel():
+    line, column = line_of(unguarded, "x[i] * 2.0")
+    x = np.zeros(40, np.float32)
+    with pytest.raises(emulator.Fault) as raised:
+        unguarded(x, x.copy(), on="emulator")
+    where = raised.value.diagnostics[0].location
+    assert (where.file, where.line, where.column) == (__file__, line, column)
+    assert "past the end of argument 'x'" in str(raised.value)
+    assert "note: guard elements by a condition, as 'if i < x.rows'" in str(raised.value)
+
+
+@w.kernel()
+def races(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    buffer = w.shared(64, 64, w.f32)
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 64)), buffer)
+        w.store(w.load(buffer.T), y[0, 0])
+
+
+def test_findings_of_a_line_are_one_entry_with_both_lines_and_a_remedy():
+    stored, (read, column) = line_of(races, "w.store(w.load(x")[0], line_of(races, "w.load(buffer.T)")
+    x = np.ones((64, 64), np.float32)
+    with pytest.raises(weft.WeftError) as raised:
+        races(x, x.copy(), on="emulator")
+    text = str(raised.value)
+    assert text.count("shared-race") == 1 and f"{__file__}:{read}:{column}: shared-race: " in text
+    assert re.search(rf"written by another warp at line \d+ \({re.escape(__file__)}:{stored}\)", text)
+    assert re.search(r"and \d+ like it at this line: put w.barrier\(\)", text)
+
+
+@w.kernel()
+def starves(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+    ring = w.ring(2, x=(64, 64, w.f16))
+    with w.role():
+        for _ in range(2):
+            with ring.take() as stage:
+                w.store(w.load(stage.x), y[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(x=x[0, 0])
+
+
+def test_a_deadlock_names_its_lines_and_a_remedy():
+    x = np.zeros((64, 64), np.float16)
+    with pytest.raises(emulator.Deadlock) as raised:
+        starves(x, x.copy(), on="emulator")
+    text = str(raised.value)
+    assert f"{__file__}:{line_of(starves, 'ring.take')[0]})" in text
+    assert "is never filled" in text and "note: each taker of a ring must take as many stages" in text
+
+
+def test_columns_of_mistakes_count_from_1():
+    @w.kernel(threads=32)
+    def wrong(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        y[0] = x[0] + w.thread()
+
+    with pytest.raises(weft.WeftError) as raised:
+        wrong.compile()
+    where = raised.value.diagnostics[0].location
+    assert (where.line, where.column) == line_of(wrong, "x[0] + w.thread()")
