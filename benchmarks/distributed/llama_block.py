@@ -1,0 +1,240 @@
+"""Times a block with the sizes of Llama 3 8B over several GPUs of one host, forward in bf16, with Weft's
+products and with PyTorch's tensor parallelism:
+
+    python benchmarks/distributed/llama_block.py --gpus 2 --out llama_block.jsonl
+
+8192 tokens are divided among the GPUs outside of attention and the MLP, as in training and prefill. 64 tokens
+are on all GPUs, and calls are in CUDA graphs. Both sides have the same attention, one weight for Q, K and V,
+and one for gate and up. "async" is PyTorch's pipelining of products and collectives in `torch.compile`.
+
+Starts a process for each GPU. Times are in microseconds: the median over rounds, in turns, of bursts of
+calls, in each round that of the slowest rank. Without GPUs, results of small sizes are compared, and nothing
+is timed.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# NVLink multicast stays off.
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+
+import torch
+from products import GRAPHED, burst, graphed
+from torch import distributed
+from torch.distributed.tensor import Shard, init_device_mesh, parallel
+from torch.nn import functional
+
+import weft
+from weft.distributed import Team, all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+
+TOKENS = 8192, 64
+DIVIDED = 1024  # tokens, at least, that are divided among the GPUs
+CALLS, GRAPHS = 10, 3  # in a burst
+APART = 0.02  # of the largest element: rounding of bf16
+
+
+class Sizes(NamedTuple):
+    """Those of a block."""
+
+    width: int = 4096
+    inner: int = 14336
+    heads: int = 32
+    groups: int = 8  # heads of K and V
+    head: int = 128
+
+    def weights(self) -> dict[str, tuple[int, int]]:
+        """Of the whole block."""
+        qkv = (self.heads + 2 * self.groups) * self.head
+        return {
+            "qkv": (qkv, self.width),
+            "out": (self.width, self.heads * self.head),
+            "up": (2 * self.inner, self.width),
+            "down": (self.width, self.inner),
+        }
+
+
+SMALL = Sizes(128, 256, 4, 2, 32)
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    """One rank's part of a block. `columns` multiplies by a weight whose columns are divided, `rows` by one
+    whose rows are divided, and adds the result to `x`.
+    """
+
+    columns: Callable[[str, Any], Any]
+    rows: Callable[[str, Any, Any], Any]
+
+    def __init__(self, sizes: Sizes, tokens: int, made: dict[str, Any]) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.before, self.between = (torch.nn.RMSNorm(sizes.width, eps=1e-5, **made) for _ in range(2))
+        rates = 500000.0 ** -(torch.arange(0, sizes.head, 2) / sizes.head)
+        angles = torch.outer(torch.arange(tokens), rates).to(made["device"])
+        self.cosines, self.sines = (f(angles).repeat(1, 2).to(made["dtype"]) for f in (torch.cos, torch.sin))
+
+    def forward(self, x: Any) -> Any:
+        x = self.rows("out", self.attention(self.columns("qkv", self.before(x))), x)
+        gate, up = self.columns("up", self.between(x)).chunk(2, -1)
+        return self.rows("down", functional.silu(gate) * up, x)
+
+    def attention(self, qkv: Any) -> Any:
+        """Causal attention of this rank's heads, of all tokens."""
+        heads = qkv.unflatten(-1, (-1, self.sizes.head)).transpose(0, 1)[None]
+        groups = heads.shape[1] * self.sizes.groups // (self.sizes.heads + 2 * self.sizes.groups)
+        q, k, v = heads.split([heads.shape[1] - 2 * groups, groups, groups], 1)
+        found = functional.scaled_dot_product_attention(
+            self.turned(q), self.turned(k), v, is_causal=True, enable_gqa=True
+        )
+        return found[0].transpose(0, 1).flatten(1)
+
+    def turned(self, x: Any) -> Any:
+        """With rotary positions."""
+        low, high = x.chunk(2, -1)
+        return x * self.cosines + torch.cat((-high, low), -1) * self.sines
+
+
+class OfTorch(Block):
+    """By PyTorch's tensor parallelism."""
+
+    def __init__(self, sizes: Sizes, tokens: int, made: dict[str, Any], mesh: Any) -> None:
+        super().__init__(sizes, tokens, made)
+        for name, (n, k) in sizes.weights().items():
+            setattr(self, name, torch.nn.Linear(k, n, bias=False, **made))
+        plan: dict[str, Any] = {}
+        layout = {}, {}
+        if tokens >= DIVIDED:
+            layout = {"input_layouts": Shard(0)}, {"output_layouts": Shard(0)}
+            plan = {name: parallel.SequenceParallel(sequence_dim=0) for name in ("before", "between")}
+        plan |= {name: parallel.ColwiseParallel(**layout[0]) for name in ("qkv", "up")}
+        plan |= {name: parallel.RowwiseParallel(**layout[1]) for name in ("out", "down")}
+        parallel.parallelize_module(self, mesh, plan)
+
+    def columns(self, name: str, x: Any) -> Any:
+        return getattr(self, name)(x)
+
+    def rows(self, name: str, x: Any, residual: Any) -> Any:
+        return residual + getattr(self, name)(x)
+
+
+class OfWeft(Block):
+    """By Weft's products, with the weights of the other block."""
+
+    def __init__(self, other: OfTorch, tokens: int, made: dict[str, Any], team: Team) -> None:
+        super().__init__(other.sizes, tokens, made)
+        self.team, self.divided = team, tokens >= DIVIDED
+        for name in other.sizes.weights():
+            setattr(self, name, getattr(other, name).weight.to_local())
+
+    def columns(self, name: str, x: Any) -> Any:
+        weight = getattr(self, name)
+        if self.divided:
+            return all_gather_matmul(x, weight, team=self.team, transpose_b=True)
+        return weft.matmul(x, weight, transpose_b=True)
+
+    def rows(self, name: str, x: Any, residual: Any) -> Any:
+        call = matmul_reduce_scatter if self.divided else matmul_all_reduce
+        added = weft.Epilogue(residual=residual)
+        return call(x, getattr(self, name), team=self.team, transpose_b=True, epilogue=added)
+
+
+def variants(theirs: Block, ours: Block, compiles: bool) -> dict[str, Callable[[Any], Any]]:
+    """The ways to compute a block, by name."""
+    found: dict[str, Callable[[Any], Any]] = {"torch": theirs, "weft": ours}
+    if compiles:
+        found["torch, compiled"] = torch.compile(theirs, options={"_micro_pipeline_tp": False})
+        found["torch, compiled, async"] = torch.compile(theirs, options={"_micro_pipeline_tp": True})
+        found["weft, compiled"] = torch.compile(ours)
+    return found
+
+
+def compare(
+    tokens: int, sizes: Sizes, made: dict[str, Any], mesh: Any, arguments: Any
+) -> dict[str, float | str] | None:
+    """Microseconds by name, or what failed; None without GPUs. Raises AssertionError if results differ."""
+    torch.manual_seed(0)
+    team = Team()
+    theirs = OfTorch(sizes, tokens, made, mesh)
+    ours = OfWeft(theirs, tokens, made, team)
+    has_gpus = made["device"] == "cuda"
+    x = torch.randn(tokens, sizes.width, **made)
+    x = x.chunk(team.size)[team.rank].contiguous() if tokens >= DIVIDED else x
+    wanted, runs = theirs(x).float(), dict[str, Callable[[], Any]]()
+    times: dict[str, Any] = {}
+    for name, block in variants(theirs, ours, has_gpus and not arguments.eager).items():
+        try:
+            worst = (block(x).float() - wanted).abs().max().item()
+            assert worst <= APART * wanted.abs().max().item(), (name, worst)
+            runs[name] = partial(block, x)
+            if tokens < DIVIDED and has_gpus:
+                runs[name] = graphed(runs[name])
+        except (RuntimeError, torch._dynamo.exc.TorchDynamoException) as error:  # what this PyTorch lacks
+            runs.pop(name, None)
+            times[name] = f"{type(error).__name__}: {error}"[:300]
+    if not has_gpus:
+        return None
+    rounds: dict[str, list[float]] = {name: [] for name in runs}
+    calls = CALLS if tokens >= DIVIDED else GRAPHS
+    for _ in range(arguments.rounds):
+        for name, run in runs.items():
+            rounds[name].append(burst(run, calls, 1) / (1 if tokens >= DIVIDED else GRAPHED))
+    return times | {name: round(statistics.median(each), 1) for name, each in rounds.items()}
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def measure(rank: int, arguments: Any) -> None:
+    """The process of one rank."""
+    has_gpus = torch.cuda.is_available()
+    device, sizes = ("cuda", Sizes()) if has_gpus else ("cpu", SMALL)
+    options: dict[str, Any] = {"rank": rank, "world_size": arguments.gpus}
+    if has_gpus:
+        torch.cuda.set_device(rank)
+        options["device_id"] = torch.device("cuda", rank)
+    distributed.init_process_group("nccl" if has_gpus else "gloo", **options)
+    mesh = init_device_mesh(device, (arguments.gpus,))
+    for tokens in arguments.tokens:
+        times = compare(tokens, sizes, {"device": device, "dtype": torch.bfloat16}, mesh, arguments)
+        if rank == 0:
+            _report(tokens, times, arguments)
+    distributed.destroy_process_group()
+
+
+def _report(tokens: int, times: dict[str, Any] | None, arguments: Any) -> None:
+    if times is None:
+        print(f"{tokens} tokens: the results are the same", flush=True)
+        return
+
+    def best(of: str) -> float:
+        return min(x for name, x in times.items() if name.startswith(of) and not isinstance(x, str))
+
+    row = {"tokens": tokens, "gpus": arguments.gpus, "gpu": torch.cuda.get_device_name()}
+    row |= {"torch version": torch.__version__, **times, "ratio": round(best("weft") / best("torch"), 3)}
+    print(json.dumps(row), flush=True)
+    if arguments.out:
+        with Path(arguments.out).open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpus", type=int, default=max(torch.cuda.device_count(), 2))
+    parser.add_argument("--tokens", nargs="+", type=int, default=TOKENS)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--eager", action="store_true", help="without torch.compile")
+    parser.add_argument("--out")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29534")
+    torch.multiprocessing.spawn(measure, (parser.parse_args(),), nprocs=parser.parse_args().gpus)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
