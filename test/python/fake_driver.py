@@ -39,6 +39,7 @@ class FakeDriver:
         self.destroyed: list[int] = []  # graphs
         self.sizes: list[int] = []  # of a kernel's parameters, where a test looks at those
         self.given: list[list[bytes]] = []  # the parameters of each launch
+        self.queued: list[tuple[Any, ...]] = []  # by compiled code or ctypes, but for launches
         self._entries: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -186,7 +187,7 @@ class FakeDriver:
     def entry(self, name: str) -> int:
         """The address of a function, as compiled code calls it."""
         if name not in self._entries:
-            kinds = {"h": ctypes.c_uint64, "p": ctypes.c_void_p}
+            kinds = {"h": ctypes.c_uint64, "p": ctypes.c_void_p, "u": ctypes.c_uint}
             method, signature = _ENTRIES[name]
             prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(kinds[letter] for letter in signature))
             self._entries[name] = prototype(getattr(self, method))
@@ -209,6 +210,18 @@ class FakeDriver:
     def _identify(self, stream: int, number: int) -> int:
         return _put(number, 1000 * self.gpu + stream)
 
+    def _copy(self, to: int, source: int, size: int, stream: int) -> int:
+        self.queued.append(("copy", to, source, size, stream))
+        return 0
+
+    def _record(self, event: int, stream: int) -> int:
+        self.queued.append(("record", stream))
+        return 0
+
+    def _await(self, stream: int, event: int, flags: int) -> int:
+        self.queued.append(("wait", stream))
+        return 0
+
     def _launch(self, config: int, kernel: int, parameters: int, extra: int) -> int:
         # The driver refuses a kernel of another context.
         if kernel - 200 != self.gpu:
@@ -229,6 +242,9 @@ _ENTRIES = {
     "cuStreamGetCaptureInfo": ("_capturing", "hppppp"),
     "cuStreamGetId": ("_identify", "hp"),
     "cuLaunchKernelEx": ("_launch", "phpp"),
+    "cuMemcpyDtoDAsync": ("_copy", "hhhh"),
+    "cuEventRecord": ("_record", "hh"),
+    "cuStreamWaitEvent": ("_await", "hhu"),
 }
 
 

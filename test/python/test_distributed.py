@@ -133,13 +133,12 @@ def test_a_flag_before_its_data_is_found(monkeypatch):
     push = gather.Gather._push
 
     def flags_first(self, a, *, turn):
-        added = []
-        queue = SimpleNamespace(copy=lambda *each: added.append(each))
-        devices = SimpleNamespace(pushes=queue)
-        team = SimpleNamespace(rank=self.team.rank, size=self.team.size, devices=devices)
-        push(SimpleNamespace(team=team, product=self.product, chunks=self.chunks), a, turn=turn)
+        devices, added = self.team.devices, []
+        pushes, devices.pushes = devices.pushes, SimpleNamespace(copy=lambda *each: added.append(each))
+        push(self, a, turn=turn)
+        devices.pushes = pushes
         for each in reversed(added):
-            self.team.devices.pushes.copy(*each)
+            pushes.copy(*each)
 
     monkeypatch.setattr(gather.Gather, "_push", flags_first)
     report, _ = gathered(2)
@@ -271,7 +270,7 @@ def test_captured_calls_can_be_replayed(monkeypatch):
 @pytest.mark.parametrize("fault", ["begin", "fill"])
 def test_replays_without_a_barrier_or_new_flags_are_found(monkeypatch, fault):
     if fault == "begin":
-        monkeypatch.setattr(Team, "begin", lambda self, turn: None)
+        monkeypatch.setattr(Team, "begin", lambda self, exchange: exchange.next(self.devices.captures))
     else:
         monkeypatch.setattr(WorldQueue, "fill", lambda self, flags, value: None)
     report, _ = repeated([False, True, True], monkeypatch)

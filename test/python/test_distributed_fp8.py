@@ -66,17 +66,13 @@ def test_scales_after_their_flag_are_found(monkeypatch):
     monkeypatch.setattr(gather, "_MOST_PUSHED", -1)
     push = gather.Gather._push
 
-    def scales_last(self, a, *scales, turn):
-        push(self, a, turn=turn)
-        of_scales = []
-        queue = SimpleNamespace(copy=lambda *each: of_scales.append(each))
-        devices = SimpleNamespace(pushes=queue)
-        team = SimpleNamespace(rank=self.team.rank, size=self.team.size, devices=devices)
-        plan = SimpleNamespace(
-            team=team, product=self.product, chunks=self.chunks, _of_scales=self._of_scales
-        )
-        push(plan, a, *scales, turn=turn)
-        self.team.devices.pushes.copy(*of_scales[0])
+    def scales_last(self, *sources, turn):
+        devices, added = self.team.devices, []
+        pushes, devices.pushes = devices.pushes, SimpleNamespace(copy=lambda *each: added.append(each))
+        push(self, *sources, turn=turn)
+        devices.pushes = pushes
+        for each in (*added[1:], added[0]):
+            pushes.copy(*each)
 
     monkeypatch.setattr(gather.Gather, "_push", scales_last)
     report, _ = gathered()

@@ -28,10 +28,12 @@ def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
         options["schedule"] = str(options["schedule"])
     if "partials" in options:
         options["partials"] = type_name(options["partials"]) or options["partials"]
-    return _called(name, a, b.mT if transposed else b, epilogue, {**options, "team": team.name})
+    return _called(name, a, b, transposed, epilogue, team, options)
 
 
-def _called(name: str, a: Any, b: Any, epilogue: Any, options: dict[str, Any]) -> Any:
+def _called(
+    name: str, a: Any, b: Any, transposed: bool, epilogue: Any, team: Team, options: dict[str, Any]
+) -> Any:
     """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
     bias = residual = activation = None
     if epilogue is not None:
@@ -46,12 +48,15 @@ def _called(name: str, a: Any, b: Any, epilogue: Any, options: dict[str, Any]) -
         )
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     of_torch = wanted and activation is not None and (activation != "relu" or residual is not None)
-    operands = (a, b, bias, None) if of_torch else (a, b, bias, residual)
-    options = options if of_torch else {**options, "activation": activation}
+    added = (bias, None) if of_torch else (bias, residual)
+    if not of_torch:
+        options["activation"] = activation
     if wanted and is_plain and name in BACKWARD:
-        d = _direct().apply(name, options, *operands)
+        options["team"] = team
+        d = _direct().apply(name, transposed, options, a, b, *added)
     else:
-        d = getattr(torch.ops.weft, name)(*operands, **options)
+        options["team"] = team.name
+        d = getattr(torch.ops.weft, name)(a, b.mT if transposed else b, *added, **options)
     if not of_torch:
         return d
     d = activated(activation, d)

@@ -1,12 +1,13 @@
 """A team of GPUs of PyTorch's process group, by its symmetric memory."""
 
+import ctypes
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from weft.distributed.meetings import group_of
 from weft.errors import WeftError
 from weft.launch import arrays, runtime
 from weft.launch.arrays import ArrayView
-from weft.launch.cuda_driver import api, call, context, entered
+from weft.launch.cuda_driver import api, call, check, context, entered, entry
 from weft.launch.kernel import Kernel
 from weft.multiply import torch_keys
 
@@ -26,14 +27,22 @@ _ALIGNED = 32  # bytes; kernels need no more
 _PRIORITY = -1  # of the stream of pushes: above others
 
 
-@dataclass(frozen=True)
-class Address:
+@functools.cache
+def _function(name: str, kinds: str) -> Callable[..., int]:
+    """A function of the driver, whose arguments are addresses and handles (p) or 32-bit numbers (u). A call
+    by ctypes takes a fraction of the time of one by cuda-bindings.
+    """
+    of_kind = {"p": ctypes.c_void_p, "u": ctypes.c_uint}
+    return ctypes.CFUNCTYPE(ctypes.c_int, *map(of_kind.__getitem__, kinds))(entry(name))
+
+
+class Address(NamedTuple):
     """Memory of a GPU, mapped on this one. `owner` keeps it alive."""
 
     address: int
     size: int
     ordinal: int
-    owner: Any = field(repr=False)
+    owner: Any
 
     def part(self, begin: int, size: int) -> "Address":
         return Address(self.address + begin, size, self.ordinal, self.owner)
@@ -50,13 +59,13 @@ class CudaQueue:
         self.handle = handle
         driver = api()
         flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
-        self._event = call("creating an event", driver.cuEventCreate, flags)
+        self._event = int(call("creating an event", driver.cuEventCreate, flags))
+        self._copy = _function("cuMemcpyDtoDAsync", "pppp")
+        self._record, self._wait = _function("cuEventRecord", "pp"), _function("cuStreamWaitEvent", "ppu")
 
     def copy(self, to: Address, source: Address) -> None:
-        call(
-            f"copying {source.size} bytes to another GPU",
-            *(api().cuMemcpyDtoDAsync, to.address, source.address, source.size, self.handle),
-        )
+        if error := self._copy(to.address, source.address, source.size, self.handle):
+            _failed(f"copying {source.size} bytes to another GPU", error)
 
     def fill(self, flags: Address, value: int) -> None:
         count = flags.size // _FLAG
@@ -71,11 +80,18 @@ class CudaQueue:
 
     def record(self) -> Any:
         """The event is the queue's only one: a wait for it is one for what was recorded last."""
-        call("recording an event", api().cuEventRecord, self._event, self.handle)
+        if error := self._record(self._event, self.handle):
+            _failed("recording an event", error)
         return self._event
 
     def wait(self, event: Any) -> None:
-        call("waiting for an event", api().cuStreamWaitEvent, self.handle, event, 0)
+        if error := self._wait(self.handle, event, 0):
+            _failed("waiting for an event", error)
+
+
+def _failed(action: str, error: int) -> None:
+    """Raises WeftError for an error of the driver."""
+    check(action, api().CUresult(error))
 
 
 class CudaDevices:
@@ -85,20 +101,26 @@ class CudaDevices:
         import torch
         from torch import distributed
 
-        self._torch, self._dist = torch, distributed
-        self._describe = torch_keys.describer()  # compiled code
-        self._group = group_of(group)
+        self._dist, self._group = distributed, group_of(group)
         self.name = self._group.group_name
         self.rank, self.size = distributed.get_rank(self._group), distributed.get_world_size(self._group)
         torch.cuda.current_stream()  # makes the context
-        self._device = torch.device("cuda", torch.cuda.current_device())
+        self._set(torch, torch.cuda.current_device())
         self.chip = runtime.device(self._device.index).chip
         self._check_access()
+
+    def _set(self, torch: Any, number: int) -> None:
+        """Sets what depends on PyTorch and the GPU's number."""
+        self._torch, self._describe = torch, torch_keys.describer()  # compiled code
+        self._device = torch.device("cuda", number)
         self._push_stream = torch.cuda.Stream(self._device, priority=_PRIORITY)
         with entered(context(None)):
             self.pushes = CudaQueue(self._push_stream.cuda_stream)
         self._kinds = {"bf16": torch.bfloat16, "f16": torch.float16}
+        self._stream = partial(torch._C._cuda_getCurrentRawStream, number)
+        self._is_captured = torch._C._cuda_isCurrentStreamCapturing
         self._queues: dict[int, CudaQueue] = {}
+        self._makers: dict[tuple[tuple[int, ...], Any], Callable[[], Any]] = {}
         self._last: CudaQueue | None = None
         self._kept: list[Any] = []
 
@@ -117,20 +139,23 @@ class CudaDevices:
             raise WeftError(f"weft.distributed.Team: all GPUs must be of one chip, got {chips}")
 
     def caller(self) -> CudaQueue:
-        handle = self._torch.cuda.current_stream(self._device).cuda_stream
+        handle = self._stream()
+        last = self._last
+        if last is not None and last.handle == handle:
+            return last
         queue = self._queues.get(handle)
         if queue is None:
             queue = self._queues[handle] = CudaQueue(handle)
-        if self.captures:
+        if self._is_captured():
             return queue  # the order of a graph's replays is the caller's
-        if self._last is not None and self._last is not queue:
-            queue.wait(self._last.record())  # calls follow each other on all streams
+        if last is not None:
+            queue.wait(last.record())  # calls follow each other on all streams
         self._last = queue
         return queue
 
     @property
     def captures(self) -> bool:
-        return bool(self._torch.cuda.is_current_stream_capturing())
+        return bool(self._is_captured())
 
     def shared(self, size: int) -> list[Address]:
         import torch.distributed._symmetric_memory as symmetric
@@ -166,9 +191,15 @@ class CudaDevices:
         begin, size = memory.address - tensor.data_ptr(), prod(shape) * kind.itemsize
         return tensor[begin : begin + size].view(kind).view(tuple(shape))
 
-    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
         kind = like.dtype if dtype is None else self._kinds[dtype]
-        return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
+        make = self._makers.get((shape, kind))
+        if make is None:
+            shape = tuple(shape)
+            options = {"dtype": kind, "device": self._device}  # in half the time of torch.empty:
+            make = partial(self._torch.empty_strided, shape, arrays.contiguous_strides(shape), **options)
+            self._makers[shape, kind] = make
+        return make()
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         import torch.distributed._symmetric_memory as symmetric

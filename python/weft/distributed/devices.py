@@ -95,7 +95,7 @@ class Devices(Host, Protocol):
     def array(self, memory: Any, shape: Sequence[int], dtype: str) -> Any:
         """The beginning of shared memory of this GPU as an array, of elements by MLIR's name."""
 
-    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
         """A new array, of elements by MLIR's name, by default those of another array."""
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:

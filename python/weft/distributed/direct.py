@@ -15,24 +15,42 @@ _DEFAULTS = {"activation": None, "shared_bias": False}
 
 
 class Direct(torch.autograd.Function):  # type: ignore[misc]
-    """What an operator computes of plain tensors: `name` and `options` are the operator's."""
+    """What an operator computes of plain tensors. `name` and `options` are the operator's, but with the team
+    instead of its name. B is `b`, or its transpose if it is `transposed`.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, name: str, options: dict[str, Any], a: Any, b: Any, bias: Any, residual: Any
+        ctx: Any, name: str, transposed: bool, options: dict[str, Any], a: Any, b: Any, *added: Any
     ) -> Any:
-        d = KERNELS[name](a, b, bias, residual, **options)
-        gradients.save(ctx, (a, b, bias, residual), _DEFAULTS | options, d)
-        ctx.name = name
+        gradients.check((a, b, *added))
+        if transposed:  # unseen by PyTorch, which would transpose the gradient by a step of its own
+            b = b.mT
+        d = KERNELS[name](a, b, *added, **options)
+        gradients.keep(ctx, (a, b, *added), {**_DEFAULTS, **options}, d)
+        ctx.name, ctx.transposed = name, transposed
         return d
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-        wanted = ctx.needs_input_grad[2:]
-        with without_autocast(gradient.device.type):
-            return None, None, *gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
+        return (_differentiated if torch.is_grad_enabled() else _backward)(ctx, gradient)
 
+
+def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    wanted = ctx.needs_input_grad[3:]
+    if torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"):
+        with without_autocast(gradient.device.type):
+            found = gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
+    else:
+        found = gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
+    of_a, of_b, *rest = found
+    if ctx.transposed and of_b is not None:
+        of_b = of_b.mT
+    return None, None, None, of_a, of_b, *rest
+
+
+# Its errors are those of gradients of gradients.
+_differentiated = torch.autograd.function.once_differentiable(_backward)
 
 # Without PyTorch's search for tensors that transforms have left.
 apply = super(torch.autograd.Function, Direct).apply

@@ -99,7 +99,7 @@ class WorldDevices:
         kind = arrays.numpy_dtype(dtype)
         return memory.array[: prod(shape) * kind.itemsize].view(kind).reshape(tuple(shape))
 
-    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
         return np.zeros(tuple(shape), like.dtype if dtype is None else arrays.numpy_dtype(dtype))
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from weft.dialects.schedule import AnySchedule
 from weft.distributed import small_kernels
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
-from weft.distributed.teams import HALVES, Team, Turn
+from weft.distributed.teams import HALVES, Half, Team, Turn
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
@@ -206,6 +206,7 @@ class GatherPlan(Plan):
             sizes=(team.size, m, product.n, k),
         )
         super().__init__(team, product, kernel)
+        self.shape, self.out = (team.size * m, product.n), product.out
 
     def run(self, operands: Sequence[Any]) -> Any:
         queue = self.team.devices.caller()
@@ -216,13 +217,12 @@ class GatherPlan(Plan):
     def rows_of(self, operands: Sequence[Any]) -> Sequence[Any]:
         """What a rank sends of its operands: A, and its scales if it has them."""
         a, _, *rest = operands
-        return [a, *rest[:1]] if self.product.is_scaled else [a]
+        return (a, *rest[:1]) if self.is_scaled else (a,)
 
     def memory_of(self, rows: Sequence[Any]) -> list[Any]:
         """The memory of what a rank sends."""
-        a, *scales = rows
-        devices = self.team.devices
-        return [devices.of(a), *(devices.of(each.T) for each in scales)]
+        of = self.team.devices.of
+        return [of(rows[0]), of(rows[1].T)] if self.is_scaled else [of(rows[0])]
 
     @abstractmethod
     def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
@@ -232,8 +232,7 @@ class GatherPlan(Plan):
 
     def multiply(self, queue: Any, operands: Sequence[Any], sent: Sequence[Memory]) -> Any:
         """Queues the product with rows that come. Returns the result."""
-        shape = self.team.size * self.product.a[0], self.product.n
-        out = self.team.devices.empty(shape, operands[0], self.product.out)
+        out = self.team.devices.empty(self.shape, operands[0], self.out)
         self.launch(queue, operands, out, sent)
         return out
 
@@ -300,24 +299,25 @@ class Gather(GatherPlan):
     def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
         return self.send_now(queue, rows)[0]
 
-    def send_now(self, queue: Any, rows: Sequence[Any]) -> tuple[Sequence[Memory], Turn]:
+    def send_now(self, queue: Any, rows: Sequence[Any]) -> tuple[Sequence[Memory], Half]:
         """As `send`, and the memory of the call."""
-        team, devices = self.team, self.team.devices
-        turn = self.exchange.next()
-        team.begin(turn)
-        devices.pushes.wait(queue.record())
+        team, pushes = self.team, self.team.devices.pushes
+        turn = team.begin(self.exchange)
+        half = turn.half
+        pushes.wait(queue.record())
         self._push(*self.memory_of(rows), turn=turn)
-        data = turn.data[team.rank]
-        scales = [self._of_scales(data)] if self.product.is_scaled else []
-        return (data, *scales, turn.flags[team.rank], turn.state), turn
+        data, flags = half.data[team.rank], half.flags[team.rank]
+        if not self.is_scaled:
+            return (data, flags, turn.state), half
+        return (data, self._of_scales(data), flags, turn.state), half
 
-    def queue(self, operands: Sequence[Any]) -> tuple[Any, Turn]:
+    def queue(self, operands: Sequence[Any]) -> tuple[Any, Half]:
         """Queues the product. Returns the result, and the memory to which rows of others come."""
         queue = self.team.devices.caller()
-        sent, turn = self.send_now(queue, self.rows_of(operands))
+        sent, half = self.send_now(queue, self.rows_of(operands))
         out = self.multiply(queue, operands, sent)
         self.end(queue)
-        return out, turn
+        return out, half
 
     def end(self, queue: Any) -> None:
         queue.wait(self.team.devices.pushes.record())
@@ -327,21 +327,32 @@ class Gather(GatherPlan):
         size = self.team.size
         return data.part(size * self.product.a_bytes, size * self.product.scale_bytes)
 
-    def _push(self, a: Any, *scales: Any, turn: Any) -> None:
-        """Copies this rank's rows to the others, first to the rank that needs them first."""
-        team, size = self.team, self.product.a_bytes
-        row = size // self.product.a[0]
+    def _push(self, *sources: Memory, turn: Turn) -> None:
+        """Queues the copies of what this rank sends."""
+        pushes, number = self.team.devices.pushes, turn.number
+        for which, begin, to, flag in turn.half.routes.get(self) or self._routes(turn.half):
+            source = sources[which]
+            if to.size:
+                pushes.copy(to, source if source.size == to.size else source.part(begin, to.size))
+            if flag is not None:
+                pushes.copy(flag, number)
+
+    def _routes(self, half: Half) -> list[tuple[int, int, Memory, Memory | None]]:
+        """The copies of this rank's rows to the others, first to the rank that needs them first: which of
+        what a rank sends, from which byte on, to where, and the flag that follows.
+        """
+        team, size, of_scales = self.team, self.product.a_bytes, self.product.scale_bytes
+        row, routes = size // self.product.a[0], list[tuple[int, int, Memory, Memory | None]]()
         rows = -(-self.product.a[0] // self.chunks)
         for step in range(1, team.size):
             peer = (team.rank - step) % team.size
-            for each in scales:
-                into = self._of_scales(turn.data[peer]).part(team.rank * each.size, each.size)
-                team.devices.pushes.copy(into, each)
+            if of_scales:
+                into = self._of_scales(half.data[peer])
+                routes.append((1, 0, into.part(team.rank * of_scales, of_scales), None))
             for chunk in range(self.chunks):
                 begin = min(chunk * rows * row, size)
-                count = min(rows * row, size - begin)
-                to = turn.data[peer].part(team.rank * size + begin, count)
-                if count:
-                    team.devices.pushes.copy(to, a.part(begin, count))
+                to = half.data[peer].part(team.rank * size + begin, min(rows * row, size - begin))
                 flag = (team.rank * self.chunks + chunk) * _FLAG
-                team.devices.pushes.copy(turn.flags[peer].part(flag, _FLAG), turn.number)
+                routes.append((0, begin, to, half.flags[peer].part(flag, _FLAG)))
+        half.routes[self] = routes
+        return routes

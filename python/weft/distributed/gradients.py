@@ -15,7 +15,7 @@ import torch
 from weft.errors import WeftError
 from weft.torch.autograd import through
 
-_FLOATS = (torch.float16, torch.bfloat16)
+_DIFFERENTIATED = (torch.float16, torch.bfloat16, torch.float32)
 _OPERANDS = ("a", "b", "bias", "residual")
 _WITHOUT = {
     "matmul_all_reduce": "matmul_all_reduce computes no gradients: call it under torch.no_grad(), or use "
@@ -28,16 +28,26 @@ _WITHOUT = {
 
 
 def save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
-    """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
-    a, b, bias, residual = inputs
+    """Saves what the gradients need, of operands that have them."""
+    check(inputs)
+    keep(ctx, inputs, keyword_only_inputs, output)
+
+
+def check(inputs: tuple[Any, ...]) -> None:
+    """Raises WeftError for operands of types without gradients."""
     for name, each in zip(_OPERANDS, inputs, strict=True):
-        if each is not None and each.requires_grad and each.dtype not in (*_FLOATS, torch.float32):
+        if each is not None and each.dtype not in _DIFFERENTIATED and each.requires_grad:
             raise WeftError(
                 f"weft.distributed: gradients are computed in f16, bf16 and f32, but {name} has elements of "
                 f"{each.dtype}: pass {name}.detach()"
             )
-    ctx.options = keyword_only_inputs
-    activation = ctx.options["activation"]
+
+
+def keep(ctx: Any, inputs: tuple[Any, ...], options: dict[str, Any], output: Any) -> None:
+    """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
+    a, b, bias, residual = inputs
+    ctx.options = options
+    activation = options["activation"]
     ctx.by_result = activation == "relu" and residual is None
     recomputed = activation is not None and not ctx.by_result
     ctx.save_for_backward(a, b, output if ctx.by_result else None, bias if recomputed else None)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from weft.distributed import gather, gradients, reduce, rows, scatter
-from weft.distributed.teams import named
+from weft.distributed.teams import Team, named
 from weft.errors import WeftError
 from weft.multiply.matmul import Epilogue
 from weft.torch import casting
@@ -33,36 +33,48 @@ _SCHEMAS = {
 def _product(queued: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel of an operator, from the function that queues the product."""
 
-    def run(a: Any, b: Any, bias: Any = None, residual: Any = None, *, team: str, **options: Any) -> Any:
-        for name, each in (("a", a), ("b", b)):
-            if each.dim() != 2:
-                raise WeftError(
-                    f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}"
-                )
-        activation = options.pop("activation", None)
-        options.pop("shared_bias", None)
+    def run(
+        a: Any,
+        b: Any,
+        bias: Any = None,
+        residual: Any = None,
+        *,
+        team: str | Team,
+        activation: str | None = None,
+        shared_bias: bool = False,
+        **options: Any,
+    ) -> Any:
+        if a.dim() != 2 or b.dim() != 2:
+            name, each = ("a", a) if a.dim() != 2 else ("b", b)
+            raise WeftError(f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}")
         added = bias is not None or residual is not None or activation is not None
         epilogue = Epilogue(bias, activation, residual) if added else None
         b, transposed = _by_rows(b)
-        given = {"transpose_b": transposed, "epilogue": epilogue, **options}
-        return queued(a.contiguous(), b, team=named(team), **given)
+        options["transpose_b"], options["epilogue"] = transposed, epilogue
+        return queued(a.contiguous(), b, team=_team(team), **options)
 
     return run
 
 
+def _team(team: str | Team) -> Team:
+    """A team, or that of a name, by which operators have it."""
+    return team if isinstance(team, Team) else named(team)
+
+
 def _by_rows(b: Any) -> tuple[Any, bool]:
     """B with contiguous rows, and whether they are columns of `b`."""
-    if b.stride(0) == 1 and b.stride(1) >= b.shape[0]:
+    rows_apart, columns_apart = b.stride()
+    if rows_apart == 1 and columns_apart >= b.shape[0]:
         return b.mT, True
-    return (b if b.stride(1) == 1 else b.contiguous()), False
+    return (b if columns_apart == 1 else b.contiguous()), False
 
 
-def _gathered(a: Any, *, team: str) -> Any:
-    return rows.all_gather_rows(a.contiguous(), team=named(team))
+def _gathered(a: Any, *, team: str | Team) -> Any:
+    return rows.all_gather_rows(a.contiguous(), team=_team(team))
 
 
-def _beside(a: Any, b: Any, others: Any, *, team: str) -> Any:
-    finish = rows.gathering(others.contiguous(), named(team))
+def _beside(a: Any, b: Any, others: Any, *, team: str | Team) -> Any:
+    finish = rows.gathering(others.contiguous(), _team(team))
     d = _product(scatter.queued)(a, b, team=team)
     return d, finish()
 

@@ -1,11 +1,11 @@
 """The products of a team: what all ranks must agree on, and their kernels."""
 
 import functools
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import Any, Self
 
@@ -176,6 +176,7 @@ class Plan(ABC):
 
     def __init__(self, team: Team, product: Product, kernel: Kernel) -> None:
         self.team, self.product, self.kernel = team, product, kernel
+        self.is_scaled = product.is_scaled
         self._prepared: dict[Kernel, Any] = {}
 
     @abstractmethod
@@ -190,9 +191,11 @@ class Plan(ABC):
 
     def launch(self, queue: Any, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> None:
         """Queues the kernel, with memory of the team after the arrays."""
-        a, b, *rest = operands
-        views = partial(self.views, operands, d, memory)
-        self.start(queue, self.kernel, (a, b, d, *rest), memory, views)
+        given = (*operands[:2], d, *operands[2:])
+        prepared = self._prepared.get(self.kernel)
+        if prepared is None:
+            prepared = self._prepare(queue, self.kernel, given, self.views(operands, d, memory))
+        queue.launch(prepared, given, memory)
 
     def start(
         self,
@@ -205,10 +208,15 @@ class Plan(ABC):
         """Queues a kernel of arrays and memory of the team; `views` returns them as the kernel takes them."""
         prepared = self._prepared.get(kernel)
         if prepared is None:
-            prepared = queue.prepared(kernel, views())
-            if self.team.devices.key(arrays_) is not None:
-                self._prepared[kernel] = prepared
+            prepared = self._prepare(queue, kernel, arrays_, views())
         queue.launch(prepared, arrays_, memory)
+
+    def _prepare(self, queue: Any, kernel: Kernel, given: Sequence[Any], views: Sequence[ArrayView]) -> Any:
+        """A launch, which is kept if other arrays like these can take it."""
+        prepared = queue.prepared(kernel, views)
+        if self.team.devices.key(given) is not None:
+            self._prepared[kernel] = prepared
+        return prepared
 
     @abstractmethod
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
@@ -217,15 +225,20 @@ class Plan(ABC):
 
 def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None) -> bool:
     """Whether PyTorch must see a call, to differentiate or cast it."""
-    added = [x for each in epilogues for x in added_to(each).values()]
-    return isinstance(team, Team) and team.devices.is_watched([*operands, *added])
+    if not isinstance(team, Team):
+        return False
+    added = [x for each in epilogues if each is not None for x in added_to(each).values()]
+    return team.devices.is_watched((*operands, *added) if added else operands)
 
 
 def by_operator(name: str, *operands: Any, **options: Any) -> Any:
     """A function of `weft.distributed` by its operator of PyTorch."""
-    from weft.distributed import calls
+    return _calls().by_operator(name, *operands, **options)
 
-    return calls.by_operator(name, *operands, **options)
+
+@functools.cache
+def _calls() -> Any:
+    return importlib.import_module("weft.distributed.calls")  # which needs PyTorch
 
 
 def plan_of(

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.distributed.gather import Gather
 from weft.distributed.products import Product, added_to, described, plan_of
-from weft.distributed.teams import Team, Turn
+from weft.distributed.teams import Half, Team
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.multiply.matmul import Epilogue
@@ -77,36 +77,37 @@ class Gathering:
         """Queues the copies. The result queues the rest, and returns all rows."""
         team, devices, size = self.team, self.team.devices, self.rows.nbytes
         (a,) = operands
-        pushes, turn = devices.pushes, self.exchange.next()
-        team.begin(turn)
+        pushes, half = devices.pushes, team.begin(self.exchange).half
         pushes.wait(devices.caller().record())
-        for step in range(1, team.size):
-            peer = (team.rank - step) % team.size
-            pushes.copy(turn.data[peer].part(team.rank * size, size), devices.of(a))
-        return partial(self._finish, a, turn)
+        own = devices.of(a)
+        routes = half.routes.get(self)
+        if routes is None:
+            peers = [(team.rank - step) % team.size for step in range(1, team.size)]
+            routes = half.routes[self] = [half.data[peer].part(team.rank * size, size) for peer in peers]
+        for to in routes:
+            pushes.copy(to, own)
+        return partial(self._finish, a, half)
 
-    def _finish(self, a: Any, turn: Turn) -> Any:
+    def _finish(self, a: Any, half: Half) -> Any:
         devices = self.team.devices
         caller = devices.caller()
         caller.wait(devices.pushes.record())
         self.barrier()
-        return all_rows(self.team, a, turn)
+        return all_rows(self.team, a, half)
 
 
-def all_rows(team: Team, a: Any, turn: Turn) -> Any:
+def all_rows(team: Team, a: Any, half: Half) -> Any:
     """The rows of all ranks, which have arrived in the memory of a call, as a new array; `a` are its own."""
     devices = team.devices
-    rows = devices.empty((team.size * a.shape[0], a.shape[1]), a)
+    count, columns = a.shape
+    rows = devices.empty((team.size * count, columns), a)
     into, own, caller = devices.of(rows), devices.of(a), devices.caller()
-    size = own.size
+    size, arrived = own.size, half.data[team.rank]
     before, after = team.rank * size, (team.rank + 1) * size
-    for begin, end, source in (
-        (0, before, turn.data[team.rank].part(0, before)),
-        (before, after, own),
-        (after, into.size, turn.data[team.rank].part(after, into.size - after)),
-    ):
+    caller.copy(into.part(before, size), own)
+    for begin, end in ((0, before), (after, into.size)):
         if end > begin:
-            caller.copy(into.part(begin, end - begin), source)
+            caller.copy(into.part(begin, end - begin), arrived.part(begin, end - begin))
     return rows
 
 
@@ -114,8 +115,8 @@ class GatherWithRows(Gather):
     """A product with rows of all ranks, and these rows."""
 
     def run(self, operands: Sequence[Any]) -> tuple[Any, Any]:
-        out, turn = self.queue(operands)
-        return out, all_rows(self.team, operands[0], turn)
+        out, half = self.queue(operands)
+        return out, all_rows(self.team, operands[0], half)
 
 
 def queued(

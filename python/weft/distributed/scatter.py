@@ -151,7 +151,7 @@ class Sums(Plan):
     def __init__(self, partials: str | None, product: Product, team: Team, members: int, rows: int) -> None:
         """Compiles the kernel for this many matrices of so many rows, and makes room for the sums."""
         self.kind = type_of(product, partials)
-        self.shape = rows, product.n
+        self.shape, self.out = (rows, product.n), product.out
         sizes = members, rows, product.n, product.a[1]
         schedule = schedule_of(product, team, sizes)
         of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
@@ -163,7 +163,7 @@ class Sums(Plan):
 
     def run(self, operands: Sequence[Any]) -> Any:
         devices = self.team.devices
-        out = devices.empty(self.shape, operands[0], self.product.out)
+        out = devices.empty(self.shape, operands[0], self.out)
         self.add(devices.caller(), operands, out)
         return out
 

@@ -9,8 +9,8 @@ reads this half any more, and no barrier is needed. Kernels of small products co
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -125,20 +125,20 @@ class Team:
             self._rows = self.devices.shared(self._rows_size)
         return self._rows
 
-    @property
-    def has_graphs(self) -> bool:
-        """Whether a CUDA graph has captured a call that asks for this. Replays use the same half of memory
-        again and again, so that these calls then begin with a barrier.
-        """
-        self._has_graphs = self._has_graphs or self.devices.captures
-        return self._has_graphs
+    def begin(self, exchange: "Exchange") -> "Turn":
+        """The next call whose number the host sets, after what must precede its copies.
 
-    def begin(self, turn: "Turn") -> None:
-        """Queues what must precede the copies of a call whose number the host has set."""
-        if self.has_graphs:
-            if self.devices.captures:  # else replays would find the flags of the replay before
-                self.devices.caller().fill(turn.flags[self.rank], (turn.call - 1) % (1 << 32))
+        Once a CUDA graph has captured such a call, they begin with a barrier, since replays use the same half
+        of memory again and again.
+        """
+        captured = self.devices.captures
+        turn = exchange.next(captured)
+        if captured or self._has_graphs:
+            self._has_graphs = True
+            if captured:  # else replays would find the flags of the replay before
+                self.devices.caller().fill(turn.half.flags[self.rank], (turn.call - 1) % (1 << 32))
             self.barrier()()
+        return turn
 
     def barrier(self) -> Callable[[], None]:
         """A barrier of all ranks, on the callers' streams. All ranks call it together for the first time."""
@@ -221,14 +221,22 @@ def named(name: str) -> Team:
     return team
 
 
-@dataclass(frozen=True)
-class Turn:
-    """One call: its memory on each GPU, by rank, and its state, the operand `team` of the kernel."""
+@dataclass(frozen=True, eq=False)
+class Half:
+    """One half of the memory of an exchange, on each GPU, by rank."""
 
     data: Sequence[Memory]
     flags: Sequence[Memory]
     peers: Memory
     """The addresses of `data` and `flags` of each rank: i64."""
+    routes: dict[Any, Any] = field(default_factory=dict)
+    """The copies of each plan."""
+
+
+class Turn(NamedTuple):
+    """One call: its half of the memory, and its state, the operand `team` of the kernel."""
+
+    half: Half
     state: Memory
     call: int
 
@@ -247,7 +255,7 @@ class Exchange:
         self._sizes = 0, 0
         self._memory: Sequence[Memory] = ()
         self._peers: Memory | None = None
-        self._halves: list[tuple[list[Memory], list[Memory], Memory]] = []
+        self._halves: list[Half] = []
         self._states: list[Memory] = []
         self._captured: list[Turn] = []
 
@@ -264,11 +272,10 @@ class Exchange:
         self._peers = self._devices.constant(half + of_parts)
         self._halves = [self._half(number) for number in range(HALVES)]
 
-    def next(self) -> Turn:
+    def next(self, captured: bool) -> Turn:
         """The next call. Those that a graph captures all have the number and half of the last one that isn't
         captured, and begin with a barrier (`Team.begin`).
         """
-        captured = self._devices.captures
         if not captured:
             if self._calls % _STATES == 0:
                 # Kernels of earlier calls may still read the states before.
@@ -276,17 +283,17 @@ class Exchange:
             self._calls += 1
         last = self._calls - 1
         state = self._states[-1].part(4 * _STATE * (last % _STATES), 4 * _STATE)
-        turn = Turn(*self._halves[last % HALVES], state, self._calls)
+        turn = Turn(self._halves[last % HALVES], state, self._calls)
         if captured:
             self._captured.append(turn)  # whose memory the graph's replays use
         return turn
 
-    def _half(self, number: int) -> tuple[list[Memory], list[Memory], Memory]:
+    def _half(self, number: int) -> Half:
         """Data and flags of each rank, and their addresses, in one half."""
         assert self._peers is not None
         begin, (data, flags) = number * sum(self._sizes), self._sizes
         peers = 2 * 8 * len(self._memory)
-        return (
+        return Half(
             [each.part(begin, data) for each in self._memory],
             [each.part(begin + data, flags) for each in self._memory],
             self._peers.part(number * peers, peers),

@@ -7,7 +7,7 @@ import torch
 
 from weft.launch import torch_tensors
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def is_watched(operands: Sequence[Any]) -> bool:
@@ -23,7 +23,8 @@ def are_plain(operands: Sequence[Any]) -> bool:
         return False
     if torch.is_autocast_enabled("cpu"):
         return False
+    strided = torch.strided
     for each in operands:
-        if type(each) not in _PLAIN or each.layout is not torch.strided or each.is_meta or each.is_nested:
+        if type(each) not in _PLAIN or each.layout is not strided or each.is_meta or each.is_nested:
             return False
     return True

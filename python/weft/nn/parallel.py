@@ -132,20 +132,17 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
                 layers.append(layer.train(self.training))
         return layers[0] if len(layers) == 1 else layers
 
-    def _rows(self, x: Any) -> Any:
+    def _rows(self, x: Any, weight: Any) -> Any:
         """The rows of an input, as a matrix. Raises WeftError for what isn't one of this layer."""
         name = self._caller()
         check_tensor(name, "x", x)
-        check_input(name, x, self.weight, torch.is_autocast_enabled(x.device.type))
+        check_input(name, x, weight, x.dtype != weight.dtype and torch.is_autocast_enabled(x.device.type))
         if x.dim() < 2:
             raise WeftError(f"{name}: x must have rows, got a shape of {tuple(x.shape)}")
-        return x.reshape(-1, x.shape[-1]).contiguous()
+        return (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
 
-    @property
-    def _epilogue(self) -> Epilogue | None:
-        if self.bias is None and self.activation is None:
-            return None
-        return Epilogue(self.bias, self.activation)
+    def _epilogue(self, bias: Any) -> Epilogue | None:
+        return None if bias is None and self.activation is None else Epilogue(bias, self.activation)
 
     def extra_repr(self) -> str:
         """The sizes of the whole layer, and the ranks."""
@@ -183,9 +180,10 @@ class ColumnParallelLinear(_Parallel):
         """The layer of this rank's tokens: of all tokens."""
         from weft.distributed import all_gather_matmul
 
-        rows = self._rows(x)
-        d = all_gather_matmul(rows, self.weight, team=self.team, transpose_b=True, epilogue=self._epilogue)
-        return d.reshape(self.team.size * x.shape[0], *x.shape[1:-1], self.weight.shape[0])
+        weight, team = self.weight, self.team
+        rows, epilogue = self._rows(x, weight), self._epilogue(self.bias)
+        d = all_gather_matmul(rows, weight, team=team, transpose_b=True, epilogue=epilogue)
+        return d if x.dim() == 2 else d.reshape(team.size * x.shape[0], *x.shape[1:-1], weight.shape[0])
 
 
 class RowParallelLinear(_Parallel):
@@ -214,16 +212,17 @@ class RowParallelLinear(_Parallel):
         """The layer of all tokens: of this rank's tokens."""
         from weft.distributed import matmul_reduce_scatter
 
-        rows, size = self._rows(x), self.team.size
+        weight, size = self.weight, self.team.size
+        rows, epilogue = self._rows(x, weight), self._epilogue(self.bias)
         if x.shape[0] % size:
             near = -(-x.shape[0] // size) * size
             raise WeftError(
                 f"{self._caller()}: the first dimension of x must be a multiple of {size}, the number of "
                 f"ranks, got {x.shape[0]}; the next is {near}"
             )
-        options: Any = {"transpose_b": True, "epilogue": self._epilogue, "shared_bias": True}
-        d = matmul_reduce_scatter(rows, self.weight, team=self.team, **options)
-        return d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
+        options: Any = {"transpose_b": True, "epilogue": epilogue, "shared_bias": True}
+        d = matmul_reduce_scatter(rows, weight, team=self.team, **options)
+        return d if x.dim() == 2 else d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
 
 
 def _part(whole: Any, dimension: int, team: Any) -> Any:

@@ -1,0 +1,135 @@
+"""What the host does for a call of a team on GPUs, with a fake driver."""
+
+import itertools
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+from fake_driver import two_gpus  # noqa: E402
+
+from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter  # noqa: E402
+from weft.distributed.products import Product  # noqa: E402
+from weft.nn import ColumnParallelLinear, RowParallelLinear  # noqa: E402
+
+BF16 = torch.bfloat16
+CALLER, PUSHES = 5, 6  # streams
+MOST_CALLS = 100  # of Python and C functions, for a product
+
+
+class Devices(cuda.CudaDevices):
+    """Rank 0 of two, whose memory is the CPU's."""
+
+    def __init__(self):
+        self.rank, self.size, self.chip, self.name = 0, 2, "sm_90a", "fake"
+        self._set(fake_torch(), 0)
+        self._device = torch.device("cpu")
+
+    def shared(self, size):
+        found = [torch.zeros(size, dtype=torch.uint8) for _ in range(self.size)]
+        return [cuda.Address(each.data_ptr(), size, 0, (each, None)) for each in found]
+
+    def barrier(self, milliseconds):
+        return lambda: None
+
+    def agree(self, key):
+        pass
+
+
+def fake_torch():
+    """PyTorch with GPUs, as far as a team asks."""
+    gpus = SimpleNamespace(Stream=lambda *_, **__: SimpleNamespace(cuda_stream=PUSHES))
+    private = SimpleNamespace(
+        _cuda_getCurrentRawStream=lambda _: CALLER, _cuda_isCurrentStreamCapturing=lambda: False
+    )
+    found = SimpleNamespace(**{name: vars(torch)[name] for name in ("device", "empty_strided", "from_numpy")})
+    vars(found).update(cuda=gpus, _C=private, Tensor=torch.Tensor, bfloat16=BF16, float16=torch.float16)
+    return found
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """What a team's rank has queued."""
+    with two_gpus(monkeypatch) as driver:
+        driver.stack.append(100)
+        monkeypatch.setattr(cuda, "entry", driver.entry)
+        cuda._function.cache_clear()
+        launch = SimpleNamespace(launch=lambda stream, *_: driver.queued.append(("launch", stream)))
+        monkeypatch.setattr(cuda.CudaQueue, "prepared", lambda *_: launch)
+        monkeypatch.setattr(Product, "kernel", lambda *_, **__: object())
+        monkeypatch.setattr(gather, "_MOST_PUSHED", -1)
+        yield driver.queued
+    cuda._function.cache_clear()
+
+
+def test_rows_are_copied_before_their_flags(done):
+    team = Team.of(Devices())
+    a, b = torch.ones(16, 64, dtype=BF16), torch.ones(32, 64, dtype=BF16)
+    flags = []
+    for call in range(3):
+        del done[:]
+        d = all_gather_matmul(a, b, team=team, transpose_b=True)
+        assert d.shape == (32, 32) and d.dtype == BF16
+        half = team.exchange("gather")._halves[call % 2]
+        to, flag, number = half.data[1].address, half.flags[1].address, done[3][2]
+        assert done == [
+            ("record", CALLER),
+            ("wait", PUSHES),
+            ("copy", to, a.data_ptr(), 2048, PUSHES),
+            ("copy", flag, number, 4, PUSHES),
+            ("launch", CALLER),
+            ("record", PUSHES),
+            ("wait", CALLER),
+        ]
+        flags.append(number)
+    assert [b - a for a, b in itertools.pairwise(flags)] == [16, 16]  # the numbers of the calls
+
+
+def test_errors_of_copies_are_named(done, monkeypatch):
+    team = Team.of(Devices())
+    operands = torch.ones(16, 64, dtype=BF16), torch.ones(64, 32, dtype=BF16)
+    monkeypatch.setattr(team.devices.pushes, "_copy", lambda *_: 1)
+    with pytest.raises(cuda.WeftError, match="copying 2048 bytes to another GPU: CUDA_ERROR_INVALID_VALUE"):
+        all_gather_matmul(*operands, team=team)
+
+
+def counted(run):
+    """The calls of functions in a run."""
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.usefixtures("done")
+def test_known_products_take_few_steps_of_the_host(monkeypatch):
+    monkeypatch.setattr(direct._CALLS, "matmul", lambda a, b: a.new_empty(a.shape[0], b.shape[1]))
+    team = Team.of(Devices())
+    made = {"bias": False, "dtype": BF16, "team": team}
+    up, down = ColumnParallelLinear(64, 32, **made, activation="relu"), RowParallelLinear(32, 64, **made)
+    x = torch.ones(16, 64, dtype=BF16, requires_grad=True)
+
+    def step():
+        down(up(x)).backward(x.detach())
+
+    with torch.autograd.set_multithreading_enabled(False):  # for `sys.setprofile`
+        for _ in range(2):
+            step()
+        assert counted(step) <= 6 * MOST_CALLS
+
+    def products():
+        all_gather_matmul(x.detach(), up.weight.detach(), team=team, transpose_b=True)
+        matmul_reduce_scatter(x.detach(), down.weight.detach(), team=team)
+
+    products()
+    assert counted(products) <= 2 * MOST_CALLS
