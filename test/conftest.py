@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from weft.launch import runtime
 
@@ -116,6 +117,19 @@ def _living_seconds(pid):
     except OSError:
         return 0
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    """In a worker of pytest-xdist, reports a test's call, and its setup and teardown only if they don't pass.
+    A report costs the worker and the controller as much CPU time as a short test.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -126,11 +126,28 @@ def test_a_sample_has_every_value_and_the_rest_is_slow(collected):
         assert any(value in each.partition("[")[2].strip("]").split("-") for each in product), value
 
 
-def test_each_value_without_parameters_is_refused_by_name(request):
-    conftest = request.config.pluginmanager.get_plugin(str(CONFTEST))
+@pytest.fixture
+def conftest(request):
+    return request.config.pluginmanager.get_plugin(str(CONFTEST))
+
+
+def test_each_value_without_parameters_is_refused_by_name(conftest):
     marker = {"each_value": pytest.mark.each_value.mark}
     item = SimpleNamespace(
         nodeid="test_it.py::test_it", path=CONFTEST, originalname="test_it", get_closest_marker=marker.get
     )
     with pytest.raises(pytest.UsageError, match=r"each_value must have parameters, got test_it.py::test_it$"):
         conftest.pytest_collection_modifyitems([item])
+
+
+def test_workers_report_calls_and_what_does_not_pass(conftest, patch):
+    outcomes = ("setup", True), ("call", True), ("teardown", True), ("setup", False), ("teardown", False)
+    made = [SimpleNamespace(when=when, passed=passed) for when, passed in outcomes]
+    reported = []
+    hook = SimpleNamespace(pytest_runtest_logreport=lambda report: reported.append(report))
+    patch.setattr(conftest, "runtestprotocol", lambda item, log, nextitem: made)
+    patch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    assert conftest.pytest_runtest_protocol(SimpleNamespace(ihook=hook), None)
+    assert reported == [made[1], *made[3:]]
+    patch.delenv("PYTEST_XDIST_WORKER")
+    assert conftest.pytest_runtest_protocol(SimpleNamespace(ihook=hook), None) is None
