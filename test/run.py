@@ -1,12 +1,16 @@
-"""Runs the tests: lit over the .mlir files, then pytest, which runs the linters too.
+"""Runs the tests: lit over the .mlir files and, at the same time, pytest, which runs the linters too.
 
-`lit` or `pytest` as an argument runs only that suite. `slow` runs the tests that are otherwise omitted: about
-an hour of mutated input and of more cases. The exit status is 0 only if all tests passed.
+lit's output follows that of pytest. `lit` or `pytest` as an argument runs only that suite. `slow` runs the
+tests that are otherwise omitted: about an hour of mutated input and of more cases. The exit status is 0 only
+if all tests passed.
 """
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,6 +22,8 @@ SUITES = {
     "pytest": [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"],
 }
 SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
+# Beside pytest's processes, one for each core, lit's use the time in which these wait.
+BESIDE = {"lit": [f"-j{max((os.cpu_count() or 1) // 2, 1)}"]}
 
 
 def main(names: list[str]) -> int:
@@ -27,12 +33,24 @@ def main(names: list[str]) -> int:
         return 1
     # Hundreds of processes import Weft, which takes three times as long without cached bytecode.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    failed = []
-    for name in names or SUITES:
-        print(f"== {name}", flush=True)
-        if subprocess.run(suites[name], cwd=ROOT, env=environment, check=False).returncode:
-            failed.append(name)
-    if failed:
+    *beside, last = names or SUITES
+    with contextlib.ExitStack() as stack:
+        running, outputs = {}, {}
+        for name in beside:
+            outputs[name] = output = stack.enter_context(tempfile.TemporaryFile())
+            command = suites[name] + BESIDE.get(name, [])
+            running[name] = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+            )
+        print(f"== {last}", flush=True)
+        statuses = {last: subprocess.run(suites[last], cwd=ROOT, env=environment, check=False).returncode}
+        for name, process in running.items():
+            statuses[name] = process.wait()
+            print(f"== {name}", flush=True)
+            outputs[name].seek(0)
+            shutil.copyfileobj(outputs[name], sys.stdout.buffer)
+            sys.stdout.flush()
+    if failed := [name for name, status in statuses.items() if status]:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 

@@ -1,0 +1,40 @@
+"""test/run.py runs lit and pytest at the same time, and fails if one of them does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[1] / "run.py"
+PROGRAM = """
+import runpy, sys
+run = runpy.run_path(sys.argv[1])
+python = [sys.executable, "-ISc"]
+for name, code in zip(run["SUITES"], sys.argv[2:4], strict=True):
+    run["SUITES"][name] = [*python, code]
+sys.exit(run["main"](sys.argv[4:]))
+"""
+
+
+def run(*arguments):
+    command = [sys.executable, "-Sc", PROGRAM, RUN, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+def test_both_run_at_the_same_time_and_either_may_fail(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # each end waits for the other
+    lit = f"open({str(pipe)!r}, 'w').write('x'); print('said by lit'); raise SystemExit(3)"
+    done = run(lit, f"print('said by pytest'); open({str(pipe)!r}).read()")
+    assert done.stdout.split("\n") == ["== pytest", "said by pytest", "== lit", "said by lit", ""]
+    assert (done.returncode, done.stderr) == (1, "failed: lit\n")
+
+
+def test_one_suite_can_be_named(tmp_path):
+    done = run("raise SystemExit(1)", "import sys; print(sys.argv)", "pytest")
+    assert (done.returncode, done.stdout) == (0, "== pytest\n['-c']\n")
+    done = run("", "", "pytests")
+    assert (done.returncode, done.stderr) == (1, "suite must be one of lit, pytest, slow, got 'pytests'\n")
