@@ -3,9 +3,10 @@ products and with PyTorch's tensor parallelism:
 
     python benchmarks/distributed/llama_block.py --gpus 2 --out llama_block.jsonl
 
-8192 tokens are divided among the GPUs outside of attention and the MLP, as in training and prefill. 64 tokens
-are on all GPUs, and calls are in CUDA graphs. Both sides have the same attention, one weight for Q, K and V,
-and one for gate and up. "async" is PyTorch's pipelining of products and collectives in `torch.compile`.
+8192 tokens are divided among the GPUs outside of attention and the MLP, as in training and prefill. 64 are on
+all GPUs, and calls are in CUDA graphs. Both sides have the same attention (`--attention torch` is PyTorch's),
+one weight for Q, K and V, and one for gate and up. "async" is PyTorch's pipelining of products and
+collectives in `torch.compile`, which has patterns for divided tokens.
 
 Starts a process for each GPU. Times are in microseconds: the median over rounds, in turns, of bursts of
 calls, in each round that of the slowest rank. Without GPUs, results of small sizes are compared, and nothing
@@ -72,13 +73,14 @@ class Block(torch.nn.Module):  # type: ignore[misc]
     columns: Callable[[str, Any], Any]
     rows: Callable[[str, Any, Any], Any]
 
-    def __init__(self, sizes: Sizes, tokens: int, made: dict[str, Any]) -> None:
+    def __init__(self, sizes: Sizes, tokens: int, made: dict[str, Any], attention: str) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.by_weft = sizes, attention == "weft" and made["device"] == "cuda"
         self.before, self.between = (torch.nn.RMSNorm(sizes.width, eps=1e-5, **made) for _ in range(2))
         rates = 500000.0 ** -(torch.arange(0, sizes.head, 2) / sizes.head)
         angles = torch.outer(torch.arange(tokens), rates).to(made["device"])
-        self.cosines, self.sines = (f(angles).repeat(1, 2).to(made["dtype"]) for f in (torch.cos, torch.sin))
+        angles = angles.repeat(1, 2)[:, None]
+        self.cosines, self.sines = (f(angles).to(made["dtype"]) for f in (torch.cos, torch.sin))
 
     def forward(self, x: Any) -> Any:
         x = self.rows("out", self.attention(self.columns("qkv", self.before(x))), x)
@@ -87,12 +89,14 @@ class Block(torch.nn.Module):  # type: ignore[misc]
 
     def attention(self, qkv: Any) -> Any:
         """Causal attention of this rank's heads, of all tokens."""
-        heads = qkv.unflatten(-1, (-1, self.sizes.head)).transpose(0, 1)[None]
+        heads = qkv.unflatten(-1, (-1, self.sizes.head))
         groups = heads.shape[1] * self.sizes.groups // (self.sizes.heads + 2 * self.sizes.groups)
         q, k, v = heads.split([heads.shape[1] - 2 * groups, groups, groups], 1)
-        found = functional.scaled_dot_product_attention(
-            self.turned(q), self.turned(k), v, is_causal=True, enable_gqa=True
-        )
+        q, k, v = (each[None] for each in (self.turned(q), self.turned(k), v))
+        if self.by_weft:
+            return weft.attention(q, k, v, causal=True, layout="bthd")[0].flatten(1)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        found = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return found[0].transpose(0, 1).flatten(1)
 
     def turned(self, x: Any) -> Any:
@@ -104,8 +108,8 @@ class Block(torch.nn.Module):  # type: ignore[misc]
 class OfTorch(Block):
     """By PyTorch's tensor parallelism."""
 
-    def __init__(self, sizes: Sizes, tokens: int, made: dict[str, Any], mesh: Any) -> None:
-        super().__init__(sizes, tokens, made)
+    def __init__(self, sizes: Sizes, tokens: int, made: dict[str, Any], attention: str, mesh: Any) -> None:
+        super().__init__(sizes, tokens, made, attention)
         for name, (n, k) in sizes.weights().items():
             setattr(self, name, torch.nn.Linear(k, n, bias=False, **made))
         plan: dict[str, Any] = {}
@@ -127,8 +131,8 @@ class OfTorch(Block):
 class OfWeft(Block):
     """By Weft's products, with the weights of the other block."""
 
-    def __init__(self, other: OfTorch, tokens: int, made: dict[str, Any], team: Team) -> None:
-        super().__init__(other.sizes, tokens, made)
+    def __init__(self, other: OfTorch, tokens: int, made: dict[str, Any], attention: str, team: Team) -> None:
+        super().__init__(other.sizes, tokens, made, attention)
         self.team, self.divided = team, tokens >= DIVIDED
         for name in other.sizes.weights():
             setattr(self, name, getattr(other, name).weight.to_local())
@@ -161,8 +165,8 @@ def compare(
     """Microseconds by name, or what failed; None without GPUs. Raises AssertionError if results differ."""
     torch.manual_seed(0)
     team = Team()
-    theirs = OfTorch(sizes, tokens, made, mesh)
-    ours = OfWeft(theirs, tokens, made, team)
+    theirs = OfTorch(sizes, tokens, made, arguments.attention, mesh)
+    ours = OfWeft(theirs, tokens, made, arguments.attention, team)
     has_gpus = made["device"] == "cuda"
     x = torch.randn(tokens, sizes.width, **made)
     x = x.chunk(team.size)[team.rank].contiguous() if tokens >= DIVIDED else x
@@ -214,7 +218,8 @@ def _report(tokens: int, times: dict[str, Any] | None, arguments: Any) -> None:
     def best(of: str) -> float:
         return min(x for name, x in times.items() if name.startswith(of) and not isinstance(x, str))
 
-    row = {"tokens": tokens, "gpus": arguments.gpus, "gpu": torch.cuda.get_device_name()}
+    row: dict[str, Any] = {"tokens": tokens, "gpus": arguments.gpus, "attention": arguments.attention}
+    row["gpu"] = torch.cuda.get_device_name()
     row |= {"torch version": torch.__version__, **times, "ratio": round(best("weft") / best("torch"), 3)}
     print(json.dumps(row), flush=True)
     if arguments.out:
@@ -228,6 +233,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=max(torch.cuda.device_count(), 2))
     parser.add_argument("--tokens", nargs="+", type=int, default=TOKENS)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--attention", choices=("weft", "torch"), default="weft")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     parser.add_argument("--out")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")

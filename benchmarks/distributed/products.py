@@ -120,6 +120,8 @@ def gathers(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
         "NCCL, cuBLAS": one_after_the_other,
         "torch fused": lambda: torch.ops.symm_mem.fused_all_gather_matmul(a, [b.T], 0, group, return_A=False),
         "weft": lambda: all_gather_matmul(a, b, team=team, transpose_b=True),
+        "NCCL, cuBLAS, graph": graph(one_after_the_other),
+        "weft, graph": graph(lambda: all_gather_matmul(a, b, team=team, transpose_b=True)),
     }
 
 
@@ -151,6 +153,8 @@ def scatters(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
         "weft, f32 partials": lambda: matmul_reduce_scatter(
             a, b, team=team, transpose_b=True, partials="f32"
         ),
+        "NCCL, cuBLAS, graph": graph(one_after_the_other),
+        "weft, graph": graph(lambda: matmul_reduce_scatter(a, b, team=team, transpose_b=True)),
     }
 
 

@@ -295,6 +295,41 @@ def gradients_of_layers(team: Any, compiled: bool = False) -> None:
         assert torch.equal(found.weight, layer.weight) and torch.equal(found.bias, layer.bias)
 
 
+def gradients_of_sums(team: Any) -> None:
+    """Gradients of sums that all ranks have: those of the whole product."""
+    import torch
+
+    import weft
+    from weft.distributed import matmul_all_reduce
+
+    torch.manual_seed(3)
+    made: Any = {"device": "cuda", "dtype": torch.bfloat16}
+    a, b = torch.randn(64, 512, **made), torch.randn(256, 512, **made)
+    of_d = torch.randn(64, 256, **made)
+    whole = [each.clone().requires_grad_() for each in (a, b)]
+    torch.relu(whole[0] @ whole[1].mT).backward(of_d)
+    own = [each.chunk(team.size, 1)[team.rank].contiguous().requires_grad_() for each in (a, b)]
+    relu = weft.Epilogue(activation="relu")
+    matmul_all_reduce(*own, team=team, transpose_b=True, epilogue=relu).backward(of_d)
+    for found, want in zip(own, whole, strict=True):
+        near(found.grad, want.grad.chunk(team.size, 1)[team.rank], "gradient")
+
+
+def layers_of_fp8(team: Any) -> None:
+    """Layers of fp8, near those of bf16, eager and compiled."""
+    import torch
+
+    parts, _, tokens, _ = parallel_layers(team)
+    x = tokens.detach()[96 * team.rank : 96 * (team.rank + 1)]
+    with torch.no_grad():
+        want = parts(x).float()
+        for each in parts:
+            each.to_fp8()
+        for run in (parts, torch.compile(parts, fullgraph=True)):
+            worst = ((run(x).float() - want).norm() / want.norm()).item()
+            assert worst <= 0.06, worst
+
+
 def compiled_layers(team: Any) -> None:
     """Layers in one graph of torch.compile."""
     gradients_of_layers(team, compiled=True)
@@ -427,6 +462,8 @@ CHECKS = [
     all_reduced_sums,
     graphs,
     gradients_of_layers,
+    gradients_of_sums,
+    layers_of_fp8,
     captured_layers,
     timed_layers,
     compiled_layers,

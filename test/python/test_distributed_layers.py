@@ -154,3 +154,40 @@ def test_parts_are_drawn_as_the_whole():
 def test_wrong_layers_are_named(make, message):
     with pytest.raises(weft.WeftError, match=message):
         make(Team.emulated(World(2))[0])
+
+
+def fp8_layers(team):
+    """Layers of fp8, and those of bf16 from which they are made."""
+    torch.manual_seed(4)
+    whole = [Linear(K, 32, dtype=BF16, activation="relu"), Linear(32, K, dtype=BF16)]
+    return divided(whole, team), divided(whole, team)
+
+
+@pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "compiled"]
+)
+def test_layers_of_fp8_are_near_those_of_bf16(compiled):
+    def run(team):
+        parts, want = fp8_layers(team)
+        x = numbers(8, K, seed=team.rank, grad=False)
+        for each in parts:
+            assert each.to_fp8() is each and each.weight.dtype == torch.float8_e4m3fn
+        with torch.no_grad():
+            found = (torch.compile(parts, fullgraph=True) if compiled else parts)(x)
+            near(found, want(x), 0.1)
+        assert "fp8" in repr(parts) and "0.weight_scale" in parts.state_dict()
+
+    emulate(2, run)
+
+
+def test_layers_of_fp8_name_what_they_lack():
+    (team,) = Team.emulated(World(1))
+    layer = ColumnParallelLinear(K, 32, dtype=BF16, team=team).to_fp8()
+    with pytest.raises(weft.WeftError, match="a layer of fp8 has no gradients"):
+        layer(torch.ones(8, K, dtype=BF16, requires_grad=True))
+    with pytest.raises(weft.WeftError, match=r"x must be of torch.bfloat16 for a layer of fp8, got torch.f"):
+        layer(torch.ones(8, K, dtype=torch.float16))
+    with pytest.raises(weft.WeftError, match="to_linear: the layer must not be one of fp8"):
+        layer.to_linear()
+    with pytest.raises(weft.WeftError, match="in_features must be a multiple of 16, got 40; the next is 48"):
+        ColumnParallelLinear(40, 32, dtype=BF16, team=team).to_fp8()

@@ -6,7 +6,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 import ml_dtypes  # noqa: E402
 import numpy as np  # noqa: E402
-from distributed_tensors import K, M, N, compute, near, numbers  # noqa: E402
+from distributed_tensors import BF16, K, M, N, compute, near, numbers  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
 
 import weft  # noqa: E402
 import weft.distributed.operators  # noqa: E402
@@ -243,10 +244,71 @@ def test_what_a_rank_raises_is_raised():
         emulate(2, run)
 
 
-def test_all_reduced_products_have_no_gradients():
+def reduced(team, activation=None, residual=False, operator=False):
+    """A product that is added up, its operands, and the gradient of the result, the same on all ranks."""
+    a, b = numbers(M, K, seed=team.rank), numbers(N, K, seed=10 + team.rank)
+    bias, added = numbers(N, seed=20), numbers(M, N, seed=21) if residual else None
+    if operator:
+        d = torch.ops.weft.matmul_all_reduce(a, b.mT, bias, added, team=team.name, activation=activation)
+    else:
+        epilogue = weft.Epilogue(bias, activation, added)
+        d = matmul_all_reduce(a, b, team=team, transpose_b=True, epilogue=epilogue)
+    d.backward(numbers(M, N, seed=22, grad=False))
+    return d, [each for each in (a, b, bias, added) if each is not None]
+
+
+@pytest.mark.parametrize(
+    ("activation", "residual", "operator"),
+    [(None, False, True), ("relu", False, False), ("relu", False, True), ("gelu", True, False)],
+)
+@pytest.mark.usefixtures("computed")
+def test_gradients_of_all_reduced_sums(activation, residual, operator):
+    found = emulate(2, lambda team: reduced(team, activation, residual, operator))
+    exact_of = [[each.detach().double().requires_grad_() for each in own] for _, own in found]
+    z = sum(a @ b.mT for a, b, *_ in exact_of) + exact_of[0][2]
+    d = z if activation is None else activated(activation, z)
+    d = d + exact_of[0][3] if residual else d
+    d.backward(numbers(M, N, seed=22, grad=False).double())
+    for rank, (result, own) in enumerate(found):
+        near(result, d)
+        for number, each in enumerate(own):
+            near(each.grad, exact_of[rank if number < 2 else 0][number].grad, 0.03)
+
+
+def scaled(team):
+    """Operands of fp8 with their scales: A, B, and both scales."""
+    generator = torch.Generator().manual_seed(team.rank)
+    a, b = (torch.randn(size, 128, generator=generator).to(torch.float8_e4m3fn) for size in (16, 32))
+    return a, b, torch.rand(1, 16, generator=generator).T, torch.rand(1, 1, generator=generator)
+
+
+@pytest.mark.parametrize("name", ["all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"])
+def test_operators_take_scales(name):
     def run(team):
-        with pytest.raises(weft.WeftError, match="matmul_all_reduce computes no gradients"):
-            matmul_all_reduce(numbers(M, K, seed=0), numbers(K, N, seed=1), team=team)
+        a, b, *scales = scaled(team)
+        want = getattr(weft.distributed, name)(a, b, team=team, transpose_b=True, scales=scales)
+        found = getattr(torch.ops.weft, name)(a, b.mT, None, None, *scales, team=team.name)
+        assert found.dtype == BF16 and torch.equal(found, want)
+        real = a, b.mT, *scales
+        with FakeTensorMode() as mode:
+            fakes = [mode.from_tensor(each) for each in real]
+            fake = getattr(torch.ops.weft, name)(*fakes[:2], None, None, *fakes[2:], team=team.name)
+        assert fake.shape == found.shape and fake.dtype == found.dtype
+
+    emulate(2, run)
+
+
+@pytest.mark.parametrize("name", ["all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"])
+def test_products_with_scales_refuse_gradients(name):
+    def run(team):
+        a, b, *scales = scaled(team)
+        for wanted in (a, scales[1]):
+            wanted.requires_grad_()
+            with pytest.raises(weft.WeftError, match="with scales have no gradients: call them under"):
+                getattr(weft.distributed, name)(a, b, team=team, transpose_b=True, scales=scales)
+            with pytest.raises(weft.WeftError, match="products with scales have no gradients"):
+                getattr(torch.ops.weft, name)(a, b.mT, None, None, *scales, team=team.name)
+            wanted.requires_grad_(False)
 
     emulate(1, run)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from weft.distributed import watching
-from weft.distributed.gradients import BACKWARD
+from weft.distributed.products import added_to
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import torch_tensors
@@ -20,26 +20,26 @@ def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
     """A function of `weft.distributed` by its operator, with the function's arguments."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
-    if given.get("scales") is not None:
-        raise WeftError(f"{name}: products with scales have no gradients, and torch.compile can't trace them")
     transposed, epilogue = given.pop("transpose_b", False), given.pop("epilogue", None)
+    scales = tuple(added_to(None, given.pop("scales", None)).values())
     options = {name: value for name, value in given.items() if value is not None}
     if "schedule" in options:
         options["schedule"] = str(options["schedule"])
     if "partials" in options:
         options["partials"] = type_name(options["partials"]) or options["partials"]
-    return _called(name, a, b, transposed, epilogue, team, options)
+    return _called(name, (a, b, *scales), transposed, epilogue, team, options)
 
 
 def _called(
-    name: str, a: Any, b: Any, transposed: bool, epilogue: Any, team: Team, options: dict[str, Any]
+    name: str, given: tuple[Any, ...], transposed: bool, epilogue: Any, team: Team, options: dict[str, Any]
 ) -> Any:
     """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
+    a, b, *scales = given
     bias = residual = activation = None
     if epilogue is not None:
         bias, residual = epilogue.bias, epilogue.residual
         activation = checked_activation(epilogue.activation)
-    tensors = [x for x in (a, b, bias, residual) if x is not None]
+    tensors = [x for x in (*given, bias, residual) if x is not None]
     is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
     if not is_plain and (is_transformed() or any(torch_tensors.has_tangent(x) for x in tensors)):
         raise WeftError(
@@ -51,12 +51,12 @@ def _called(
     added = (bias, None) if of_torch else (bias, residual)
     if not of_torch:
         options["activation"] = activation
-    if wanted and is_plain and name in BACKWARD:
+    if wanted and is_plain and not scales:
         options["team"] = team
         d = _direct().apply(name, transposed, options, a, b, *added)
     else:
         options["team"] = team.name
-        d = getattr(torch.ops.weft, name)(a, b.mT if transposed else b, *added, **options)
+        d = getattr(torch.ops.weft, name)(a, b.mT if transposed else b, *added, *scales, **options)
     if not of_torch:
         return d
     d = activated(activation, d)

@@ -30,8 +30,9 @@ def _watched(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
     """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
     if not isinstance(b, list | tuple):
         return by_operator("all_gather_matmul", a, b, epilogue=epilogue, **options)
-    added = zip(b, _epilogues(b, epilogue), strict=True)
-    return [by_operator("all_gather_matmul", a, each, epilogue=own, **options) for each, own in added]
+    pairs = _pairs(_NAME, options.pop("scales", None), len(b))
+    added = zip(b, _epilogues(b, epilogue), pairs, strict=True)
+    return [by_operator(_NAME, a, each, epilogue=own, scales=pair, **options) for each, own, pair in added]
 
 
 @torch_tensors.traced_as(_watched)
@@ -62,11 +63,11 @@ def all_gather_matmul(
     if not isinstance(b, list | tuple):
         if not isinstance(epilogue, Epilogue | None):
             raise WeftError(f"{_NAME}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
-        if is_watched(team, (a, b), epilogue):
+        if is_watched(team, (a, b), epilogue, scales=scales):
             return _watched(a, b, team=team, epilogue=epilogue, **options)
         return queued(a, b, team=team, epilogue=epilogue, **options)
     epilogues = _epilogues(b, epilogue)
-    if is_watched(team, (a, *b), *epilogues):
+    if is_watched(team, (a, *b), *epilogues, scales=scales):
         return _watched(a, b, team=team, epilogue=epilogues, **options)
     return _several(a, b, team, transpose_b, epilogues, schedule, scales)
 

@@ -5,6 +5,8 @@
   product: to keep them would take as much memory on each GPU as A has on all of them.
 - of `matmul_reduce_scatter`, that of A is an `all_gather_matmul` of dZ and the transpose of B, and that of B
   the product of the transpose of A and all rows of dZ, which the former has gathered.
+- of `matmul_all_reduce`, those of A and B are products of this rank's A, B and dZ. All ranks must have the
+  same G, as where they compute the same from D.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +19,10 @@ from weft.torch.autograd import through
 
 _DIFFERENTIATED = (torch.float16, torch.bfloat16, torch.float32)
 _OPERANDS = ("a", "b", "bias", "residual")
-_WITHOUT = {
-    "matmul_all_reduce": "matmul_all_reduce computes no gradients: call it under torch.no_grad(), or use "
-    "matmul_reduce_scatter",
-    **dict.fromkeys(
-        ("all_gather_rows", "all_gather_matmul_rows", "matmul_reduce_scatter_rows"),
-        "gradients of gradients are not computed of products over several GPUs",
-    ),
-}
+_WITHOUT = dict.fromkeys(
+    ("all_gather_rows", "all_gather_matmul_rows", "matmul_reduce_scatter_rows"),
+    "gradients of gradients are not computed of products over several GPUs",
+)
 
 
 def save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
@@ -34,8 +32,13 @@ def save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any],
 
 
 def check(inputs: tuple[Any, ...]) -> None:
-    """Raises WeftError for operands of types without gradients."""
-    for name, each in zip(_OPERANDS, inputs, strict=True):
+    """Raises WeftError for operands without gradients, of which one needs them."""
+    if any(each is not None for each in inputs[len(_OPERANDS) :]):
+        raise WeftError(
+            "weft.distributed: products with scales have no gradients: call them under torch.no_grad(), or "
+            "pass tensors after detach()"
+        )
+    for name, each in zip(_OPERANDS, inputs, strict=False):
         if each is not None and each.dtype not in _DIFFERENTIATED and each.requires_grad:
             raise WeftError(
                 f"weft.distributed: gradients are computed in f16, bf16 and f32, but {name} has elements of "
@@ -45,13 +48,13 @@ def check(inputs: tuple[Any, ...]) -> None:
 
 def keep(ctx: Any, inputs: tuple[Any, ...], options: dict[str, Any], output: Any) -> None:
     """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
-    a, b, bias, residual = inputs
+    a, b, bias, residual = inputs[: len(_OPERANDS)]
     ctx.options = options
     activation = options["activation"]
     ctx.by_result = activation == "relu" and residual is None
     recomputed = activation is not None and not ctx.by_result
     ctx.save_for_backward(a, b, output if ctx.by_result else None, bias if recomputed else None)
-    ctx.types = [None if each is None else each.dtype for each in inputs]
+    ctx.types = [None if each is None else each.dtype for each in (a, b, bias, residual)]
 
 
 def _by_operators(backward: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
@@ -60,7 +63,7 @@ def _by_operators(backward: Callable[..., tuple[Any, ...]]) -> Callable[..., tup
     def run(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         # PyTorch omits operands that are None at the end.
         wanted = (*ctx.needs_input_grad, False, False, False)[: len(_OPERANDS)]
-        return backward(torch.ops.weft, ctx, wanted, gradient)
+        return *backward(torch.ops.weft, ctx, wanted, gradient), None, None  # of scales
 
     return run
 
@@ -99,7 +102,20 @@ def _of_scatter(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> 
     return of_a, of_b, *_of_added(ctx, wanted, gradient, rows if to_shared else of_z)
 
 
-BACKWARD = {"all_gather_matmul": _of_gather, "matmul_reduce_scatter": _of_scatter}
+def _of_reduce(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> tuple[Any, ...]:
+    a, b, *_ = ctx.saved_tensors
+    of_z = _of_z(calls.matmul_all_reduce, ctx, gradient)
+    to_a, to_b, *_ = wanted
+    of_a = calls.matmul(of_z, b.mT) if to_a else None
+    of_b = _of_b(calls, a, of_z, b) if to_b else None
+    return of_a, of_b, *_of_added(ctx, wanted, gradient, of_z)
+
+
+BACKWARD = {
+    "all_gather_matmul": _of_gather,
+    "matmul_reduce_scatter": _of_scatter,
+    "matmul_all_reduce": _of_reduce,
+}
 
 
 def _of_b(calls: Any, a: Any, of_z: Any, b: Any) -> Any:

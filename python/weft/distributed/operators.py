@@ -16,7 +16,7 @@ from weft.multiply.matmul import Epilogue
 from weft.torch import casting
 from weft.torch.operators import LIBRARY, without_autocast
 
-_ADDED = "Tensor? bias=None, Tensor? residual=None"
+_ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? scale_a=None, Tensor? scale_b=None"
 _OPTIONS = "str? activation=None, str? schedule=None"
 _SCHEMAS = {
     "all_gather_matmul": f"(Tensor a, Tensor b, {_ADDED}, *, str team, {_OPTIONS}) -> Tensor",
@@ -38,6 +38,8 @@ def _product(queued: Callable[..., Any]) -> Callable[..., Any]:
         b: Any,
         bias: Any = None,
         residual: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
         *,
         team: str | Team,
         activation: str | None = None,
@@ -51,6 +53,8 @@ def _product(queued: Callable[..., Any]) -> Callable[..., Any]:
         epilogue = Epilogue(bias, activation, residual) if added else None
         b, transposed = _by_rows(b)
         options["transpose_b"], options["epilogue"] = transposed, epilogue
+        if scale_a is not None or scale_b is not None:
+            options["scales"] = scale_a, scale_b
         return queued(a.contiguous(), b, team=_team(team), **options)
 
     return run
@@ -80,15 +84,20 @@ def _beside(a: Any, b: Any, others: Any, *, team: str | Team) -> Any:
 
 
 def _gather_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
-    return a.new_empty(named(team).size * a.shape[0], b.shape[1])
+    return a.new_empty(named(team).size * a.shape[0], b.shape[1], dtype=_result(a))
 
 
 def _scatter_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
-    return a.new_empty(a.shape[0] // named(team).size, b.shape[1])
+    return a.new_empty(a.shape[0] // named(team).size, b.shape[1], dtype=_result(a))
 
 
 def _reduce_fake(a: Any, b: Any, *_: Any, **options: Any) -> Any:
-    return a.new_empty(a.shape[0], b.shape[1])
+    return a.new_empty(a.shape[0], b.shape[1], dtype=_result(a))
+
+
+def _result(a: Any) -> torch.dtype:
+    """The type of a product's result: bf16 for fp8."""
+    return torch.bfloat16 if a.dtype.itemsize == 1 else a.dtype
 
 
 def _rows_fake(a: Any, *, team: str) -> Any:

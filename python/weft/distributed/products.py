@@ -1,7 +1,6 @@
 """The products of a team: what all ranks must agree on, and their kernels."""
 
 import functools
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -223,22 +222,21 @@ class Plan(ABC):
         """All that the kernel takes."""
 
 
-def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None) -> bool:
+def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None, scales: Any = None) -> bool:
     """Whether PyTorch must see a call, to differentiate or cast it."""
     if not isinstance(team, Team):
         return False
     added = [x for each in epilogues if each is not None for x in added_to(each).values()]
+    for each in scales if isinstance(scales, list | tuple) else ():
+        added += each if isinstance(each, list | tuple) else [each]
     return team.devices.is_watched((*operands, *added) if added else operands)
 
 
 def by_operator(name: str, *operands: Any, **options: Any) -> Any:
     """A function of `weft.distributed` by its operator of PyTorch."""
-    return _calls().by_operator(name, *operands, **options)
+    from weft.distributed import calls
 
-
-@functools.cache
-def _calls() -> Any:
-    return importlib.import_module("weft.distributed.calls")  # which needs PyTorch
+    return calls.by_operator(name, *operands, **options)
 
 
 def plan_of(

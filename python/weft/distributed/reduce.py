@@ -49,7 +49,7 @@ def matmul_all_reduce(
         "partials": partials,
         "scales": scales,
     }
-    if is_watched(team, (a, b), epilogue):
+    if is_watched(team, (a, b), epilogue, scales=scales):
         return _watched(a, b, team=team, **options)
     return queued(a, b, team=team, **options)
 

@@ -63,7 +63,7 @@ def matmul_reduce_scatter(
         "partials": partials,
         "scales": scales,
     }
-    if is_watched(team, (a, b), epilogue):
+    if is_watched(team, (a, b), epilogue, scales=scales):
         return _watched(a, b, team=team, shared_bias=shared_bias, **options)
     return queued(a, b, team=team, **options)
 

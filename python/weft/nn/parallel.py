@@ -6,16 +6,18 @@ Transformer Models"). So the first gathers tokens and the second adds up and sca
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from weft.errors import WeftError, shown
 from weft.multiply.matmul import Epilogue
+from weft.multiply.quantize import quantize
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.linear import Linear, checked_activation
 
 _UNIT = 8  # features, whose elements of 2 bytes are 16 bytes
+_FP8_UNIT = 16
 
 
 class _Parallel(torch.nn.Module):  # type: ignore[misc]
@@ -23,6 +25,8 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
 
     _kind: str
     _dimension: int
+    weight_scale: Any
+    """The scales of a weight of fp8; None for another one."""
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         self.register_parameter("bias", None)
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(rows, device=device, dtype=dtype))
+        self.register_buffer("weight_scale", None)
         self.reset_parameters()
 
     @classmethod
@@ -104,11 +109,48 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
                 layer.bias = torch.nn.Parameter(torch.cat(biases), first.bias.requires_grad)
         return layer.train(first.training)
 
+    def to_fp8(self) -> Self:
+        """Casts the weight to e4m3 with a scale for each 128 x 128 elements, for inference: there are no
+        gradients then, and inputs must be bf16. They are cast in each call, with a scale for each 128
+        elements of a row, so that half the bytes travel between GPUs. Returns the layer. Raises WeftError for
+        a weight whose rows aren't multiples of 16 elements.
+        """
+        name, columns = f"{self._caller()}.to_fp8", self.weight.shape[1]
+        if columns % _FP8_UNIT:
+            near = -(-columns // _FP8_UNIT) * _FP8_UNIT
+            raise WeftError(
+                f"{name}: each rank's in_features must be a multiple of {_FP8_UNIT}, got {columns}; "
+                f"the next is {near}"
+            )
+        if self.weight_scale is None:
+            cast = quantize(self.weight.detach(), scales="block")
+            self.weight = torch.nn.Parameter(cast.values, requires_grad=False)
+            self.weight_scale = cast.scales
+            if self.bias is not None:
+                self.bias.requires_grad_(False)
+        return self
+
+    def _operands(self, x: Any) -> tuple[Any, Any, Any]:
+        """The rows of an input, the weight, and the scales of both or None."""
+        weight = self.weight
+        if self.weight_scale is None:
+            return self._rows(x, weight), weight, None
+        name = self._caller()
+        if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
+            raise WeftError(f"{name}: a layer of fp8 has no gradients: call it under torch.no_grad()")
+        if getattr(x, "dtype", torch.bfloat16) != torch.bfloat16:
+            raise WeftError(f"{name}: x must be of torch.bfloat16 for a layer of fp8, got {x.dtype}")
+        cast = quantize(self._rows(x, weight, is_cast=True), scales="group")
+        return cast.values, weight, (cast.scales, self.weight_scale)
+
     def to_linear(self) -> Any:
         """The whole layer as a `weft.nn.Linear` with copies of the weights of all ranks, or a list of those
         from which `of` has made it. All ranks call it together.
         """
         from weft.distributed.rows import all_gather_rows
+
+        if self.weight_scale is not None:
+            raise WeftError(f"{self._caller()}.to_linear: the layer must not be one of fp8")
 
         def whole(parameter: Any, dimension: int) -> list[Any]:
             """The parts of each layer of a parameter that is divided along a dimension."""
@@ -132,11 +174,12 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
                 layers.append(layer.train(self.training))
         return layers[0] if len(layers) == 1 else layers
 
-    def _rows(self, x: Any, weight: Any) -> Any:
+    def _rows(self, x: Any, weight: Any, *, is_cast: bool = False) -> Any:
         """The rows of an input, as a matrix. Raises WeftError for what isn't one of this layer."""
         name = self._caller()
         check_tensor(name, "x", x)
-        check_input(name, x, weight, x.dtype != weight.dtype and torch.is_autocast_enabled(x.device.type))
+        differ = x.dtype != weight.dtype and not is_cast
+        check_input(name, x, weight, is_cast or (differ and torch.is_autocast_enabled(x.device.type)))
         if x.dim() < 2:
             raise WeftError(f"{name}: x must have rows, got a shape of {tuple(x.shape)}")
         return (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
@@ -148,6 +191,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         """The sizes of the whole layer, and the ranks."""
         text = f"in_features={self.in_features}, out_features={self.out_features}, "
         text += f"bias={self.bias is not None}, ranks={self.team.size}"
+        text += ", fp8" * (self.weight_scale is not None)
         return text if self.activation is None else f"{text}, activation={self.activation}"
 
 
@@ -180,9 +224,9 @@ class ColumnParallelLinear(_Parallel):
         """The layer of this rank's tokens: of all tokens."""
         from weft.distributed import all_gather_matmul
 
-        weight, team = self.weight, self.team
-        rows, epilogue = self._rows(x, weight), self._epilogue(self.bias)
-        d = all_gather_matmul(rows, weight, team=team, transpose_b=True, epilogue=epilogue)
+        (rows, weight, scales), team = self._operands(x), self.team
+        options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
+        d = all_gather_matmul(rows, weight, team=team, **options)
         return d if x.dim() == 2 else d.reshape(team.size * x.shape[0], *x.shape[1:-1], weight.shape[0])
 
 
@@ -212,16 +256,15 @@ class RowParallelLinear(_Parallel):
         """The layer of all tokens: of this rank's tokens."""
         from weft.distributed import matmul_reduce_scatter
 
-        weight, size = self.weight, self.team.size
-        rows, epilogue = self._rows(x, weight), self._epilogue(self.bias)
+        (rows, weight, scales), size = self._operands(x), self.team.size
         if x.shape[0] % size:
             near = -(-x.shape[0] // size) * size
             raise WeftError(
                 f"{self._caller()}: the first dimension of x must be a multiple of {size}, the number of "
                 f"ranks, got {x.shape[0]}; the next is {near}"
             )
-        options: Any = {"transpose_b": True, "epilogue": epilogue, "shared_bias": True}
-        d = matmul_reduce_scatter(rows, weight, team=self.team, **options)
+        options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
+        d = matmul_reduce_scatter(rows, weight, team=self.team, shared_bias=True, **options)
         return d if x.dim() == 2 else d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
 
 
