@@ -12,6 +12,7 @@ pytest.importorskip("jax", reason="needs JAX")
 
 START = """
 import os
+import sys
 import jax, jax.numpy as jnp, numpy as np
 import weft, weft.jax
 from weft.multiply import xla_target
@@ -196,6 +197,29 @@ exact(of_b, jnp.asarray(np.einsum("me,mk,mn->ekn", rows, f64(a), f64(weights))).
 print("well")
 """
 
+SEVERAL = """
+if jax.device_count() == 1:
+    print("one GPU", "well", sep="\\n")
+    sys.exit()
+from jax.sharding import AxisType, PartitionSpec as P
+
+mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(AxisType.Auto,))
+shapes = (512, 256), (256, 1024), (1024, 256)
+x, up, down = (jax.random.normal(jax.random.key(i), s, jnp.bfloat16) for i, s in enumerate(shapes))
+
+def local(x, up, down):
+    hidden = weft.jax.all_gather_matmul(x, up, "x", activation="relu")
+    return weft.jax.matmul_reduce_scatter(hidden, down, "x"), weft.jax.matmul_all_reduce(hidden, down, "x")
+
+specs = P("x", None), P(None, "x"), P("x", None)
+layers = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=(P("x", None), P()))
+hidden = np.maximum(f64(x) @ f64(up), 0).astype(jnp.bfloat16)
+want = f64(hidden) @ f64(down)
+for found in jax.jit(layers)(x, up, down):
+    assert np.abs(f64(found) - want).max() <= 0.02 * np.abs(want).max()
+print("well")
+"""
+
 
 def run(body: str, **environment: str) -> str:
     """In a process of its own: PyTorch holds this one's memory."""
@@ -240,3 +264,9 @@ def test_copies_of_operands_are_made_by_xla():
 @with_marks(SM_90A)
 def test_gradients_of_groups():
     run(GROUPS)
+
+
+@with_marks(SM_90A)
+def test_products_over_several_gpus():
+    if "one GPU" in run(SEVERAL):
+        pytest.skip("needs several GPUs")
