@@ -65,7 +65,7 @@ def _by_lanes_of_few(x, y, t):
         ),
         (
             lambda x, y, t: w.atomic_add(y[0, 0], 1.0, via=x),
-            "via is for tiles, got 1.0: leave it",
+            "via is for tiles of an array, got 1.0 and .*: leave it out",
         ),
         (
             lambda x, y, t: w.atomic_add(y[0, 0], w.sum(t, axis=0), via=x),

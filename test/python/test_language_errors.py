@@ -155,7 +155,7 @@ def an_assertion(n: w.i32, y: w.Out["n", w.i32]):
     y[0] = n
 
 
-@mistake(r"operands must have one type, got w.i32 and w.f32: convert one with .to\(w.i32\)")
+@mistake(r"operands must have one type, got w.i32 and w.f32: convert one with .to\(w.f32\)")
 def operands_of_two_types(n: w.i32, x: w.In["n", w.f32], y: w.Out["n", w.f32]):
     y[0] = n + x[0]  # here
 
@@ -357,8 +357,8 @@ def a_grid_of_an_unknown_array(d: w.Out["m", w.i32]):
     d[0] = 1
 
 
-@mistake("in a grid, sizes can be multiplied by positive integers", grid=lambda d: d.rows * d.rows)
-def a_grid_that_isnt_affine(d: w.Out["m", w.i32]):
+@mistake("in a grid, sizes can be divided by numbers that Python knows", grid=lambda d: d.rows // d.rows)
+def a_grid_that_divides_by_a_size(d: w.Out["m", w.i32]):
     d[0] = 1
 
 

@@ -147,15 +147,18 @@ def _has_size(expression: Expression) -> bool:
 
 
 def _sizes_map(kernel: Any, attribute: LaunchAttribute, sizes: int, count: int | None) -> SizesMap | None:
-    """An affine map of all sizes of the memref arguments, with `count` results."""
+    """An affine map of all sizes of the memref arguments, with `count` results. The sizes are its dimensions,
+    or its symbols, which may be multiplied by each other.
+    """
     name, written = attribute.name, attribute.of(kernel)
     if written is None:
         return None
     affine_map = written.value
-    if (affine_map.n_dims, affine_map.n_symbols) != (sizes, 0):
+    if (affine_map.n_dims, affine_map.n_symbols) not in ((sizes, 0), (0, sizes)):
         raise refuse(
             kernel,
-            f"{name} must map the {sizes} sizes of the memref arguments, without symbols, got {written}",
+            f"{name} must map the {sizes} sizes of the memref arguments, as dimensions or as symbols, got "
+            f"{written}",
         )
     if count is not None and len(affine_map.results) != count:
         raise refuse(kernel, f"{name} must have {count} results, got {written}")
@@ -177,6 +180,8 @@ def _expression(expression: Any, kernel: Any) -> Expression:
         return int(constant.value)
     if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
         return SIZE, int(dimension.position)
+    if (symbol := mlir.cast(ir.AffineSymbolExpr, expression)) is not None:
+        return SIZE, int(symbol.position)
     for kind, operation in _BINARY.items():
         if (binary := mlir.cast(kind, expression)) is not None:
             divisor = mlir.cast(ir.AffineConstantExpr, binary.rhs)

@@ -3,8 +3,12 @@
 docs/language.md explains it.
 """
 
+import sys
+from typing import Any
+
+from weft.language import names
 from weft.language.arguments import Array, In, Out
-from weft.language.atomics import atomic_add
+from weft.language.atomics import atomic_add, atomic_max, atomic_min
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
 from weft.language.conversions import by_lanes, convert, from_lanes
@@ -18,6 +22,8 @@ from weft.language.int4 import dequantize_int4
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
 from weft.language.maths import (
+    argmax,
+    argmin,
     ceil,
     ceil_div,
     cos,
@@ -31,6 +37,7 @@ from weft.language.maths import (
     rcp,
     relu,
     rsqrt,
+    sigmoid,
     silu,
     sin,
     sqrt,
@@ -83,7 +90,11 @@ __all__ = [
     "Scalar",
     "Slot",
     "abs",
+    "argmax",
+    "argmin",
     "atomic_add",
+    "atomic_max",
+    "atomic_min",
     "barrier",
     "bf16",
     "by_lanes",
@@ -147,6 +158,7 @@ __all__ = [
     "rsqrt",
     "shared",
     "show",
+    "sigmoid",
     "silu",
     "sin",
     "sqrt",
@@ -168,3 +180,12 @@ __all__ = [
     "where",
     "zeros",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    instead = "" if name.startswith("_") else names.instead(name, __all__)
+    raise AttributeError(
+        f"weft.language has no '{name}'{instead}",
+        name=name,
+        obj=sys.modules[__name__],
+    )

@@ -1,5 +1,6 @@
-"""Sums in global memory, to which many threads add."""
+"""Elements in global memory that many threads change: sums, maxima and minima."""
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
@@ -8,6 +9,7 @@ from weft.language import trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
+from weft.language.gathers import Gathered, each_element
 from weft.language.matrices import Place
 from weft.language.memory import (
     check_written,
@@ -20,7 +22,7 @@ from weft.language.memory import (
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
-from weft.language.scalars import as_scalar
+from weft.language.scalars import Scalar, as_scalar, i32
 from weft.mlir import arith, memref, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
@@ -33,29 +35,73 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
     this is the first element. What is outside of the array is left out. The order of additions, and with it
     the rounding of floats, is not determined.
 
+    An index may also be a fragment of i32: `w.atomic_add(counts[t], 1)` counts the numbers in `t`, and
+    `w.atomic_add(y[rows, 0], x)` adds each row of a tile to that of its number.
+
     With `via`, a buffer as for `w.store`, a tile goes through it and TMA adds it. The array must then begin,
     and each of its rows, at a multiple of 16 bytes.
     """
+    if via is None:
+        _combine("w.atomic_add", _add, to, value)
+        return
     if isinstance(value, Pending):
         value._refuse()
-    if not isinstance(to, Place):
-        raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
+    if not isinstance(to, Place) or not isinstance(value, Fragment):
+        raise mistake(f"via is for tiles of an array, got {value} and {to}: leave it out")
+    check_written(to, value.dtype)
+    _add_through(to, value, via)
+
+
+def atomic_max(to: Any, value: Any) -> None:
+    """Makes an element of an array of i32 the larger one of itself and a number, in one step for all threads.
+
+    A vector, a tile and fragments of indices are as for `w.atomic_add`.
+    """
+    _of_i32("w.atomic_max", arith.AtomicRMWKind.maxs, to, value)
+
+
+def atomic_min(to: Any, value: Any) -> None:
+    """Makes an element of an array of i32 the smaller one of itself and a number, as `w.atomic_max`."""
+    _of_i32("w.atomic_min", arith.AtomicRMWKind.mins, to, value)
+
+
+def _of_i32(caller: str, kind: Any, to: Any, value: Any) -> None:
+    if isinstance(to, (Place, Gathered)) and to.dtype != i32:
+        raise mistake(f"{caller} changes elements of {i32}, got those of {to.dtype}")
+    _combine(caller, lambda element, array, at: memref.AtomicRMWOp(kind, element, array, at), to, value)
+
+
+Change = Callable[[Any, Any, list[Any]], None]
+"""Builds the change of an element of an array, at indices, by a value."""
+
+
+def _combine(caller: str, change: Change, to: Any, value: Any) -> None:
+    """Changes an element by a number, those of a row by a vector, or those of a tile by another tile."""
+    if isinstance(value, Pending):
+        value._refuse()
+    if isinstance(to, Gathered):
+        check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
+        each_element(value, to, lambda element, at: change(element, to.matrix.value, at), first_of_copies)
+        return
+    whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
+    if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):
+        raise mistake(f"{caller} expects an element of an array, with all its indices, got {to}")
     if isinstance(value, Fragment):
         check_written(to, value.dtype)
-        if via is not None:
-            _add_through(to, value, via)
-            return
-        (_add_tile if len(value.shape) == 2 else _add_vector)(to, value)
+        if len(value.shape) == 2:
+            _change_tile(change, to, value)
+        elif not whole:
+            raise mistake(
+                f"{caller} of a vector expects an element of an array, with all its indices, got {to}"
+            )
+        else:
+            _change_vector(change, to, value)
         return
-    if via is not None:
-        raise mistake(f"via is for tiles, got {value}: leave it out")
-    if len(to.indices) != to.matrix.rank:
-        raise mistake(f"w.atomic_add expects an element of an array, with all its indices, got {to}")
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     number = as_scalar(value, to.dtype)
     with trace.current().effects():
-        _add(number.value, to.matrix.value, [emit.as_index(each.value) for each in to.indices])
+        change(number.value, to.matrix.value, [emit.as_index(each.value) for each in to.indices])
 
 
 def _add(element: Any, array: Any, indices: list[Any]) -> None:
@@ -64,19 +110,15 @@ def _add(element: Any, array: Any, indices: list[Any]) -> None:
     memref.AtomicRMWOp(kind, element, array, indices)
 
 
-def _add_vector(to: Place, vector: Fragment) -> None:
-    if len(to.indices) != to.matrix.rank:
-        raise mistake(
-            f"w.atomic_add of a vector expects an element of an array, with all its indices, got {to}"
-        )
+def _change_vector(change: Change, to: Place, vector: Fragment) -> None:
     numbers, limit = vector_indices(vector, to)
     with emit.when(first_of_copies(vector.layout)):
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(emit.less(number, limit)):
-                _add(element, to.matrix.value, element_at(to, number))
+                change(element, to.matrix.value, element_at(to, number))
 
 
-def _add_tile(to: Place, fragment: Fragment) -> None:
+def _change_tile(change: Change, to: Place, fragment: Fragment) -> None:
     matrix, corner = to.memref(), to.corner
     rows, columns = (
         _along(of(fragment), start, matrices.size(matrix, axis))
@@ -87,7 +129,7 @@ def _add_tile(to: Place, fragment: Fragment) -> None:
             rows, columns, fragment.elements(), strict=True
         ):
             with emit.when(arith.andi(has_row, has_column)):
-                _add(element, matrix, [down, across])
+                change(element, matrix, [down, across])
 
 
 def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
@@ -98,7 +140,7 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
         raise mistake(f"TMA adds elements of {legal}, got {fragment}: leave via out")
     to.check_aligned()
     if not trace.current().has_tma:
-        _add_tile(to, fragment)
+        _change_tile(_add, to, fragment)
         return
     put_for_tma(fragment, via)
     map_ = to.map(via.value.type)

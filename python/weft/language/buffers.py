@@ -19,11 +19,11 @@ from weft.passes.kernels.matrices import panels
 class Buffer(Carried):
     """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
 
-    def __init__(self, value: Any, *, transposed: bool = False, ring: Any = None) -> None:
+    def __init__(self, value: Any, *, transposed: bool = False, ring: Any = None, slot: Any = None) -> None:
         self.value = value
         """The SSA value."""
         self.transposed = transposed
-        self.ring = ring
+        self.ring, self.slot = ring, slot
 
     @property
     def dtype(self) -> DType:
@@ -44,7 +44,7 @@ class Buffer(Carried):
     @property
     def T(self) -> "Buffer":
         """The transposed tile; nothing moves."""
-        return Buffer(self.value, transposed=not self.transposed, ring=self.ring)
+        return Buffer(self.value, transposed=not self.transposed, ring=self.ring, slot=self.slot)
 
     def rows(self, first: Any, count: int) -> "Buffer":
         """`count` rows from `first` on, a multiple of `count`."""
@@ -73,7 +73,16 @@ class Buffer(Carried):
         start = [emit.value(0)] * 2
         start[axis] = as_scalar(first, i32).value
         part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]))
-        return Buffer(part, transposed=self.transposed, ring=self.ring)
+        return Buffer(part, transposed=self.transposed, ring=self.ring, slot=self.slot)
+
+    def __getitem__(self, _: Any) -> Any:
+        raise mistake(
+            f"{self} can't be subscripted: take a part by .rows(first, count) or .columns(first, count), "
+            "load a tile by w.load, and store one by w.store"
+        )
+
+    def __setitem__(self, _: Any, __: Any) -> None:
+        self[...]
 
     def parts(self) -> list[Any]:
         return [self.value]

@@ -61,7 +61,7 @@ def build(
         )
         code = function.__code__
         raise WeftError(Diagnostic(message, Location(code.co_filename, code.co_firstlineno, 1))) from None
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:
         if (complaint := forms.complaint(error)) is None:
             raise
         raise complaint from None
@@ -210,14 +210,12 @@ def _set_launch(
                 differences.append(expression - number)
             elif first is not expression:
                 differences.append(expression - first)
-        sizes = [Size(e) if n is None else n for e, n in zip(expressions, known, strict=True)]
+        symbols = [ir.AffineExpr.get_symbol(expression.position) for expression in expressions]
+        sizes = [Size(symbol) if n is None else n for symbol, n in zip(symbols, known, strict=True)]
         named[name] = ArraySizes(name, kind.sizes, tuple(sizes))
-
-    def affine(expressions: list[Any]) -> Any:
-        return ir.AffineMapAttr.get(ir.AffineMap.get(count, 0, expressions))
-
     trace.grid_rank = len(numbers_of(options.grid, {**named, **meta}))
-    contract.GRID.set(kernel, affine(expressions_of(options.grid, {**named, **meta})))
+    grid = ir.AffineMap.get(0, count, expressions_of(options.grid, {**named, **meta}))
+    contract.GRID.set(kernel, ir.AffineMapAttr.get(grid))
     persistent = options.persistent
     trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
     _set_cluster(kernel, options.cluster, meta, trace)
@@ -228,5 +226,5 @@ def _set_launch(
         limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
         contract.PERSISTENT.set(kernel, limit)
     if differences:
-        contract.REQUIRES.set(kernel, affine(differences))
+        contract.REQUIRES.set(kernel, ir.AffineMapAttr.get(ir.AffineMap.get(count, 0, differences)))
     contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))

@@ -11,6 +11,9 @@ from weft.language.mistakes import mistake
 class Carried(Foreign):
     """A value of a kernel that loops and branches can carry."""
 
+    until_carried = ""
+    """What must be done before it can take the place of a value of another kind."""
+
     def parts(self) -> list[Any]:
         """Its SSA values."""
         raise NotImplementedError
@@ -88,7 +91,7 @@ def complaint(before: Any, after: Any) -> str | None:
         one = before.settled()
         other = after.settled() if isinstance(after, Carried) else after
         if type(other) is not type(one):
-            return f"was {described(one)} and becomes {described(other)}"
+            return f"was {described(one)} and becomes {described(other)}{_remedy(one, other)}"
         return one.complaint(other)
     members = _members(before)
     if members is None:
@@ -97,6 +100,16 @@ def complaint(before: Any, after: Any) -> str | None:
     if others is None or type(before) is not type(after) or len(members) != len(others):
         return f"was {described(before)} and becomes {described(after)}"
     return next((wrong for pair in zip(members, others, strict=True) if (wrong := complaint(*pair))), None)
+
+
+def _remedy(one: Carried, other: Any) -> str:
+    """What to write in place of a value of another kind, if that is clear."""
+    if isinstance(other, Carried):
+        return other.until_carried
+    shape, dtype = getattr(one, "shape", None), getattr(one, "dtype", None)
+    if not isinstance(other, (bool, int, float)) or dtype is None:
+        return ""
+    return f": write {dtype}({other!r})" if shape is None else f": write w.full({shape}, {other!r}, {dtype})"
 
 
 def described(value: Any) -> str:
@@ -113,10 +126,13 @@ def _object_complaint(before: Any, after: Any) -> str | None:
     plain = isinstance(before, (bool, int, float, str, type(None)))
     if plain and type(before) is type(after) and before == after:
         return None
+    after = after.settled() if isinstance(after, Carried) else after
     change = f"was {described(before)} and becomes {described(after)}"
     if isinstance(before, (bool, int, float)):
-        kind = "i1" if isinstance(before, bool) else "i32" if isinstance(before, int) else "f32"
-        return f"{change}: begin with w.{kind}({before!r}), a value of the GPU"
+        kind = "w.i1" if isinstance(before, bool) else "w.i32" if isinstance(before, int) else "w.f32"
+        is_number = isinstance(after, Carried) and not hasattr(after, "shape")
+        kind = str(getattr(after, "dtype", kind)) if is_number else kind
+        return f"{change}: begin with {kind}({before!r}), a value of the GPU"
     return f"{change}: a loop or branch of the GPU can't change a Python object"
 
 

@@ -62,11 +62,17 @@ class _Carrier:
             if isinstance(before, Unbound) or after is before:
                 continue
             if wrong := carried.complaint(before, after):
-                raise mistake(f"'{name}' {wrong}, {where}")
+                raise mistake(_cant_carry(name, wrong, where))
             values[number] = after
             carried.hand_over(after)
         state = trace.current().state()
         return values, carried.parts([*values, state])
+
+
+def _cant_carry(name: str, wrong: str, where: str) -> str:
+    """The message about a name: what is wrong, where, and what `wrong` has after a colon, a remedy."""
+    what, colon, remedy = wrong.partition(": ")
+    return f"'{name}' {what}, {where}{colon}{remedy}"
 
 
 class _Construct:
@@ -77,10 +83,10 @@ class _Construct:
     def leave(self, word: str) -> None:
         """Refuses `break`, `continue` and `return` where the GPU decides whether they run."""
         if self.traced:
-            raise mistake(
-                f"'{word}' can't leave a loop or branch of the GPU: let a condition of the loop, or a "
-                "value, decide"
-            )
+            instead = "write what follows under the opposite condition"
+            if word != "return":
+                instead = "loop by 'while' with this condition, or put the rest of the body under 'if'"
+            raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
 
 
 def _rebuild(op: Any, operands: list[Any], results: list[Any]) -> Any:
@@ -372,7 +378,7 @@ class Branch(_Construct):
         for side in (one, other):
             carried.hand_over(side)
         if wrong := carried.complaint(one, other):
-            raise mistake(f"'{name}' {wrong}, on the other side of a branch of the GPU")
+            raise mistake(_cant_carry(name, wrong, "on the other side of a branch of the GPU"))
         return one
 
 

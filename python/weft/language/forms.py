@@ -3,38 +3,62 @@
 import inspect
 import re
 import sys
-from types import FrameType, TracebackType
+from itertools import islice
+from types import TracebackType
 from typing import Any
 
+from weft import construction
 from weft.errors import Diagnostic, Location, WeftError
+from weft.language import names
+from weft.language.foreign import Foreign
 
 _CALLED = re.compile(r"(?:[\w.<>]+\.)?(\w+)\(\) (.+)", re.DOTALL)
 
 
-def complaint(error: TypeError) -> WeftError | None:
-    """The error for a call that Python refused because of its arguments, with the function's form; None for
-    any other error.
+def complaint(error: TypeError | AttributeError) -> WeftError | None:
+    """The error for a call that Python refused because of its arguments, with the function's form, or for a
+    name that the language or a value of it doesn't have; None for any other error.
     """
-    frame, line = _innermost(error.__traceback__)
-    match = _CALLED.fullmatch(str(error))
-    if frame is None or match is None:
-        return None
-    called = _called(match[1])
-    if called is None or frame.f_globals.get("__name__", "").startswith("weft."):
+    where, is_own = _raised_at(error.__traceback__)
+    message = _missing(error, is_own) if isinstance(error, AttributeError) else _refused(error, is_own)
+    return None if message is None or where is None else WeftError(Diagnostic(message, where))
+
+
+def _refused(error: TypeError, is_own: bool) -> str | None:
+    """The message about a call, outside of Weft, with other arguments than the function has."""
+    match = None if is_own else _CALLED.fullmatch(str(error))
+    if match is None or (called := _called(match[1])) is None:
         return None
     public, function = called
-    form = f"{public}{_form(function)}"
-    where = Location(frame.f_code.co_filename, line, 1)
-    return WeftError(Diagnostic(f"{public} {match[2]}: write {form}", where))
+    return f"{public} {match[2]}: write {public}{_form(function)}"
 
 
-def _innermost(traceback: TracebackType | None) -> tuple[FrameType | None, int]:
-    """The frame that raised an error, and its line."""
-    if traceback is None:
-        return None, 0
-    while traceback.tb_next is not None:
+def _missing(error: AttributeError, is_own: bool) -> str | None:
+    """The message about an attribute of the language, or of a value of it, that doesn't exist."""
+    language = sys.modules["weft.language"]
+    if error.obj is language:
+        return str(error)
+    if is_own or not isinstance(error.obj, Foreign):
+        return None
+    known = [each for each in language.__all__ if each.islower()]
+    instead = names.instead_of_attribute(str(error.name), error.obj, known)
+    return f"{error.obj} has no '{error.name}'{instead}"
+
+
+def _raised_at(traceback: TracebackType | None) -> tuple[Location | None, bool]:
+    """The innermost code outside of Weft that was running when an error was raised, and whether Weft's own
+    raised it.
+    """
+    found, is_own = None, False
+    while traceback is not None:
+        is_own = construction.is_hidden(traceback.tb_frame.f_code.co_filename)
+        found = found if is_own else traceback
         traceback = traceback.tb_next
-    return traceback.tb_frame, traceback.tb_lineno
+    if found is None:
+        return None, is_own
+    code = found.tb_frame.f_code
+    _, _, column, _ = next(islice(code.co_positions(), found.tb_lasti // 2, None))
+    return Location(code.co_filename, found.tb_lineno, 1 if column is None else column + 1), is_own
 
 
 def _called(name: str) -> tuple[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
+from weft.isa.chips import THREAD_REGISTERS
 from weft.language import operators, registers, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
@@ -30,6 +31,24 @@ class Fragment(operators.Operators, Carried):
         self.shape = tuple(shape)
         self.layout = layout
         self.where = construction.here()
+        if lane is not None:
+            self._check_fits()
+
+    def _check_fits(self) -> None:
+        """Raises WeftError for more registers than a thread has: the compiler would spill them."""
+        kind, role = self.lane.type, trace.current().role
+        bits = kind.element_type.width
+        needed = kind.shape[0] * bits // 32 if bits > 1 else 0
+        most = (role.registers if role is not None else 0) or THREAD_REGISTERS
+        if needed <= most:
+            return
+        where = "this role has" if most < THREAD_REGISTERS else "a thread has"
+        fitting = self.columns * most // needed // 8 * 8
+        nearest = f", at most {fitting} at once" if len(self.shape) == 2 and fitting else ""
+        raise mistake(
+            f"{self} needs {needed} registers of each thread, and {where} {most}: loop over parts of its "
+            f"columns{nearest}, or divide the rows among more warpgroups"
+        )
 
     @property
     def dtype(self) -> DType:
@@ -96,9 +115,10 @@ class Fragment(operators.Operators, Carried):
 
     def complaint(self, other: "Fragment") -> str | None:
         if (other.shape, other.dtype) != (self.shape, self.dtype):
-            return f"was {self} and becomes {other}"
+            hint = f": convert it with .to({self.dtype})" if other.shape == self.shape else ""
+            return f"was {self} and becomes {other}{hint}"
         if not registers.same(self.layout, other.layout, self.shape):
-            return f"was in layout {self.layout} and becomes {other.layout}"
+            return f"was in layout {self.layout} and becomes {other.layout}: w.convert it back"
         return None
 
     def __str__(self) -> str:
@@ -108,7 +128,16 @@ class Fragment(operators.Operators, Carried):
         return f"<{self}, {self.layout}>"
 
     def __bool__(self) -> bool:
-        raise mistake("a condition must be one number, got a fragment: use w.where, or reduce it first")
+        raise mistake(
+            "a condition must be one number, got a fragment: combine conditions of elements by &, | and ~, "
+            "choose by w.where, or reduce them by w.warp_any"
+        )
+
+    def __getitem__(self, _: Any) -> Any:
+        raise mistake(
+            f"{self} can't be subscripted: its elements are in the registers of several threads. Vectors of "
+            "rows and of columns apply to a tile as they are; choose elements by w.where, w.row and w.column"
+        )
 
 
 def together(one: Fragment, other: Any) -> tuple[Any, Any]:
@@ -136,9 +165,12 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
     if one.shape == other.shape:
         if registers.same(one.layout, other.layout, one.shape):
             return one, other
+        remedy = "bring one to that of the other by w.convert(x, like=y), or load it with like="
+        if len(one.shape) == 1:
+            remedy = "apply vectors of rows and of columns to a tile one after the other, or w.convert one"
         raise mistake(
             f"layouts must be equal, got {one.layout}{at(one.where)} and {other.layout}{at(other.where)}: "
-            "load one with like= the other",
+            f"{remedy}",
             ("one was made here", one.where),
             ("the other was made here", other.where),
         )
@@ -205,8 +237,10 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
     if len(shape) not in (1, 2) or any(not isinstance(each, int) or each < 1 for each in shape):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shape}")
     if shape[0] % registers.WGMMA_ROWS or (len(shape) == 2 and shape[1] % 8):
+        steps = (registers.WGMMA_ROWS, 8)[: len(shape)]
+        nearest = tuple(-(-each // step) * step for each, step in zip(shape, steps, strict=True))
         raise mistake(
-            f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of 8 columns, got "
-            f"{list(shape)}: or name another with like="
+            f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of 8 columns, got {shape}: "
+            f"use {nearest}, as loads and stores leave out what is outside of an array, or like="
         )
     return trace.current().sums(shape)

@@ -51,17 +51,12 @@ def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, 
     empty = next((name for name, view in views.items() if 0 in view.shape), None)
     if empty is None:
         return False
-    sizes, known = dict[str, int](), dict[str, Any]()
+    found, known = dict[str, tuple[int, str]](), dict[str, Any]()
     for name, view in views.items():
         kind: Any = signature.arguments[name]
         known[name] = ArraySizes(name, kind.sizes, view.shape)
-        for size, extent in zip(kind.sizes, view.shape, strict=True):
-            expected = int(size) if size.isdigit() else sizes.setdefault(size, extent)
-            if expected != extent:
-                shapes = ", ".join(str(each.shape) for each in views.values())
-                raise WeftError(
-                    f"kernel {signature.name}: the shapes of its arguments don't fit together: {shapes}"
-                )
+        signature.add_sizes(name, view.shape, found)
+    sizes = {size: extent for size, (extent, _) in found.items()}
     if 0 in numbers_of(grid, {**known, **signature.meta, **sizes, **meta}):
         return True
     raise WeftError(

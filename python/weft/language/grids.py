@@ -10,7 +10,9 @@ from weft.mlir import ir
 
 
 class Size:
-    """A size that only a launch knows. It can be added to others, and multiplied or divided by numbers."""
+    """A size that only a launch knows. It can be added to others and multiplied by them, and divided by
+    numbers.
+    """
 
     def __init__(self, expression: Any) -> None:
         self.expression = expression
@@ -34,22 +36,22 @@ class Size:
         return Size(self._with(other) - self.expression)
 
     def __mul__(self, other: Any) -> "Size":
-        return Size(self.expression * _number("multiplied", other))
+        return Size(self.expression * self._with(other))
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> "Size":
-        return Size(ir.AffineExpr.get_floor_div(self.expression, _number("divided", other)))
+        return Size(ir.AffineExpr.get_floor_div(self.expression, _divisor(other)))
 
     def __truediv__(self, _: Any) -> Any:
         raise WeftError("a grid has integers only: divide sizes by // or w.ceil_div")
 
     def __mod__(self, other: Any) -> "Size":
-        return Size(ir.AffineExpr.get_mod(self.expression, _number("divided", other)))
+        return Size(ir.AffineExpr.get_mod(self.expression, _divisor(other)))
 
     def ceil_div(self, other: Any) -> "Size":
         """The quotient, rounded up."""
-        return Size(ir.AffineExpr.get_ceil_div(self.expression, _number("divided", other)))
+        return Size(ir.AffineExpr.get_ceil_div(self.expression, _divisor(other)))
 
     def __bool__(self) -> bool:
         raise WeftError("a grid can't depend on a comparison of sizes: only a launch knows them")
@@ -57,9 +59,11 @@ class Size:
     __lt__ = __gt__ = __le__ = __ge__ = lambda self, _: bool(self)
 
 
-def _number(what: str, value: Any) -> int:
+def _divisor(value: Any) -> int:
+    if isinstance(value, Size):
+        raise WeftError("in a grid, sizes can be divided by numbers that Python knows, got another size")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise WeftError(f"in a grid, sizes can be {what} by positive integers, got {shown(value)}")
+        raise WeftError(f"in a grid, sizes can be divided by positive integers, got {shown(value)}")
     return value
 
 

@@ -62,6 +62,12 @@ class KernelFunction:
             kernel = self._compiled_for(taken, meta)
             self._run(known, kernel, taken, stream, on, findings)
 
+    def __getitem__(self, grid: Any) -> Any:
+        raise WeftError(
+            f"kernel {self.signature.name} can't be subscripted by a grid: set it by w.kernel(grid=…), as a "
+            "function of the arrays, and call the kernel"
+        )
+
     def _run(
         self, known: Any, kernel: Kernel, values: Sequence[Any], stream: Any, on: str | None, findings: str
     ) -> None:

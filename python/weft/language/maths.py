@@ -29,8 +29,7 @@ def _unary(
         return python(value)
     if not isinstance(value, (Fragment, Scalar)):
         value = as_scalar(value)
-    if value.dtype != f32:
-        raise mistake(f"w.{name} expects values of {f32}, got {value}: convert with .to(w.f32)")
+    _check_f32(value, name)
     if isinstance(value, Scalar):
         if not whole:
             return Scalar(build(value.value))
@@ -39,6 +38,11 @@ def _unary(
     if whole:
         return Fragment(build(value.lane), value.shape, value.layout)
     return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
+
+
+def _check_f32(value: Any, name: str) -> None:
+    if getattr(value, "dtype", f32) != f32:
+        raise mistake(f"w.{name} expects values of {f32}, got {value}: convert with .to(w.f32)")
 
 
 def _instruction(name: str) -> Callable[[Any], Any]:
@@ -60,7 +64,10 @@ def special_exp2(x: Any) -> Any:
 
 def exp(x: Any) -> Any:
     """e to the power of x, by `exp2`."""
-    return math.exp(x) if isinstance(x, NUMBERS) else special_exp2(x * math.log2(math.e))
+    if isinstance(x, NUMBERS):
+        return math.exp(x)
+    _check_f32(x, "exp")
+    return special_exp2(x * math.log2(math.e))
 
 
 def log2(x: Any) -> Any:
@@ -74,7 +81,10 @@ def _python_log2(x: float) -> float:
 
 def log(x: Any) -> Any:
     """The natural logarithm, by `log2`."""
-    return math.log(x) if isinstance(x, NUMBERS) else log2(x) * math.log(2)
+    if isinstance(x, NUMBERS):
+        return math.log(x)
+    _check_f32(x, "log")
+    return log2(x) * math.log(2)
 
 
 def rcp(x: Any) -> Any:
@@ -130,6 +140,14 @@ def gelu(x: Any) -> Any:
 def silu(x: Any) -> Any:
     """x / (1 + exp(-x)), as the epilogues of `weft.matmul` compute it."""
     return _activation(x, "silu")
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    if isinstance(x, NUMBERS):
+        return 1 / (1 + math.exp(-x))
+    _check_f32(x, "sigmoid")
+    return rcp(special_exp2(x * -math.log2(math.e)) + 1.0)
 
 
 def relu(x: Any) -> Any:
@@ -290,17 +308,17 @@ def warp_any(x: Any) -> Scalar:
     return Scalar(nvvm.vote_sync(emit.value(-1), value, nvvm.VoteSyncKind.any, results=[i1.type]))
 
 
-def maximum_of(x: Any, *, axis: int) -> Fragment:
+def maximum_of(x: Any, axis: int) -> Fragment:
     """The largest elements along an axis: of rows (`axis=1`), a vector of rows."""
     return _reduce(x, "maximum", axis, None)
 
 
-def minimum_of(x: Any, *, axis: int) -> Fragment:
+def minimum_of(x: Any, axis: int) -> Fragment:
     """The smallest elements along an axis."""
     return _reduce(x, "minimum", axis, None)
 
 
-def sum_of(x: Any, *, axis: int, within: str | None = None) -> Fragment:
+def sum_of(x: Any, axis: int, *, within: str | None = None) -> Fragment:
     """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
     columns. That goes through shared memory, so that all threads of the warpgroup must get there.
 
@@ -308,3 +326,23 @@ def sum_of(x: Any, *, axis: int, within: str | None = None) -> Fragment:
     column for each lane of a row; adding these up, once, is the sum.
     """
     return _reduce(x, "add", axis, within)
+
+
+def argmax(x: Any, axis: int) -> Fragment:
+    """The index along an axis of the first one of the largest elements, in i32. Where an element is NaN, it
+    is the size of this axis.
+    """
+    return _first_index(x, "maximum", axis)
+
+
+def argmin(x: Any, axis: int) -> Fragment:
+    """The index along an axis of the first one of the smallest elements, as `argmax`."""
+    return _first_index(x, "minimum", axis)
+
+
+def _first_index(x: Any, name: str, axis: int) -> Fragment:
+    from weft.language.coordinates import column, row
+
+    best = _reduce(x, name, axis, None)
+    index = column(x) if axis == 1 else row(x)
+    return _reduce(where(x == best, index, x.shape[axis]), "minimum", axis, None)

@@ -9,6 +9,9 @@ from weft.dialects import tile
 from weft.language import operators, trace
 from weft.language.carried import Carried
 from weft.language.foreign import Foreign
+from weft.language.fragments import Fragment
+from weft.language.gathers import Gathered
+from weft.language.gathers import checked as gathered
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, dtype_of, i32
 from weft.mlir import memref
@@ -70,13 +73,18 @@ class Matrix(Foreign):
         """The number of matrices of a batch, or of a batch of batches."""
         return math.prod(self.shape[:-2])
 
-    def __getitem__(self, indices: Any) -> "Place":
-        return Place(self, self._indices(indices))
+    def __getitem__(self, indices: Any) -> "Place | Gathered":
+        given = self._indices(indices)
+        if any(isinstance(each, Fragment) for each in given):
+            return gathered(self, given)
+        return Place(self, given)
 
     def __setitem__(self, indices: Any, value: Any) -> None:
         if not self.writes:
             raise mistake(f"'{self.name}' must be a w.Out argument to be written, got w.In")
         at = self._indices(indices)
+        if any(isinstance(each, Fragment) for each in at):
+            raise mistake(f"elements of '{self.name}' at indices of a fragment are stored by w.store")
         if len(at) != self.rank:
             raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(at)}")
         if isinstance(value, Place):
@@ -92,14 +100,14 @@ class Matrix(Foreign):
     def __iter__(self) -> Any:
         raise mistake(f"can't loop over '{self.name}': loop over w.range of one of its sizes")
 
-    def _indices(self, indices: Any) -> tuple[Scalar, ...]:
+    def _indices(self, indices: Any) -> tuple[Any, ...]:
         given = indices if isinstance(indices, tuple) else (indices,)
         if not 1 <= len(given) <= self.rank:
             raise mistake(f"'{self.name}' has {self.rank} dimensions, got {len(given)} indices")
         for each in given:
             if isinstance(each, slice):
                 raise mistake(f"'{self.name}' has no slices: a tile's shape is that of where it goes")
-        return tuple(as_scalar(each, i32) for each in given)
+        return tuple(each if isinstance(each, Fragment) else as_scalar(each, i32) for each in given)
 
     def __str__(self) -> str:
         return f"the array '{self.name}'"

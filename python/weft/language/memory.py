@@ -7,10 +7,11 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
-from weft.language import registers, trace
+from weft.language import gathers, registers, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment, layout_for
+from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
@@ -30,9 +31,16 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
 
     The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
     `shape`, and elements outside of the array are `outside`.
+
+    An index may also be a fragment of i32: `w.load(x[rows, column], (64, 32))` loads a part of each row of a
+    vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.
     """
     if isinstance(source, Buffer):
         return _from_buffer(source, like)
+    if isinstance(source, Gathered):
+        if outside != 0:
+            raise mistake("elements at indices of a fragment are 0 outside of the array: use w.where")
+        return gathers.load(source, shape, like)
     if not isinstance(source, Place):
         raise mistake(f"w.load expects a buffer, or an element of an array as a[row, column], got {source}")
     shape = like.shape if shape is None and like is not None else shape
@@ -231,17 +239,25 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     and TMA stores it: rows are then written whole. TMA may still read a buffer of `w.shared` afterwards; the
     next store through it waits for that, and so does the end of the role. Through a stage of a ring, the
     store itself waits. Without `via`, the lanes store their own elements.
+
+    An index of an array may also be a fragment of i32, as for `w.load`.
     """
     if isinstance(fragment, Pending):
         fragment._refuse()
     if not isinstance(fragment, Fragment):
         raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
-    if len(fragment.shape) != 2:
+    if len(fragment.shape) != 2 and not isinstance(to, Gathered):
         raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
     if isinstance(to, Buffer):
         if rows is not None:
             raise mistake("rows is for stores to an array: a tile is stored whole to a buffer")
         _to_buffer(fragment, to)
+        return
+    if isinstance(to, Gathered):
+        if via is not None or rows is not None:
+            raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
+        check_written(to, fragment.dtype)
+        gathers.store(fragment, to, first_of_copies)
         return
     if not isinstance(to, Place):
         raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
@@ -263,7 +279,7 @@ def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:
     return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
 
 
-def check_written(to: Place, dtype: Any) -> None:
+def check_written(to: Place | Gathered, dtype: Any) -> None:
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     if to.dtype != dtype:

@@ -4,6 +4,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.language import registers
+from weft.language.mistakes import mistake
 from weft.mlir import arith
 from weft.passes.builders import emit
 from weft.passes.kernels.fragments import undefined
@@ -48,12 +49,30 @@ class Multiplier:
         """Keeps only what is known on another side of a branch as well."""
 
 
+def _check_order(a: Any, b: Any) -> None:
+    """Raises WeftError for buffers in an order in which `wgmma` can't read their elements."""
+    if b.dtype.bits == 16:
+        return
+    bytes_only = "; w.transpose makes such a buffer of this one" if b.dtype.bits == 8 else ""
+    if getattr(a, "transposed", False):
+        raise mistake(
+            f"a of w.gemm must be contiguous along K for elements of {a.dtype} on this chip, got the "
+            f"transposed buffer: fill a buffer of {a.shape[0]} x {a.shape[1]}{bytes_only}"
+        )
+    if not b.transposed:
+        raise mistake(
+            f"b of w.gemm must be contiguous along K for elements of {b.dtype} on this chip, got {b}: fill a "
+            f"buffer of {b.shape[1]} x {b.shape[0]} from the transposed matrix, and pass buffer.T{bytes_only}"
+        )
+
+
 class WgmmaProducts(Multiplier):
     """Products by `wgmma`, with sums in registers."""
 
     operand_bits = 8, 16
 
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+        _check_order(a, b)
         start = undefined(kind) if sums is None else sums.value
         result = tile.gemm_async(
             a.value,

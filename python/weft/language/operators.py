@@ -104,6 +104,11 @@ class Operators:
     def __neg__(self) -> Any:
         return self.binary("sub", -0.0 if self.dtype.is_float else 0, True)
 
+    def __invert__(self) -> Any:
+        if self.dtype.is_float:
+            raise mistake("'~' can't be applied to floats: compare them first, or use -")
+        return self.binary("xor", self.dtype.bits == 1 or -1, False)
+
     def __abs__(self) -> Any:
         return self.binary("maximum", -self, False)
 

@@ -17,6 +17,8 @@ from weft.language.warp_products import WarpProducts
 class Pending(Carried):
     """A product that may not be finished. Wait for it, or let the next product add to it."""
 
+    until_carried = ": w.wait for it there, or begin with a product, w.gemm without sums, before the loop"
+
     def __init__(self, kind: Any, value: Any, group: int, region: Any = None) -> None:
         self.kind, self.value, self.group = kind, value, group
         self.region = region
@@ -79,6 +81,10 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
     current, kind = trace.current(), _checked("w.gemm", a, b, sums)
     value, region = current.multiplier.start(a, b, sums, kind)
     current.groups += 1
+    for each in (a, b):
+        asynchronous = not isinstance(current.multiplier, WarpProducts)
+        if asynchronous and isinstance(each, Buffer) and each.slot is not None:
+            each.slot.multiplied(current.groups)
     return Pending(kind, value, current.groups, region)
 
 
@@ -170,6 +176,7 @@ def wait(*products: Any, pending: int = 0) -> Any:
             raise mistake(f"w.wait expects pending products, got {each}")
     ready = [each for each in products if current.groups - each.group >= pending]
     values = current.multiplier.wait(ready, pending)
+    current.finished = max(current.finished, current.groups - pending)
     done = {id(each): Fragment.of(value) for each, value in zip(ready, values, strict=True)}
     results = tuple(done.get(id(each), each) for each in products)
     return results[0] if len(results) == 1 else results or None

@@ -103,6 +103,7 @@ class Ring:
             raise mistake(
                 f"parts must divide a buffer{why}, got {len(places)} of {rows} x {columns} for '{name}'"
             )
+        self._check_parts(name, len(places))
         for place in places:
             if not isinstance(place, Place):
                 raise mistake(
@@ -110,6 +111,15 @@ class Ring:
                 )
             if place.dtype != dtype:
                 raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+
+    def _check_parts(self, name: str, count: int) -> None:
+        """Raises WeftError for parts of a buffer that don't begin where its swizzle does."""
+        rows = self.kinds[name][0]
+        if count > 1 and rows > 1 and rows // count % _SWIZZLED_ROWS:
+            raise mistake(
+                f"parts of '{name}' must have a multiple of {_SWIZZLED_ROWS} rows, got {rows // count}: load "
+                "single rows by w.load(x[rows, k], …), and store them in a stage of ring.write()"
+            )
 
     def _parts(self, buffer: Any, places: Any) -> list[tuple[Place, Any]]:
         """The places from which a buffer, or parts of it, are filled, and these parts."""
@@ -219,9 +229,9 @@ class Ring:
             for rank in clusters.peers(axis):
                 tile.release_peer(self._ring, stage, rank)
 
-    def buffer(self, name: str, stage: Any) -> Buffer:
-        """One of the buffers of a stage."""
-        return Buffer(tile.stage(self._buffers[name], stage), ring=self)
+    def buffer(self, name: str, stage: Any, slot: Any = None) -> Buffer:
+        """One of the buffers of a stage, which may have been taken as a `slot`."""
+        return Buffer(tile.stage(self._buffers[name], stage), ring=self, slot=slot)
 
 
 class Slot(Carried):
@@ -233,6 +243,7 @@ class Slot(Carried):
         self.held = True
         self.taken = True
         self._released: Any = None
+        self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
 
     def __getattr__(self, name: str) -> Buffer:
         if name.startswith("_"):
@@ -242,7 +253,7 @@ class Slot(Carried):
             raise mistake(f"a stage of this ring has {self.ring.name}, got '{name}'{meant}")
         if self._released is not None:
             raise mistake(f"this stage was released{at(self._released)}, and may hold other data by now")
-        return self.ring.buffer(name, self.stage)
+        return self.ring.buffer(name, self.stage, self)
 
     def release(self) -> None:
         """Lets the stage be filled again. Products that read it must be finished."""
@@ -250,8 +261,19 @@ class Slot(Carried):
             raise mistake("this stage wasn't taken: ready() only waits for it, and take() takes it")
         if self._released is not None:
             raise mistake(f"this stage was released already{at(self._released)}")
+        if self._product is not None and self._product[0] > trace.current().finished:
+            started = self._product[1]
+            raise mistake(
+                f"the product{at(started)} that reads this stage may not be finished where the stage is "
+                "released: w.wait for it before, at the latest in the 'with' block",
+                ("the product starts here", started),
+            )
         self.ring.release(self.stage)
         self.held, self._released = False, construction.here()
+
+    def multiplied(self, product: int) -> None:
+        """Notes that a product, by its number, reads the stage."""
+        self._product = product, construction.here()
 
     def hand_over(self) -> None:
         """The next iteration releases it."""

@@ -145,7 +145,9 @@ class Scalar(operators.Operators, Carried):
         return Scalar(next(parts))
 
     def complaint(self, other: "Scalar") -> str | None:
-        return None if other.dtype == self.dtype else f"was {self} and becomes {other}"
+        if other.dtype == self.dtype:
+            return None
+        return f"was {self} and becomes {other}: convert it with .to({self.dtype})"
 
     def __str__(self) -> str:
         return f"a value of {self.dtype}"
@@ -156,7 +158,8 @@ class Scalar(operators.Operators, Carried):
     def __bool__(self) -> bool:
         raise mistake(
             "only the GPU knows this condition: write it in a function with @w.kernel or @w.inline, as "
-            "'if', 'while', 'and', 'or', 'not' or a conditional expression, or use w.where"
+            "'if', 'while', 'and', 'or', 'not' or a conditional expression, or use w.where, w.minimum or "
+            "w.maximum"
         )
 
     def __index__(self) -> int:
@@ -186,7 +189,8 @@ def operand(value: Any, dtype: DType) -> Scalar | None:
 def same(one: DType, other: DType) -> None:
     """Raises WeftError for operands of two types."""
     if one != other:
-        raise mistake(f"operands must have one type, got {one} and {other}: convert one with .to({one})")
+        best = max(one, other, key=lambda each: (each.is_float, each.bits))
+        raise mistake(f"operands must have one type, got {one} and {other}: convert one with .to({best})")
 
 
 def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:

@@ -80,7 +80,7 @@ class Signature:
 
     def specialization(self, values: Sequence[Any], meta: Mapping[str, Any]) -> Specialization:
         """What a call with these arguments, or with these types in place of arrays, needs."""
-        dtypes, aligned, sizes = list[DType](), list[bool](), dict[str, int]()
+        dtypes, aligned, sizes = list[DType](), list[bool](), dict[str, tuple[int, str]]()
         for (name, kind), value in zip(self.arguments.items(), values, strict=True):
             if isinstance(kind, DType):
                 dtypes.append(kind)
@@ -91,7 +91,28 @@ class Signature:
             aligned.append(is_aligned)
         return Specialization(tuple(dtypes), tuple(aligned), tuple(self._meta(meta, sizes).items()))
 
-    def _array(self, name: str, kind: ArrayArgument, value: Any, sizes: dict[str, int]) -> tuple[DType, bool]:
+    def add_sizes(self, name: str, shape: Sequence[int], sizes: dict[str, tuple[int, str]]) -> None:
+        """Adds the sizes of an array to those of the arrays before it, each with the array that has it.
+        Raises WeftError where they disagree.
+        """
+        kind = self.arguments[name]
+        assert isinstance(kind, ArrayArgument)
+        for size, extent in zip(kind.sizes, shape, strict=True):
+            if size.isdigit() and int(size) != extent:
+                raise WeftError(
+                    f"kernel {self.name}: '{name}' must have the sizes {' '.join(kind.sizes)}, got shape "
+                    f"{tuple(shape)}"
+                )
+            first, owner = sizes.setdefault(size, (extent, name))
+            if first != extent:
+                raise WeftError(
+                    f"kernel {self.name}: the shapes of its arguments don't fit together: '{size}' is "
+                    f"{first} in '{owner}' and {extent} in '{name}'"
+                )
+
+    def _array(
+        self, name: str, kind: ArrayArgument, value: Any, sizes: dict[str, tuple[int, str]]
+    ) -> tuple[DType, bool]:
         """The element type of an array, and whether its rows are aligned; adds the sizes that it decides."""
         if value is None or isinstance(value, (DType, str)):
             dtype = kind.dtype if value is None else named(value)
@@ -107,19 +128,17 @@ class Signature:
                 f"kernel {self.name}: '{name}' must have the sizes {' '.join(kind.sizes)}, got "
                 f"shape {view.shape}"
             )
-        for size, extent in zip(kind.sizes, view.shape, strict=True):
-            if size in self.meta:
-                sizes.setdefault(size, extent)
+        self.add_sizes(name, view.shape, sizes)
         return dtype, _is_aligned(view)
 
-    def _meta(self, given: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    def _meta(self, given: Mapping[str, Any], sizes: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
         """The meta-parameters: those given, those that are sizes of arrays, and defaults."""
         result = dict[str, Any]()
         for name, default in self.meta.items():
             if name in given:
                 value = given[name]
             elif name in sizes:
-                value = sizes[name]
+                value, _ = sizes[name]
             else:
                 value = default
             if value is inspect.Parameter.empty:

@@ -78,6 +78,7 @@ class Trace:
     first_barriers: Any = None  # the operation that makes the first ring
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
+    finished: int = 0  # of these, the first ones, that were waited for
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
     loads: list[Any] = field(default_factory=list)  # of single elements, which may turn out to be unused
     scratch: dict[Any, Any] = field(default_factory=dict)  # shared memory of reductions across warps

@@ -1,0 +1,82 @@
+"""What stands in this language for names of others, for messages about names that it doesn't have."""
+
+from collections.abc import Iterable
+
+from weft.isa.suggest import did_you_mean
+
+TRITON = {
+    "program_id": "w.cta(axis)",
+    "num_programs": "w.ctas(axis)",
+    "cdiv": "w.ceil_div",
+    "arange": "w.row(t) and w.column(t), the coordinates in a tile, or w.thread()",
+    "dot": "w.gemm, and w.wait for its result",
+    "constexpr": "meta-parameters: those after '*'",
+    "static_range": "range of Python",
+    "static_print": "print of Python",
+    "static_assert": "assert of Python",
+    "device_print": "w.print",
+    "device_assert": "w.check",
+    "debug_barrier": "w.barrier",
+    "cast": "x.to(w.bf16)",
+    "trans": "x.T",
+    "expand_dims": "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
+    "broadcast_to": "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
+    "zeros_like": "w.zeros(t.shape, like=t)",
+    "full_like": "w.full(t.shape, value, like=t)",
+    "fma": "a * b + c, which becomes one instruction",
+    "fdiv": "/",
+    "clamp": "w.minimum(w.maximum(x, low), high)",
+    "softmax": "w.max, w.exp and w.sum: see softmax in docs/language.md",
+    "reduce": "w.sum, w.max and w.min",
+    "gather": "w.load(x[rows, column], (64, columns)), with a vector of rows",
+    "histogram": "w.atomic_add(counts[t], 1), with a tile of numbers",
+    "make_tensor_descriptor": "w.ring and ring.fill, which copy by TMA",
+    "make_block_ptr": "x[row, column], the first element of a tile",
+    "multiple_of": "nothing: alignment follows from the arrays of a call",
+    "max_contiguous": "nothing: alignment follows from the arrays of a call",
+    "assume": "nothing: alignment follows from the arrays of a call",
+    "jit": "w.kernel, and w.inline for functions that it calls",
+    "autotune": "kernel.tune",
+    "Config": "kernel.tune",
+    **{f"float{bits}": f"w.f{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"w.i{bits}" for bits in (1, 8, 16, 32, 64)},
+    "bfloat16": "w.bf16",
+    "float8e4nv": "w.e4m3",
+    "float8e5": "w.e5m2",
+}
+"""Names of `triton.language` and `triton`."""
+
+_CUDA = {
+    "threadIdx": "w.thread()",
+    "blockIdx": "w.cta(axis)",
+    "gridDim": "w.ctas(axis)",
+    "syncthreads": "w.barrier",
+    "syncwarp": "w.warpgroup_barrier",
+}
+_METHODS = {
+    "mean": "w.sum(t, axis=1) / n",
+    "astype": "x.to(w.bf16)",
+    "float": "x.to(w.f32)",
+    "half": "x.to(w.f16)",
+    "size": "x.shape",
+    "transpose": "x.T",
+    "stride": "x[row, column], which has the strides of the array",
+    "data_ptr": "x[row, column], an element or the first one of a tile",
+}
+
+
+def instead(name: str, known: Iterable[str]) -> str:
+    """What to write in place of a name that the language doesn't have, to append to a message."""
+    if found := TRITON.get(name) or _CUDA.get(name):
+        return f": use {found}"
+    return did_you_mean(name, known)
+
+
+def instead_of_attribute(name: str, owner: object, known: Iterable[str]) -> str:
+    """What to write in place of an attribute that a value doesn't have, to append to a message."""
+    functions = set(known)
+    if name in functions:
+        return f": use w.{name}(x, …)"
+    if found := _METHODS.get(name):
+        return f": use {found}"
+    return did_you_mean(name, [each for each in dir(owner) if not each.startswith("_")])

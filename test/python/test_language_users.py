@@ -1,0 +1,253 @@
+"""What those find who come from Triton or NumPy: the names, messages and operators that they expect."""
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+from weft.language import names
+from weft.language import operators as operators_of_values
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@w.kernel(grid=lambda x, M, N: w.ceil_div(x.rows, M) * w.ceil_div(x.columns, N) * x.matrices)
+def doubled(x: w.In["a b m n", w.f32], y: w.Out["a b m n", w.f32], *, M=64, N=16):
+    across, down = w.ceil_div(x.columns, N), w.ceil_div(x.rows, M)
+    matrix, tile = w.cta() // (across * down), w.cta() % (across * down)
+    b = x.size("b")
+    at = matrix // b, matrix % b, tile // across * M, tile % across * N
+    with w.role():
+        w.store(w.load(x[at], (M, N)) * 2.0, y[at])
+
+
+def test_a_grid_of_one_dimension_is_a_product_of_sizes():
+    x = np.random.default_rng(0).standard_normal((2, 3, 70, 36)).astype(np.float32)
+    y = np.zeros_like(x)
+    assert not doubled.emulate(x, y).findings
+    assert np.array_equal(y, x * 2)
+
+
+@w.kernel()
+def searched(
+    x: w.In["m n", w.f32],
+    across: w.Out["m", w.i32],
+    down: w.Out["n", w.i32],
+    least: w.Out["m", w.i32],
+    y: w.Out["m n", w.f32],
+):
+    with w.role():
+        t = w.load(x[0, 0], (64, 24))
+        w.store_column(w.argmax(t, axis=1), across[0])
+        w.store_row(w.argmax(t, 0), down[0])
+        w.store_column(w.argmin(t, 1), least[0])
+        outer = ~((w.row(t) > 3) & (w.column(t) > 3))
+        w.store(w.where(outer, w.sigmoid(t), (~w.column(t)).to(w.f32)), y[0, 0])
+
+
+def test_indices_of_extremes_and_inverted_conditions():
+    x = np.random.default_rng(1).integers(-9, 9, (64, 24)).astype(np.float32)  # with equal ones
+    x[7, 3] = np.nan
+    across, down, least, y = (np.zeros(n, np.int32) for n in (64, 24, 64, 1))
+    y = np.zeros_like(x)
+    assert not searched.emulate(x, across, down, least, y).findings
+    rows, columns = np.arange(64) != 7, np.arange(24) != 3
+    assert np.array_equal(across[rows], x.argmax(1)[rows]) and across[7] == 24
+    assert np.array_equal(down[columns], x.argmax(0)[columns]) and down[3] == 64
+    assert np.array_equal(least[rows], x.argmin(1)[rows])
+    column = np.broadcast_to(np.arange(24), x.shape)
+    inner = (np.arange(64)[:, None] > 3) & (column > 3)
+    expected = np.where(inner, ~column, 1 / (1 + np.exp(-x)))
+    assert np.allclose(y, expected, rtol=1e-5, equal_nan=True)
+
+
+def case(message):
+    """A kernel whose line with `# here` raises this message."""
+
+    def add(function):
+        CASES.append(pytest.param(function, message, id=function.__name__))
+        return function
+
+    return add
+
+
+CASES = []
+
+
+@case("weft.language has no 'program_id': use w.cta.axis.")
+def a_name_of_triton(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = x[w.program_id(0), 0]  # here
+
+
+@case("weft.language has no 'silus'; did you mean 'silu'")
+def a_misspelt_name(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = w.silus(x[0, 0])  # here
+
+
+@case("a fragment of 64 x 8 w.f32 has no 'max': use w.max.x, …")
+def a_method_of_a_fragment(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 8)).max(axis=1), y[0, 0])  # here
+
+
+@case("the array 'x' has no 'stride': use x.row, column.")
+def a_stride(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = x[x.stride(0), 0]  # here
+
+
+@case("w.load got an unexpected keyword argument 'mask': write w.load")
+def a_mask(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8), mask=True)  # here
+        w.store(t, y[0, 0])
+
+
+@case("a fragment of 64 w.f32 can't be subscripted: .* Vectors of rows and of columns apply to a tile")
+def a_vector_with_an_axis(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+        w.store(t - w.max(t, axis=1)[:, None], y[0, 0])  # here
+
+
+@case("a buffer of 64 x 16 w.f32 can't be subscripted: take a part by .rows")
+def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    buffer = w.shared(64, 16, w.f32)
+    with w.role():
+        w.store(w.load(buffer[0:32]), y[0, 0])  # here
+
+
+@case("combine conditions of elements by &, | and ~")
+def conditions_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+        w.store(w.where(w.row(t) < 3 and w.column(t) < 4, t, 0.0), y[0, 0])  # here
+
+
+@case("needs 256 registers of each thread, and a thread has 255: loop over .* at most 504 at once")
+def a_tile_that_no_registers_hold(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 512)), y[0, 0])  # here
+
+
+@case("a fragment of 64 x 64 w.f32 needs 32 registers of each thread, and this role has 24")
+def a_tile_that_a_roles_registers_dont_hold(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role(registers=24):
+        w.store(w.load(x[0, 0], (64, 64)), y[0, 0])  # here
+
+
+@case("got .64, 100.: use .64, 104., as loads and stores leave out what is outside")
+def a_tile_of_any_shape(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 100)), y[0, 0])  # here
+
+
+@case("w.exp expects values of w.f32, got a fragment of 64 x 8 w.i32: convert with .to.w.f32.")
+def a_function_of_integers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.exp(w.zeros((64, 8), w.i32)), y[0, 0])  # here
+
+
+@case("'return' can't leave a loop or branch of the GPU: write what follows under the opposite condition")
+def an_early_return(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    if w.thread() >= x.rows:
+        return  # here
+    y[w.thread(), 0] = 1.0
+
+
+@case("'v' was the Python int 1 and becomes a value of w.f32, on the other side .*: begin with w.f32.1.")
+def a_number_on_one_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    v = x[0, 0]
+    if w.thread() < 3:  # here
+        v = 1
+    y[0, 0] = v
+
+
+@case("'v' was a value of w.f32 and becomes the Python int 1, on the other side .*: write w.f32.1.")
+def a_number_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    v = 1
+    if w.thread() < 3:  # here
+        v = x[0, 0]
+    y[0, 0] = v
+
+
+@case("the product .line .*that reads this stage may not be finished where the stage is released")
+def a_stage_that_is_released_too_early(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
+    ring = w.ring(2, x=(64, 64, w.f16))
+    with w.role():
+        with ring.take() as stage:  # here
+            sums = w.gemm(stage.x, stage.x.T)
+        w.store(w.wait(sums), y[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(x=x[0, 0])
+
+
+@case("becomes a pending product of 64 x 64 w.f32, in a loop of the GPU: w.wait for it there")
+def a_product_that_the_next_iteration_gets(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
+    ring = w.ring(2, x=(64, 64, w.f16))
+    with w.role():
+        sums = w.zeros((64, 64))
+        for _ in w.range(0, x.columns, 64):  # here
+            stage = ring.take()
+            sums = w.gemm(stage.x, stage.x.T, sums)
+        w.store(w.wait(sums), y[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(x=x[0, 0])
+
+
+@case("b of w.gemm must be contiguous along K for elements of w.e4m3 .*pass buffer.T; w.transpose makes")
+def a_product_of_bytes_in_another_order(x: w.In["m n", w.e4m3], y: w.Out["m n", w.f32]):
+    ring = w.ring(2, x=(64, 64, w.e4m3))
+    with w.role(), ring.take() as stage:
+        w.store(w.wait(w.gemm(stage.x, stage.x)), y[0, 0])  # here
+    with w.role(), w.one_thread():
+        ring.fill(x=x[0, 0])
+
+
+@case("parts of 'x' must have a multiple of 8 rows, got 1: load single rows by w.load.x.rows, k.")
+def single_rows_by_tma(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+    ring = w.ring(2, x=(64, 64, w.f16))
+    with w.role(), w.one_thread():
+        ring.fill(x=tuple(x[w.thread() + i, 0] for i in range(64)))  # here
+
+
+@pytest.mark.parametrize("function, message", CASES)
+def test_a_mistake_names_what_is_legal(function, message):
+    lines, first = inspect.getsourcelines(function)
+    number = first + next(n for n, line in enumerate(lines) if line.endswith("# here\n"))
+    with pytest.raises(weft.WeftError, match=message) as raised:
+        w.kernel()(function).compile()
+    where = raised.value.diagnostics[0].location
+    assert (where.file, where.line) == (__file__, number) and where.column > 1
+
+
+def test_calls_of_triton_and_shapes_that_differ():
+    x = np.zeros((64, 8), np.float32)
+    with pytest.raises(weft.WeftError, match="a_stride can't be subscripted by a grid: set it"):
+        w.kernel()(a_stride)[(1,)](x, x)
+    with pytest.raises(weft.WeftError, match="don't fit together: 'm' is 64 in 'x' and 32 in 'y'"):
+        w.kernel()(an_early_return).compile(x, x[:32].copy())
+    with pytest.raises(AttributeError, match=r"no 'bfloat16': use w\.bf16"):
+        getattr(w, "bfloat16")  # noqa: B009
+
+
+def test_names_of_triton_lead_to_names_of_the_language():
+    page = (ROOT / "docs" / "triton.md").read_text("utf-8")
+    for name, instead in names.TRITON.items():
+        assert name not in w.__all__
+        listed = re.search(rf"(tl|triton)\.{name}\b", page) or re.fullmatch(r"(float|int)\d+", name)
+        assert listed, f"docs/triton.md must list {name}"
+        for own in re.findall(r"\bw\.(\w+)", instead):
+            assert own in w.__all__, f"{name}: {instead}"
+
+
+def test_operators_are_in_the_stub():
+    operators = {name for name in vars(operators_of_values.Operators) if re.fullmatch("__[a-z]+__", name)}
+    stub = Path(w.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    for kind in ("Scalar", "Fragment"):
+        body = re.search(rf"^class {kind}.*?(?=^class |^\w)", stub, re.DOTALL | re.MULTILINE)[0]
+        missing = {name for name in operators if f"def {name}(" not in body}
+        assert missing <= {"__hash__", "__module__", "__doc__", "__dict__", "__weakref__"}, kind
