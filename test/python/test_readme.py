@@ -38,7 +38,7 @@ FRAMEWORKS = {
 }
 SLOW = ("attention", "training")  # of them
 # Pages whose examples go on where the ones above them ended, and need a file: their source is read.
-CONTINUED = ("language",)
+CONTINUED = {"language": (), "triton": ("torch",)}  # each with the framework that it needs
 
 
 def cases(kind):
@@ -116,6 +116,8 @@ def test_examples_of_a_framework_run_from_the_top(page, reader):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUED)
 def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
+    for package in CONTINUED[name]:
+        pytest.importorskip(package)
     program = tmp_path / "examples.py"
     program.write_text("\n".join(blocks(DOCS / f"{name}.md", "python")))
     run([sys.executable, str(program)], reader)
