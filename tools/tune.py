@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from weft.tools.command import Command
 if TYPE_CHECKING:
     from weft.bench.problem import Problem
     from weft.schedules.database import Product
+    from weft.tuning import gpus
     from weft.tuning.tuner import Tuner
 
 _FEWEST_SAMPLES = 2
@@ -41,6 +43,7 @@ def _arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="processes that compile (default: one less than there are cores)",
     )
+    add("--gpus", type=int, default=1, metavar="N", help="search on N GPUs at once (default: 1)")
     add("--again", action="store_true", help="search again what the database has")
     add(
         "--database",
@@ -66,8 +69,9 @@ def _run(options: Namespace) -> int:
 
     path, asked = _database(options), problems(options)
     _check(options)
-    if (reason := gpu.unavailable()) is not None:
-        raise WeftError(reason.replace("weft bench", "weft tune"))
+    if options.gpus > 1:
+        return _on_several(options, asked, path)
+    _check_gpu()
     device = gpu.TorchGpu()
     described = device.describe()
     products = [(problem, product_of(problem, described["chip"])) for problem in asked]
@@ -76,6 +80,84 @@ def _run(options: Namespace) -> int:
     with Compiler(options.jobs or default_jobs()) as compiler:
         tuner = Tuner(path, device, described["name"], compiler, options.samples, limit, options.again)
         return tune(products, tuner)
+
+
+def _on_several(options: Namespace, asked: "Sequence[Problem]", path: Path) -> int:
+    """Searches with a process for each GPU. Prints each product once."""
+    from weft.schedules.database import Entry
+    from weft.tuning import gpus, report
+    from weft.tuning.tuner import SEARCHED
+
+    _check_gpu()
+    visible = gpus.names(options.gpus, _count_gpus())
+    cli.say(f"{len(visible)} GPUs; results go to {path}")
+    cli.say(report.HEADING)
+    shown, known, failed = [], set[int](), False
+    with Bar(f"{len(asked)} products") as bar:
+        for found in gpus.search(visible, partial(_share, options)):
+            if isinstance(found, str):
+                cli.say(found)
+                failed = True
+            elif found.number not in known:
+                known.add(found.number)
+                problem, failed = asked[found.number], failed or found.line is None
+                if found.line is not None:
+                    entry = Entry.read(found.line)
+                    shown.append((problem, entry))
+                    cli.say(report.row(problem, entry))
+                for remark in found.remarks:
+                    cli.say(f"{problem.shape:17}  {problem.types:21}  {remark}")
+            bar(len(known), len(asked))
+    for line in report.means(shown):
+        cli.say(line)
+    for number in sorted({*range(len(asked))} - known):
+        problem, failed = asked[number], True
+        cli.say(f"{problem.shape:17}  {problem.types:21}  {SEARCHED}")
+    return int(failed)
+
+
+def _share(options: Namespace, process: int, send: "gpus.Send") -> None:
+    """What one of several processes does: searches products, its own share first."""
+    from weft.bench import gpu
+    from weft.bench.compiling import Compiler, default_jobs, product_of
+    from weft.tuning.gpus import Found, order
+    from weft.tuning.search import LIMIT, Fault
+    from weft.tuning.tuner import SEARCHED, Tuner
+
+    device, asked = gpu.TorchGpu(), problems(options)
+    described = device.describe()
+    limit = None if options.exhaustive else options.limit or LIMIT
+    jobs = max((options.jobs or default_jobs()) // options.gpus, 1)
+    products = [product_of(problem, described["chip"]) for problem in asked]
+    numbers = order(process, options.gpus, len(asked), again=options.again)
+    with Compiler(jobs) as compiler:
+        tuner = Tuner(
+            _database(options), device, described["name"], compiler, options.samples, limit, options.again
+        )
+        for place, number in enumerate(numbers):
+            following = [products[each] for each in numbers[place + 1 : place + 2]]
+            try:
+                entry, remarks = tuner.tune(asked[number], products[number], following, lambda *_: None)
+            except Fault:
+                raise
+            except WeftError as error:
+                entry, remarks = None, [error.diagnostics[0].message]
+            if remarks != [SEARCHED]:
+                send(Found(number, None if entry is None else entry.line(), remarks))
+
+
+def _check_gpu() -> None:
+    """Raises WeftError where nothing can be measured."""
+    from weft.bench import gpu
+
+    if (reason := gpu.unavailable()) is not None:
+        raise WeftError(reason.replace("weft bench", "weft tune"))
+
+
+def _count_gpus() -> int:
+    import torch
+
+    return int(torch.cuda.device_count())
 
 
 def _fit(options: Namespace) -> int:
@@ -103,8 +185,7 @@ def _record(options: Namespace) -> int:
     asked = problems(options)
     _check(options)
     cli.check_writable(options.record)
-    if (reason := gpu.unavailable()) is not None:
-        raise WeftError(reason.replace("weft bench", "weft tune"))
+    _check_gpu()
     device = gpu.TorchGpu()
     chip = device.describe()["chip"]
     planned = record.planned([(problem, product_of(problem, chip)) for problem in asked], options.seed)
@@ -132,7 +213,9 @@ def problems(options: Namespace) -> "list[Problem]":
 def _check(options: Namespace) -> None:
     if options.exhaustive and options.limit is not None:
         raise WeftError("--exhaustive can't be used with --limit: it tries all schedules")
-    for name, least in (("limit", 1), ("samples", _FEWEST_SAMPLES), ("jobs", 1)):
+    if options.gpus != 1 and options.record is not None:
+        raise WeftError("--gpus can't be used with --record: times of one GPU belong together")
+    for name, least in (("limit", 1), ("samples", _FEWEST_SAMPLES), ("jobs", 1), ("gpus", 1)):
         if (value := getattr(options, name)) is not None and value < least:
             raise WeftError(f"--{name} must be at least {least}; got {value}")
 

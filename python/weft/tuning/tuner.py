@@ -17,6 +17,7 @@ from weft.tuning.search import Compiler, Result, Search, first_tries
 from weft.version import VERSION
 
 _ALL = "all"
+SEARCHED = "another weft tune is searching this product"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Tuner:
         """
         with partial.opened(self.path, product, self.gpu_name) as records:
             if records is None:
-                return None, ["another weft tune is searching this product"]
+                return None, [SEARCHED]
             if (entry := self._existing(product)) is not None:
                 return entry, []
             files = (self.path, *database.sources(product.chip))
