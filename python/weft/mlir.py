@@ -308,6 +308,11 @@ def torch_exporter() -> Any:
     return importlib.import_module("torch_mlir.fx")
 
 
+def torch_exporter_error() -> type[Exception]:
+    """What the exporter raises for a module that it can't lower."""
+    return importlib.import_module("torch_mlir.compiler_utils").TorchMlirCompilerError  # type: ignore[no-any-return]
+
+
 def constant(value: Any) -> Any:
     """The number of an `arith.constant`; None for any other value."""
     owner = value.owner

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import fake_driver
@@ -11,8 +12,10 @@ from fake_driver import FakeDriver
 
 import weft
 from weft.errors import WeftError
-from weft.launch.program import Program, TorchProgram
+from weft.launch.program import Program
 from weft.launch.runtime import DeviceArray
+from weft.launch.torch_export import Exported, Input
+from weft.launch.torch_program import TorchProgram
 
 CHAIN = """
 func.func @chain(%a: tensor<?x32xf16>, %b: tensor<32x32xf16>) -> tensor<?x32xf32> {
@@ -53,9 +56,16 @@ def test_a_module_is_captured_with_its_parameters(monkeypatch: pytest.MonkeyPatc
     model = torch.nn.Linear(4, 3)
     program = weft.from_linalg(CHAIN, "sm_80")
     given: list[Any] = []
-    monkeypatch.setattr(Program, "capture", lambda _, *args: given.extend(args))
+
+    def capture(_: Program, *args: Any) -> Any:
+        given.extend(args)
+        return SimpleNamespace(results=args[-1])
+
+    monkeypatch.setattr(Program, "capture", capture)
     x = torch.ones(2, 4)
-    TorchProgram(program, model, ["weight", "bias"]).capture(x)
+    inputs = (Input(torch.float32, (2, 4)),)
+    exported = Exported(["weight", "bias"], "", inputs, lambda results: {"y": results[0]})
+    assert TorchProgram(program, model, exported).capture(x).results == {"y": x}
     assert [each.data_ptr() for each in given] == [e.data_ptr() for e in (model.weight, model.bias, x)]
     assert not any(each.requires_grad for each in given)
 

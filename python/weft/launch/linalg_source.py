@@ -12,7 +12,8 @@ from weft.errors import Diagnostic, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
 from weft.launch.kernel import check_text, compile
-from weft.launch.program import ProductSize, Program, Step, TensorSize, TorchProgram
+from weft.launch.program import ProductSize, Program, Step, TensorSize
+from weft.launch.torch_program import TorchProgram
 from weft.mlir import func, ir, operations
 from weft.passes import raise_linalg
 from weft.passes.plain.elements import is_splat
@@ -151,13 +152,21 @@ def _array(numbers: Any, kind: Any) -> Any:
     return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(kind.shape)
 
 
-def from_torch(module: Any, *example: Any, arch: str | None = None) -> "TorchProgram":
+def from_torch(
+    module: Any, *example: Any, arch: str | None = None, dynamic_shapes: Any = None
+) -> "TorchProgram":
     """Compiles a module of PyTorch, by torch-mlir's exporter, to a callable that takes inputs like `example`.
 
-    The module's parameters and buffers are read at each call. Raises WeftError where the exporter fails, or
-    where something between the module's products can't be part of them.
+    The module's parameters and buffers are read at each call. `dynamic_shapes` has an element for each input,
+    as `torch.export.export` takes them: `({0: torch.export.Dim.DYNAMIC},)` for any number of rows. Raises
+    WeftError where the exporter fails, or where something between the module's products can't be part of
+    them.
     """
     from weft.launch import torch_export
 
-    names, text = torch_export.exported(module, example)
-    return TorchProgram(from_linalg(text, arch, torch_export.NAME), module, names)
+    result = torch_export.exported(module, example, dynamic_shapes)
+    try:
+        program = from_linalg(result.text, arch, torch_export.NAME)
+    except WeftError as refusal:
+        raise WeftError(*refusal.diagnostics, *torch_export.notes_on(module)) from None
+    return TorchProgram(program, module, result)

@@ -279,25 +279,3 @@ def _empty(like: Any, shape: tuple[int, ...], element: str) -> Any:
         with like.device:
             return cupy.empty(shape, dtype)
     return np.empty(shape, dtype)
-
-
-class TorchProgram:
-    """A module of PyTorch as kernels: call it as the module. `program` has the kernels."""
-
-    def __init__(self, program: Program, module: Any, names: Sequence[str]) -> None:
-        self.program = program
-        self._module, self._names = module, tuple(names)
-
-    def __call__(self, *inputs: Any, stream: Any = None, on: str | None = None) -> Any:
-        """Returns what the module returns for these tensors, without gradients."""
-        return self.program(*self._weights(), *inputs, stream=stream, on=on)
-
-    def capture(self, *inputs: Any) -> graph.Graph:
-        """Captures a call with these tensors as a CUDA graph, as `Program.capture` does. A replay reads the
-        parameters that the module has now, also after they have changed in place.
-        """
-        return self.program.capture(*self._weights(), *inputs)
-
-    def _weights(self) -> list[Any]:
-        state = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
-        return [state[name].detach() for name in self._names]

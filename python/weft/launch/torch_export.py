@@ -1,19 +1,57 @@
 """Exports a module of PyTorch to linalg by torch-mlir."""
 
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft import locks, mlir
-from weft.errors import WeftError, shown
+from weft.errors import Diagnostic, WeftError, shown
 
 NAME = "forward"
 """The exported function."""
 _lock = locks.reentrant()  # PyTorch keeps what it exports in globals
+_TRAINING = "a dropout or batch normalisation of the module is in training mode: call module.eval()"
 
 
-def exported(module: Any, example: Sequence[Any]) -> tuple[list[str], str]:
-    """The names of the module's parameters and buffers, which are the function's first arguments, and the
-    function as .mlir text. Raises WeftError where there is no exporter, or it fails.
+@dataclass(frozen=True)
+class Input:
+    """The type and the sizes of an input, in which None is any size."""
+
+    dtype: Any
+    sizes: tuple[int | None, ...]
+
+    def __str__(self) -> str:
+        sizes = "x".join("?" if each is None else str(each) for each in self.sizes)
+        return f"{sizes or 'one number'} of {self.dtype}"
+
+    def fits(self, tensor: Any) -> bool:
+        """Whether a tensor has this type and these sizes."""
+        sizes = tuple(tensor.shape)
+        pairs = zip(sizes, self.sizes, strict=False)
+        return (
+            tensor.dtype == self.dtype
+            and len(sizes) == len(self.sizes)
+            and all(wanted in (None, size) for size, wanted in pairs)
+        )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A module as .mlir text. The function's first arguments are the parameters and buffers in `names`, the
+    others are `inputs`. `whole` makes what the module returns of the function's results.
+    """
+
+    names: list[str]
+    text: str
+    inputs: tuple[Input, ...]
+    whole: Callable[[Sequence[Any]], Any]
+
+
+def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) -> Exported:
+    """Exports a module for inputs like those of the example. `dynamic_shapes` has an element for each, as
+    `torch.export.export` takes them. Raises WeftError where there is no exporter, or it fails.
     """
     try:
         import torch
@@ -25,24 +63,152 @@ def exported(module: Any, example: Sequence[Any]) -> tuple[list[str], str]:
         raise WeftError(f"module must be a torch.nn.Module; got {shown(module)}")
     if not all(isinstance(each, torch.Tensor) for each in example):
         raise WeftError(f"example must be tensors; got {', '.join(type(each).__name__ for each in example)}")
+    if dynamic_shapes is not None and (
+        not isinstance(dynamic_shapes, (tuple, list)) or len(dynamic_shapes) != len(example)
+    ):
+        raise WeftError(
+            f"dynamic_shapes must be a tuple with an element for each of the {len(example)} inputs, such as "
+            f"({{0: torch.export.Dim.DYNAMIC}},); got {shown(dynamic_shapes)}"
+        )
     state = dict(module.named_parameters()) | dict(module.named_buffers())
-    names = list(state)
+    functional = _functional(module, list(state))
+    weights = [each.detach() for each in state.values()]
+    shapes = None if dynamic_shapes is None else {"tensors": (*[None] * len(weights), *dynamic_shapes)}
+    with _lock, warnings.catch_warnings():
+        # torch-mlir's release and PyTorch's differ in a function that PyTorch itself calls.
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec", FutureWarning)
+        program = _traced(functional, (*weights, *example), shapes, fx)
+        _refuse_changes(program, list(state), module)
+        text = _lowered(program, fx, module)
+    if all(functional.others):
+        raise WeftError("the module must return a tensor, or a structure with tensors; it returns none")
+    placeholders = [each for each in program.graph.nodes if each.op == "placeholder"][-len(example) :]
+    inputs = tuple(_input(each.meta["val"]) for each in placeholders) if example else ()
+    return Exported(list(state), text, inputs, functional.whole)
+
+
+def _functional(module: Any, names: list[str]) -> Any:
+    """A module with its parameters as inputs, which would be constants otherwise, and tensors as results."""
+    import torch
+    from torch.utils import _pytree as pytree
 
     class Functional(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
-        """The module with its parameters as inputs, which would be constants otherwise."""
-
         def forward(self, *tensors: Any) -> Any:
             given = dict(zip(names, tensors, strict=False))
-            return torch.func.functional_call(module, given, tensors[len(names) :])
+            result = torch.func.functional_call(module, given, tensors[len(names) :])
+            leaves, self.spec = pytree.tree_flatten(result)
+            self.others = [None if isinstance(each, torch.Tensor) else (each,) for each in leaves]
+            return tuple(each for each in leaves if isinstance(each, torch.Tensor))
 
-    weights = [each.detach() for each in state.values()]
+        def whole(self, results: Sequence[Any]) -> Any:
+            rest = iter(results)
+            leaves = [next(rest) if each is None else each[0] for each in self.others]
+            return pytree.tree_unflatten(leaves, self.spec)
+
+    return Functional()
+
+
+def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> Any:
+    """The program that PyTorch exports, in which products of Weft are PyTorch's."""
+    import torch
+
     try:
-        with _lock:
-            result = fx.export_and_import(
-                Functional(), *weights, *example, output_type="linalg-on-tensors", func_name=NAME
-            )
+        program = torch.export.export(functional, inputs, dynamic_shapes=shapes, strict=False)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as failure:
+        lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+        frames = [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', str(failure))]
+        at = f" ({frames[-1]})" if frames else ""
+        reason = lines[0] if lines else type(failure).__name__
+        raise WeftError(f"torch.export can't export the module: {reason}{at}") from failure
+    table = fx.get_decomposition_table()
+    if ours := {str(each.target) for each in program.graph.nodes if str(each.target).startswith("weft.")}:
+        from weft.torch.decomposing import DECOMPOSITIONS
+
+        known = set(map(str, DECOMPOSITIONS))
+        if ours - known:
+            raise WeftError(
+                f"from_torch compiles only these of Weft's operators: {', '.join(known)}; the module calls "
+                f"{', '.join(sorted(ours - known))}"
+            )
+        table = table | DECOMPOSITIONS
+    return program.run_decompositions(table)
+
+
+def _refuse_changes(program: Any, names: list[str], module: Any) -> None:
+    """Refuses a module that writes to its buffers or inputs: kernels write to their results only."""
+    signature = program.graph_signature
+    taken = [each.arg.name for each in signature.input_specs]
+    for spec in signature.output_specs:
+        if spec.target in taken:
+            number = taken.index(spec.target)
+            what = names[number] if number < len(names) else f"input {number - len(names)}"
+            raise _refusal(f"from_torch can't compile the module: it writes to {what}", module)
+
+
+def _lowered(program: Any, fx: Any, module: Any) -> str:
+    """The program as .mlir text. Raises WeftError for operations that torch-mlir or Weft doesn't know."""
+    context = fx.ir.Context()
+    fx.torch_d.register_dialect(context)
+    errors: list[tuple[str, str]] = []
+
+    def record(diagnostic: Any) -> bool:
+        errors.append((str(diagnostic.message), str(diagnostic.location)))
+        return True
+
+    handler = context.attach_diagnostic_handler(record)
+    try:
+        result = fx.export_and_import(
+            program,
+            output_type="linalg-on-tensors",
+            func_name=NAME,
+            decomposition_table={},  # done
+            fx_importer=fx.FxImporter(context=context),
+        )
+    except (mlir.torch_exporter_error(), RuntimeError, ValueError, TypeError, NotImplementedError) as failure:
         lines = [line for line in str(failure).splitlines() if line.strip()]
-        reason = next((line for line in lines if "error:" in line), lines[0] if lines else "no reason")
-        raise WeftError(f"torch-mlir can't export the module: {reason}") from failure
-    return names, str(result)
+        message, location = errors[0] if errors else (lines[-1] if lines else "no reason", "")
+        operator = re.search(r'name = "torch\.([\w.]+)"', message)
+        reason = f"it doesn't lower the operator {operator[1]}" if operator else message.split("\n")[0]
+        raise _refusal(f"torch-mlir can't export the module: {reason}{_line(location)}", module) from None
+    finally:
+        handler.detach()
+    foreign: list[str] = []
+
+    def visit(op: Any) -> Any:
+        if (
+            op.name.startswith("tm_tensor.") and op.name != "tm_tensor.yield"
+        ):  # a dialect of torch-mlir for what linalg lacks
+            foreign.append(f"'{op.name}' op{_line(str(op.location))}")
+        return fx.ir.WalkResult.ADVANCE
+
+    result.operation.walk(visit)
+    if foreign:
+        raise _refusal(f"from_torch can't compile the module: no kernel computes {foreign[0]}", module)
+    return str(result)
+
+
+def _line(location: str) -> str:
+    """The line of the module's code in an MLIR location of calls, of which the first is the innermost."""
+    lines = re.findall(r'"([^"]+\.py)":(\d+)', location)
+    return f" ({lines[0][0]}:{lines[0][1]})" if lines else ""
+
+
+def _refusal(message: str, module: Any) -> WeftError:
+    return WeftError(Diagnostic(message, notes=notes_on(module)))
+
+
+def notes_on(module: Any) -> tuple[Diagnostic, ...]:
+    """What may be the reason why a module doesn't compile."""
+    training = any(each.training and isinstance(each, _by_mode()) for each in module.modules())
+    return (Diagnostic(_TRAINING, severity="note"),) if training else ()
+
+
+def _by_mode() -> tuple[Any, ...]:
+    """The layers that compute something else in training mode."""
+    from torch.nn.modules import batchnorm, dropout
+
+    return dropout._DropoutNd, batchnorm._BatchNorm
+
+
+def _input(value: Any) -> Input:
+    return Input(value.dtype, tuple(size if isinstance(size, int) else None for size in value.shape))
