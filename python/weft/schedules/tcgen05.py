@@ -95,7 +95,7 @@ def _tiles(m: int, n: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySched
     """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
     lowest, narrowest = LEAST_ROWS if types.scale else CTA_ROWS[0], max(column_unit(types), 16)
     groups: dict[tuple[int, int, int, bool], int] = {}
-    for tile in _all_tiles(types, gpu.chip):
+    for tile in _all_tiles(types, Target.of(gpu.chip).chip.shared_bytes):
         (height, columns, _), (down, across) = tile.block, tile.swapped(m, n)
         if tile.swap and m > _SWAPPED_ROWS:
             continue
@@ -108,11 +108,10 @@ def _tiles(m: int, n: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySched
 
 
 @lru_cache(maxsize=32)
-def _all_tiles(types: Types, chip: str) -> list[TensorMemorySchedule]:
-    """A schedule for each tile, with as many stages and accumulators as fit."""
+def _all_tiles(types: Types, room: int) -> list[TensorMemorySchedule]:
+    """A schedule for each tile, with as many stages and accumulators as fit in the room of shared memory."""
     depth = PROMOTED if types.promoted else _ROW_BITS // types.input_bits
-    room, unit = Target.of(chip).chip.shared_bytes, column_unit(types)
-    widths = [columns for columns in _COLUMNS if columns % unit == 0]
+    widths = [columns for columns in _COLUMNS if columns % column_unit(types) == 0]
     fields = product((1, 2), CTA_ROWS, widths, (False, True), (1, 2), (1, 2))
     tiles = []
     for cta_group, rows, columns, swap, epilogues, accumulators in fields:
