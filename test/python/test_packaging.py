@@ -104,8 +104,15 @@ def sdist(made, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def wheel(made):
-    return made[1]
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy of the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in (*PACKAGES.values(), *TOP):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / "tree" / name, symlinks=True)
+        else:
+            shutil.copy(ROOT / name, folder / "tree")
+    return build("build_wheel", folder / "tree", folder / "made")
 
 
 @pytest.mark.slow
@@ -141,6 +148,11 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
 
 
 @pytest.mark.slow
+def test_the_wheel_of_the_sdist_holds_the_same(made):
+    assert held(made[1]) == modules()
+
+
+@pytest.mark.slow
 def test_a_package_that_is_left_out_would_be_noticed(sdist, tmp_path):
     tree = tmp_path / "tree"
     shutil.copytree(sdist, tree, ignore=shutil.ignore_patterns("build"))
@@ -165,7 +177,18 @@ np.testing.assert_allclose(weft.matmul(a, b, out_dtype="f32"), a.astype(np.float
 """
 
 
-def smoke_test(python, folder):
+# Each program is started once by default; slow tests also run all that a user would first.
+FEW = {
+    ("weft", "isa", "wgmma", "--arch", "sm_90a"): "wgmma.mma_async",
+    ("weft-opt", "matmul.mlir", "--weft-kernel=chip=sm_90"): "gpu.func",
+}
+MORE = {
+    ("weft", "run", "matmul.mlir", "--on", "emulator", "--shape", "32x32x32"): "PASS",
+    ("weft", "--version"): f"weft {weft.__version__}",
+}
+
+
+def smoke_test(python, folder, commands):
     """Uses the package and the programs of an environment, in a folder outside of the checkout."""
     shutil.copy(ROOT / "examples" / "matmul.mlir", folder)
     programs = python.parent
@@ -174,14 +197,8 @@ def smoke_test(python, folder):
         "WEFT_CACHE_DIR": str(folder / "cache"),
         "CUDA_VISIBLE_DEVICES": "",
     }
-    commands = {
-        (python, "-c", SMOKE): "",
-        (programs / "weft", "run", "matmul.mlir", "--on", "emulator", "--shape", "32x32x32"): "PASS",
-        (programs / "weft", "isa", "wgmma", "--arch", "sm_90a"): "wgmma.mma_async",
-        (programs / "weft-opt", "matmul.mlir", "--weft-kernel=chip=sm_90"): "gpu.func",
-        (programs / "weft", "--version"): f"weft {weft.__version__}",
-    }
-    for command, expected in commands.items():
+    for (program, *arguments), expected in {(python.name, "-c", SMOKE): "", **commands}.items():
+        command = [programs / program, *arguments]
         done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         assert expected in done.stdout, command
@@ -212,13 +229,13 @@ def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
     python = installed(wheel, tmp_path / "venv", "--no-deps")
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    smoke_test(python, tmp_path)
+    smoke_test(python, tmp_path, FEW)
 
 
 @pytest.mark.slow
 def test_distributions_built_and_installed_from_the_network_work(tmp_path):
     _, wheel = distributions(tmp_path)
-    smoke_test(installed(wheel, tmp_path / "venv"), tmp_path)
+    smoke_test(installed(wheel, tmp_path / "venv"), tmp_path, FEW | MORE)
 
 
 # Which other packages are installed is not the matter here: with them skipped, mypy is done in a second.
