@@ -32,7 +32,7 @@ def _uncached(request):
         monkeypatch = request.getfixturevalue("monkeypatch")
         monkeypatch.setattr("weft.compiler.stages.decides_all", lambda module: False)
         # Another process wouldn't have the change.
-        monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda: False)
+        monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda present=True: False)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ class Cache:
     def get_or_make(
         self,
         kind: str,
-        key: Key | Callable[[], Key | None],
+        key: Key | Callable[[bool], Key | None],
         make: Callable[[], bytes],
         valid: Callable[[bytes], bool] = lambda data: True,
     ) -> bytes:
@@ -69,9 +69,10 @@ class Cache:
 
         The key holds everything that the result of `make` depends on. If that may change meanwhile, the key
         is a function: it returns None if the key is unknown, and the result is kept only if the key stays the
-        same.
+        same. Its argument is whether it must ask for the present state, as it must before and after `make`:
+        an entry of the state that this process began with was made from that state.
         """
-        if self.directory is None or (digest := _digest_of(kind, key)) is None:
+        if self.directory is None or (digest := _digest_of(kind, key, False)) is None:
             return make()
         path = self.directory / f"{kind}-{digest.hex()}"
         with _alone(path):
@@ -81,8 +82,9 @@ class Cache:
                 self._warn(str(error))
                 return make()
             if data is None or not valid(data):
+                known = not callable(key) or _digest_of(kind, key, True) == digest
                 data = make()
-                if not callable(key) or _digest_of(kind, key) == digest:
+                if not callable(key) or (known and _digest_of(kind, key, True) == digest):
                     self._write(path, digest, data)
             return data
 
@@ -322,8 +324,8 @@ _ENTRY = re.compile(r"[\w.]+-[0-9a-f]{64}")
 _UNFINISHED = re.compile(r"\.new-.*")
 
 
-def _digest_of(kind: str, key: Key | Callable[[], Key | None]) -> bytes | None:
-    parts = key() if callable(key) else key
+def _digest_of(kind: str, key: Key | Callable[[bool], Key | None], present: bool) -> bytes | None:
+    parts = key(present) if callable(key) else key
     return None if parts is None else _digest(kind, *parts)
 
 

@@ -43,7 +43,7 @@ SCHEDULE = "block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 3
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cache_keys, "as_imported", lambda: True)
+    monkeypatch.setattr(cache_keys, "as_imported", lambda present=True: True)
     monkeypatch.setenv("WEFT_CACHE", "0")
     monkeypatch.chdir(tmp_path)  # reproducers go there
 
@@ -172,10 +172,18 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert works()
 
 
+def test_this_process_compiles_where_another_one_would_load_other_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cache_keys, "as_imported", lambda present=True: not present)
+    monkeypatch.setattr(apart, "_asked", lambda *_: pytest.fail("another process was asked"))
+    assert works()
+
+
 def test_an_unforeseen_exception_is_an_internal_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cache_keys, "as_imported", lambda: False)
+    monkeypatch.setattr(cache_keys, "as_imported", lambda present=True: False)
     monkeypatch.setattr(stages.checks, "names", lambda module: {}["k"])
     with pytest.raises(WeftInternalError, match=r"internal error while .*KeyError: 'k'; this is a defect"):
         weft.compile(EXAMPLE, arch="sm_80")

@@ -367,11 +367,9 @@ def test_a_module_that_wasnt_there_when_weft_was_loaded_is_noticed(copied, tmp_p
 @pytest.mark.slow
 def test_llvm_s_process_loads_what_this_one_would(copied):
     package, _ = copied
-    (package / "codegen.py").write_text(
-        (package / "codegen.py")
-        .read_text()
-        .replace('return {"ptx": machine', 'return {"ptx": "// nop\\n" + machine')
-    )
+    path = package / "compiler" / "codegen.py"
+    assert '{"ptx": machine' in path.read_text()
+    path.write_text(path.read_text().replace('{"ptx": machine', '{"ptx": "// nop\\n" + machine'))
     code = COMPILE.format(package=str(package), before="", after="")
     moved = f"import sys; sys.path.insert(0, {str(package.parent)!r})\n"
     done = subprocess.run(
@@ -395,6 +393,20 @@ def test_times_that_are_set_back_hide_nothing(tmp_path):
     assert files.changed() == str(path)
     path.unlink()
     assert files.changed() == str(path)
+
+
+@pytest.mark.parametrize("key", [cache_keys.lowering, cache_keys.generating, cache_keys.assembling])
+def test_files_are_looked_at_again_only_for_the_present_state(key, patch):
+    before, looked = key(), []
+    changed = loaded._changed
+    patch.setattr(loaded, "_changed", lambda files: looked.append(files) or changed(files))
+    assert key(present=False) == before and not looked
+    assert key() == before and len(looked) == 1
+    patch.setattr(loaded, "_unknown", lambda: iter(["x.py"]))
+    patch.setattr(loaded, "_warned", True)
+    assert key(present=False) is None and len(looked) == 1
+    patch.setattr(loaded, "_content", None)  # as before the first key
+    assert key(present=False) is None and len(looked) == 2
 
 
 def test_a_key_costs_little():

@@ -1,5 +1,6 @@
 """Compiles what callers pass: text and files in a separate process, since MLIR crashes on some of them."""
 
+import contextlib
 import json
 import os
 import warnings
@@ -35,8 +36,9 @@ def compile_input(
     WeftInternalError for a crash of MLIR or an unexpected exception.
     """
     name = str(module) if isinstance(module, Path) else name
-    if isinstance(module, (str, Path)) and not phase.shared() and cache_keys.as_imported():
-        return _compiled_apart(module, arch, name, default, rows)
+    if isinstance(module, (str, Path)) and not phase.shared() and cache_keys.as_imported(present=False):
+        with contextlib.suppress(_ChangedError):
+            return _compiled_apart(module, arch, name, default, rows)
     try:
         return stages.compile_module(module, arch, name=name, default=default, rows=rows, own=own)
     except WeftError:
@@ -57,8 +59,8 @@ def check_parses(module: str | Path) -> None:
         _asked(module, {"name": name}, "parse")
         return b"parsed"
 
-    def key() -> cache.Key | None:
-        decides = cache_keys.lowering()
+    def key(present: bool) -> cache.Key | None:
+        decides = cache_keys.lowering(present)
         return decides and [name, _content(module), *decides]
 
     cache.default().get_or_make("parsed", key, make)
@@ -85,14 +87,16 @@ def _compiled_apart(
     options = {"arch": arch, "name": name, "default": default, "rows": rows}
 
     def make() -> bytes:
+        if not cache_keys.as_imported():
+            raise _ChangedError
         answer = _asked(module, options)
         entry = stages.to_entry(answer["compiled"])
         if not answer["lasting"]:
             raise _Passing(entry)
         return entry
 
-    def key() -> cache.Key | None:
-        decides = cache_keys.lowering()
+    def key(present: bool) -> cache.Key | None:
+        decides = cache_keys.lowering(present)
         return decides and [json.dumps(options), _content(module), str(database.asks_files()), *decides]
 
     try:
@@ -100,6 +104,10 @@ def _compiled_apart(
     except _Passing as passing:
         entry = passing.entry
     return stages.of_entry(entry)
+
+
+class _ChangedError(Exception):
+    """Files have changed: a new process would lower the module with other code than this one's."""
 
 
 class _Passing(Exception):

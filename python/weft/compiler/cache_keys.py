@@ -1,4 +1,7 @@
-"""What each stage's output depends on besides its input: a part of the cache's keys."""
+"""What each stage's output depends on besides its input: a part of the cache's keys.
+
+With `present` false, files that were unchanged once aren't looked at again (`loaded.identity`).
+"""
 
 from dataclasses import astuple
 
@@ -11,7 +14,7 @@ _DECIDE = ("weft.isa", "weft.dialects", "weft.passes", "weft.schedules")
 _warned_of: set[str] = set()
 
 
-def lowering() -> Key | None:
+def lowering(present: bool = True) -> Key | None:
     """The key for LLVM IR from a module: Weft's code, the bindings, installed extensions, what is registered,
     and functions that somebody put in the place of Weft's.
 
@@ -20,7 +23,7 @@ def lowering() -> Key | None:
     """
     installed = extensions.loaded()
     packages = [each.package for each in installed]
-    code = loaded.identity(mlir.DISTRIBUTION, packages=packages)
+    code = loaded.identity(mlir.DISTRIBUTION, packages=packages, present=present)
     if code is None:
         return None
     for package in packages:
@@ -40,7 +43,7 @@ def lowering() -> Key | None:
         return None
 
 
-def as_imported() -> bool:
+def as_imported(present: bool = True) -> bool:
     """Whether a process that imports Weft now would lower a module as this one does. Raises WeftError where
     an installed extension can't be loaded.
     """
@@ -48,16 +51,18 @@ def as_imported() -> bool:
     if passes.registered() != passes.OWN or identity.replaced(_DECIDE):
         return False
     others = [each for each in extensions.entries() if not each.source.installed]
-    return not others and loaded.identity(mlir.DISTRIBUTION, packages=packages) is not None
+    if others:
+        return False
+    return loaded.identity(mlir.DISTRIBUTION, packages=packages, present=present) is not None
 
 
-def generating() -> Key | None:
+def generating(present: bool = True) -> Key | None:
     """The key for PTX from LLVM IR: Weft's code, LLVM and its optimisation level."""
-    code = loaded.identity(codegen.LIBRARY)
+    code = loaded.identity(codegen.LIBRARY, present=present)
     return code and [*code, str(codegen.OPT_LEVEL)]
 
 
-def assembling() -> Key | None:
+def assembling(present: bool = True) -> Key | None:
     """The key for cubins from PTX: Weft's code and every ptxas that may be run."""
-    code = loaded.identity()
+    code = loaded.identity(present=present)
     return code and [*code, *ptxas.identity()]

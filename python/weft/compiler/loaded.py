@@ -38,6 +38,8 @@ def _own() -> Files:
 _own_files = _own()
 _libraries: dict[str, Files] = {}
 _content: bytes | None = None
+_unchanged: set[str] = set()
+"""Libraries and packages whose files were found unchanged after they had been loaded."""
 _warned = False
 
 
@@ -73,15 +75,17 @@ def watch_package(name: str) -> None:
     _libraries[name] = Files(found)
 
 
-def identity(*libraries: str, packages: Sequence[str] = ()) -> list[str | bytes] | None:
+def identity(*libraries: str, packages: Sequence[str] = (), present: bool = True) -> list[str | bytes] | None:
     """Identifies the loaded code of Weft, of watched libraries, and of watched packages by their content.
 
-    None, with one warning, if their files have changed.
+    None, with one warning, if their files have changed. With `present` false, files that were unchanged once
+    aren't looked at again: what was made from them earlier is still what this process would make.
     """
     global _content, _warned
     digests = [_libraries[name].digest() for name in packages]
     content, files = _content, [_libraries[name] for name in (*libraries, *packages)]
-    if (path := _changed(files)) is None and content is None:
+    looks = present or content is None or not _unchanged.issuperset((*libraries, *packages))
+    if (path := _changed(files) if looks else next(_unknown(), None)) is None and content is None:
         content = _own_files.digest()
         path = _changed(files)
     if path is not None:
@@ -91,6 +95,7 @@ def identity(*libraries: str, packages: Sequence[str] = ()) -> list[str | bytes]
         return None
     assert content is not None
     _content = content
+    _unchanged.update((*libraries, *packages))
     described = [_libraries[name].described() for name in libraries]
     return [sys.version, content, *described, *digests]
 

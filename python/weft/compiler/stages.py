@@ -58,8 +58,8 @@ class Compiled:
         """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
         chip, version = self.target.chip.name, self.ptx_version
 
-        def key() -> cache.Key | None:
-            decides = cache_keys.generating()
+        def key(present: bool) -> cache.Key | None:
+            decides = cache_keys.generating(present)
             return decides and [self.llvm, chip, repr(version), *decides]
 
         def generate() -> bytes:
@@ -74,8 +74,8 @@ class Compiled:
         chip, ptx = self.target.chip.name, self.ptx
         assembled: list[ptxas.Assembled] = []
 
-        def key() -> cache.Key | None:
-            decides = cache_keys.assembling()
+        def key(present: bool) -> cache.Key | None:
+            decides = cache_keys.assembling(present)
             return decides and [ptx, chip, *decides]
 
         def assemble() -> bytes:
@@ -199,8 +199,8 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
         compiled.append(_lowered(module if ours else _apart(module), target, name, rows))
         return to_entry(compiled[0].record())
 
-    def key() -> cache.Key | None:
-        decides = cache_keys.lowering()
+    def key(present: bool) -> cache.Key | None:
+        decides = cache_keys.lowering(present)
         return decides and [located, str(target), name, rows, *decides]
 
     entry = kept.get_or_make("llvm", key, lower)
