@@ -217,6 +217,7 @@ def test_operations_have_the_lines_and_columns_of_the_code():
     number = next(n for n, line in enumerate(lines, 1) if "z[i] = x[i] + y[i]" in line)
     column = lines[number - 1].index("x[i] + y[i]") + 1  # MLIR counts columns from 1
     assert f'language_kernels.py":{number}:{column} to :{column + 11})' in text
+    assert f'language_kernels.py":{number - 3}:1)' in text  # the kernel itself
 
 
 def test_what_a_kernel_prints_and_checks():

@@ -111,7 +111,7 @@ def _place(kernel: Any, function: Callable[..., Any]) -> None:
     """Gives the kernel and its return the line of its definition, not that of its call."""
     code = function.__code__
     name = code.co_filename.encode("utf-8", "backslashreplace").decode()
-    place = ir.Location.file(name, code.co_firstlineno, 0)
+    place = ir.Location.file(name, code.co_firstlineno, 1)
     kernel.operation.location = place
     for block in kernel.operation.regions[0].blocks:
         for operation in block.operations:

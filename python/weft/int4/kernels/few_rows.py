@@ -8,6 +8,7 @@ of the same weights, and add their sums at the end. Sums of a group are scaled, 
 from typing import Any
 
 import weft.language as w
+from weft.int4.kernels.groups import loaded
 from weft.int4.kernels.layout import DEPTH, LINES, ROWS
 
 
@@ -131,11 +132,3 @@ def added(
         if block == blocks - 1 or 0 < group < DEPTH * blocks:
             total, sums = total + sums * scale[0].to(w.f32), None
     return total
-
-
-def loaded(slot: Any, name: str, groups: list[Any]) -> list[Any]:
-    """The scales or zeros of groups, vectors of 64 rows."""
-    if name not in slot.ring.kinds:
-        return [8] * len(groups)
-    like, buffer = w.zeros(ROWS, slot.x.dtype), getattr(slot, name)
-    return [w.load_column(buffer.columns(ROWS * each, ROWS), like=like) for each in groups]

@@ -7,6 +7,7 @@ them each into registers, while the tensor cores multiply what the other one has
 from typing import Any
 
 import weft.language as w
+from weft.int4.kernels.groups import loaded
 from weft.int4.kernels.layout import DEPTH, LINES, ROWS
 
 
@@ -42,11 +43,8 @@ def many_rows(
     with w.role(warpgroups=2, registers=240) as me:
 
         def weights(slot: Any) -> w.Fragment:
-            rows, like = [ROWS * (groups * me + n) for n in range(groups)], w.zeros(ROWS, x.dtype)
-            scale = [w.load_column(slot.scale.columns(row, ROWS), like=like) for row in rows]
-            zero = (
-                [w.load_column(slot.zero.columns(row, ROWS), like=like) for row in rows] if asymmetric else 8
-            )
+            mine = [groups * me + n for n in range(groups)]
+            scale, zero = (loaded(slot, name, mine) for name in ("scale", "zero"))
             return w.dequantize_int4(w.load_contiguous(slot.q.rows(LINES * me, LINES)), scale, zero)
 
         def multiplied(late: Any, sums: Any) -> tuple[Any, Any]:
