@@ -180,17 +180,19 @@ def test_strides_and_out():
 
 
 @pytest.mark.slow
-def test_an_equal_result_in_other_orders_of_warps():
-    meta = tiles.forward(64, 64, 200, causal=True, window=False) | {"rights": True, "paired": True}
+def test_an_equal_result_in_other_orders_of_warps_and_tiles():
+    meta = tiles.forward(64, 64, 200, causal=True, window=False) | {"rights": True}
     q, k, v = arrays(1, (2, 1), 200, 200, (64, 64))
     numbers, results = np.zeros(1, np.int32), []
-    for seed in (0, 1):
+    for seed, order in ((0, "paired"), (1, "paired"), (0, "by_length")):
         o, lse = np.zeros_like(q), np.zeros((1, 2, 200), np.float32)
         added = (numbers, numbers, numbers, numbers[None], numbers.astype(np.float32))
-        report = forward.emulate(q, k, v, *added, o, lse, 0.125, 0.0, 0, 0, seed=seed, **meta)
+        report = forward.emulate(
+            q, k, v, *added, o, lse, 0.125, 0.0, 0, 0, seed=seed, **meta, **{order: True}
+        )
         assert not report.findings
         results.append(o)
-    assert np.array_equal(*results)
+    assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
 
 
 TYPES = (*["bf16"] * 3, *["i32"] * 4, "f32", "bf16", "f32", "f32", "f32", "i32", "i32")

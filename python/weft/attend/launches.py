@@ -240,7 +240,8 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
 def _forward(call: Call, q: Any, o: Any, sums: Any, grouped: bool, splits: int, stream: Any) -> None:
     """Launches the forward kernel."""
     sizes, flags = call.sizes, call.flags
-    causal, window = flags["rights"] and not flags["lefts"], flags["lefts"]
+    meta = _tiles(call, grouped, splits)
+    causal = flags["rights"] and not flags["lefts"] and not sizes.packed and not grouped and splits == 1
     call.launch(
         forward,
         *(q, call.matrices("k"), call.matrices("v")),
@@ -252,10 +253,10 @@ def _forward(call: Call, q: Any, o: Any, sums: Any, grouped: bool, splits: int, 
         *(o, sums),
         *call.numbers,
         **flags,
-        **_tiles(call, grouped, splits),
+        **meta,
+        **(tiles.causal_order(meta, sizes.queries, sizes.keys) if causal else {}),
         paged=sizes.page > 0,
         sinking="sinks" in call.given and splits == 1,
-        paired=causal and not window and not sizes.packed and not grouped and splits == 1,
         grouped=grouped,
         splits=splits,
         stream=stream,

@@ -4,6 +4,7 @@ from typing import Any
 
 WARPGROUP_ROWS = 64  # of queries
 _SHARED_BYTES = 227 * 1024
+_LONG, _NEAR_BYTES = 4096, 8 << 20
 _FP8_STEP = 32  # columns of a product's step, and bytes of the narrowest swizzle
 
 
@@ -44,6 +45,16 @@ def forward(
             chosen["N"] -= 16
         chosen["ahead"] = False
     return chosen | {"width": wide, "value_width": value}
+
+
+def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, bool]:
+    """The meta-parameters for the order of tiles of causal attention: by length where that was faster, for
+    many tiles and heads of which several fit in L2, otherwise in pairs.
+    """
+    bytes_ = 2 * keys * (meta["width"] + meta["value_width"])
+    long = _LONG if meta["width"] <= 64 else 4 * _LONG
+    by_length = queries >= long and bytes_ <= _NEAR_BYTES
+    return {"by_length": by_length, "paired": not by_length}
 
 
 def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> dict[str, Any]:

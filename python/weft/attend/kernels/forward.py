@@ -8,6 +8,7 @@ block first. The products of one block overlap with the exponentials of the one 
 import math
 
 import weft.language as w
+from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, finite, spans, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
 
@@ -57,6 +58,7 @@ def forward(
     lefts=False,
     rights=False,
     paired=False,
+    by_length=False,
     grouped=False,
     splits=1,
     lazy=True,
@@ -81,6 +83,7 @@ def forward(
     turns = w.turns(groups) if groups > 1 else None
     kept = {"packed": packed, "limited": limited, "paged": paged}
     window = Window(left if lefts else None, right if rights else None)
+    visited = order.by_length if by_length else None
 
     # These run in each role: what is computed before the roles needs registers in all of them.
     def halves(x):
@@ -133,7 +136,7 @@ def forward(
             """One number, or one for each row."""
             return w.load_column(sinks[head * q.rows + ROWS * me], like=like) if grouped else sinks[head]
 
-        for x, head, batch in w.tiles():
+        for x, head, batch in w.tiles(order=visited):
             for half in halves(x):
                 rows, first, position, blocks, index = tile_of(x, half, batch)
                 last = blocks.end - 1
@@ -211,7 +214,7 @@ def forward(
                 return pages[rows.number, j * N // k.rows].loaded(), shared, j * N % k.rows
             return 0 if packed else rows.batch, shared, rows.first_key + j * N
 
-        for x, head, batch in w.tiles():
+        for x, head, batch in w.tiles(order=visited):
             for half in halves(x):
                 rows, first, _, blocks, _ = tile_of(x, half, batch)
                 shared = head // (q.size("heads") // k.size("key_heads"))

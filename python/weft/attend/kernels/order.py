@@ -1,0 +1,30 @@
+"""The order in which CTAs compute the tiles of causal attention, which need more keys the later their queries
+are.
+"""
+
+import weft.language as w
+
+ROUNDS = 3  # of tiles of all CTAs, in each of which the tiles become shorter or longer
+
+
+def by_length(number, counts):
+    """The tile of queries, head and sequence with this number. A CTA computes every n-th tile, where n is the
+    number of CTAs.
+
+    Sections of heads follow each other, so that L2 keeps their keys and values. In one section the tiles of
+    all heads become longer, in the next one shorter: tiles that are computed together are almost equal, and a
+    CTA with longer tiles in one section has shorter ones in the other. The last tiles are the shortest.
+    """
+    tiles, heads, batches = counts
+    all_heads = heads * batches
+    least = w.ceil_div(ROUNDS * w.ctas(), tiles)
+    size = w.ceil_div(all_heads, 2 * w.ceil_div(all_heads, 2 * least))
+    section = number // (size * tiles)
+    first = section * size
+    rest = number - first * tiles
+    width = w.minimum(size, all_heads - first)
+    step = rest // width
+    head = first + rest - step * width
+    falls = (w.ceil_div(all_heads, size) - section) % 2 == 1
+    batch = head // heads
+    return w.where(falls, tiles - 1 - step, step), head - batch * heads, batch

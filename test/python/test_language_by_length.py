@@ -1,0 +1,35 @@
+"""The order of the tiles of causal attention."""
+
+import numpy as np
+import pytest
+
+import weft.language as w
+from weft.attend import tiles
+from weft.attend.kernels.order import by_length
+
+
+@w.kernel(grid=lambda z: (z.size("c"), z.size("b"), z.size("a")), persistent=1, threads=32)
+def visits(z: w.Out["a b c", w.i32], mine: w.Out["a b c", w.i32]):
+    """Counts the visits of each tile, and writes its CTA."""
+    for x, y, batch in w.tiles(order=by_length):
+        if w.thread() == 0:
+            z[batch, y, x] = z[batch, y, x] + 1
+            mine[batch, y, x] = w.cta()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 7), (5, 7, 12), (1, 2, 40)])
+def test_tiles_by_length_are_complete_and_fair(shape):
+    z, mine = np.zeros((2, *shape), np.int32)
+    visits.emulate(z, mine)
+    assert np.all(z == 1)
+    lengths = np.broadcast_to(np.arange(shape[2]) + 1, shape)
+    work = np.bincount(mine.ravel(), lengths.ravel())
+    assert work.max() <= lengths.sum() / (mine.max() + 1) + shape[2]
+
+
+def test_long_sequences_take_tiles_by_length():
+    by_size = {d: tiles.forward(d, d, 4096, causal=True, window=False) for d in (64, 128, 256)}
+    assert tiles.causal_order(by_size[64], 4096, 4096) == {"by_length": True, "paired": False}
+    assert tiles.causal_order(by_size[128], 16384, 16384) == {"by_length": True, "paired": False}
+    for d, queries, keys in ((64, 4000, 4096), (64, 4096, 40_000), (128, 4096, 4096), (256, 16384, 16384)):
+        assert tiles.causal_order(by_size[d], queries, keys) == {"by_length": False, "paired": True}
