@@ -69,6 +69,8 @@ SLOW = {
     "window after the query": (1, (1, 1), 200, 300, (64, 64), {"window": (None, 40), "sinks": True}),
     "left window only": (1, (1, 1), 300, 500, (64, 64), {"window": (40, None)}),
     "three warpgroups, causal": (1, (1, 1), 1100, 1100, (64, 64), {"causal": True}),
+    "many splits, sinks": (1, (2, 1), 10, 600, (64, 72), {"causal": True, "splits": 18, "sinks": True}),
+    "splits, two tiles": (1, (2, 2), 100, 300, (64, 64), {"splits": 2, "causal": True}),
     "splits, more than blocks": (1, (2, 2), 3, 100, (128, 128), {"splits": 7}),
     "splits, one query": (2, (8, 2), 1, 700, (128, 128), {"splits": 4, "sinks": True, "dtype": BF16}),
     "splits, window": (1, (1, 1), 20, 600, (64, 64), {"splits": 3, "window": (200, 0)}),

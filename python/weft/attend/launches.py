@@ -228,7 +228,6 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     call.launch(
         combine,
         *(parts, part_sums, _sinks(call), o, sums),
-        width=tiles.width(sizes.e),
         splits=splits,
         sinking="sinks" in call.given,
         grouped=grouped,

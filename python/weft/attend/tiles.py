@@ -28,7 +28,9 @@ def forward(
     largest = max(wide, value)
     chosen: dict[str, Any]
     if splits > 1 or queries <= WARPGROUP_ROWS:
-        chosen = {"groups": 1, "N": 128 if largest <= 64 else 64, "ahead": False}
+        chosen = {"groups": 1, "N": 64, "ahead": False}
+        if largest <= 64:
+            chosen |= {"stages": 3} if splits > 1 else {"N": 128}
     elif largest <= 64:
         chosen = best(64, queries, causal) | {"N": 128}
     elif largest <= 128:
@@ -37,7 +39,7 @@ def forward(
         chosen = {"N": 96 if window or value > 128 else 112, "ahead": False}
     else:
         chosen = {"N": 64 if window else 80, "ahead": False}
-    chosen = {"groups": 2, "ahead": True} | chosen
+    chosen = {"groups": 2, "ahead": True, "stages": 2} | chosen
     if page:
         chosen["N"] = next(n for n in (chosen["N"], 64, 32, 16) if page % n == 0)
     while _bytes(wide, value, **chosen) > _SHARED_BYTES:
@@ -72,9 +74,9 @@ def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> 
     return chosen | {"width": wide, "value_width": value}
 
 
-def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool) -> int:
+def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool, stages: int) -> int:
     """The bytes of shared memory of the forward kernel."""
-    rows, stages = WARPGROUP_ROWS * groups, 2
+    rows = WARPGROUP_ROWS * groups
     tiles = rows * wide * (2 if ahead else 1) + stages * N * (wide + value) + (rows * value if ahead else 0)
     return 2 * tiles + 1024
 

@@ -24,7 +24,7 @@ KERNELS: Mapping[str, KernelFunction] = {
 }
 BEGINNING = '{"launch":'
 """Of the texts."""
-_VERSION = 2
+_VERSION = 3
 _APART = 1 << 44  # between planned arrays: more than the memory of any GPU
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]

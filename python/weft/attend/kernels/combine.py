@@ -6,16 +6,16 @@ import weft.language as w
 from weft.attend.kernels.masks import finite
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
-ROWS, COLUMNS = 64, 32
-TOGETHER = 8  # parts whose loads are in flight together: one after the other they would take most of the time
+THREADS = 128  # each with an element of the output, so that the loads of all parts are in flight together
+TOGETHER = 16  # parts
 
 
-def _grid(o, *, width):
-    """Tiles of rows and columns, heads, and sequences."""
-    return w.ceil_div(o.rows, ROWS) * w.ceil_div(width, COLUMNS), o.size("heads"), o.size("batches")
+def _grid(o, *, E):
+    """Elements of a head, heads, and sequences."""
+    return w.ceil_div(o.rows * E, THREADS), o.size("heads"), o.size("batches")
 
 
-@w.kernel(grid=_grid, dependent=True)
+@w.kernel(grid=_grid, threads=THREADS, dependent=True)
 def combine(
     parts: w.In["parts heads m E", w.f32],
     sums: w.In["parts heads m", w.f32],
@@ -24,40 +24,37 @@ def combine(
     lse: w.Out["batches heads m", w.f32],
     *,
     E,
-    width,
     splits,
     sinking=False,
     grouped=False,
 ):
     """o and lse of all keys. `sums` are the lse of the parts, which are the last dimension of a batch."""
-    across = w.ceil_div(width, COLUMNS)
-    row, column, head, batch = w.cta(0) // across * ROWS, w.cta(0) % across * COLUMNS, w.cta(1), w.cta(2)
-    with w.role():
-        like, top = w.zeros((ROWS, COLUMNS)), w.full(ROWS, -w.inf)
-        if sinking:
-            sink = w.load_column(sinks[head * o.rows + row], like=top) if grouped else sinks[head].loaded()
-            top = w.maximum(top, sink)
+    number, head, batch = w.cta(0) * THREADS + w.thread(), w.cta(1), w.cta(2)
+    row, column = number // E, number % E
 
-        def some(begin):
-            """Parts from `begin` on; the last one again where there are no more."""
-            first = batch * splits
-            return [first + w.minimum(begin + i, splits - 1) for i in range(min(splits, TOGETHER))]
+    def some(begin):
+        """Parts from `begin` on; the last one again where there are no more."""
+        first = batch * splits
+        return [first + w.minimum(begin + i, splits - 1) for i in range(min(splits, TOGETHER))]
 
-        for begin in w.range(0, splits, TOGETHER):
-            for each in [w.load_column(sums[part, head, row], like=top) for part in some(begin)]:
-                top = w.maximum(top, each)
-        base = finite(top) * LOG2E
-        total, out = w.zeros(ROWS), like
+    if row < o.rows:
+        top, total, out = w.f32(-w.inf), w.f32(0), w.f32(0)
         if sinking:
-            total = total + w.exp2(sink * LOG2E - base)
+            top = sinks[head * o.rows + row if grouped else head].loaded() * LOG2E
+            total = w.f32(1)
         for begin in w.range(0, splits, TOGETHER):
-            shares = [w.load_column(sums[part, head, row], like=top) for part in some(begin)]
-            loaded = [w.load(parts[part, head, row, column], like=like) for part in some(begin)]
-            for i in range(len(loaded)):
-                share = w.where(begin + i < splits, w.exp2(shares[i] * LOG2E - base), 0.0)
+            logs = [sums[part, head, row].loaded() for part in some(begin)]
+            values = [parts[part, head, row, column].loaded() for part in some(begin)]
+            old = top
+            for each in logs:
+                top = w.maximum(top, each * LOG2E)
+            base = finite(top)
+            shrink = w.exp2(old - base)
+            total, out = total * shrink, out * shrink
+            for i in range(len(logs)):
+                share = w.where(begin + i < splits, w.exp2(logs[i] * LOG2E - base), 0.0)
                 total = total + share
-                out = out + loaded[i] * share
-        out = out * w.where(total == 0.0, 0.0, w.rcp(total))
-        w.store(out.to(o.dtype), o[batch, head, row, column])
+                out = out + values[i] * share
+        o[batch, head, row, column] = (out * w.where(total == 0.0, 0.0, w.rcp(total))).to(o.dtype)
         if column == 0:
-            w.store_column((base + w.log2(total)) * LN2, lse[batch, head, row])
+            lse[batch, head, row] = (finite(top) + w.log2(total)) * LN2

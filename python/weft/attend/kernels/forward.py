@@ -25,7 +25,7 @@ def grid(q, starts_q, *, groups, packed, paired, splits):
     return w.ceil_div(tiles, 2) if paired else tiles, q.size("heads"), q.size("batches") * splits
 
 
-@w.kernel(grid=grid, persistent=1, dependent=True)
+@w.kernel(grid=grid, persistent=lambda splits: None if splits > 1 else 1, dependent=True)
 def forward(
     q: w.In["batches heads m D"],
     k: w.In["key_batches key_heads n D"],
