@@ -166,20 +166,21 @@ def _spelled(row: Row) -> tuple[str, str]:
 
 def _rules(table: Table, family: Family[Any]) -> Iterator[tuple[str, str, str]]:
     """A case of each of the family's own rules, and what it says."""
-    near = table.near.get(family.name, {})
-    for rule in family.rules:
-        found = ((form, verdict) for form in _near_misses(family, near) if (verdict := rule(form)))
-        if (case := next(found, None)) is not None:
-            yield _rule(*case)
-    for chip_rule in getattr(family, "chip_rules", ()):
-        cases = (
-            (form, verdict, chip)
-            for form in _near_misses(family, near)
-            for chip in CHIPS
-            if chip in family.chips() and (verdict := chip_rule(form, chip))
-        )
-        if (case_on := next(cases, None)) is not None:
-            yield _rule(*case_on)
+    own, of_chips = family.rules, getattr(family, "chip_rules", ())
+    found: dict[int, tuple[str, str, str]] = {}
+    chips = [chip for chip in CHIPS if of_chips and chip in family.chips()]
+    for form in _near_misses(family, table.near.get(family.name, {})):
+        for number, rule in enumerate(own):
+            if number not in found and (verdict := rule(form)):
+                found[number] = _rule(form, verdict)
+        for number, chip_rule in enumerate(of_chips, len(own)):
+            if number not in found:
+                judged = ((chip_rule(form, chip), chip) for chip in chips)
+                if (case := next(((v, chip) for v, chip in judged if v), None)) is not None:
+                    found[number] = _rule(form, *case)
+        if len(found) == len(own) + len(of_chips):
+            break
+    yield from (found[number] for number in sorted(found))
 
 
 def _rule(form: Any, verdict: Verdict, chip: str = "") -> tuple[str, str, str]:

@@ -33,7 +33,15 @@ MODULES = {
 @functools.cache
 def statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """The import statements anywhere in `source`, TYPE_CHECKING blocks and functions included."""
-    return tuple(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom))
+    found, left = [], [ast.parse(source)]
+    while left:  # only through what has statements: expressions are most of a source
+        node = left.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, part, ())
+            left += inner if isinstance(inner, list) else ()
+    return tuple(found)
 
 
 @functools.cache
