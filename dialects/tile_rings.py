@@ -203,9 +203,9 @@ class DrainOp(Op, dialect=Tile, name="drain"):
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
     """Announces the bytes that copies will bring into a stage of a ring that is filled by "tma". One thread
-    does this before it starts the copies. Elements of 4 and 6 bits count packed, as in the matrix. In a ring
-    of a pair, one of each CTA does, with the bytes that arrive in that CTA's stage, which must be equal in
-    both.
+    does this before it starts the copies; with 0 bytes the stage is full at once. Elements of 4 and 6 bits
+    count packed, as in the matrix. In a ring of a pair, one of each CTA does, with the bytes that arrive in
+    that CTA's stage, which must be equal in both.
     """
 
     ring: ext.Operand[Any]
@@ -217,8 +217,8 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
             return wrong
         maker = ring_of(self.ring)
         most = mbarriers.MOST_TRANSACTION_BYTES // (maker.cta_group if maker is not None else 1)
-        if not 0 < self.bytes.value <= most:
-            return f"bytes must be in 1..{most}, got {self.bytes.value}"
+        if not 0 <= self.bytes.value <= most:
+            return f"bytes must be in 0..{most}, got {self.bytes.value}"
         if maker is not None and maker.filler != TMA:
             return f"the ring's filled_by must be tma, got {maker.filler}{_fills_with(maker)}"
         return None

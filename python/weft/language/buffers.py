@@ -1,6 +1,7 @@
 """Tiles in shared memory."""
 
 from collections.abc import Iterator
+from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -14,6 +15,8 @@ from weft.language.scalars import DType, as_scalar, dtype_of, i32
 from weft.layout import Layout
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels
+
+_SWIZZLED_ROWS = 8  # after which the pattern of a swizzle repeats
 
 
 class Buffer(Carried):
@@ -47,7 +50,9 @@ class Buffer(Carried):
         return Buffer(self.value, transposed=not self.transposed, ring=self.ring, slot=self.slot)
 
     def rows(self, first: Any, count: int) -> "Buffer":
-        """`count` rows from `first` on, a multiple of `count`."""
+        """`count` rows from `first` on, a multiple of `count`; where `count` doesn't divide the rows, of the
+        greatest common divisor of both.
+        """
         return self._part(0, first, count)
 
     def columns(self, first: Any, count: int) -> "Buffer":
@@ -63,16 +68,19 @@ class Buffer(Carried):
 
     def _part(self, axis: int, first: Any, count: int) -> "Buffer":
         whole = self.shape
-        if not isinstance(count, int) or count < 1 or whole[axis] % count:
-            what = ("rows", "columns")[axis]
-            raise mistake(f"a part must divide the {whole[axis]} {what} of the tile, got {shown(count)}")
+        known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
+        step = gcd(count, whole[axis]) if known else 0
         axis ^= int(self.transposed)
+        if not known or (step < count and (axis == 1 or step % _SWIZZLED_ROWS)):
+            what = ("rows", "columns")[axis ^ int(self.transposed)]
+            raise mistake(f"a part must divide the {self.shape[axis]} {what} of the tile, got {shown(count)}")
         shape = [count if number == axis else size for number, size in enumerate(self.value.type.shape)]
         if tuple(shape) == tuple(self.value.type.shape):
             return self
         start = [emit.value(0)] * 2
         start[axis] = as_scalar(first, i32).value
-        part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]))
+        row_step = step if step < count else 0
+        part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]), row_step=row_step)
         return Buffer(part, transposed=self.transposed, ring=self.ring, slot=self.slot)
 
     def __getitem__(self, _: Any) -> Any:

@@ -156,6 +156,24 @@ class Ring:
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
 
+    def lend(self) -> None:
+        """Hands over the next stage as it is, when it is empty. The warpgroups that take it can use its
+        memory for something else, such as a store through it (`via`).
+        """
+        current = self._in_role("lent")
+        if self._writer not in (None, "copies"):
+            raise mistake(f"ring '{self.name}' is written: a stage is lent by the role that fills a ring")
+        self._writer = "copies"
+        stage, phase = (each.value for each in self.filled)
+        if self._copied:
+            tile.acquire(self._ring, stage, phase)
+            tile.commit(self._ring, stage, copies=True)
+        else:
+            with nullcontext() if current.one_thread else thread_ids.one_thread():
+                tile.acquire(self._ring, stage, phase)
+                tile.expect(self._ring, stage, 0)
+        self.filled = self._next(self.filled)
+
     @contextmanager
     def write(self) -> Iterator["Slot"]:
         """Waits until the next stage is empty. In the block, the warpgroups of the role write its buffers;

@@ -458,9 +458,9 @@ func.func @release_peer_coordinates(%r: !R, %i: index) {
 // -----
 
 !R = !tile.ring<4>
-func.func @expect_of_nothing(%r: !R, %i: i32) {
-  // expected-error @below {{'tile.expect' op bytes must be in 1..1048575, got 0}}
-  "tile.expect"(%r, %i) {bytes = 0} : (!R, i32) -> ()
+func.func @expect_of_less_than_nothing(%r: !R, %i: i32) {
+  // expected-error @below {{'tile.expect' op bytes must be in 0..1048575, got -1}}
+  "tile.expect"(%r, %i) {bytes = -1} : (!R, i32) -> ()
   return
 }
 
@@ -468,7 +468,7 @@ func.func @expect_of_nothing(%r: !R, %i: i32) {
 
 !R = !tile.ring<4>
 func.func @expect_of_too_much(%r: !R, %i: i32) {
-  // expected-error @below {{bytes must be in 1..1048575, got 1048576}}
+  // expected-error @below {{bytes must be in 0..1048575, got 1048576}}
   "tile.expect"(%r, %i) {bytes = 1048576} : (!R, i32) -> ()
   return
 }

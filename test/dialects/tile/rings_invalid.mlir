@@ -135,7 +135,7 @@ func.func @ring_of_too_many_consumers_of_a_pair() {
 
 func.func @bytes_of_a_pair(%stage: i32) {
   %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1, cta_group = 2} : () -> !tile.ring<4>
-  // expected-error @below {{'tile.expect' op bytes must be in 1..524287, got 524288}}
+  // expected-error @below {{'tile.expect' op bytes must be in 0..524287, got 524288}}
   "tile.expect"(%r, %stage) {bytes = 524288} : (!tile.ring<4>, i32) -> ()
   return
 }

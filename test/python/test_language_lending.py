@@ -1,0 +1,63 @@
+"""Stages of rings that are lent for something else."""
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+
+@w.kernel()
+def negated(x: w.In["m k", w.f16], y: w.Out["m k", w.f16], *, N=80):
+    """A tile goes through one stage of a ring on its way in, and through the next one on its way out."""
+    ring = w.ring(1, x=(N, 64, x.dtype))
+    with w.role():
+        for _ in w.range(2):
+            with ring.take() as stage:
+                t = w.load(stage.x.rows(0, 64))
+            with ring.take() as stage:
+                w.store(-t, y[0, 0], via=stage.x.rows(0, 64))
+    with w.role(), w.one_thread():
+        for _ in w.range(2):
+            ring.fill(x=x[0, 0])
+            ring.lend()
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", pytest.param("sm_80", marks=pytest.mark.slow)])
+def test_a_stage_is_lent_for_a_store(arch):
+    x = np.random.default_rng(0).standard_normal((70, 64)).astype(np.float16)
+    y = np.zeros_like(x)
+    assert not negated.emulate(x, y, arch=arch).findings
+    assert np.array_equal(y[:64], -x[:64]) and not y[64:].any()
+
+
+@pytest.mark.parametrize(
+    "part, match",
+    [
+        (lambda x: x.rows(0, 60), "a part must divide the 80 rows of the tile, got 60"),
+        (lambda x: x.rows(0, 88), "a part must divide the 80 rows of the tile, got 88"),
+        (lambda x: x.columns(0, 48), "a part must divide the 64 columns of the tile, got 48"),
+    ],
+)
+def test_wrong_parts(part, match):
+    @w.kernel()
+    def kernel(y: w.Out["m", w.f32]):
+        ring = w.ring(2, x=(80, 64, w.bf16))
+        with w.role():
+            part(ring.take().x)
+
+    with pytest.raises(weft.WeftError, match=match):
+        kernel.compile()
+
+
+def test_a_written_ring_isnt_lent():
+    @w.kernel()
+    def kernel(y: w.Out["m", w.f32]):
+        ring = w.ring(2, x=(64, 64, w.f16))
+        with w.role():
+            with ring.write() as stage:
+                w.store(w.zeros((64, 64), w.f16), stage.x)
+            ring.lend()
+
+    with pytest.raises(weft.WeftError, match="ring 'x' is written: a stage is lent by the role that fills"):
+        kernel.compile()
