@@ -27,6 +27,11 @@ def test_tiles_by_length_are_complete_and_fair(shape):
     assert work.max() <= lengths.sum() / (mine.max() + 1) + shape[2]
 
 
+def test_short_sequences_of_wide_heads_take_smaller_blocks():
+    chosen = {n: tiles.forward(256, 256, n, causal=True, window=False)["N"] for n in (1024, 4096)}
+    assert chosen == {1024: 64, 4096: 80}
+
+
 def test_long_sequences_take_tiles_by_length():
     by_size = {d: tiles.forward(d, d, 4096, causal=True, window=False) for d in (64, 128, 256)}
     assert tiles.causal_order(by_size[64], 4096, 4096) == {"by_length": True, "paired": False}

@@ -4,14 +4,15 @@ from typing import Any
 
 WARPGROUP_ROWS = 64  # of queries
 _SHARED_BYTES = 227 * 1024
-_LONG, _NEAR_BYTES = 4096, 8 << 20
+_SHORT, _LONG = 1024, 4096  # sequences
+_NEAR_BYTES = 8 << 20
 _FP8_STEP = 32  # columns of a product's step, and bytes of the narrowest swizzle
 
 
 def best(d: int, queries: int, causal: bool) -> dict[str, Any]:
     """The meta-parameters that were fastest on an H100 for heads of this size and this many queries."""
     if d <= 64:
-        return {"groups": 2 if causal and queries <= 1024 else 3}
+        return {"groups": 2 if causal and queries <= _SHORT else 3}
     return {"N": 80, "ahead": False} if d > 128 else {}
 
 
@@ -38,7 +39,7 @@ def forward(
     elif largest <= 192:
         chosen = {"N": 96 if window or value > 128 else 112, "ahead": False}
     else:
-        chosen = {"N": 64 if window else 80, "ahead": False}
+        chosen = {"N": 64 if window or queries <= _SHORT else 80, "ahead": False}
     chosen = {"groups": 2, "ahead": True, "stages": 2} | chosen
     if page:
         chosen["N"] = next(n for n in (chosen["N"], 64, 32, 16) if page % n == 0)

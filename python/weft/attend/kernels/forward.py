@@ -84,6 +84,7 @@ def forward(
     kept = {"packed": packed, "limited": limited, "paged": paged}
     window = Window(left if lefts else None, right if rights else None)
     visited = order.by_length if by_length else None
+    lent = not ahead and N >= ROWS and o.dtype == v.dtype  # the output goes through stages of values
 
     # These run in each role: what is computed before the roles needs registers in all of them.
     def halves(x):
@@ -136,12 +137,25 @@ def forward(
             """One number, or one for each row."""
             return w.load_column(sinks[head * q.rows + ROWS * me], like=like) if grouped else sinks[head]
 
+        @w.inline
+        def store_through_values(tile, to, limit):
+            """Stores a tile through the stage of values that is lent to this warpgroup."""
+            for number in range(groups):
+                with values.take() as block:
+                    if me == number:
+                        w.store(tile, to, via=block.v.rows(0, ROWS), **limit)
+
+        for _ in range(groups if lent else 0):  # before the first tile, there is nothing to store
+            values.take().release()
         for x, head, batch in w.tiles(order=visited):
             for half in halves(x):
                 rows, first, position, blocks, index = tile_of(x, half, batch)
                 last = blocks.end - 1
                 query = queries.take()
                 mine = query.q.rows(ROWS * me, ROWS)
+                staging = output.rows(ROWS * me, ROWS) if ahead else None
+                if not ahead and not lent and (width, q.dtype) == (value_width, o.dtype):
+                    staging = mine
                 with keys.take() as block:  # the last one: the first ones to come have masks
                     s = w.wait(w.gemm(mine, block.k.T))
                 s = seen(scores(s), position, last, rows.keys)
@@ -181,7 +195,7 @@ def forward(
                             out = out * alpha
                         before.release()
                         p = e.to(v.dtype)
-                if ahead:
+                if staging is not mine:
                     query.release()
                 with values.take() as block:
                     out = w.wait(w.gemm(p, block.v, out))
@@ -195,14 +209,14 @@ def forward(
                 share = share * shrink if sinking else share
                 mine_of = ROWS * me + first
                 left_over = rows.queries - mine_of
-                staging = output.rows(ROWS * me, ROWS) if ahead else None
-                if not ahead and (width, q.dtype) == (value_width, o.dtype):
-                    staging = mine
                 to = rows.first_query + mine_of
                 limit = {"rows": left_over} if packed else {}
                 at = index if not packed or splits > 1 else 0
-                w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
-                if not ahead:
+                if lent:
+                    store_through_values((out * share).to(o.dtype), o[at, head, to], limit)
+                else:
+                    w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
+                if staging is mine:
                     query.release()
                 w.store_column((top + w.log2(total)) * LN2, lse[at, head, to], **limit)
 
@@ -214,6 +228,11 @@ def forward(
                 return pages[rows.number, j * N // k.rows].loaded(), shared, j * N % k.rows
             return 0 if packed else rows.batch, shared, rows.first_key + j * N
 
+        def lend():
+            """Lends the warpgroups stages of values, for the output of the tile before or of the last one."""
+            for _ in range(groups if lent else 0):
+                values.lend()
+
         for x, head, batch in w.tiles(order=visited):
             for half in halves(x):
                 rows, first, _, blocks, _ = tile_of(x, half, batch)
@@ -221,7 +240,9 @@ def forward(
                 last = blocks.end - 1
                 keys.fill(k=k[places(rows, shared, last)])
                 queries.fill(q=q[rows.batch, head, rows.first_query + first])
+                lend()
                 for i in w.range(1, blocks.end - blocks.begin):
                     keys.fill(k=k[places(rows, shared, last - i)])
                     values.fill(v=v[places(rows, shared, last + 1 - i)])
                 values.fill(v=v[places(rows, shared, blocks.begin)])
+        lend()
