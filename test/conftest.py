@@ -167,8 +167,14 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.line(f"{seconds:6.1f} s {name}")
 
 
+def pytest_collection():
+    """Leaves out garbage collections while pytest makes its objects, which stay."""
+    gc.disable()
+
+
 def pytest_collection_finish():
     """Excludes pytest's collected objects from garbage collections, and makes these rarer."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     # IR is read and written as many objects that live briefly: with the default, 700, collections take 4 % of
