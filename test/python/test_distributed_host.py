@@ -20,10 +20,10 @@ MOST_CALLS = 100  # of Python and C functions, for a product
 
 
 class Devices(cuda.CudaDevices):
-    """Rank 0 of two, whose memory is the CPU's."""
+    """One of several ranks, whose memory is the CPU's."""
 
-    def __init__(self):
-        self.rank, self.size, self.chip, self.name = 0, 2, "sm_90a", "fake"
+    def __init__(self, rank=0, size=2):
+        self.rank, self.size, self.chip, self.name = rank, size, "sm_90a", "fake"
         self._set(fake_torch(), 0)
         self._device = torch.device("cpu")
 
@@ -85,6 +85,22 @@ def test_rows_are_copied_before_their_flags(done):
         ]
         flags.append(number)
     assert [b - a for a, b in itertools.pairwise(flags)] == [16, 16]  # the numbers of the calls
+
+
+def test_chunks_go_to_the_rank_first_that_needs_them_first(done, monkeypatch):
+    monkeypatch.setattr(gather, "_CHUNK", 1024)
+    team = Team.of(Devices(rank=1, size=4))
+    a, b = torch.ones(16, 64, dtype=BF16), torch.ones(32, 64, dtype=BF16)
+    assert all_gather_matmul(a, b, team=team, transpose_b=True).shape == (64, 32)
+    half, size = team.exchange("gather")._halves[0], 16 * 128
+    copies = [each[1:4] for each in done if each[0] == "copy"]
+    want = []
+    for peer in (0, 3, 2):
+        for chunk in range(2):
+            begin = 1024 * chunk
+            want.append((half.data[peer].address + size + begin, a.data_ptr() + begin, 1024))
+            want.append((half.flags[peer].address + 4 * (2 + chunk), copies[1][1], 4))
+    assert copies == want
 
 
 def test_errors_of_copies_are_named(done, monkeypatch):
