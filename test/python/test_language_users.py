@@ -214,6 +214,26 @@ def single_rows_by_tma(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
         ring.fill(x=tuple(x[w.thread() + i, 0] for i in range(64)))  # here
 
 
+@case("ring 'x' is filled in another role already: each role has its own position in a ring")
+def a_ring_that_two_roles_fill(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+    ring = w.ring(2, x=(64, 64, w.f16))
+    with w.role():
+        ring.fill(x=x[0, 0])
+    with w.role():
+        ring.fill(x=x[64, 0])  # here
+
+
+@case("w.load must be executed by whole warpgroups, so it can't be in w.one_thread")
+def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role(), w.one_thread():
+        w.store(w.load(x[0, 0], (64, 64)), y[0, 0])  # here
+
+
+@case("w.print takes strings and numbers, got a fragment of 64 x 8 w.f32: weft debug shows the elements")
+def a_tile_that_is_printed(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.print("t", w.load(x[0, 0], (64, 8)))  # here
+
+
 @pytest.mark.parametrize("function, message", CASES)
 def test_a_mistake_names_what_is_legal(function, message):
     lines, first = inspect.getsourcelines(function)
@@ -232,6 +252,14 @@ def test_calls_of_triton_and_shapes_that_differ():
         w.kernel()(an_early_return).compile(x, x[:32].copy())
     with pytest.raises(AttributeError, match=r"no 'bfloat16': use w\.bf16"):
         getattr(w, "bfloat16")  # noqa: B009
+
+
+def test_tiles_need_warpgroups_and_grids_whole_numbers():
+    with pytest.raises(weft.WeftError, match="whole warpgroups, and threads=64 is no multiple of 128"):
+        w.kernel(threads=64)(a_tile_that_is_printed).compile()
+    with pytest.raises(weft.WeftError, match="divide sizes by // or") as raised:
+        w.kernel(grid=lambda x: x.rows / 2)(a_stride).compile()
+    assert raised.value.diagnostics[0].location.file == __file__
 
 
 def test_names_of_triton_lead_to_names_of_the_language():

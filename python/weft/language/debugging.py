@@ -18,8 +18,9 @@ def print_(*values: Any) -> None:
             texts.append(str(value).replace("%", "%%"))
             continue
         if not isinstance(value, Scalar) and not callable(getattr(value, "loaded", None)):
+            tiles = ": weft debug shows the elements of tiles" if hasattr(value, "layout") else ""
             raise mistake(
-                f"w.print takes strings and numbers, got {shown(value) if value is None else value}"
+                f"w.print takes strings and numbers, got {shown(value) if value is None else value}{tiles}"
             )
         scalar = as_scalar(value)
         if scalar.dtype.is_float:

@@ -3,9 +3,10 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from weft.errors import WeftError, shown
+from weft.errors import Location, WeftError, shown
 from weft.mlir import ir
 
 
@@ -114,11 +115,25 @@ def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
 
 
 def call_with(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
-    """Calls a function with those of the named values that it has parameters for."""
+    """Calls a function with those of the named values that it has parameters for. Errors of this module get
+    the line of its definition.
+    """
+    try:
+        return function(**_wanted(function, named))
+    except WeftError as error:
+        first, code = error.diagnostics[0], getattr(function, "__code__", None)
+        if first.location is not None or code is None:
+            raise
+        where = Location(code.co_filename, code.co_firstlineno, 1)
+        raise WeftError(replace(first, location=where)) from None
+
+
+def _wanted(function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the named values that a function has parameters for."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
-        return function(**named)
+        return dict(named)
     missing = [each.name for each in parameters if each.name not in named and each.default is each.empty]
     if missing:
         raise WeftError(f"grid has a parameter '{missing[0]}', which must be one of {', '.join(named)}")
-    return function(**{each.name: named[each.name] for each in parameters if each.name in named})
+    return {each.name: named[each.name] for each in parameters if each.name in named}

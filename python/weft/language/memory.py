@@ -35,6 +35,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     An index may also be a fragment of i32: `w.load(x[rows, column], (64, 32))` loads a part of each row of a
     vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.
     """
+    trace.current().check_whole("w.load")
     if isinstance(source, Buffer):
         return _from_buffer(source, like)
     if isinstance(source, Gathered):
@@ -242,6 +243,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
 
     An index of an array may also be a fragment of i32, as for `w.load`.
     """
+    trace.current().check_whole("w.store")
     if isinstance(fragment, Pending):
         fragment._refuse()
     if not isinstance(fragment, Fragment):

@@ -49,6 +49,7 @@ class Ring:
             }
         self._copied = not trace.current().has_tma
         self._writer: Any = None  # "copies", or the role that writes its stages
+        self._filling: Any = None  # the role that copies
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
@@ -70,7 +71,12 @@ class Ring:
         current = self._in_role("filled")
         if self._writer not in (None, "copies"):
             raise mistake(f"ring '{self.name}' is written already: make another one for what is copied here")
-        self._writer = "copies"
+        if self._filling not in (None, current.role):
+            raise mistake(
+                f"ring '{self.name}' is filled in another role already: each role has its own position in a "
+                "ring, so fill it in one of them, or make another ring"
+            )
+        self._writer, self._filling = "copies", current.role
         for name in self.kinds:
             if name not in places:
                 raise mistake(f"a stage of this ring has {self.name}, got no '{name}'")

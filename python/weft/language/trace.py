@@ -181,6 +181,16 @@ class Trace:
         if self._anchor is not None or self._points or self.role:
             raise mistake(f"{what} must be made before the first role, outside of loops and branches")
 
+    def check_whole(self, what: str) -> None:
+        """Raises WeftError where not all threads of a warpgroup execute what needs them."""
+        if self.one_thread:
+            raise mistake(f"{what} must be executed by whole warpgroups, so it can't be in w.one_thread()")
+        if self.role is None and self.threads % WARPGROUP:
+            raise mistake(
+                f"{what} must be executed by whole warpgroups, and threads={self.threads} is no multiple of "
+                f"{WARPGROUP}: use one, or single elements x[i, j]"
+            )
+
     def named_barriers(self, count: int) -> int:
         """The first of `count` named barriers that nothing else uses."""
         first, self.barriers = self.barriers, self.barriers + count
