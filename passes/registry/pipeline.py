@@ -167,6 +167,7 @@ class Manager:
         wanted = instrumentation.current()
         groups = [[element] for element in elements] if wanted.selects else [list(elements)]
         self._managers = [_manager(group, context, passes, known) for group in groups]
+        self._groups, self._is_prepared = groups, False
         self._verifies = True
 
     def enable_verifier(self, enable: bool) -> None:
@@ -179,6 +180,7 @@ class Manager:
         """Runs the pipeline on an operation."""
         reproducer = instrumentation.current().reproducer
         instrumentation.dump(self._elements)
+        self._prepare()
         if reproducer is None:
             self._run(module)
             return
@@ -194,6 +196,13 @@ class Manager:
             _written(reproducer)
             raise
         reproducer.end(succeeded)
+
+    def _prepare(self) -> None:
+        """Has the passes instrumented. A manager that runs nothing would print times, too."""
+        if not self._is_prepared:
+            self._is_prepared = True
+            for manager, group in zip(self._managers, self._groups, strict=True):
+                instrumentation.prepare(manager, frozenset().union(*map(_names, group)))
 
     def _run(self, module: Any) -> None:
         for manager in self._managers:
@@ -215,8 +224,8 @@ def check_selected(elements: Sequence[Element]) -> None:
     running = [name for element in elements for name in sorted(_names(element))]
     for flag, names in (("before", wanted.before), ("after", wanted.after)):
         if missing := sorted(names - set(running)):
-            legal = ", ".join(dict.fromkeys(running)) or "none"
-            more = did_you_mean(missing[0], running) or f"; those that run are {legal}"
+            legal = f"; those that run are {', '.join(dict.fromkeys(running))}"
+            more = did_you_mean(missing[0], running) or (legal if running else f": add --{missing[0]}")
             raise WeftError(f"--mlir-print-ir-{flag}: no pass '{missing[0]}' runs{more}")
 
 
@@ -235,7 +244,6 @@ def _manager(elements: Sequence[Element], context: Any, passes: Mapping[str, Pas
             # Before each pass of upstream's, a pass of ours names it.
             manager.add(_telling(element), name="phase", argument="phase", description="names the next pass")
         add(manager, element, passes, known)
-    instrumentation.prepare(manager, frozenset().union(*map(_names, elements)))
     return manager
 
 

@@ -264,7 +264,10 @@ def _suggestion(message: str) -> str:
     """The names of similar operations, if a message is about an unknown operation; otherwise nothing."""
     if (unknown := _UNKNOWN_OPERATION.match(message)) is None:
         return ""
-    return did_you_mean(unknown[1] or unknown[2], upstream_operations().keys() | _defined_in_python())
+    name = unknown[1] or unknown[2]
+    known = upstream_operations().keys() | _defined_in_python() | _operations_of(name.partition(".")[0])
+    same = [each for each in known if each.partition(".")[0] == name.partition(".")[0]]
+    return did_you_mean(name, same) or did_you_mean(name, known)
 
 
 def upstream_operations() -> dict[str, Any]:
@@ -272,6 +275,15 @@ def upstream_operations() -> dict[str, Any]:
     upstream = (arith, func, gpu, llvm, memref, nvvm, scf, vector)
     classes = [kind for module in upstream for kind in vars(module).values()]
     return {str(kind.OPERATION_NAME): kind for kind in classes if hasattr(kind, "OPERATION_NAME")}
+
+
+def _operations_of(dialect: str) -> set[str]:
+    """The names of the operations of a dialect of upstream's; none where the bindings don't have it."""
+    try:
+        kinds = vars(_module(f"dialects.{dialect}")).values()
+    except ImportError:
+        return set()
+    return {str(kind.OPERATION_NAME) for kind in kinds if hasattr(kind, "OPERATION_NAME")}
 
 
 def _defined_in_python() -> set[str]:

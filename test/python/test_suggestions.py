@@ -104,6 +104,13 @@ def test_kernels_and_stages_from_python():
         emulator.Module(kernel.ptx).launch("kernal")
 
 
+def test_an_operation_of_the_same_dialect_is_suggested_first():
+    text = "func.func @f(%a: tensor<4x4xf32>) {{\n  {}\n  return\n}}"
+    for wrong, meant in (("linalg.matmull", "linalg.matmul"), ("arith.adf", "arith.addf")):
+        with pytest.raises(WeftError, match=f"custom op '{wrong}' is unknown; did you mean '{meant}'"):
+            weft.compile(text.format(wrong), arch="sm_80")
+
+
 def test_names_of_the_package():
     code = "import weft; weft.matmull"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

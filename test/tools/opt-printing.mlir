@@ -40,10 +40,12 @@
 // RUN: not weft-opt %s --cse --print-ir-after=csee 2>%t
 // RUN: not weft-opt %s --cse --canonicalize --print-ir-before=lower-gemm 2>>%t
 // RUN: not weft-opt %s --cse --print-ir-after= 2>>%t
+// RUN: not weft-opt %s --print-ir-after=raise-linalg 2>>%t
 // RUN: FileCheck %s --check-prefix=NO-PASS < %t
 // NO-PASS:      error: --mlir-print-ir-after: no pass 'csee' runs; did you mean 'cse'?
 // NO-PASS-NEXT: error: --mlir-print-ir-before: no pass 'lower-gemm' runs; those that run are cse, canonicalize
 // NO-PASS-NEXT: error: --mlir-print-ir-after must be names of passes with ',' between them; got ''
+// NO-PASS-NEXT: error: --mlir-print-ir-after: no pass 'raise-linalg' runs: add --raise-linalg
 
 // The pipeline, which runs.
 // RUN: weft-opt %s --weft-kernel=chip=sm_90a --dump-pass-pipeline 2>&1 | FileCheck %s --check-prefix=DUMP
@@ -60,6 +62,7 @@
 
 // RUN: weft-opt %s --cse --mlir-timing 2>&1 >%t | FileCheck %s --check-prefix=TIMING
 // TIMING:     Execution time report
+// TIMING-NOT: Execution time report
 // TIMING:     CSEPass
 // TIMING-NOT: Execution time report
 
