@@ -34,6 +34,17 @@ def test_a_linear_layer(symmetric):
     assert f"group=32, symmetric={symmetric}, bias=True" in repr(made)
 
 
+def test_the_activation_of_a_layer_is_kept():
+    plain = weft.nn.Linear(96, 40, dtype=torch.bfloat16, activation="relu")
+    made = Int4Linear.of(plain, group=32)
+    x = torch.randn(3, 96, dtype=torch.bfloat16)
+    assert_close(made(x), expected(x, made).relu())
+    assert made(x).min() == 0
+    assert "activation=relu" in repr(made)
+    with pytest.raises(weft.WeftError, match=r"Int4Linear: activation must be None or one of .*; did you"):
+        Int4Linear(made.weights, activation="rely")
+
+
 def test_gradients_of_x():
     _, made = layer()
     x = torch.randn(5, 96, dtype=torch.bfloat16, requires_grad=True)

@@ -7,6 +7,8 @@ import torch
 from weft.errors import WeftError, shown
 from weft.int4.product import matmul_int4
 from weft.int4.weights import Int4Weights, quantize_int4
+from weft.nn.linear import checked_activation
+from weft.torch.autograd import activated
 
 _ARRAYS = ("packed", "scales", "zeros")
 
@@ -16,7 +18,7 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
 
     Its buffers are `packed`, `scales` and `zeros` (as in `weft.Int4Weights`) and `bias`, so that a state dict
     has them. x has the type of the scales, bf16 or f16, and under `torch.autocast` is cast to it. The layer
-    has gradients of x only.
+    has gradients of x only. PyTorch applies an `activation`, one of those of `weft.nn.Linear`.
     """
 
     packed: torch.Tensor
@@ -24,8 +26,9 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
     zeros: torch.Tensor | None
     bias: torch.Tensor | None
 
-    def __init__(self, weights: Int4Weights, bias: Any = None) -> None:
+    def __init__(self, weights: Int4Weights, bias: Any = None, *, activation: str | None = None) -> None:
         super().__init__()
+        self.activation = checked_activation("weft.nn.Int4Linear", activation)
         if not isinstance(weights, Int4Weights) or not isinstance(weights.packed, torch.Tensor):
             raise WeftError(
                 f"weft.nn.Int4Linear: weights must be Int4Weights of tensors, got {shown(weights)}: use "
@@ -42,11 +45,13 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
     def of(
         layer: torch.nn.Linear, *, group: int = 128, symmetric: bool = False, dtype: str | None = None
     ) -> "Int4Linear":
-        """The layer with its weight quantised, as `weft.quantize_int4` does with these options."""
+        """The layer with its weight quantised, as `weft.quantize_int4` does with these options, and with the
+        activation of a `weft.nn.Linear`.
+        """
         if not isinstance(layer, torch.nn.Linear):
             raise WeftError(f"weft.nn.Int4Linear: expects a torch.nn.Linear, got {shown(layer)}")
         weights = quantize_int4(layer.weight, group=group, symmetric=symmetric, dtype=dtype)
-        return Int4Linear(weights, layer.bias)
+        return Int4Linear(weights, layer.bias, activation=getattr(layer, "activation", None))
 
     @property
     def weights(self) -> Int4Weights:
@@ -56,6 +61,9 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """The layer of a tensor of ... x in_features: ... x out_features."""
+        return activated(self.activation, self._product(x))
+
+    def _product(self, x: Any) -> Any:
         if torch.compiler.is_compiling():
             return matmul_int4(x, self.weights, bias=self.bias)
         buffers, kept = self._buffers, self._kept
@@ -64,7 +72,8 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
         return matmul_int4(x, kept, bias=buffers["bias"])
 
     def extra_repr(self) -> str:
-        return (
+        text = (
             f"in_features={self.in_features}, out_features={self.out_features}, group={self.group}, "
             f"symmetric={self.zeros is None}, bias={self.bias is not None}"
         )
+        return text if self.activation is None else f"{text}, activation={self.activation}"
