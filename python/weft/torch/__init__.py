@@ -4,6 +4,13 @@ Importing this package registers them; `weft.matmul` does so where PyTorch has t
 differentiate, trace, batch or cast it.
 """
 
+from weft.errors import missing_package
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as failure:
+    raise missing_package(failure, "weft.torch", "torch", "gpu") from None
+
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
 from weft.torch import autograd, casting, operators, quantizing, scaled_gradients, vectorizing
 from weft.torch import int4 as _int4  # noqa: F401

@@ -11,7 +11,9 @@ from weft.attend import fp8_launch, gradients, launches, plans
 from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
+from weft.torch.autograd import is_transformed
 from weft.torch.operators import LIBRARY, without_autocast
+from weft.torch.vectorizing import each_member
 
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
 _OPTIONS = (
@@ -28,7 +30,27 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     operands = [given.get(name) for name in _NAMES]
     # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
     named = {each.name: getattr(options, each.name) for each in fields(options)}
+    if is_transformed():
+        return Transformed.apply(*operands, named)  # type: ignore[no-any-return]
     return torch.ops.weft.attention(*operands, **named)  # type: ignore[no-any-return]
+
+
+class Transformed(torch.autograd.Function):  # type: ignore[misc]
+    """The operator under `torch.func.grad` and its relatives, which don't take gradients of operators."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> Any:
+        return torch.ops.weft.attention(*inputs[:-1], **inputs[-1])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _save(ctx, inputs[:-1], inputs[-1], output)
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
+        return *_differentiate(ctx, d_out, d_lse), None
 
 
 def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:
@@ -150,6 +172,8 @@ def _define() -> None:
     torch.library.register_fake("weft::attention", _forward_fake, lib=LIBRARY)
     torch.library.register_fake("weft::attention_backward", _backward_fake, lib=LIBRARY)
     torch.library.register_autograd("weft::attention", _differentiate, setup_context=_save, lib=LIBRARY)
+    for name in ("attention", "attention_backward"):
+        torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=LIBRARY)
 
 
 _define()

@@ -6,7 +6,9 @@ import torch
 
 from weft.int4 import launches
 from weft.int4.weights import Int4Weights
+from weft.torch.autograd import is_transformed
 from weft.torch.operators import LIBRARY, without_autocast
+from weft.torch.vectorizing import each_member
 
 _SCHEMA = (
     "matmul_int4(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, int rows, int group) "
@@ -20,9 +22,26 @@ def matmul_int4(x: Any, weights: Int4Weights, bias: Any) -> Any:
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         dtype = weights.scales.dtype
         x, bias = x.to(dtype), None if bias is None else bias.to(dtype)
-    return torch.ops.weft.matmul_int4(
-        x, weights.packed, weights.scales, weights.zeros, bias, weights.rows, weights.group
-    )
+    multiply = Transformed.apply if is_transformed() else torch.ops.weft.matmul_int4
+    return multiply(x, weights.packed, weights.scales, weights.zeros, bias, weights.rows, weights.group)
+
+
+class Transformed(torch.autograd.Function):  # type: ignore[misc]
+    """The operator under `torch.func.grad` and its relatives, which don't take gradients of operators."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> Any:
+        return torch.ops.weft.matmul_int4(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _save(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+        return _differentiate(ctx, gradient)
 
 
 def _weights(x: Any, packed: Any, scales: Any, zeros: Any, rows: int, group: int) -> Int4Weights:
@@ -63,6 +82,7 @@ def _define() -> None:
     for device in ("CPU", "CUDA"):
         LIBRARY.impl("matmul_int4", _run, device)
     torch.library.register_fake("weft::matmul_int4", _fake, lib=LIBRARY)
+    torch.library.register_vmap("weft::matmul_int4", each_member(torch.ops.weft.matmul_int4), lib=LIBRARY)
     torch.library.register_autograd("weft::matmul_int4", _differentiate, setup_context=_save, lib=LIBRARY)
 
 

@@ -12,6 +12,7 @@ from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Quantized, checked
 from weft.torch import lowering
 from weft.torch.operators import LIBRARY, TYPES, without_autocast
+from weft.torch.vectorizing import each_member
 
 _SCHEMA = (
     'quantize(Tensor x, str dtype="f8E4M3FN", *, str scales="tensor", bool values=True, '
@@ -125,4 +126,5 @@ LIBRARY.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact
 for _device in ("CPU", "CUDA"):
     LIBRARY.impl("quantize", quantize, _device)
 torch.library.register_fake("weft::quantize", lowering.traced(_fake), lib=LIBRARY)
+torch.library.register_vmap("weft::quantize", each_member(torch.ops.weft.quantize), lib=LIBRARY)
 lowering.add_function(torch.ops.weft.quantize.default, __name__, "quantize")

@@ -15,15 +15,17 @@ def register(library: Any) -> None:
     """Registers the rules of the operators."""
     torch.library.register_vmap("weft::matmul", _mapped, lib=library)
     for name in ("scaled_matmul", "grouped_matmul"):
-        torch.library.register_vmap(f"weft::{name}", _each(getattr(torch.ops.weft, name)), lib=library)
+        torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=library)
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):  # have no rules with `out`
         library.impl(name, _refuse, "FuncTorchBatched")
 
 
 def one_by_one(
     function: Callable[..., Any], members: int, dims: tuple[Any, ...], operands: tuple[Any, ...]
-) -> tuple[Any, int]:
-    """The results of a function of each member, and the dimension along which there are members, 0."""
+) -> tuple[Any, Any]:
+    """The results of a function of each member, and the dimension along which there are members, 0: of a
+    tensor, or of each of a list.
+    """
     results = [
         function(
             *(
@@ -33,11 +35,17 @@ def one_by_one(
         )
         for number in range(members)
     ]
-    return torch.stack(results), 0
+    if isinstance(results[0], torch.Tensor):
+        return torch.stack(results), 0
+    stacked = [torch.stack(each) for each in zip(*results, strict=True)]
+    kind = type(results[0])  # a tuple, or a list, which PyTorch tells apart
+    return kind(stacked), kind([0] * len(stacked))
 
 
-def _each(operator: Any) -> Callable[..., Any]:
-    def rule(info: Any, in_dims: tuple[Any, ...], *operands: Any, **options: Any) -> tuple[Any, int]:
+def each_member(operator: Any) -> Callable[..., Any]:
+    """The rule of `torch.vmap` that calls an operator once for each member."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *operands: Any, **options: Any) -> tuple[Any, Any]:
         return one_by_one(lambda *x: operator(*x, **options), info.batch_size, in_dims, operands)
 
     return rule
