@@ -69,6 +69,16 @@ class WeftInternalError(WeftError):
     """
 
 
+def missing_package(failure: ModuleNotFoundError, user: str, package: str, extra: str) -> ModuleNotFoundError:
+    """What to raise where an import fails: the failure itself unless it is about an optional package, for
+    which it names the extra that installs it.
+    """
+    if failure.name != package:
+        return failure
+    what = f"{user} needs the package {package}, which isn't installed: pip install 'weft[{extra}]'"
+    return ModuleNotFoundError(what, name=package)
+
+
 def warn(message: str) -> None:
     """Issues a Python warning, with the innermost line outside Weft as its source."""
     frame, level = sys._getframe(1), 2

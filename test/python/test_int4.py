@@ -202,7 +202,10 @@ def test_groups_follow_from_the_scales():
     [
         ("weights must be Int4Weights, as weft.quantize_int4 makes them", {"weights": np.zeros((4, 4))}),
         ("rows of x must have the weights' 128 elements, got shape (2, 64)", {"x": np.zeros((2, 64), BF16)}),
-        ("x must have elements of bf16, as the scales have, got f16", {"x": np.zeros((2, 128), F16)}),
+        (
+            "x must have elements of bf16, as the scales have, got f16: con",
+            {"x": np.zeros((2, 128), F16)},
+        ),
         ("bias must have 4 elements of bf16, got (5,) of bf16", {"bias": np.zeros(5, BF16)}),
         ("bias: expected an array (NumPy", {"bias": "bias"}),
         ("x: expected an array (NumPy", {"x": None}),

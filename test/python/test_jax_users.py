@@ -139,3 +139,10 @@ def test_fp4_has_the_kind_of_its_scales(kind):
     found = wjax.matmul(*elements, transpose_b=True, scales=scales, out_dtype="f32")
     factor = a.factor * b.factor
     np.testing.assert_allclose(factor * np.asarray(found), a.values @ b.values.T, rtol=1e-5, atol=1e-5)
+
+
+def test_the_message_about_explicit_axes_names_automatic_ones():
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    rows = jax.device_put(A, jax.NamedSharding(mesh, jax.P("x", None)))
+    with pytest.raises(weft.WeftError, match=r"under jax.shard_map; .* axis_types=\(jax.sharding.Axis"):
+        jax.eval_shape(wjax.matmul, rows, B)

@@ -2,6 +2,7 @@
 what to install.
 """
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from weft.errors import missing_package
 
 ROOT = Path(__file__).resolve().parents[2]
 PTXAS = "ptxas not found: `pip install nvidia-cuda-nvcc`, or set CUDA_HOME to a CUDA toolkit"
@@ -130,3 +133,22 @@ def test_calls(call, told):
         assert error is None
     else:
         assert error.startswith(CALLS[call]) and "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [("torch", "torch", "gpu"), ("nn", "torch", "gpu"), ("inductor", "torch", "gpu"), ("jax", "jax", "jax")],
+)
+def test_an_import_without_its_framework_names_the_extra(module, package, extra, monkeypatch):
+    for name in [each for each in sys.modules if each.startswith(f"weft.{module}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it weren't installed
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(f"weft.{module}")
+    assert f"weft.{module} needs the package {package}, " in str(caught.value)
+    assert str(caught.value).endswith(f": pip install 'weft[{extra}]'")
+
+
+def test_another_failure_of_an_import_stays():
+    failure = ModuleNotFoundError("No module named 'numpy.x'", name="numpy.x")
+    assert missing_package(failure, "weft.jax", "jax", "jax") is failure

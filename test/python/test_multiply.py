@@ -326,7 +326,10 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         (lambda: told(stream="x"), "stream must be a stream of PyTorch or CuPy, or a handle, got str"),
         (lambda: with_epilogue(bias=small(5)), "bias must be 4 elements, got 5"),
         (lambda: with_epilogue(bias=small(1, 4)), "bias must be 4 elements, got 1 x 4"),
-        (lambda: with_epilogue(bias=small(8)[::2]), "bias must have contiguous elements"),
+        (
+            lambda: with_epilogue(bias=small(8)[::2]),
+            "bias must have contiguous elements, got strides (2,): copy it",
+        ),
         (lambda: with_epilogue(residual=small(4)), "residual must be 4 x 4, got 4"),
         (lambda: with_epilogue(bias=small(4, dtype=np.int16)), "bias must have elements of f32, f16, "),
         (lambda: with_epilogue(activation="swish"), "relu or gelu or gelu_tanh or silu, got 'swish'"),

@@ -149,7 +149,10 @@ def _check_rows(views: Mapping[str, ArrayView]) -> None:
             if size > 1
         ]
         if view.strides[-1] != 1 and view.shape[-1] > 1:
-            raise refuse(f"the last dimension of {name} must be contiguous, got strides {view.strides}")
+            raise refuse(
+                f"the last dimension of {name} must be contiguous, got strides {view.strides}: pass a "
+                "contiguous copy"
+            )
         if (view.device != "cpu" and view.address % ROW_BYTES) or any(each % ROW_BYTES for each in outer):
             raise refuse(
                 f"rows of {name} must begin at multiples of {ROW_BYTES} bytes, got strides {view.strides}: "

@@ -3,6 +3,13 @@
 Importing this package imports Inductor.
 """
 
+from weft.errors import missing_package
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as failure:
+    raise missing_package(failure, "weft.inductor", "torch", "gpu") from None
+
 from typing import Any
 
 from torch._inductor import config

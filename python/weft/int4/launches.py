@@ -98,7 +98,9 @@ def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
     if not view.shape or view.shape[-1] != weights.columns:
         raise refuse(f"rows of x must have the weights' {weights.columns} elements, got shape {view.shape}")
     if view.dtype != weights.dtype:
-        raise refuse(f"x must have elements of {weights.dtype}, as the scales have, got {view.dtype}")
+        raise refuse(
+            f"x must have elements of {weights.dtype}, as the scales have, got {view.dtype}: convert it"
+        )
     if bias is None:
         return
     of_bias = _view("bias", bias)

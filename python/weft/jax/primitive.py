@@ -67,7 +67,8 @@ def _abstract(*avals: Any, product: Product) -> Any:
         return jax.core.ShapedArray(shape, kind)
     if any(axis is not None for aval in avals for axis in aval.sharding.spec):
         raise WeftError(
-            "weft.jax.matmul: arrays on a mesh with explicit axes must be multiplied under jax.shard_map"
+            "weft.jax.matmul: arrays on a mesh with explicit axes must be multiplied under jax.shard_map; "
+            "jax.make_mesh makes automatic axes with axis_types=(jax.sharding.AxisType.Auto,)"
         )
     whole = jax.sharding.PartitionSpec(*(None for _ in shape))
     sharding = jax.sharding.NamedSharding(first.sharding.mesh, whole)

@@ -381,6 +381,8 @@ class Sizes:
             found = f"strides {given.strides}"
             if by_columns:
                 found += f": transpose an array with a row for each {'word' if words else 'K block'}"
+            elif name != "out":
+                found += f": {_COPY}"
             raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
 
@@ -399,13 +401,15 @@ class Sizes:
         count = self.products
         if len(self.leading) > 1 and view.shape == self.leading:
             if view.strides != arrays.contiguous_strides(view.shape):
-                raise WeftError(f"weft.matmul: alpha must be contiguous, got strides {view.strides}")
+                raise WeftError(f"weft.matmul: alpha must be contiguous, got strides {view.strides}: {_COPY}")
             return replace(view, shape=(count,), strides=(1,))
         if view.shape != (count,):
             legal = "1 element" if count == 1 else f"1 element or {count}, one for each product"
             raise WeftError(f"weft.matmul: alpha must be a number or {legal}, got {_shape(view)}")
         if view.strides != (1,):
-            raise WeftError(f"weft.matmul: alpha must have contiguous elements, got strides {view.strides}")
+            raise WeftError(
+                f"weft.matmul: alpha must have contiguous elements, got strides {view.strides}: {_COPY}"
+            )
         return view
 
     @property

@@ -39,7 +39,7 @@ class Options(NamedTuple):
         if self.out_dtype is not None and out_dtype not in OUTPUT_TYPES:
             wanted = ", ".join(OUTPUT_TYPES)
             given = self.out_dtype
-            got = str(given) if isinstance(given, np.dtype) else shown(given)
+            got = str(given) if type(given).__name__.lower().endswith("dtype") else shown(given)
             raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {got}")
         if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
             wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))

@@ -3,6 +3,13 @@
 Importing this package imports PyTorch.
 """
 
+from weft.errors import missing_package
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as failure:
+    raise missing_package(failure, "weft.nn", "torch", "gpu") from None
+
 from weft.nn.convert import convert
 from weft.nn.gated import GatedMLP, gated
 from weft.nn.int4 import Int4Linear

@@ -78,6 +78,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
             fp8_promote=self.fp8_promote,
         )
 
+    def _get_name(self) -> str:
+        return "weft.nn.Linear"  # which tells converted layers from others
+
     def extra_repr(self) -> str:
         more = {"activation": self.activation, "fp8": self.fp8}
         return str(super().extra_repr()) + "".join(f", {name}={each}" for name, each in more.items() if each)
@@ -112,6 +115,8 @@ def linear(
     if not _is_ours(x, weight, cast, fp8):
         check_input("weft.nn.Linear", x, weight, cast is not None or torch.is_autocast_enabled(x.device.type))
         return activated(activation, functional.linear(x, weight, bias))
+    if cast is None and fp8 is None and x.dtype is not weight.dtype:
+        check_input("weft.nn.Linear", x, weight, False)
     tensors = (x, weight) if bias is None else (x, weight, bias)
     wanted = weight.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
     wanted = wanted and torch.is_grad_enabled()
