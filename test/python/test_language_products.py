@@ -261,3 +261,47 @@ def test_rmsnorm_is_a_prologue(m, n, k):
 @pytest.mark.slow
 def test_rmsnorm_fits_into_registers():
     assert rmsnorm_gemm.compile(arch="sm_90a").resources.spill_stores == 0
+
+
+@w.kernel()
+def overlapping(a: w.In["m k", w.f16], d: w.Out["m n", w.f32], *, pinned):
+    ring, next_one = w.ring(1, a=(64, 64, w.f16)), w.ring(1, a=(64, 64, w.f16))
+    with w.role():
+        stage = ring.take()
+        first, second = w.gemm(stage.a, stage.a.T), w.gemm(stage.a, stage.a)
+        e = w.exp2(w.wait(first, pending=1))
+        e = w.pin(e) if pinned else e
+        second = w.wait(second)
+        with next_one.take():
+            w.store(e * second, d[0, 0])
+        stage.release()
+    with w.role():
+        ring.fill(a=a[0, 0])
+        next_one.fill(a=a[0, 0])
+
+
+@pytest.mark.parametrize("pinned, count", [(True, 32), pytest.param(False, 0, marks=pytest.mark.slow)])
+def test_pinned_tiles_are_computed_under_the_next_product(pinned, count):
+    text = overlapping.compile(arch="sm_90a", pinned=pinned).ptx
+    before, _ = text.split("wgmma.wait_group.sync.aligned \t0;")
+    assert before.count("ex2.approx") == count
+
+
+@pytest.mark.slow
+def test_pinned_tiles_are_the_same():
+    a, d = np.random.default_rng(0).standard_normal((64, 64)).astype(F16) / 8, np.zeros((64, 64), np.float32)
+    clean(overlapping.emulate(a, d, pinned=True))
+    exact = a.astype(float)
+    assert np.allclose(d, 2 ** (exact @ exact.T) * (exact @ exact), atol=1e-3)
+
+
+def test_only_tiles_can_be_pinned():
+    @w.kernel()
+    def wrong(d: w.Out["n", w.f32]):
+        with w.role():
+            w.store_column(w.pin(w.zeros(64)), d[0])
+
+    with pytest.raises(
+        weft.WeftError, match=r"w\.pin expects a tile of w\.f32 or w\.i32, got a fragment of 64 w\.f32"
+    ):
+        wrong.compile()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.attend import tiles
-from weft.attend.kernels.backward import LANES, backward_of_queries, products_of_outputs
+from weft.attend.kernels.backward import LANES, ROWS, backward_of_queries, products_of_outputs
 from weft.attend.kernels.backward_of_keys import backward_of_keys, convert_queries
 from weft.attend.kernels.sequences import SUMS_STEP
 from weft.attend.launches import Call, batched
@@ -42,7 +42,7 @@ def backward(
         products_of_outputs,
         *(o, do, sums, call.added("", "f32", 3) if of_sums is None else of_sums),
         *(call.added("cu_seqlens_q", "i32"), base, delta, sums_q),
-        _LOG2E if flags["capped"] else 1 / call.scale,
+        _LOG2E if flags["capped"] or (how or {}).get("late") else 1 / call.scale,
         width=tiles.width(sizes.e),
         of_lse=of_sums is not None,
         packed=sizes.packed,
@@ -80,7 +80,8 @@ def _launch(
     inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
     options: dict[str, Any] = {**call.flags, "stream": stream}
     of_queries, of_keys = tiles.backward(call.sizes.d, call.sizes.e)
-    of_keys = of_keys if how is None else how
+    if how is not None:
+        of_keys = how | {"ragged": call.sizes.keys % (2 * ROWS) > 0}
     call.launch(backward_of_keys, *inputs, dk, dv, sums_q, *call.numbers, **of_keys, **options)
     if how is None:
         call.launch(backward_of_queries, *inputs, dq, *call.numbers, **of_queries, **options)

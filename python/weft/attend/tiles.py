@@ -98,7 +98,7 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     if max(wide, value) > 128 or (capped and wide <= 64):  # whose registers don't suffice
         return None
     n = 128 if wide <= 64 else 64 if window or capped else 80
-    return {"width": wide, "value_width": value, "N": n, "adding": True}
+    return {"width": wide, "value_width": value, "N": n, "adding": True, "late": wide <= 64}
 
 
 def _widths(d: int, e: int) -> tuple[int, int]:

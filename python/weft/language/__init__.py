@@ -17,7 +17,7 @@ from weft.language.debugging import check
 from weft.language.debugging import print_ as print
 from weft.language.drawings import show
 from weft.language.exponentials import exp2
-from weft.language.fragments import Fragment, full, zeros
+from weft.language.fragments import Fragment, full, pin, zeros
 from weft.language.int4 import dequantize_int4
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
@@ -146,6 +146,7 @@ __all__ = [
     "min",
     "minimum",
     "one_thread",
+    "pin",
     "prefetch",
     "print",
     "range",

@@ -10,7 +10,18 @@ from weft.isa.chips import THREAD_REGISTERS
 from weft.language import operators, registers, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
-from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, constant, converted, dtype_of, f32, same
+from weft.language.scalars import (
+    NUMBERS,
+    DType,
+    Scalar,
+    as_scalar,
+    constant,
+    converted,
+    dtype_of,
+    f32,
+    i32,
+    same,
+)
 from weft.layout import Layout
 from weft.mlir import ir, vector
 from weft.passes.builders import emit
@@ -218,6 +229,17 @@ def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = 
         as_scalar(value, dtype).value.owner.erase()
         return Fragment(constant(kind, value), shape, layout)
     return Fragment(vector.broadcast(kind, as_scalar(value, dtype).value), shape, layout)
+
+
+def pin(x: Fragment) -> Fragment:
+    """The same tile of f32 or i32, computed before anything after it that waits, multiplies or writes memory.
+
+    Otherwise the compiler may compute it as late as where it is used, such as after a later `w.wait`, and it
+    wouldn't overlap with the product that is waited for.
+    """
+    if not isinstance(x, Fragment) or len(x.shape) != 2 or x.dtype not in (f32, i32):
+        raise mistake(f"w.pin expects a tile of {f32} or {i32}, got {x}")
+    return Fragment.of(tile.pin(x.value))
 
 
 def zeros(shape: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:

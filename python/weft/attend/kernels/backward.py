@@ -76,13 +76,13 @@ def tiles(matrix, starts, rows, packed, heads):
 
 @w.inline
 def shares(s, low, *, scale, softcap, capped):
-    """The shares of scores, before masks, and the slopes of capped scores. `low` is base, or None if the
-    products began with it.
+    """The shares of scores, before masks, and the slopes of capped scores. `low` is added to exponents; it is
+    None if the products began with base.
     """
     if capped:
         s = w.tanh(s * (scale / softcap))
         return w.exp2(s * (softcap * LOG2E) + low), 1.0 - s * s
-    return w.exp2(s * (scale * LOG2E) if low is None else s * (scale * LOG2E) + low * (scale * LOG2E)), None
+    return w.exp2(s * (scale * LOG2E) if low is None else s * (scale * LOG2E) + low), None
 
 
 def _grid_of_queries(q, starts_q, *, groups, packed):
@@ -144,7 +144,7 @@ def backward_of_queries(
         queries, of_out = mine.q.rows(ROWS * me, ROWS), mine.do.rows(ROWS * me, ROWS)
         to = rows.first_query + own
         sums = rows.batch, head, rows.first_sum + own
-        low = w.load_column(base[sums], like=w.zeros(ROWS))
+        low = w.load_column(base[sums], like=w.zeros(ROWS)) * (1.0 if capped else scale * LOG2E)
         mean = w.load_column(delta[sums], like=low)
         total = w.zeros((ROWS, width))
         count = seen.end - seen.begin

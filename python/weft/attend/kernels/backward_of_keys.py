@@ -38,12 +38,12 @@ def backward_of_keys(
     left: w.i32,
     right: w.i32,
     *,
-    D,
-    E,
     width,
     value_width,
     N=64,
     adding=False,
+    late=False,
+    ragged=True,
     packed=False,
     limited=False,
     capped=False,
@@ -51,20 +51,24 @@ def backward_of_keys(
     rights=False,
 ):
     """dk = scale * ds.T @ q and dv = p.T @ do, of 64 keys, one of them by each warpgroup. With `adding`, two
-    warpgroups compute both of 64 keys each, and add ds @ k of all 128 keys to `sums_q`. The other options are
-    those of `forward`.
+    warpgroups compute both of 64 keys each, and add ds @ k of all 128 keys to `sums_q`: with `late` a block
+    later, so that they wait less for each other. Products begin with `base` and `delta`; with `late`, these
+    are added to them. `ragged` keys may end inside of a tile. The other options are those of `forward`.
     """
     M = ROWS * (2 if adding else 1)
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
-    tile = w.ring(1, k=(M, width, k.dtype), v=(M, value_width, v.dtype), takers=2)
+    begun = not (late or capped)
+    kept = w.ring(1, k=(M, width, k.dtype), v=(M, value_width, v.dtype), takers=2)
     padded = -(-N // LANES) * LANES
     blocks = w.ring(2, q=(N, width, q.dtype), base=(1, padded, w.f32), takers=2)
     outputs = w.ring(2, do=(N, value_width, do.dtype), delta=(1, padded, w.f32), takers=2)
     if adding:
-        exchange, staging = w.shared(2 * M, N, q.dtype), w.shared(2 * part, LANES, w.f32)
+        exchange, staging = w.ring(2, ds=(M, N, q.dtype), takers=2), w.shared(2 * part, LANES, w.f32)
     else:
         handed = w.ring(2, p=(ROWS * N // LANES, LANES, w.f32))
     window = Window(left if lefts else None, right if rights else None)
+    # Without masks, queries after the last one are zeros, and so are their gradients.
+    masks = ragged or packed or limited or lefts or rights
 
     # These run in each role: what is computed before the roles needs registers in all of them.
     def tile_of():
@@ -76,7 +80,7 @@ def backward_of_keys(
             rows.first_block = rows.first_query // N + number
         first = x * M
         seen = blocks_of_queries(window, first, M, rows.shift, rows.queries, N)
-        if adding and (packed or limited):  # where keys after the last one aren't zeros
+        if adding and masks:  # the shares of keys after the last one may be infinite
             seen.whole = w.where(first + M > rows.keys, seen.end, seen.whole)
         return rows, head, first, seen
 
@@ -84,7 +88,7 @@ def backward_of_keys(
         """The heads of q that share keys."""
         return q.size("heads") // k.size("key_heads")
 
-    def begun(vector):
+    def beginning(vector):
         """Sums that begin with an element for each query."""
         return w.full((ROWS, N), w.load_row(vector, like=w.zeros((ROWS, N))))
 
@@ -92,11 +96,12 @@ def backward_of_keys(
     def shares_of(s, low, i, own, rows, seen):
         """The shares of block i of queries, and the slopes of capped scores."""
         p, slopes = shares(s, low, scale=scale, softcap=softcap, capped=capped)
-        whole = w.minimum(w.maximum(seen.whole, seen.begin), seen.end)
-        if i < whole or i >= w.maximum(w.minimum(seen.ragged, seen.end), whole):
-            position = w.column(p) + (i * N + rows.shift)
-            in_window = visible(window, w.row(p) + own, position, rows.keys)
-            p = w.where(in_window & (w.column(p) + i * N < rows.queries), p, 0.0)
+        if masks:
+            whole = w.minimum(w.maximum(seen.whole, seen.begin), seen.end)
+            if i < whole or i >= w.maximum(w.minimum(seen.ragged, seen.end), whole):
+                position = w.column(p) + (i * N + rows.shift)
+                in_window = visible(window, w.row(p) + own, position, rows.keys)
+                p = w.where(in_window & (w.column(p) + i * N < rows.queries), p, 0.0)
         return p, slopes
 
     def store(total, to, own, rows, head, via):
@@ -107,38 +112,62 @@ def backward_of_keys(
 
     if adding:
         with w.role(warpgroups=2, registers=240) as me:
+
+            def add(sum_q, batch, head, block):
+                to = sums_q[batch, head, (block * 2 + me) * part, 0]
+                w.atomic_add(to, w.by_lanes(sum_q), via=staging.rows(part * me, part))
+
+            @w.inline
+            def add_late(keys, batch, head, block):
+                with exchange.take() as slot:
+                    sum_q = w.wait(product_of_queries(slot.ds, keys, me))
+                add(sum_q, batch, head, block)
+
             rows, head, first, seen = tile_of()
             own = first + ROWS * me
-            mine = tile.take()
+            mine = kept.take()
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
-
             sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
             i, of_head = w.i32(0) + seen.begin, w.i32(0) + head * shared()
-            for step in w.range(shared() * w.maximum(seen.end - seen.begin, 0)):
-                block, of_out = blocks.take(), outputs.take()
-                s, of_p = None if capped else begun(block.base), begun(of_out.delta)
-                s, of_p = w.gemm(keys, block.q.T, s), w.gemm(values, of_out.do.T, of_p)
-                low = w.load_row(block.base, like=w.zeros((ROWS, N))) if capped else None
-                p, slopes = shares_of(w.wait(s, pending=1), low, i, own, rows, seen)
-                ds = p * w.wait(of_p)
-                ds = (ds * slopes if capped else ds).to(q.dtype)
-                sum_v = w.gemm(p.to(do.dtype), of_out.do, sum_v)
-                all_ds = exchange.rows(step % 2 * M, M)
-                w.store(ds, all_ds.rows(ROWS * me, ROWS))
-                w.fence()
-                w.barrier()
-                sum_q = product_of_queries(all_ds, mine.k, me)
-                sum_v = w.wait(sum_v, pending=1)
-                of_out.release()
-                sum_k = w.gemm(ds, block.q, sum_k)
-                sum_q = w.wait(sum_q, pending=1)
-                to = sums_q[rows.batch, of_head, ((rows.first_block + i) * 2 + me) * part, 0]
-                w.atomic_add(to, w.by_lanes(sum_q), via=staging.rows(part * me, part))
-                sum_k = w.wait(sum_k)
+            before, head_before = i, of_head
+            steps = shared() * w.maximum(seen.end - seen.begin, 0)
+            for step in w.range(steps):
+                block = blocks.take()
+                s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
+                of_out = outputs.take()
+                of_p = w.gemm(values, of_out.do.T, None if late else beginning(of_out.delta))
+                s = w.wait(s, pending=1)
+                low = None if begun else w.load_row(block.base, like=s)
+                p, slopes = shares_of(s, low, i, own, rows, seen)
+                p = w.pin(p)  # with the next stage awaited, or the shares would come after this product
+                with exchange.write() as to:
+                    of_p = w.wait(of_p)
+                    ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
+                    ds = (ds * slopes if capped else ds).to(q.dtype)
+                    sum_v = w.gemm(p.to(do.dtype), of_out.do, sum_v)
+                    w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                if late:
+                    sum_k = w.gemm(ds, block.q, sum_k)
+                    if step > 0:
+                        add_late(mine.k, rows.batch, head_before, rows.first_block + before)
+                    sum_k, sum_v = w.wait(sum_k, sum_v)
+                    of_out.release()
+                else:
+                    with exchange.take() as slot:
+                        sum_q = product_of_queries(slot.ds, mine.k, me)
+                        sum_v = w.wait(sum_v, pending=1)
+                        of_out.release()
+                        sum_k = w.gemm(ds, block.q, sum_k)
+                        sum_q = w.wait(sum_q, pending=1)
+                    add(sum_q, rows.batch, of_head, rows.first_block + i)
+                    sum_k = w.wait(sum_k)
                 block.release()
+                before, head_before = i, of_head
                 i = i + 1
                 of_head = w.where(i == seen.end, of_head + 1, of_head)
                 i = w.where(i == seen.end, seen.begin, i)
+            if late and steps > 0:
+                add_late(mine.k, rows.batch, head_before, rows.first_block + before)
             w.barrier()  # the other warpgroup has read all keys
             store(sum_v, dv, own, rows, head, values)
             store(sum_k * scale, dk, own, rows, head, keys)
@@ -146,12 +175,12 @@ def backward_of_keys(
     else:
         with w.role(registers=240):
             rows, head, first, seen = tile_of()
-            mine, total = tile.take(), w.zeros((ROWS, value_width))
+            mine, total = kept.take(), w.zeros((ROWS, value_width))
             for _ in w.range(shared()):
                 for i in w.range(seen.begin, seen.end):
                     with blocks.take() as block:
-                        s = w.wait(w.gemm(mine.k, block.q.T, None if capped else begun(block.base)))
-                        low = w.load_row(block.base, like=s) if capped else None
+                        s = w.wait(w.gemm(mine.k, block.q.T, beginning(block.base) if begun else None))
+                        low = None if begun else w.load_row(block.base, like=s)
                     p, slopes = shares_of(s, low, i, first, rows, seen)
                     with handed.write() as to:
                         w.store(w.by_lanes(p * slopes if capped else p), to.p)
@@ -161,11 +190,11 @@ def backward_of_keys(
             mine.release()
         with w.role(registers=240):
             rows, head, first, seen = tile_of()
-            mine, total, like = tile.take(), w.zeros((ROWS, width)), w.zeros((ROWS, N))
+            mine, total, like = kept.take(), w.zeros((ROWS, width)), w.zeros((ROWS, N))
             for _ in w.range(shared()):
                 for _i in w.range(seen.begin, seen.end):
                     with outputs.take() as of_out:
-                        of_p = w.gemm(mine.v, of_out.do.T, begun(of_out.delta))
+                        of_p = w.gemm(mine.v, of_out.do.T, beginning(of_out.delta))
                         with handed.take() as slot:
                             p = w.from_lanes(w.load(slot.p, like=w.by_lanes(like)), (ROWS, N))
                         of_p = w.wait(of_p)
@@ -176,9 +205,8 @@ def backward_of_keys(
 
     with w.role(registers=24), w.one_thread():
         rows, head, first, seen = tile_of()
-
         at = rows.batch, head, rows.first_key + first
-        tile.fill(k=k[at], v=v[at])
+        kept.fill(k=k[at], v=v[at])
         for g in w.range(shared()):
             for i in w.range(seen.begin, seen.end):
                 of_head = rows.batch, head * shared() + g
