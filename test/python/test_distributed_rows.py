@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from distributed_worlds import numbers, rules
 
-from weft.distributed import Team, rows, teams
+from weft.distributed import Team, all_gather_matmul, gather, matmul_reduce_scatter, rows, scatter, teams
 from weft.emulator import World
 
 
@@ -56,3 +56,26 @@ def test_products_return_the_rows_that_they_gather(size):
     for d, gathered, want in found:
         assert (gathered == want).all()
         assert (d == (want.astype(np.float32) @ b.astype(np.float32)).astype(d.dtype)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most_pushed", [-1, 1 << 20])
+def test_steps_of_training_on_four_ranks_end(monkeypatch, most_pushed):
+    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
+    world, found = World(4), []
+    x, gradient = ([numbers(8, 64, seed=(n, rank)) for rank in range(4)] for n in range(2))
+    up, down, hidden = (
+        [numbers(*shape, seed=(7, rank)) for rank in range(4)] for shape in ((32, 64), (64, 32), (32, 32))
+    )
+    members = Team.emulated(world)
+    for _ in range(2):
+        for rank, team in enumerate(members):  # forward, and what gradients of both layers call
+            all_gather_matmul(x[rank], up[rank], team=team, transpose_b=True)
+            matmul_reduce_scatter(hidden[rank], down[rank], team=team, transpose_b=True)
+            _, of_z = rows.queued(gradient[rank], down[rank], team=team)
+            finish = rows.gathering(x[rank], team)
+            scatter.queued(hidden[rank], up[rank], team=team)
+            found.append((of_z, finish()))
+    assert not world.run(seed=1).findings
+    for of_z, all_of_x in found:
+        assert (of_z == np.concatenate(gradient)).all() and (all_of_x == np.concatenate(x)).all()
