@@ -18,8 +18,12 @@ BITS = wmma.Mma("m8n8k128", "b1", "b1", "s32", "s32", bit_op="xor.popc")
 TF32 = wmma.Load("m16n16k8", "a", "tf32", stride=True)
 
 
+def test_ptxas_agrees_on_few_points():
+    points = certify.sample(wmma.MMA, wmma.NEAR[wmma.MMA.name], 40, tuple(CHIPS))
+    assert certify.disagreements(wmma, wmma.MMA, points) == []
+
+
 @pytest.mark.slow
-@pytest.mark.sampled(3)
 @FAMILIES
 def test_ptxas_agrees(family):
     points = certify.sample(family, wmma.NEAR[family.name], 400, tuple(CHIPS))

@@ -40,7 +40,6 @@ def test_several_products_run_one_after_the_other() -> None:
     assert np.allclose(_wide(result), hidden @ _wide(w2).T + _wide(b2), rtol=0.02, atol=0.01)
 
 
-@pytest.mark.slow
 def test_a_product_with_dynamic_sizes_allocates_its_result() -> None:
     program = weft.from_linalg(EXPORTED / "dynamic.mlir", CHIP)
     b = _random(32, 40)
@@ -83,7 +82,6 @@ func.func @two(%a: tensor<16x32xf16>, %b: tensor<32x16xf16>, %c: tensor<16x16xf3
 }"""
 
 
-@pytest.mark.slow
 def test_products_that_are_added_and_several_results() -> None:
     a, b, c = _random(16, 32, dtype=np.float16), _random(32, 16, dtype=np.float16), _random(16, 16)
     c = c.astype(np.float32)
@@ -222,7 +220,6 @@ func.func @chain(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %h: memref<16x16x
 }"""
 
 
-@pytest.mark.slow
 def test_what_a_product_leaves_in_an_argument_is_what_the_next_one_reads() -> None:
     program = weft.from_linalg(CHAIN, CHIP)
     a, b, h, d = (_random(16, 16, dtype=np.float16) for _ in range(4))

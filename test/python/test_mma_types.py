@@ -95,8 +95,7 @@ def test_any_warps_copy_tiles_through_registers(warps: tuple[int, int], layout: 
         assert complaint(made, Case(mnk, "integers"), kernel, "emulator") is None
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
     added = (("c", "f64"), ("bias", "f64"), ("residual", "f64"))

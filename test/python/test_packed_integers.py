@@ -133,7 +133,7 @@ def test_arrays_of_nibbles(arch: str) -> None:
     assert (weft.matmul(packed[0], b.T, kind=kinds, arch=arch) == wanted).all()
 
 
-@pytest.mark.slow
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("bit_op", mma.BIT_OPS)
 def test_arrays_of_bits(bit_op: str) -> None:
     rng = np.random.default_rng(2)

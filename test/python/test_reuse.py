@@ -149,6 +149,15 @@ def test_a_kernel_serves_several_sizes_in_later_processes(driver):
     assert len(list(cache.default().directory.glob("cubin-*"))) == assembled == 2
 
 
+def test_no_compiled_schedule_is_known_with_the_variable(patch):
+    patch.setenv("WEFT_CACHE", "0")
+    schedule = Schedule((64, 64, 32), (2, 2), 2)
+    compiled_schedules.add("a kind", schedule)
+    assert compiled_schedules.of("a kind") == (schedule,)
+    patch.setenv(compiled_schedules.VARIABLE, "0")
+    assert compiled_schedules.of("a kind") == ()
+
+
 @pytest.mark.slow
 def test_the_variable_gives_each_product_its_own_kernel(driver, patch):
     patch.setenv(compiled_schedules.VARIABLE, "0")
