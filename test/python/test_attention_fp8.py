@@ -134,15 +134,29 @@ def test_packed_sequences():
         check(out[mine].swapaxes(0, 1), lse[:, mine], *parts, causal=True)
 
 
+def test_tiles_fit_into_shared_memory():
+    for d in range(16, 257, 16):
+        for e in range(16, 257, 16):
+            for queries, window in ((1, False), (1024, False), (1024, True), (4096, False), (4096, True)):
+                meta = tiles.forward_fp8(d, e, queries, window=window)
+                rows, wide, value = 64 * meta["groups"], meta["width"], meta["value_width"]
+                needed = rows * wide * (2 if meta["ahead"] else 1) + meta["N"] * (2 * wide + 4 * value)
+                assert needed + (2 * rows * value if meta["staged"] else 0) <= 226 * 1024
+                assert meta["N"] * value % 2048 == 0
+    short, long = (tiles.forward_fp8(128, 128, n, window=False) for n in (1024, 2048))
+    assert (short["N"], short["ahead"], long["N"], long["ahead"]) == (128, True, 192, False)
+
+
 TYPES = ("e4m3",) * 3 + ("i32",) * 3 + ("f32",) * 4 + ("bf16", "f32", "f32", "f32", "i32", "i32")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("queries", [1024, 4096])
 @pytest.mark.parametrize("d", [64, 128, 256])
-def test_products_are_not_serialized(d, causal):
+def test_products_are_not_serialized(d, queries, causal):
     """Where registers don't suffice, ptxas waits for each product before the next."""
-    meta = tiles.forward_fp8(d, d, 4096, causal=causal, window=False)
+    meta = tiles.forward_fp8(d, d, queries, window=False)
     kernel = forward_fp8.compile(*TYPES, D=d, E=d, rights=causal, paired=causal, arch="sm_90a", **meta)
     products, waits = kernel.sass.count("QGMMA"), kernel.sass.count("WARPGROUP.DEPBAR")
     assert waits <= 7 < products

@@ -40,6 +40,8 @@ def forward_fp8(
     N=128,
     groups=2,
     stages=2,
+    ahead=False,
+    copier=24,
     staged=True,
     scaled="",
     slack=4.0,
@@ -56,12 +58,13 @@ def forward_fp8(
     `k_scale` and `v_scale`, which have a row for each sequence or one for all; those that `scaled` names
     by their first letters, the others are 1.
 
-    `stages` is the number of blocks of keys and of transposed values in memory. With `staged`, the output has
-    memory of its own. Exponents may exceed 0 by up to `slack` before sums are rescaled. The others are the
-    meta-parameters of `forward`.
+    `stages` is the number of blocks of keys and of transposed values in memory. With `ahead` there are two
+    tiles of queries, so that the next one comes early; with `staged`, the output has memory of its own.
+    `copier` is the number of registers of the threads that copy for two warpgroups. Exponents may exceed 0 by
+    up to `slack` before sums are rescaled. The others are the meta-parameters of `forward`.
     """
     M = ROWS * groups
-    queries = w.ring(1, q=(M, width, q.dtype), takers=groups)
+    queries = w.ring(2 if ahead else 1, q=(M, width, q.dtype), takers=groups)
     keys = w.ring(stages, k=(N, width, k.dtype), takers=groups)
     copies = w.ring(2, v=(N, value_width, v.dtype))
     values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups)
@@ -90,7 +93,7 @@ def forward_fp8(
     def of_head(name, scales, sequence, head):
         return scales[w.minimum(sequence, scales.rows - 1), head].loaded() if name in scaled else 1.0
 
-    with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
+    with w.role(warpgroups=groups, registers=160 if groups == 3 else 252 - copier // 2) as me:
 
         def seen(s, position, j, limit):
             """The scores of block j, -inf where a query doesn't see a key."""
@@ -168,7 +171,7 @@ def forward_fp8(
                 w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
                 w.store_column((top + w.log2(total)) * LN2, lse[at, head, to], **limit)
 
-    with w.role(registers={1: 56, 2: 24, 3: 32}[groups]):
+    with w.role(registers={1: 56, 2: copier, 3: 32}[groups]):
 
         def transpose(first):
             """Of a block of values, only the keys before `first` exist: 0 times a NaN is a NaN."""
