@@ -76,3 +76,19 @@ def test_a_tensor_is_multiplied_or_refused_in_one_sentence(case):
     answer = said(case in SLOW)[case]
     assert SAID[case] in answer
     assert "\n" not in answer
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("complex64", "multiply real and imaginary parts on their own"), ("float8_e4m3fnuz", r"x\.float\(\)")],
+)
+def test_a_type_that_weft_lacks_is_refused_with_a_conversion(name, advice):
+    import torch
+
+    import weft
+
+    a = torch.ones(16, 16).to(getattr(torch, name))
+    with pytest.raises(
+        weft.WeftError, match=f"weft.matmul: a: dtype must be .*, got torch.{name}: .*{advice}"
+    ):
+        weft.matmul(a, a)

@@ -344,8 +344,8 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def _unsupported(dtype: object) -> WeftError:
-    advice = conversions.to_one_of(_MLIR, dtype) if isinstance(dtype, np.dtype) else ""
+def _unsupported(dtype: object, advice: str = "") -> WeftError:
+    advice = conversions.to_one_of(_MLIR, dtype) if isinstance(dtype, np.dtype) else advice
     return WeftError(f"dtype must be one of {', '.join(_BY_NUMPY_NAME)}, got {dtype}{advice}")
 
 
@@ -378,7 +378,7 @@ def _of_torch(tensor: Any) -> ArrayView:
     name = str(tensor.dtype).removeprefix("torch.")
     dtype = "ui8" if name in _TORCH_PAIRS else _BY_NUMPY_NAME.get(name)
     if dtype is None:
-        raise _unsupported(tensor.dtype)
+        raise _unsupported(tensor.dtype, conversions.of_tensor(tensor.dtype))
     if tensor.device.type not in ("cpu", "cuda"):
         raise WeftError(f"expected a tensor on cpu or cuda, got one on {tensor.device}")
     ordinal = tensor.device.index or 0

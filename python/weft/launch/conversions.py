@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+_PARTS = ": multiply real and imaginary parts on their own"
+
 
 def to_array(value: object) -> str:
     """How to make an array of something else; empty where there is no usual way."""
@@ -19,6 +21,13 @@ def to_array(value: object) -> str:
     return ": numpy.asarray(x) or numpy.frombuffer(x, dtype) makes an array of it"
 
 
+def of_tensor(dtype: Any) -> str:
+    """How to convert a tensor of PyTorch of an unknown type; empty where there is no usual way."""
+    if dtype.is_complex:
+        return _PARTS
+    return ": convert it by x.float()" if dtype.is_floating_point else ""
+
+
 def to_one_of(known: Container[np.dtype[Any]], dtype: np.dtype[Any]) -> str:
     """How to convert an array of an unknown type to one of the known types."""
     native = dtype.newbyteorder("=")
@@ -27,7 +36,7 @@ def to_one_of(known: Container[np.dtype[Any]], dtype: np.dtype[Any]) -> str:
     if native in known:
         return f": x.astype({native.name!r}) has this machine's byte order"
     if dtype.kind == "c":
-        return ": multiply real and imaginary parts on their own"
+        return _PARTS
     if dtype.kind == "f":
         return ": convert it by x.astype('float64')"
     return ": convert it by x.astype('float32')" if dtype.kind in "OSU" else ""
