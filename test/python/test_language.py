@@ -211,6 +211,15 @@ def test_a_fragment_is_carried_by_while_and_if():
         assert np.allclose(y, x * 2**n + (n > 2))
 
 
+def test_types_may_be_given_by_name():
+    named = add.module(x="f32", y="f32", z="f32").mlir.operation.get_asm()
+    assert (
+        named
+        == add.module().mlir.operation.get_asm()
+        == add.module("f32", "f32", "f32").mlir.operation.get_asm()
+    )
+
+
 def test_operations_have_the_lines_and_columns_of_the_code():
     text = add.module().mlir.operation.get_asm(enable_debug_info=True)
     lines = (Path(__file__).parent / "language_kernels.py").read_text().splitlines()

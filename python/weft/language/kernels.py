@@ -91,9 +91,7 @@ class KernelFunction:
         It has the IR at every stage, PTX, SASS and resources. Without arguments, the types are those of the
         annotations. `arch` is the chip, by default that of the GPU, or sm_90a.
         """
-        if not args and not any(name in self.signature.arguments for name in named):
-            args = (None,) * len(self.signature.arguments)
-        return self._for_call(args, named, arch)[1]
+        return self._for_call(self._or_annotated(args, named), named, arch)[1]
 
     def emulate(self, *args: Any, arch: str | None = None, **named: Any) -> Any:
         """Runs the kernel in the emulator, and returns its report. Options are those of
@@ -173,9 +171,14 @@ class KernelFunction:
 
     def module(self, *args: Any, **named: Any) -> Module:
         """The module that the kernel is traced to, for arguments as those of `compile`."""
-        args = args or (None,) * len(self.signature.arguments)
-        values, meta = self.signature.positional(args, named)
+        values, meta = self.signature.positional(self._or_annotated(args, named), named)
         return self._build(self.signature.specialization(values, meta), self._arch or _default_chip())
+
+    def _or_annotated(self, args: Any, named: Any) -> Any:
+        """The arguments of `compile`, which are None for the annotated types where there are none."""
+        if args or any(name in self.signature.arguments for name in named):
+            return args
+        return (None,) * len(self.signature.arguments)
 
     @property
     def _names(self) -> set[str]:
