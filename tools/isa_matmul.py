@@ -39,9 +39,12 @@ that they agree. Chips whose products are alike share a table.
 | rows | where rows may begin: at any element, only those of D, or at multiples of 16 bytes |
 | measured | whether a report in [benchmarks](../benchmarks/README.md) has such products on a GPU |
 
+On sm_107, which has no model of the time of `tcgen05`, a product gets that family by a named schedule only.
+
 `weft.matmul` copies matrices whose rows no kernel takes. The slow tests of `test/python/test_matrix.py`
-multiply each product of these tables in the emulator with its sanitizer: every layout, type of D and extra,
-batches and epilogues, at three sizes, one of them odd. Chips whose PTX is the same share a run.
+multiply each product of these tables in the emulator with its sanitizer: every family, layout, type of D and
+extra, rows that begin at any element, batches and epilogues, at three sizes, one of them odd. Chips whose PTX
+is the same share a run.
 `test/gpu/test_matrix_gpu.py` multiplies on a GPU of sm_90a what that chip and older ones have. Another test
 reads the message of each product that a chip lacks.
 

@@ -12,15 +12,21 @@ from launches import complaint
 from products import GROUPED, Case, Product
 
 import weft
+from weft.dialects.schedule import FAMILIES
+from weft.dialects.schedule.families import family_name
 from weft.isa.chips import CHIPS
-from weft.schedules import matrix
+from weft.schedules import choice, matrix
 from weft.schedules.matrix import LAYOUTS, Cell, Inputs
+from weft.schedules.predict_gpus import has_model
 
 SIZES = ((33, 35, 37), (40, 56, 64), (96, 144, 80))
 """M, N and K, the first of them odd, rounded up to what elements of less than a byte need."""
 _ROWS_OF_GROUPS = (131, 140, 300)
 _PAIRS_OF_16_BYTES = 32
 _MORE_OF_K = 128  # so that scales and promoted sums have a second block
+ROWS_OF = {"any": "dense", "any in D": "dense d"}
+FAMILY_NAMES = tuple(dict.fromkeys(map(family_name, FAMILIES)))
+_ALIKE = "sm_100a"  # whose schedules of tcgen05 a chip without a model of its time gets
 _EXTRAS: dict[str, tuple[dict[str, Any], ...]] = {
     "accumulate": ({"accumulate": "f16"},),
     "promote": ({"promote": True},),
@@ -33,8 +39,8 @@ _EXTRAS: dict[str, tuple[dict[str, Any], ...]] = {
 
 @dataclass(frozen=True)
 class Stated:
-    """A product of a row of the matrix, and what of a cell states it: a layout, a type of D or an extra;
-    empty for what all cells have.
+    """A product of a row of the matrix, and what of a cell states it: a layout, a type of D, an extra, where
+    rows begin or a family that isn't the default; empty for what all cells have.
     """
 
     inputs: Inputs
@@ -42,11 +48,12 @@ class Stated:
     what: str
 
     def __str__(self) -> str:
-        return str(self.made).removesuffix(", chosen schedule")
+        made = str(self.made).removesuffix(", chosen schedule")
+        return f"{made}, {self.what}" if self.what in FAMILY_NAMES else made
 
     def is_of(self, cell: Cell) -> bool:
         """Whether a cell states the product."""
-        stated = (*cell.layouts, *cell.results, *cell.extras)
+        stated = (*cell.layouts, *cell.results, *cell.extras, *cell.families[1:], cell.rows)
         return cell.complaint is None and self.what in ("", *stated)
 
     @property
@@ -77,7 +84,9 @@ class Stated:
         """
         seen = set[str]()
         for chip in chips:
-            kernel = weft.compile(self.made.module(), chip)
+            kernel = weft.compile(self._made_for(chip).module(), chip)
+            if self.what == "any":  # the kernel that such rows get
+                kernel = kernel.for_any_rows
             if (body := kernel.ptx.partition(".visible")[2]) in seen:
                 continue
             seen.add(body)
@@ -86,6 +95,14 @@ class Stated:
                 if (found := complaint(self.made, case, kernel, on)) is not None:
                     return f"{chip}: {found}"
         return None
+
+    def _made_for(self, chip: str) -> Product:
+        """The product on a chip: with a schedule of the family that states it, if one does."""
+        if self.what not in FAMILY_NAMES:
+            return self.made
+        types = self.made.types
+        known = chip if self.what != "tcgen05" or has_model(chip) else _ALIKE
+        return replace(self.made, schedule=choice.choose(*SIZES[-1], types, known, family=self.what))
 
 
 @cache
@@ -103,6 +120,8 @@ def every() -> Iterator[Stated]:
         for extra in row.extras:
             made = (replace(plain, **fields) for fields in _EXTRAS[extra])
             yield from (Stated(row, each, extra) for each in made if each.words <= _largest_block(each))
+        yield from (Stated(row, replace(plain, rows=rows), what) for what, rows in ROWS_OF.items())
+        yield from (Stated(row, plain, family) for family in FAMILY_NAMES)
         yield Stated(row, replace(plain, many="batch"), "")
         yield from (Stated(row, made, "") for made in _epilogues(plain))
 

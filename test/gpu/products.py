@@ -105,7 +105,7 @@ class Wanted:
 @dataclass(frozen=True)
 class Product:
     """A kernel by what it multiplies and how: element types of A, B and D, transposes of A and of B, what is
-    added (roles and types), and `rows` as `Placed` has them.
+    added (roles and types), and `rows` as `Placed` has them, or "dense d" where only those of D are dense.
 
     `many` is "" (one product), "batch", "one a" or "one b" (a batch that shares a matrix), "rows" (each 128
     rows of A have one of several B), "masked" (a batch of different numbers of rows), "row ends" or "k ends"
@@ -262,10 +262,15 @@ class Product:
                 made[role] = scales(regime, rng, *whole)
             else:
                 made[role] = added(regime, rng, kind, *whole)
-        rows = {role: self.rows if role in ("a", "b", "d", *_LIKE_D) else "aligned" for role in made}
-        if self.scale and not self.words:
-            rows |= {"scale_a": "dense", "scale_b": "dense"}
-        return {role: Placed(values, rows[role]) for role, values in made.items()}
+        return {role: Placed(values, self._rows_of(role)) for role, values in made.items()}
+
+    def _rows_of(self, role: str) -> str:
+        """How the rows of an operand lie, as `Placed` has them."""
+        if role in ("scale_a", "scale_b") and self.scale and not self.words:
+            return "dense"
+        if self.rows == "dense d":
+            return "dense" if role in ("d", *_LIKE_D) else "aligned"
+        return self.rows if role in ("a", "b", "d", *_LIKE_D) else "aligned"
 
     def _block_scales(self, rng: Any, *shape: int) -> Any:
         """Random powers of two in the layout of an operand, for a matrix (or a batch) of this shape."""

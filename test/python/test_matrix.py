@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matrix_cases import SIZES, Stated, every
+from matrix_cases import FAMILY_NAMES, ROWS_OF, SIZES, Stated, every
 from products import Product
 
 import weft
@@ -87,18 +87,34 @@ def test_measured_products_are_those_of_the_reports() -> None:
 
 def refusal(stated: Stated, chip: str) -> str:
     """What is said of a product that a chip lacks."""
+    family = stated.what if stated.what in FAMILY_NAMES else ""
+    any_rows = stated.what in ROWS_OF
     with pytest.raises(WeftError) as caught:
-        choice.choose(4096, 4096, 4096, stated.made.types, chip)
+        choice.choose(4096, 4096, 4096, stated.made.types, chip, any_rows=any_rows, family=family)
     return caught.value.diagnostics[0].message
+
+
+def has_more(cell: Cell, stated: Stated) -> bool:
+    """Whether a cell states more than the product: rows anywhere rather than those of D, or the family as its
+    default.
+    """
+    return stated.what in cell.families or (cell.rows == "any" and stated.what in ROWS_OF)
 
 
 def test_each_layout_result_and_extra_that_a_chip_lacks_is_refused(cells: list[Cell]) -> None:
     of = {(cell.chip, cell.inputs): cell for cell in cells}
     for stated, chip in product(every(), CHIPS):
         cell = of[chip, stated.inputs]
-        if cell.complaint is not None or stated.is_of(cell):
+        if cell.complaint is not None or stated.is_of(cell) or has_more(cell, stated):
             continue
         said, types = refusal(stated, chip), stated.made.types
+        if stated.what in ROWS_OF:
+            assert re.match("rows (of A and B )?must begin at multiples of 16 bytes", said), said
+            continue
+        if stated.what in FAMILY_NAMES:
+            assert said.startswith("family must be ") and f" on {chip}, got {stated.what}: " in said, said
+            assert any(name in said.partition(" for ")[0] for name in cell.families), said
+            continue
         assert types.a in said or types.b in said or f"scales of {types.scale}" in said, said
         needed = re.search(r"it needs (sm_\w+)", said)
         assert needed is None or stated.is_of(of[needed[1], stated.inputs]), said
@@ -133,7 +149,17 @@ def test_chips_with_each_product_are_those_of_the_page(cells: list[Cell]) -> Non
         able = [cell for cell in cells if cell.inputs == stated.inputs and stated.is_of(cell)]
         assert stated.chips == tuple(cell.chip for cell in able)
     assert {stated.inputs for stated in EVERY} == set(ROWS)
-    assert {stated.what for stated in EVERY} >= {*matrix.LAYOUTS, *matrix.EXTRAS, "f16", "f8E5M2"}
+    stated_of = {*matrix.LAYOUTS, *matrix.EXTRAS, *FAMILY_NAMES, *ROWS_OF, "f16", "f8E5M2"}
+    assert {stated.what for stated in EVERY} >= stated_of
+
+
+def test_each_family_of_each_cell_is_stated(cells: list[Cell]) -> None:
+    stated = {(each.inputs, each.what): each.chips for each in EVERY}
+    for cell in cells:
+        for family in cell.families[1:]:
+            assert cell.chip in stated[cell.inputs, family], f"{cell.inputs} on {cell.chip}: {family}"
+        if cell.rows in ROWS_OF:
+            assert cell.chip in stated[cell.inputs, cell.rows], f"{cell.inputs} on {cell.chip}: {cell.rows}"
 
 
 @pytest.mark.each_value(1)
