@@ -15,7 +15,7 @@ from weft.dialects.schedule.mma_sync import COPY, Schedule
 from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
-from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
+from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, STAGING_PARTS, WarpgroupSchedule
 from weft.dialects.schedule.wmma import WmmaSchedule
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "MOST_RUNS",
     "OTHER_REGISTERS",
     "PROMOTED",
+    "STAGING_PARTS",
     "SWIZZLES",
     "AnySchedule",
     "DirectSchedule",

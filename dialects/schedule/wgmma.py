@@ -12,7 +12,7 @@ from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map, wgmma
-from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
+from weft.isa.chips import MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.isa.types import ELEMENT_TYPES
 from weft.target import Target
@@ -25,6 +25,8 @@ _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
 _MOST_LOADERS = 3
+STAGING_PARTS = (1, 2, 4)
+"""In how many parts a tile of D may be staged."""
 
 _T = TypeVar("_T")
 
@@ -210,7 +212,26 @@ class WarpgroupSchedule(AnySchedule):
         return ceil_div(extent, 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
-        """Shared memory in addition to the stages, in which a tile of D is staged."""
+        """Shared memory in addition to the stages, in which a tile of D is staged, or one part after the
+        other.
+        """
+        return self._whole_staging(types) // self.staging_parts(types)
+
+    def staging_parts(self, types: Types) -> int:
+        """In how many parts a tile of D is staged, one after the other: as few as leave room for the stages.
+        The parts divide block N.
+        """
+        whole = self._whole_staging(types)
+        room = MOST_SHARED_BYTES - self.stages * (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
+        fitting = (parts for parts in self._staged_in(types) if whole <= parts * room)
+        return next(fitting, 1)
+
+    def _staged_in(self, types: Types) -> list[int]:
+        """The numbers of parts that a tile of D can be staged in."""
+        unit = 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
+        return [parts for parts in STAGING_PARTS if parts == 1 or self.block[1] % (parts * unit) == 0]
+
+    def _whole_staging(self, types: Types) -> int:
         m, n, _ = self.block
         return m * n * types.output_bytes if self.staged(types) else 0
 
@@ -249,9 +270,9 @@ class WarpgroupSchedule(AnySchedule):
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
         return taken + self.stages * STAGE_BARRIER_BYTES + self.staging_bytes(types)
 
-    def most_stages(self, types: Types, shared_bytes: int) -> int:
-        """The most stages in that much shared memory, in addition to the staged D."""
-        rest = shared_bytes - self.staging_bytes(types)
+    def most_stages(self, types: Types, shared_bytes: int, parts: int = 1) -> int:
+        """The most stages in that much shared memory, in addition to the staged D or one of its `parts`."""
+        rest = shared_bytes - self._whole_staging(types) // parts
         return rest // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
 
     @classmethod

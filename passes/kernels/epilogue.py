@@ -88,13 +88,25 @@ class Piece:
 _PIECE = 16  # registers of a lane, at most if the layout allows it
 
 
-def pieces(kind: Any) -> list[Piece]:
-    """A fragment's parts along the dimension in which a lane has most elements, in order."""
+def split(sums: Any, count: int) -> Iterator[tuple[Any, int, int]]:
+    """So many equal fragments of sums along the dimension in which a lane has most elements, each with its
+    row and column relative to them.
+    """
+    elements = emit.elements(tile.to_lane(sums))
+    for piece in pieces(sums.type, count):
+        part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
+        yield tile.from_lane(part, piece.kind), piece.row, piece.column
+
+
+def pieces(kind: Any, count: int | None = None) -> list[Piece]:
+    """A fragment's parts along the dimension in which a lane has most elements, in order: `count` of them, or
+    as few as have `_PIECE` registers.
+    """
     groups = kind.layout.group(kind.shape)
     # Parts are blocks of the outermost digit, which must be one of the lane's registers.
     counts = [group[0].extent if group and group[0].axis == MEMORY else 1 for group in groups]
     along = counts.index(max(counts))
-    parts = next(
+    parts = count or next(
         p
         for p in range(1, counts[along] + 1)
         if counts[along] % p == 0 and (kind.registers // p <= _PIECE or p == counts[along])

@@ -39,7 +39,8 @@ class SentSums:
         layout = f"S[({vectors},{WARPS},{LANES},{self.width}):({self.width},1@warpid,1@laneid,1)]"
         self.fragment = FragmentType.of(self.shape, self.element, layout)
         self.buffer = None
-        if isinstance(writer, StagedWriter) and element_bytes(self.partials) <= op.types.output_bytes:
+        fits = element_bytes(self.partials) <= op.types.output_bytes
+        if fits and isinstance(writer, StagedWriter) and writer.parts == 1:
             rows, columns = self.shape
             dense = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
             shape = schedule.warpgroups, *self.shape

@@ -10,7 +10,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
-from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.epilogue import finish, split
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import (
     element_bytes,
@@ -48,14 +48,15 @@ class DirectWriter:
 
 
 class StagedWriter:
-    """Stores through shared memory: a warpgroup puts its tile together there, and TMA stores it; threads do
-    where rows of D aren't aligned for TMA.
+    """Stores through shared memory: a warpgroup puts its tile together there, in one or more parts one after
+    the other, and TMA stores them; threads do where rows of D aren't aligned for TMA.
     """
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         """Builds the buffer and the tensor map at the insertion point."""
         self.op, self.schedule = op, schedule
-        rows, columns = schedule.swapped(schedule.rows, schedule.block[1])
+        self.parts = schedule.staging_parts(op.types)
+        rows, columns = schedule.swapped(schedule.rows, schedule.block[1] // self.parts)
         layout = panels(rows, columns, op.types.output_bytes, schedule.warpgroups)
         shape = schedule.warpgroups, rows, columns
         self.buffer = tile.alloc(BufferType.of(shape, op.d.type.element_type, layout))
@@ -63,8 +64,17 @@ class StagedWriter:
 
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
-        sums, part = oriented(sums, self.schedule), tile.stage(self.buffer, warpgroup)
-        run = run_of(self.schedule)
+        sums = oriented(sums, self.schedule)
+        if self.parts == 1:
+            self._write(sums, row, column, index, warpgroup)
+            return
+        for part, below, right in split(sums, self.parts):
+            at = emit.value(emit.add(row, below)), emit.value(emit.add(column, right))
+            self._write(part, *at, index, warpgroup)
+
+    def _write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        """Stores sums that are as large as a warpgroup's part of the buffer."""
+        part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
         pieces = finish(self.op, sums, row, column, run=run, number=index)
         first = next(pieces)  # computed while the previous tile's store may still read the buffer
         with thread_ids.one_thread():

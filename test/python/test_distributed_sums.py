@@ -7,13 +7,14 @@ import pytest
 from distributed_worlds import SMALL, K, M, N, numbers, rules, with_ptx
 
 import weft
-from weft.dialects.schedule import Types
+from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.distributed import Team, matmul_all_reduce, matmul_reduce_scatter, products, reduce
 from weft.emulator import Deadlock, World
 from weft.multiply import product_kernel
 from weft.passes.builders import emit
 from weft.passes.kernels import all_reduced, scattered, sent_sums
 from weft.passes.kernels import team as team_part
+from weft.schedules import choice
 
 WEAKER = [
     ("st.release.sys", "st.relaxed.sys"),
@@ -81,6 +82,21 @@ def test_threads_with_few_sums_send_shorter_vectors(columns):
     for partials in ("f32", None):
         report, right = scattered_sums(2, partials=partials, schedule=lambda: narrow)
         assert right and not report.findings
+
+
+def test_threads_send_sums_of_tiles_that_are_staged_in_parts():
+    parts = WarpgroupSchedule((128, 256, 64), 2, 4)
+    report, right = scattered_sums(2, partials=None, schedule=lambda: parts)
+    assert right and not report.findings
+
+
+def test_no_tile_is_staged_in_parts_unless_a_call_names_it(monkeypatch):
+    types, sizes = Types("bf16", "bf16", "bf16"), (5200, 976, 11832)
+    chosen = choice.choose(*sizes, types, "sm_90a")
+    assert chosen.staging_parts(types) == 2
+    whole = replace(chosen, block=(128, 128, 64))
+    monkeypatch.setattr(choice, "candidates", lambda product: [chosen, whole])
+    assert products._chosen(types, "sm_90a", (1, *sizes)) == whole
 
 
 @pytest.mark.slow

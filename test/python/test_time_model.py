@@ -9,6 +9,7 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.schedules import time_model
 from weft.schedules.chip_models import H200, chip_model
+from weft.schedules.wgmma_cycles import Kernels
 from weft.target import Target
 
 SM_90A = Target.of("sm_90a")
@@ -80,7 +81,7 @@ def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cy
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
     (BF16, (8192, 16, 8192), {8: 214}),
-    (BF16, (8192, 8192, 1024), {8: 1846, 16: 208}),
+    (BF16, (8192, 8192, 1024), {8: 2157, 16: 256}),
     (BF16, (256, 16, 512), {4: 237, 8: 40}),
     (BF16, (64, 16, 2048), {8: 313}),
     (E4M3, (64, 40, 1000), {4: 184, 8: 1}),
@@ -115,6 +116,30 @@ def test_candidates_for_many_sums_have_every_block_and_cluster():
     assert {s.stages for s in found} == set(range(2, 13))
 
 
+def test_only_tiles_of_16_bit_products_are_staged_in_parts_for_more_stages():
+    for types in (BF16, E4M3, S8, TF32):
+        found = time_model.candidates(8192, 8192, 4096, types, H200)
+        parted = [s for s in found if s.staging_parts(types) > 1]
+        assert bool(parted) == (types is BF16)
+        assert all(
+            replace(s, stages=s.stages - 1).staging_parts(types) < s.staging_parts(types) for s in parted
+        )
+        assert all(s.rows * s.block[1] <= 128 * 128 or s in parted for s in found)
+
+
+def test_the_model_counts_parts_as_the_schedule_does():
+    found = list(time_model.candidates(8192, 8192, 4096, BF16, H200))
+    kernels = Kernels.of(found, BF16, H200)
+    assert list(kernels.staging_parts) == [s.staging_parts(BF16) for s in found]
+    assert set(kernels.staging_parts) == {1, 2, 4}
+    one, two = of(128, 256, 64), of(128, 256, 64, stages=4)
+    less = replace(H200, staged_part=0.0)
+    shape = 128, 256, 64  # one tile
+    more = time_model.modelled(two, *shape, BF16, H200) - time_model.modelled(two, *shape, BF16, less)
+    assert more == pytest.approx(H200.staged_part)
+    assert time_model.modelled(one, *shape, BF16, H200) == time_model.modelled(one, *shape, BF16, less)
+
+
 CHOSEN = (
     (BF16, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 12 stages, group 8"),
     (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
@@ -133,7 +158,8 @@ CHOSEN = (
         "block 128x256x64, 2 warpgroups, 4 stages, group 8, 16 global splits, cluster 2x1",
     ),
     (BF16, (3000, 40, 5000), "block 64x32x128, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
-    (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 3 stages, group 8, cluster 2x1"),
+    (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
+    (BF16, (5200, 976, 11832), "block 256x176x64, 2 warpgroups, 3 stages, group 8, cluster 2x2, swapped"),
     (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 12 stages, group 8"),
     (E4M3, (3000, 40, 5000), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
     (E4M3, (1024, 1024, 1024), "block 64x128x128, 1 warpgroups, 8 stages, group 4"),

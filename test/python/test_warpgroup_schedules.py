@@ -100,6 +100,37 @@ SCHEDULES = (
 )
 
 
+BF16 = Types("bf16", "bf16", "bf16")
+SM_90A = Target.of("sm_90a")
+PARTS = (
+    (of(128, 256, 64, stages=4), 2),
+    (of(256, 160, 64, swap=True, cluster=(1, 2)), 2),
+    (of(192, 192, 64, 3, 4), 4),
+)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("schedule", "parts"), PARTS, ids=str)
+def test_a_tile_of_d_is_staged_in_as_few_parts_as_leave_room_for_the_stages(schedule, parts):
+    assert schedule.staging_parts(BF16) == parts and schedule.complaint(BF16, SM_90A) is None
+    assert replace(schedule, stages=schedule.stages - 1).staging_parts(BF16) < parts
+    product = Product(transposed=(schedule.swap, True), beta=1.0)
+    kernel = product.compiled(schedule)
+    for shape in ((305, 424, 136), (100, 264, 64)):
+        assert product.wrong(kernel, shape) == 0
+    assert kernel.resources.spill_stores <= 16 and "serialized" not in kernel.compiled.assembled.log
+
+
+def test_more_stages_than_fit_beside_any_part_are_refused():
+    refused = of(128, 256, 64, stages=5)
+    assert refused.staging_parts(BF16) == 1
+    assert str(refused.complaint(BF16, SM_90A)).startswith(
+        "shared memory must be at most 232448 bytes on sm_90a"
+    )
+    # 152 columns have no equal parts of whole panels.
+    assert of(256, 152, 64, stages=3).staging_parts(BF16) == 1
+
+
 UNIFORM = (*SCHEDULES, of(128, 128, 64, global_splits=2), of(64, 64, 64, 1, 4, global_splits=2))
 
 

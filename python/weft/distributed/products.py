@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Self
 
-from weft.dialects.schedule import AnySchedule, Types, ceil_div
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import PROMOTED
 from weft.dialects.tile_types import FP8_TYPES
@@ -132,12 +132,14 @@ class Product:
 
 @functools.lru_cache(maxsize=256)
 def _chosen(types: Types, chip: str, sizes: Sizes) -> AnySchedule:
-    """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile."""
+    """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile, and stages it
+    whole, since copies send sums from there.
+    """
     members, m, n, k = sizes
     chosen = choice.choose(m, n, k, types, chip, members)
-    if _slices(chosen) > 1:
+    if not _is_whole(chosen, types):
         ranked = choice.candidates(database.Product(m, n, k, types, chip))
-        able = [s for s in ranked if type(s) is type(chosen) and _slices(s) == 1]
+        able = [s for s in ranked if type(s) is type(chosen) and _is_whole(s, types)]
         predicted = choice.CHOOSERS[type(chosen)].predicted
         if predicted is not None:
             able.sort(key=functools.partial(predicted, choice.Request(m, n, k, types, chip, members)))
@@ -147,9 +149,10 @@ def _chosen(types: Types, chip: str, sizes: Sizes) -> AnySchedule:
     return replace(chosen, **has)
 
 
-def _slices(schedule: AnySchedule) -> int:
-    """The CTAs that compute a part of K of each tile."""
-    return int(getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1))
+def _is_whole(schedule: AnySchedule, types: Types) -> bool:
+    """Whether one CTA computes all of a tile, and stages all of it at once."""
+    parts = schedule.staging_parts(types) if isinstance(schedule, WarpgroupSchedule) else 1
+    return bool(parts * getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1) == 1)
 
 
 def transposed(view: ArrayView) -> ArrayView:

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from weft.dialects.schedule import PROMOTED, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import PROMOTED, STAGING_PARTS, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
@@ -25,9 +25,10 @@ _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2))
 _LARGE_CLUSTERS = ((4, 2), (2, 4), (8, 1), (1, 8))  # without global splits
 _SPLITS = (2, 4, 8)
 _GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
-_MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit
+_MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit beside a whole tile of D
 _SCALED_COLUMNS = 64  # of swapped tiles; with the sums, more scales don't fit in registers
 GROUPS = (4, 8, 16)
+_ENOUGH_STAGES = 4  # from which on more gain less than a tile of D loses that is staged in parts
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
 
@@ -163,22 +164,35 @@ def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
         whole = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap)
         if warpgroups == 1 and not types.promoted and not whole.overlaps:
             continue  # slower than those that do
-        if whole.rows * columns <= _MOST_SUMS and whole.complaint(types, target) is None:
+        if whole.complaint(types, target) is None:
             yield whole
 
 
 def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
-    """The most stages that fit, and the most that leave room for a CTA of the next launch."""
+    """The most stages that fit with a tile of D staged in any parts, and with a whole one, and the most that
+    leave room for a CTA of the next launch.
+    """
     facts = chip.facts
     most = min(s.most_stages(types, facts.shared_bytes), _MOST_STAGES)
     half = s.most_stages(types, wgmma_cycles.room_of_two(facts))
-    if most < 2:
-        return []
+    more = _more_stages(s, types, chip, most)
+    if most < 2 or s.rows * s.block[1] > _MOST_SUMS:
+        return more
     fewest = _FEWEST_STAGES - (s.block[1] <= _FEW_ROWS)  # which wait for little but B
     if not fewest <= half < most:
-        return [most]
+        return [*more, most]
     two_fit = Kernels.of([replace(s, stages=half)], types, chip).two_fit[0]
-    return [most, half] if two_fit else [most]
+    return [*more, most, half] if two_fit else [*more, most]
+
+
+def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int) -> list[int]:
+    """More stages than the `most` beside a whole tile of D, where that is staged in parts. Only measured for
+    elements of 16 bits.
+    """
+    if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
+        return []
+    found = {s.most_stages(types, chip.facts.shared_bytes, parts) for parts in STAGING_PARTS}
+    return sorted(count for count in found if count > most)
 
 
 def _worthwhile(every: _All, m: int, n: int, k: int) -> Array:

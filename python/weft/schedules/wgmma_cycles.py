@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import OTHER_REGISTERS, Types, WarpgroupSchedule
+from weft.dialects.schedule import OTHER_REGISTERS, STAGING_PARTS, Types, WarpgroupSchedule
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share
@@ -114,6 +114,15 @@ class Kernels:
     def staged(self) -> Array:
         """Whether D is staged in shared memory."""
         return (self.types.output_bytes <= 2) & (self.splits == 1) & (self.global_splits == 1)
+
+    @cached_property
+    def staging_parts(self) -> Array:
+        """In how many parts a tile of D is staged."""
+        whole = np.where(self.staged, self.rows * self.columns * self.types.output_bytes, 0)
+        stage = self.of_tile(lambda s: s.stage_bytes(self.types)) + STAGE_BARRIER_BYTES
+        room = self.chip.facts.shared_bytes - self.stages * stage
+        fits = [whole <= parts * room for parts in STAGING_PARTS]
+        return np.select(fits, STAGING_PARTS, 1)
 
     @cached_property
     def products(self) -> Array:
@@ -232,6 +241,7 @@ def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
     shares = np.gcd(kernels.global_splits, kernels.columns // 8)
     waiting = chip.store_wait * written / np.where(divided, shares, 1)
     tile = chip.tile + waiting + np.where(divided, chip.claim + sums / chip.sums_written, 0.0)
+    tile = tile + chip.staged_part * (kernels.staging_parts - 1)
     tile = tile + np.where(kernels.splits > 1, chip.cluster_start + sums / chip.cluster_sums, 0.0)
     full = block_cycles(kernels, m, n, k, kernels.resident)
     last = block_cycles(kernels, m, n, k, np.maximum(rest, 1))
