@@ -231,6 +231,14 @@ def test_cublas_gets_scales_as_it_takes_them(
     assert asked == [math.ceil(count / 4) * 4 for count in made.counts] * len(sets)
 
 
+@pytest.mark.parametrize("k", [384, 600])
+def test_cublas_gets_no_scales_that_it_would_read_beyond(k: int, torch: Any) -> None:
+    made = Problem(64, 128, k, "e4m3-block", "bf16")
+    message = rf"^K must have a multiple of 4 blocks of 128 for cuBLAS, .*, got {-(-k // 128)}$"
+    with pytest.raises(Refusal, match=message):
+        PEERS["cublas"][0].prepare(made, problem.buffers(made, "cpu"))
+
+
 @BOTH
 @pytest.mark.parametrize(("inputs", "name"), [("bf16", "bf16_gemm_nt"), ("e4m3-block", "fp8_gemm_nt")])
 def test_deepgemm_gets_groups_as_its_own_tests_give_them(

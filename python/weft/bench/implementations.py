@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # cuBLASLt takes block scales only for multiples of this many rows; each group has room for some more.
 _CUBLAS_ROWS = 4
+# It expects rows of B's scales padded to a multiple of so many, which PyTorch refuses. Without the padding it
+# reads wrong scales, and memory beyond the last ones.
+_CUBLAS_SCALES = 4
 
 
 def weft(schedule: str | None = None) -> Implementation:
@@ -74,6 +77,9 @@ def _cublas_products(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if row.format:
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b, False) for a, b, each in operands]
     if row.block_scales:
+        if (blocks := sets[0].scale_b.shape[-1]) % _CUBLAS_SCALES:
+            legal = f"K must have a multiple of {_CUBLAS_SCALES} blocks of 128 for cuBLAS"
+            raise Refusal(f"{legal}, which expects padded scales of B otherwise, got {blocks}")
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), False) for a, b, each in operands]
     if row.element == E4M3:
         return _scaled_by_one(problem, sets, fast=not row.promoted)
