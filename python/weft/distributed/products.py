@@ -1,6 +1,7 @@
 """The products of a team: what all ranks must agree on, and their kernels."""
 
 import functools
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -237,8 +238,7 @@ def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None, 
 
 def by_operator(name: str, *operands: Any, **options: Any) -> Any:
     """A function of `weft.distributed` by its operator of PyTorch."""
-    from weft.distributed import calls
-
+    calls = importlib.import_module("weft.distributed.calls")  # which has PyTorch, and needs this module
     return calls.by_operator(name, *operands, **options)
 
 
