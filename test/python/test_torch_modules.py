@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft
@@ -115,8 +116,9 @@ def test_inputs_are_those_of_the_example() -> None:
         program(torch.ones(2, 4))
     with pytest.raises(WeftError, match=r"takes 1 input, as in the example; got 2"):
         program(1, 2)
-    with pytest.raises(WeftError, match=r"input 0 must be a tensor; got 1"):
-        program(1)
+    for wrong, got in ((1, "1"), (np.ones((2, 4), np.float16), "ndarray")):
+        with pytest.raises(WeftError, match=f"input 0 must be a tensor of PyTorch; got {got}"):
+            program(wrong)
 
 
 def test_sizes_may_be_dynamic() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.errors import WeftError, shown
 from weft.launch import graph
+from weft.launch.arrays import library
 from weft.launch.program import Program
 from weft.launch.torch_export import Exported, Input
 
@@ -41,8 +42,8 @@ class TorchProgram:
             what = f"{len(wanted)} input{'' if len(wanted) == 1 else 's'}"
             raise WeftError(f"the program takes {what}, as in the example; got {len(inputs)}")
         for number, (each, like) in enumerate(zip(inputs, wanted, strict=True)):
-            if not hasattr(each, "shape"):
-                raise WeftError(f"input {number} must be a tensor; got {shown(each)}")
+            if library(type(each)) != "torch":
+                raise WeftError(f"input {number} must be a tensor of PyTorch; got {shown(each)}")
             if not like.fits(each):
                 got = Input(each.dtype, tuple(each.shape))
                 hint = (
