@@ -1,7 +1,8 @@
 """Serves lit's calls of weft, weft-opt and FileCheck from one process that has imported them, by forks.
 
 A tool's imports take half a second of CPU time, and lit calls tools about five hundred times. The programs
-that `install` writes send their arguments, directory, environment and standard streams to the server.
+that `install` writes send their arguments, directory, environment and standard streams to the server. Workers
+of the tools, for LLVM and MLIR, are forks too; other tests start them as users' processes do.
 """
 
 import array
@@ -64,6 +65,7 @@ def install(folder: Path, *, filled: bool = False) -> Path:
 def serve(listening: socket.socket, filled: bool) -> None:
     """Forks for each call, until stdin closes."""
     mains = _mains()
+    importlib.import_module("weft.compiler.channels").start = _start_worker
     if filled:
         _fill_caches(mains["weft-opt"])
     gc.freeze()  # a collection in a fork would copy the memory of all these objects
@@ -93,12 +95,60 @@ def _mains():
         "weft.bench.suites",
         "weft.launch.kernel",
         "cuda.pathfinder",
+        "llvmlite.binding",
         "rich.table",
     ):
         importlib.import_module(late)
     programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt", "filecheck": "filecheck.main"}
     mains = {tool: importlib.import_module(program).main for tool, program in programs.items()}
     return mains | {"warm-python": _run_code}
+
+
+class _Worker:
+    """A forked process, as much of `subprocess.Popen` as `weft.compiler.worker` needs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.returncode = pid, None
+
+    def poll(self) -> int | None:
+        return self._reaped(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self._reaped(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _reaped(self, flags: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, flags)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def _start_worker(command, phases, said):
+    """`weft.compiler.channels.start` by a fork of this process, which has imported what the worker needs."""
+    channels = importlib.import_module("weft.compiler.channels")
+    ours, theirs = socket.socketpair()
+    if (pid := os.fork()) == 0:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            for number, file in enumerate((theirs, said, said)):
+                os.dup2(file.fileno(), number)
+            sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
+            kept = {0, 1, 2, *phases.inherited}
+            for number in {int(each.name) for each in Path("/dev/fd").iterdir()} - kept:
+                with contextlib.suppress(OSError):
+                    os.close(number)
+            importlib.import_module(command[-1]).serve(["socket", phases.path])
+            status = 0
+        finally:
+            os._exit(status)
+    theirs.close()
+    return _Worker(pid), channels._Socket(ours)
 
 
 def _fill_caches(weft_opt) -> None:

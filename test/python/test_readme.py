@@ -93,6 +93,22 @@ def missing(excerpt, output):
     return None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_of_warm_programs_are_forks_that_answer_and_end(reader):
+    code = """
+from pathlib import Path
+from weft.compiler import codegen
+codegen.start()
+pid = codegen._worker.process.pid
+print(Path(f"/proc/{pid}/status").read_text().split("PPid:")[1].split()[0] == str(__import__("os").getpid()))
+print(Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes())
+print(codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0)).ptx.count(".func"), pid)
+"""
+    *said, answered, pid = run(["warm-python", "-c", code], reader).split()
+    assert said == ["True", "True"] and int(answered) >= 1
+    assert not Path(f"/proc/{pid}").exists()
+
+
 @pytest.mark.each_value(24)
 @pytest.mark.parametrize("code", cases("python"))
 def test_python_examples_run(code, reader):
