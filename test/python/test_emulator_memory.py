@@ -288,7 +288,8 @@ def test_faults_name_line_thread_and_address():
     )
     with pytest.raises(emulator.Fault) as placed:
         launch(f'.file 1 "k.mlir"\n.loc 1 7 3\n{body}', data)
-    assert str(placed.value).endswith("of block (0, 0, 0) (k.mlir:7)")
+    assert str(placed.value).startswith("k.mlir:7:3: error: out-of-bounds global access of 4 bytes")
+    assert str(placed.value).endswith("of block (0, 0, 0) (line 14 of the PTX)")
 
 
 @pytest.mark.parametrize(
