@@ -39,9 +39,31 @@ class WeftError(Exception):
     tracebacks print the exception's name before it.
     """
 
-    def __init__(self, *diagnostics: Diagnostic | str) -> None:
-        self.diagnostics = tuple(d if isinstance(d, Diagnostic) else Diagnostic(d) for d in diagnostics)
-        super().__init__("\n".join(map(str, self.diagnostics)).removeprefix("error: "))
+    # Without a constructor, so that torch.compile can trace functions that raise it.
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Every message."""
+        return tuple(each if isinstance(each, Diagnostic) else Diagnostic(each) for each in self.args)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.diagnostics)).removeprefix("error: ")
+
+
+class about:
+    """A block in which messages of WeftErrors get a subject in front, such as a call and its argument."""
+
+    __slots__ = ("subject",)
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, WeftError):
+            raise WeftError(f"{self.subject}: {error.diagnostics[0].message}") from None
 
 
 _MOST_SHOWN = 80

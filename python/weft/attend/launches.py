@@ -12,7 +12,7 @@ from weft.attend import fp8_launch, tiles
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
-from weft.errors import WeftError
+from weft.errors import about
 from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
 
@@ -131,10 +131,8 @@ def batched(array: Any, layout: str, packed: bool) -> Any:
 
 
 def _view(name: str, array: Any) -> ArrayView:
-    try:
+    with about(f"weft.attention: {name}"):
         return arrays.view(array)
-    except WeftError as error:
-        raise refuse(f"{name}: {error.diagnostics[0].message}") from None
 
 
 def _check_rows(views: Mapping[str, ArrayView]) -> None:

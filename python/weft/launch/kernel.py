@@ -18,7 +18,7 @@ from weft.compiler.apart import compile_input
 from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
 from weft.compiler.ptxas import Resources
 from weft.compiler.stages import Compiled, compile_module
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, about, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, emulated, kernel_page, producers, runtime, torch_tensors
@@ -426,10 +426,8 @@ class Kernel:
 
     def _extents(self, check: Callable[[Any], list[int]], extents: Any) -> runtime.Dim:
         """A grid or block that `check`, of `module_arguments`, accepts. Raises WeftError for another."""
-        try:
+        with about(f"kernel {self.name}"):
             x, y, z = check(extents)
-        except WeftError as error:
-            raise WeftError(f"kernel {self.name}: {error.diagnostics[0].message}") from None
         return x, y, z
 
     def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:

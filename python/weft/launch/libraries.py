@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import WeftError
+from weft.errors import WeftError, about
 from weft.launch import arrays, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView, Planned
 
@@ -159,10 +159,8 @@ def view(name: str, array: Any) -> tuple[Library, ArrayView]:
         raise WeftError(
             f"weft.matmul: {name} must not require gradients, which weft.matmul doesn't compute: {advice}"
         )
-    try:
+    with about(f"weft.matmul: {name}"):
         return library, arrays.view(array)
-    except WeftError as error:
-        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
 
 
 def check_before_gradients(named: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.dialects.operand_roles import SCALE_OF_WORDS, WORD
 from weft.dialects.tile_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, about, shown
 from weft.isa.block_scales import FORMATS, WORD_BLOCKS
 from weft.launch import arrays
 from weft.launch.arrays import PACKED_BITS, ArrayView
@@ -107,10 +107,8 @@ def elements(name: str, view: ArrayView, kind: Kind | None) -> ArrayView:
             f"weft.matmul: {name} must have packed elements of {view.dtype} on a GPU, got a byte for each of "
             "them: pack them as uint8, and pass kind"
         )
-    try:
+    with about(f"weft.matmul: {name}"):
         return packed_copy(view)
-    except WeftError as error:
-        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
 
 
 def _of_bytes(name: str, view: ArrayView, kind: Kind) -> ArrayView:
@@ -127,10 +125,8 @@ def _of_bytes(name: str, view: ArrayView, kind: Kind) -> ArrayView:
     (element,) = kind.elements
     if element not in PACKED_BITS:
         return replace(view, dtype=element)
-    try:
+    with about(f"weft.matmul: {name}"):
         return view.unpacked_from(element)
-    except WeftError as error:
-        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
 
 
 def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> str:

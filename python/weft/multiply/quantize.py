@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.dialects.schedule import ceil_div
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, about, shown
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.tensor_map import ROW_BYTES
@@ -144,10 +144,8 @@ def _view(x: Any) -> tuple[Library, ArrayView]:
     library = libraries.of(x)
     if library.wants_gradients(x):
         raise WeftError(GRADIENTS)
-    try:
+    with about("weft.quantize: x"):
         view = arrays.view(x)
-    except WeftError as error:
-        raise WeftError(f"weft.quantize: x: {error.diagnostics[0].message}") from None
     if view.dtype not in SOURCES:
         raise WeftError(f"weft.quantize: x must have elements of {', '.join(SOURCES)}, got {view.dtype}")
     if len(view.shape) != 2 or not all(0 < size <= _MOST_SIZE for size in view.shape):
