@@ -9,8 +9,9 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import small_kernels
+from weft.distributed.added import added_to
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, added_to, by_operator, described, is_watched, plan_of
+from weft.distributed.products import Plan, Product, by_operator, described, is_watched, plan_of
 from weft.distributed.teams import HALVES, Half, Team, Turn
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors

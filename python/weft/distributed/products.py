@@ -13,6 +13,7 @@ from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_d
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import PROMOTED
 from weft.dialects.tile_types import FP8_TYPES
+from weft.distributed.added import SCALES, added_to
 from weft.distributed.devices import Memory
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
@@ -28,7 +29,6 @@ _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
 _ROW_BYTES = 16
 _SCALE = 4  # bytes
 _SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
-SCALES = ("scale_a", "scale_b")
 Sizes = tuple[int, int, int, int]
 """How many ranks' rows are multiplied, each apart from the others; the rows of each, N and K."""
 
@@ -159,19 +159,6 @@ def _is_whole(schedule: AnySchedule, types: Types) -> bool:
 def transposed(view: ArrayView) -> ArrayView:
     """The transpose of a matrix."""
     return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
-
-
-def added_to(epilogue: Epilogue | None, scales: Any = None) -> dict[str, Any]:
-    """The scales, and what an epilogue reads, by role."""
-    added = {}
-    if scales is not None:
-        if not (isinstance(scales, list | tuple) and len(scales) == 2):
-            raise WeftError("weft.distributed: scales must be a pair, of a and of b")
-        added = dict(zip(SCALES, scales, strict=True))
-    if epilogue is not None:
-        given = {"bias": epilogue.bias, "residual": epilogue.residual}
-        added |= {role: array for role, array in given.items() if array is not None}
-    return added
 
 
 class Plan(ABC):

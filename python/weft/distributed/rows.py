@@ -10,8 +10,9 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from weft.distributed.added import added_to
 from weft.distributed.gather import Gather
-from weft.distributed.products import Product, added_to, described, plan_of
+from weft.distributed.products import Product, described, plan_of
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError
 from weft.launch import arrays

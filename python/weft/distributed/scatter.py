@@ -7,12 +7,12 @@ from math import prod
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
+from weft.distributed.added import added_to
 from weft.distributed.devices import Memory
 from weft.distributed.products import (
     Plan,
     Product,
     Sizes,
-    added_to,
     by_operator,
     check_scaled_rows,
     described,
