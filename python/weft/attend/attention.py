@@ -4,15 +4,25 @@ from typing import Any
 
 from weft import late_imports
 from weft.attend import plans
-from weft.attend.problem import Options, refuse
+from weft.attend.problem import OPTIONS, Options, refuse
 from weft.errors import shown
 from weft.launch import arrays, libraries, torch_tensors
 from weft.multiply import jax_call
 
 
-def _watched(*arguments: Any, **options: Any) -> Any:
+def _watched(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: bool = False,
+    out: Any = None,
+    stream: Any = None,
+    **others: Any,
+) -> Any:
     """`attention` by an operator of PyTorch, which computes the same for plain tensors."""
-    return _by_operator(*_parts(*arguments, **options))
+    chosen = {name: others.pop(name) for name in OPTIONS if name in others}
+    return _by_operator({"q": q, "k": k, "v": v, **others}, Options.of(**chosen), return_lse, out, stream)
 
 
 @torch_tensors.traced_as(_watched)
@@ -110,36 +120,6 @@ def attention(
     library = libraries.of(q)
     result = result if out is not None else library.handed_over(result, q)
     return (result, library.handed_over(lse, q)) if return_lse else result
-
-
-def _parts(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    window: Any = None,
-    softcap: float | None = None,
-    layout: str = "bhtd",
-    splits: int | None = None,
-    deterministic: bool = False,
-    return_lse: bool = False,
-    out: Any = None,
-    stream: Any = None,
-    **added: Any,
-) -> tuple[dict[str, Any], Options, bool, Any, Any]:
-    """The arguments of `attention`, as `_by_operator` takes them."""
-    options = Options.of(
-        causal=causal,
-        scale=scale,
-        window=window,
-        softcap=softcap,
-        layout=layout,
-        splits=splits,
-        deterministic=deterministic,
-    )
-    return {"q": q, "k": k, "v": v, **added}, options, return_lse, out, stream
 
 
 def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:

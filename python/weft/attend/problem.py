@@ -36,11 +36,11 @@ class Options:
     @staticmethod
     def of(
         *,
-        causal: Any,
-        scale: Any,
-        window: Any,
-        softcap: Any,
-        layout: Any,
+        causal: Any = False,
+        scale: Any = None,
+        window: Any = None,
+        softcap: Any = None,
+        layout: Any = "bhtd",
         splits: Any = None,
         deterministic: Any = False,
     ) -> "Options":
@@ -65,6 +65,10 @@ class Options:
             right = 0 if right is None else min(right, 0)
         number = None if scale is None else float(scale)
         return Options(left, right, number, float(softcap or 0.0), layout, splits, deterministic)
+
+
+OPTIONS = ("causal", "scale", "window", "softcap", "layout", "splits", "deterministic")
+"""The arguments of `weft.attention` from which `Options.of` makes its options."""
 
 
 def _is_number(value: Any) -> bool:
