@@ -128,3 +128,17 @@ def test_a_layer_follows_its_buffers():
     exact = x.double() @ made.weights.dequantize().double().t()
     assert not torch.equal(made(x), before)
     assert_close(made(x), exact)
+
+
+def test_rows_of_another_length_are_refused_by_the_operator():
+    """The packed weights of 95 columns have the shape of those of 96."""
+    _, made = layer()
+    x = torch.randn(5, 95, dtype=torch.bfloat16, requires_grad=True)
+    with pytest.raises(weft.WeftError, match=r"rows of x must have the weights' 96 elements, got .*95"):
+        made(x)
+
+
+def test_weights_of_a_type_without_kernels_are_refused():
+    _, made = layer()
+    with pytest.raises(weft.WeftError, match=r"scales must have elements of bf16 or f16, got f32"):
+        made.float()(torch.randn(5, 96))

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from weft.distributed import watching
-from weft.distributed.products import added_to
+from weft.distributed.added import added_to
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
-from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
 from weft.multiply.options import checked_activation
-from weft.torch.autograd import activated, is_transformed
+from weft.torch.autograd import activated
+from weft.torch.transforms import are_transformed
 
 
 def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
@@ -41,7 +41,7 @@ def _called(
         activation = checked_activation(epilogue.activation)
     tensors = [x for x in (*given, bias, residual) if x is not None]
     is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
-    if not is_plain and (is_transformed() or any(torch_tensors.has_tangent(x) for x in tensors)):
+    if not is_plain and are_transformed(*tensors):
         raise WeftError(
             "weft.distributed: torch.func, torch.vmap and forward mode don't transform products over several "
             "GPUs: use backward()"

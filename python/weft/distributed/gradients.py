@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
-from weft.torch.autograd import through
+from weft.torch.autograd import keep_options, through
 
 _DIFFERENTIATED = (torch.float16, torch.bfloat16, torch.float32)
 _OPERANDS = ("a", "b", "bias", "residual")
@@ -49,10 +49,7 @@ def check(inputs: tuple[Any, ...]) -> None:
 def keep(ctx: Any, inputs: tuple[Any, ...], options: dict[str, Any], output: Any) -> None:
     """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
     a, b, bias, residual = inputs[: len(_OPERANDS)]
-    ctx.options = options
-    activation = options["activation"]
-    ctx.by_result = activation == "relu" and residual is None
-    recomputed = activation is not None and not ctx.by_result
+    recomputed = keep_options(ctx, options, residual)
     ctx.save_for_backward(a, b, output if ctx.by_result else None, bias if recomputed else None)
     ctx.types = [None if each is None else each.dtype for each in (a, b, bias, residual)]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import WeftError
+from weft.errors import WeftError, about
 from weft.int4 import tiles
 from weft.int4.kernels.few_rows import few_rows
 from weft.int4.kernels.many_rows import many_rows
-from weft.int4.weights import Int4Weights
+from weft.int4.weights import TYPES, Int4Weights
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
@@ -50,7 +50,7 @@ def _is_ready(x: Any, weights: Int4Weights, bias: Any) -> bool:
             return False
         if bias.dtype != x.dtype or bias.shape != (weights.rows,):
             return False
-    return bool(weights.columns * x.element_size() % ROW_BYTES == 0)
+    return bool(x.element_size() == 2 and weights.columns * 2 % ROW_BYTES == 0)
 
 
 def _launch(
@@ -88,15 +88,25 @@ def _multiprocessors(device: str, number: int | None) -> int:
 
 
 def _view(name: str, array: Any) -> ArrayView:
-    try:
+    with about(f"weft.matmul_int4: {name}"):
         return arrays.view(array)
-    except WeftError as error:
-        raise refuse(f"{name}: {error.diagnostics[0].message}") from None
+
+
+def check_rows(x: Any, weights: Int4Weights) -> None:
+    """Raises WeftError for an array whose rows don't have as many elements as those of the weights."""
+    if not x.shape or x.shape[-1] != weights.columns:
+        raise refuse(
+            f"rows of x must have the weights' {weights.columns} elements, got shape {tuple(x.shape)}"
+        )
 
 
 def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
-    if not view.shape or view.shape[-1] != weights.columns:
-        raise refuse(f"rows of x must have the weights' {weights.columns} elements, got shape {view.shape}")
+    check_rows(view, weights)
+    if weights.dtype not in TYPES:
+        raise refuse(
+            f"scales must have elements of {' or '.join(TYPES)}, got {weights.dtype}: convert the weights, "
+            "such as by layer.to(torch.bfloat16)"
+        )
     if view.dtype != weights.dtype:
         raise refuse(
             f"x must have elements of {weights.dtype}, as the scales have, got {view.dtype}: convert it"

@@ -14,8 +14,9 @@ from weft.launch import arrays
 LEVELS = 16
 MIDDLE = 8
 """The zero of weights without zeros of their own."""
-_TYPES = ("bf16", "f16")
-_SOURCES = ("f32", *_TYPES)
+TYPES = ("bf16", "f16")
+"""Elements of scales and of products."""
+_SOURCES = ("f32", *TYPES)
 _STEPS = DEPTH // 16  # of `wgmma` in a block, a word of each thread
 _WORD_AXES = (4, 8)  # warp, group of lanes
 _CHUNK = 1 << 24  # elements that are packed at once
@@ -55,7 +56,7 @@ class Int4Weights:
         q, scales, zeros = (_plain(each) for each in (q, scales, zeros))
         n, k = _matrix("q", q)
         dtype = arrays.view(scales).dtype
-        if dtype not in _TYPES:
+        if dtype not in TYPES:
             raise _refusal(f"scales must have elements of bf16 or f16, got {dtype}: convert them")
         count = _matrix("scales", scales)[1]
         group = _group(group, k, count)
@@ -141,8 +142,8 @@ def quantize_int4(
     source = arrays.view(weights).dtype
     if source not in _SOURCES:
         raise _refusal(f"weights must have elements of {', '.join(_SOURCES)}, got {source}")
-    dtype = dtype or (source if source in _TYPES else "bf16")
-    if dtype not in _TYPES:
+    dtype = dtype or (source if source in TYPES else "bf16")
+    if dtype not in TYPES:
         raise _refusal(f"dtype must be 'bf16' or 'f16', got {shown(dtype)}")
     group = _group(group, k, None)
     size = group or k

@@ -9,7 +9,7 @@ from weft.multiply.matmul import Epilogue, matmul
 from weft.nn.fp8 import RECIPES
 from weft.torch.autograd import FORWARD_MODE
 from weft.torch.operators import TYPE_NAMES, without_autocast
-from weft.torch.vectorizing import one_by_one
+from weft.torch.transforms import one_by_one
 
 
 class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]

@@ -13,8 +13,9 @@ from weft.multiply.matmul import Epilogue, matmul
 from weft.nn import fp8 as fp8_products
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.fp8_transformed import TransformedProduct
-from weft.torch.autograd import activated, is_transformed
+from weft.torch.autograd import activated
 from weft.torch.operators import TYPE_NAMES, without_autocast
+from weft.torch.transforms import are_transformed
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CAST = (torch.bfloat16, torch.float16, torch.float32)
@@ -126,7 +127,7 @@ def linear(
     if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
         return _apply(x, weight, bias, activation, accumulates, cast)
     rows = _rows(x)
-    if fp8 is not None and is_transformed():
+    if fp8 is not None and are_transformed(*tensors):
         elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
         promoted = fp8_products.promoted(fp8_promote)
         d = TransformedProduct.apply(rows, weight, bias, activation, elements, promoted, dtype, fp8)

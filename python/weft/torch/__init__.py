@@ -12,7 +12,7 @@ except ModuleNotFoundError as failure:
     raise missing_package(failure, "weft.torch", "torch", "gpu") from None
 
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
-from weft.torch import autograd, casting, operators, quantizing, scaled_gradients, vectorizing
+from weft.torch import autograd, casting, operators, quantizing, vectorizing
 from weft.torch import int4 as _int4  # noqa: F401
 from weft.torch.products import product
 
@@ -20,6 +20,5 @@ __all__ = ["product", "quantized"]
 
 quantized = quantizing.quantized
 autograd.register(operators.LIBRARY)
-scaled_gradients.register(operators.LIBRARY)
 casting.register(operators.LIBRARY)
 vectorizing.register(operators.LIBRARY)

@@ -11,9 +11,8 @@ from weft.attend import fp8_launch, gradients, launches, plans
 from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
-from weft.torch.autograd import is_transformed
 from weft.torch.operators import LIBRARY, without_autocast
-from weft.torch.vectorizing import each_member
+from weft.torch.transforms import differentiable, without_gradients
 
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
 _OPTIONS = (
@@ -22,6 +21,11 @@ _OPTIONS = (
 )
 _SCALES = "Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None"
 _ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, {_SCALES}, *, {_OPTIONS}"
+_FORWARD_MODE = (
+    "weft.attention: derivatives in forward mode are not computed: use those in backward mode "
+    "(torch.func.vjp, jacrev)"
+)
+_SECOND = "weft.attention: gradients of its gradients are not computed"
 _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
 
@@ -30,27 +34,7 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     operands = [given.get(name) for name in _NAMES]
     # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
     named = {each.name: getattr(options, each.name) for each in fields(options)}
-    if is_transformed():
-        return Transformed.apply(*operands, named)  # type: ignore[no-any-return]
-    return torch.ops.weft.attention(*operands, **named)  # type: ignore[no-any-return]
-
-
-class Transformed(torch.autograd.Function):  # type: ignore[misc]
-    """The operator under `torch.func.grad` and its relatives, which don't take gradients of operators."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return torch.ops.weft.attention(*inputs[:-1], **inputs[-1])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _save(ctx, inputs[:-1], inputs[-1], output)
-
-    @staticmethod
-    def backward(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
-        return *_differentiate(ctx, d_out, d_lse), None
+    return _attend(*operands, **named)  # type: ignore[no-any-return]
 
 
 def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:
@@ -152,15 +136,13 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
     if d_out is None and d_lse is None:
         return (None,) * len(_NAMES)
     d_out = torch.zeros_like(out) if d_out is None else d_out
-    found = torch.ops.weft.attention_backward(
-        *inputs, out, lse, d_out.to(out.dtype), d_lse, **{**ctx.options, "splits": None}
-    )
+    found = _attend_backward(*inputs, out, lse, d_out.to(out.dtype), d_lse, **{**ctx.options, "splits": None})
     dq, dk, dv, *of_sinks = found
     return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
 
 
 def _define() -> None:
-    """Defines both operators, with their shapes and gradients."""
+    """Defines both operators, with their shapes."""
     tags = (torch.Tag.pt2_compliant_tag,)
     LIBRARY.define(f"attention({_ARGUMENTS}) -> (Tensor, Tensor)", tags=tags)
     operands = _ARGUMENTS.split(", *, ")[0].replace("=None", "")
@@ -171,9 +153,8 @@ def _define() -> None:
         LIBRARY.impl("attention_backward", _backward, device)
     torch.library.register_fake("weft::attention", _forward_fake, lib=LIBRARY)
     torch.library.register_fake("weft::attention_backward", _backward_fake, lib=LIBRARY)
-    torch.library.register_autograd("weft::attention", _differentiate, setup_context=_save, lib=LIBRARY)
-    for name in ("attention", "attention_backward"):
-        torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=LIBRARY)
 
 
 _define()
+_attend = differentiable(LIBRARY, torch.ops.weft.attention.default, _save, _differentiate, _FORWARD_MODE)
+_attend_backward = without_gradients(LIBRARY, torch.ops.weft.attention_backward.default, _SECOND)

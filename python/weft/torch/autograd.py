@@ -12,15 +12,11 @@ from torch.nn import functional
 from weft.errors import WeftError
 from weft.launch import torch_tensors
 from weft.torch import operators  # noqa: F401  defines the operators
+from weft.torch.transforms import Arguments, are_transformed
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_DEFAULTS: dict[str, Any] = {
-    each.name: each.default_value
-    for each in torch.ops.weft.matmul.default._schema.arguments
-    if each.kwarg_only
-}
-_OPERANDS = ("a", "b", "bias", "residual", "c", "alphas")
-
+_ARGUMENTS = Arguments(torch.ops.weft.matmul.default)
+_OPERANDS = _ARGUMENTS.operands
 
 FORWARD_MODE = (
     "weft.matmul: derivatives in forward mode (torch.func.jvp, jacfwd, hessian) are computed without scales, "
@@ -42,26 +38,29 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(*inputs: Any) -> Any:
-        operands, options = _apart(inputs)
+        operands, options = _ARGUMENTS.apart(inputs)
         return torch.ops.weft.matmul(*operands, **options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        operands, options = _apart(inputs)
+        operands, options = _ARGUMENTS.apart(inputs)
         _save(ctx, operands, options, output)
         a, b, bias, _, c, alphas = operands
-        ctx.save_for_forward(a, b, bias, c, alphas, output)
+        # The same for both, since torch.vmap keeps one list of their mapped dimensions.
+        kept = a, b, alphas, output, bias, c
+        ctx.save_for_backward(*kept)
+        ctx.save_for_forward(*kept)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        return *_backward(ctx, *gradients), *[None] * len(_DEFAULTS)
+        return *_backward(ctx, *gradients), *[None] * len(_ARGUMENTS.defaults)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         of_a, of_b, of_bias, of_residual, of_c, of_alphas, *_ = tangents
         if of_alphas is not None:
             raise WeftError(FORWARD_MODE)
-        a, b, bias, c, alphas, result = ctx.saved_tensors
+        a, b, alphas, result, bias, c = ctx.saved_tensors
         options, given = ctx.options, (a, b, bias, c, alphas)
         product = _options_of(options) | {"out_dtype": result.dtype}
         terms = [
@@ -78,25 +77,17 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
         return (tangent if of_residual is None else tangent + of_residual).to(result.dtype)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def is_transformed() -> bool:
-    """Whether `torch.func` or `torch.vmap` transforms calls."""
-    transform = torch._C._functorch.peek_interpreter_stack()
-    return transform is not None and transform.key() != torch._C._functorch.TransformType.Functionalize
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def _transformed(*inputs: Any) -> Any:
+    """`Transformed` as one node of Dynamo's graphs, since Dynamo can't trace its `jvp`."""
+    return Transformed.apply(*inputs)
 
 
 def multiply(*operands: Any, **options: Any) -> Any:
     """`torch.ops.weft.matmul`, under transforms of `torch.func` and of dual tensors, too."""
-    if not is_transformed() and not any(x is not None and torch_tensors.has_tangent(x) for x in operands):
+    if not are_transformed(*operands):
         return torch.ops.weft.matmul(*operands, **options)
-    missing = [None] * (len(_OPERANDS) - len(operands))
-    return Transformed.apply(*operands, *missing, *(_DEFAULTS | options).values())
-
-
-def _apart(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The operands and the options of `Transformed`. `torch.vmap` of its `jvp` takes no dictionary."""
-    count = len(_OPERANDS)
-    return inputs[:count], dict(zip(_DEFAULTS, inputs[count:], strict=True))
+    return _transformed(*_ARGUMENTS.listed(operands, options))
 
 
 def activated(activation: str | None, z: Any) -> Any:
@@ -120,15 +111,21 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any]
                 f"weft.matmul: gradients are computed of a, b, bias, residual and c in f16, bf16, f32 and "
                 f"f64, but {why}: pass {name}.detach()"
             )
-    ctx.options = keyword_only_inputs
-    activation = ctx.options["activation"]
-    ctx.by_result = activation == "relu" and residual is None
-    recomputed = activation is not None and not ctx.by_result
+    recomputed = keep_options(ctx, keyword_only_inputs, residual)
     ctx.save_for_backward(
         a, b, alphas, output if ctx.by_result else None, *((bias, c) if recomputed else (None, None))
     )
     ctx.types = [None if each is None else each.dtype for each in inputs]
     ctx.shapes = [None if each is None else each.shape for each in inputs]
+
+
+def keep_options(ctx: Any, options: dict[str, Any], residual: Any) -> bool:
+    """Keeps the options of a product, and whether the gradient of its activation follows from the result
+    (`ctx.by_result`). Returns whether it needs Z, which must be computed again.
+    """
+    activation = options["activation"]
+    ctx.options, ctx.by_result = options, activation == "relu" and residual is None
+    return activation is not None and not ctx.by_result
 
 
 def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:

@@ -6,52 +6,14 @@ import torch
 
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
-from weft.torch.autograd import FORWARD_MODE, is_transformed, through
-from weft.torch.vectorizing import one_by_one
+from weft.torch.autograd import FORWARD_MODE, keep_options, through
+from weft.torch.operators import LIBRARY
+from weft.torch.transforms import Arguments, differentiable
 
-_ARGUMENTS = torch.ops.weft.scaled_matmul.default._schema.arguments
-_OPERANDS = tuple(each.name for each in _ARGUMENTS if not each.kwarg_only)
-_DEFAULTS: dict[str, Any] = {each.name: each.default_value for each in _ARGUMENTS if each.kwarg_only}
+_OVERLOAD = torch.ops.weft.scaled_matmul.default
+_OPERANDS = Arguments(_OVERLOAD).operands
 _WITH_GRADIENTS = ("bias", "residual", "c")
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-
-
-def register(library: Any) -> None:
-    """Registers the gradients of `scaled_matmul`."""
-    torch.library.register_autograd("weft::scaled_matmul", _backward, setup_context=_save, lib=library)
-
-
-def multiply_scaled(*operands: Any, **options: Any) -> Any:
-    """`torch.ops.weft.scaled_matmul`, under transforms of `torch.func`, too."""
-    if not is_transformed():
-        return torch.ops.weft.scaled_matmul(*operands, **options)
-    return Transformed.apply(*operands, _DEFAULTS | options)
-
-
-class Transformed(torch.autograd.Function):  # type: ignore[misc]
-    """`scaled_matmul` under `torch.func.grad` and its relatives."""
-
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        *operands, options = inputs
-        return torch.ops.weft.scaled_matmul(*operands, **options)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *operands, options = inputs
-        _save(ctx, tuple(operands), options, output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        return *_backward(ctx, *gradients), None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, int]:
-        return one_by_one(Transformed.apply, info.batch_size, in_dims, inputs)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise WeftError(FORWARD_MODE)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
@@ -65,11 +27,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any]
                 f"f32, not of {name} in {type_name(each.dtype)}: pass {name}.detach(), or put the "
                 "quantisation and the products into a torch.autograd.Function"
             )
-    ctx.options = keyword_only_inputs
-    activation, residual = ctx.options["activation"], given["residual"]
-    ctx.by_result = activation == "relu" and residual is None
-    again = activation is not None and not ctx.by_result
-    names = [name for name in _OPERANDS if name != "residual"] if again else []
+    recomputed = keep_options(ctx, keyword_only_inputs, given["residual"])
+    names = [name for name in _OPERANDS if name != "residual"] if recomputed else []
     ctx.save_for_backward(output if ctx.by_result else None, *(given[name] for name in names))
     ctx.like = [
         None if given[name] is None else (given[name].shape, given[name].dtype) for name in _WITH_GRADIENTS
@@ -97,3 +56,7 @@ def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
             source = sources[name] if name != "c" else options["beta"] * sources[name]
             found[name] = source.sum_to_size(shape).to(dtype)
     return tuple(found.get(name) for name in _OPERANDS[: ctx.count])
+
+
+multiply_scaled = differentiable(LIBRARY, _OVERLOAD, _save, _backward, FORWARD_MODE)
+"""`torch.ops.weft.scaled_matmul`, under transforms of `torch.func`, too."""

@@ -1,5 +1,5 @@
 """`torch.vmap` of products: the mapped dimension becomes the first of the leading dimensions. Products with
-scales and groups, which a batch would share, are computed one by one.
+scales and groups, which a batch would share, are computed one by one, and so are attention and casts.
 """
 
 import math
@@ -9,37 +9,17 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
+from weft.torch.transforms import one_by_one
 
 
 def register(library: Any) -> None:
     """Registers the rules of the operators."""
     torch.library.register_vmap("weft::matmul", _mapped, lib=library)
-    for name in ("scaled_matmul", "grouped_matmul"):
+    for name in ("scaled_matmul", "grouped_matmul", "attention", "attention_backward"):
         torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=library)
+    torch.library.register_vmap("weft::matmul_int4", _mapped_int4, lib=library)
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):  # have no rules with `out`
         library.impl(name, _refuse, "FuncTorchBatched")
-
-
-def one_by_one(
-    function: Callable[..., Any], members: int, dims: tuple[Any, ...], operands: tuple[Any, ...]
-) -> tuple[Any, Any]:
-    """The results of a function of each member, and the dimension along which there are members, 0: of a
-    tensor, or of each of a list.
-    """
-    results = [
-        function(
-            *(
-                each.select(dim, number) if isinstance(dim, int) else each
-                for each, dim in zip(operands, dims, strict=True)
-            )
-        )
-        for number in range(members)
-    ]
-    if isinstance(results[0], torch.Tensor):
-        return torch.stack(results), 0
-    stacked = [torch.stack(each) for each in zip(*results, strict=True)]
-    kind = type(results[0])  # a tuple, or a list, which PyTorch tells apart
-    return kind(stacked), kind([0] * len(stacked))
 
 
 def each_member(operator: Any) -> Callable[..., Any]:
@@ -83,6 +63,7 @@ def _mapped(
             x = given[number]
             given[number] = x.reshape(members, *[1] * (rank - ranks[number]), *x.shape[1:])
     a, b, bias, residual, c, alphas = given
+    residual, c = (x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (residual, c))
     if not (mapped[0] or mapped[1]):
         a = a.expand(members, *[1] * (rank - a.dim()), *a.shape)
     leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -95,3 +76,10 @@ def _mapped(
         products = math.prod(leading[1:])
         alphas = alphas.reshape(members if mapped[5] else 1, -1).expand(members, products).reshape(-1)
     return torch.ops.weft.matmul(a, b, bias, residual, c, alphas, beta=beta, **options), 0
+
+
+def _mapped_int4(info: Any, in_dims: tuple[int | None, ...], x: Any, *others: Any) -> tuple[Any, Any]:
+    """The products of mapped rows: x has any leading dimensions."""
+    if any(dim is not None for dim in in_dims[1:]):
+        return one_by_one(torch.ops.weft.matmul_int4, info.batch_size, in_dims, (x, *others))
+    return torch.ops.weft.matmul_int4(x.movedim(in_dims[0], 0), *others), 0
