@@ -112,6 +112,18 @@ def test_a_call_has_all_operands_and_options(options):
     assert "weft_product_" in text and "torch.ops.weft" not in text
 
 
+def test_operands_that_are_added_have_contiguous_rows():
+    """Without a constraint, Inductor would store them in the order of what they are made of."""
+    a, b, x = numbers(16, 32), numbers(32, 24), numbers(24, 16)
+
+    def function(a, b, x):
+        c, residual = (x.t() * 2).contiguous(), (x.t() + 1).contiguous()
+        return weft.matmul(a, b, c=c, beta=1.0, epilogue=Epilogue(residual=residual))
+
+    found, _ = program(function, a, b, x)
+    assert torch.equal(found, function(a, b, x))
+
+
 def test_an_array_and_a_number_alpha_are_left_to_the_operator():
     a, b, alphas = numbers(16, 32), numbers(32, 24), torch.tensor([2.0], device=DEVICE)
 

@@ -102,16 +102,24 @@ def _calls(
     schema = overload._schema.arguments
     defaults = {each.name: each.default_value for each in schema if each.has_default_value()}
 
+    def arguments(operands: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that aren't defaults, by name."""
+        given = dict(zip((each.name for each in schema), operands, strict=False)) | options
+        return {name: x for name, x in given.items() if not _is_default(x, name, defaults)}
+
     def lower(*operands: Any, **options: Any) -> Any:
         from torch._inductor.virtualized import V
 
-        given = dict(zip((each.name for each in schema), operands, strict=False)) | options
-        given = {name: x for name, x in given.items() if not _is_default(x, name, defaults)}
-        made = describe(given) if _is_python(V.graph) else None
+        node = V.graph.current_node
+        made = describe(arguments(operands, options)) if _is_python(V.graph) else None
         if made is None or not all(map(_is_constant, (*made.arguments, *made.options.values()))):
-            operands, options = constrain(V.graph.current_node, *operands, **options)
+            operands, options = constrain(node, *operands, **options)
             return fallback(*operands, **options)
-        return _call(overload, made, V.graph.current_node.meta["val"])
+        free = operands[: made.matrices]  # whose strides Inductor may choose
+        others, _ = constrain(node, *(None for _ in free), *operands[len(free) :])
+        made = describe(arguments((*free, *others[len(free) :]), options))
+        assert made is not None
+        return _call(overload, made, node.meta["val"])
 
     return lower
 
