@@ -98,8 +98,12 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
         return d
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise WeftError(
+                "weft.nn.Linear: gradients of gradients aren't computed with fp8: use torch.func, or set "
+                "layer.fp8 = None"
+            )
         x, scale_x, weight, scale_weight, result, parameter = ctx.saved_tensors
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)

@@ -5,6 +5,7 @@ Transformer").
 from typing import Any
 
 import torch
+from torch import overrides
 
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, runtime
@@ -93,15 +94,20 @@ def gated(z: Any, activation: str | None = "silu") -> Any:
     computed in f32 and rounded once. Raises WeftError for an odd size and an unknown activation.
     """
     checked_activation("weft.nn.gated", activation)
+    if not isinstance(z, torch.Tensor) and overrides.has_torch_function_unary(z):  # of torch.fx
+        return overrides.handle_torch_function(gated, (z,), z, activation)
     check_tensor("weft.nn.gated", "z", z)
     if z.dim() == 0 or z.shape[-1] % 2:
         raise WeftError(f"weft.nn.gated: z must have an even last dimension, got a shape of {tuple(z.shape)}")
-    columns = z.shape[-1] // 2
     fits = activation is not None and z.dtype in _ELEMENTS and 0 not in z.shape
     if not fits or not gating.fits(z.numel() // 2) or not (is_plain(z) or torch.compiler.is_compiling()):
-        gate, up = z.unflatten(-1, (2, columns)).unbind(-2)
-        return activated(activation, gate) * up
+        return _by_pytorch(z, activation)
     return _Gated.apply(z.contiguous(), activation)
+
+
+def _by_pytorch(z: Any, activation: str | None) -> Any:
+    gate, up = z.unflatten(-1, (2, z.shape[-1] // 2)).unbind(-2)
+    return activated(activation, gate) * up
 
 
 class _Gated(torch.autograd.Function):  # type: ignore[misc]
@@ -112,9 +118,11 @@ class _Gated(torch.autograd.Function):  # type: ignore[misc]
         return torch.ops.weft.gated(z, activation)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
         (z,) = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # for gradients of gradients
+            h = _by_pytorch(z, ctx.activation)
+            return torch.autograd.grad(h, z, gradient, create_graph=True)[0], None
         return torch.ops.weft.gated_backward(gradient.contiguous(), z, ctx.activation), None
 
 

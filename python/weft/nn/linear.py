@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import overrides
 from torch.nn import functional
 
 from weft.dialects.operand_roles import ACTIVATIONS
@@ -111,7 +112,11 @@ def linear(
     """`activation(x @ weight.mT + bias)` for `x` of ... x K and `weight` of N x K, with gradients: the
     function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its `fuse_wgrad_accumulation`.
     """
-    check_tensor("weft.nn.Linear", "x", x)
+    if not isinstance(x, torch.Tensor):
+        if overrides.has_torch_function_unary(x):  # of torch.fx
+            options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
+            return overrides.handle_torch_function(linear, (x,), x, weight, bias, activation, **options)
+        check_tensor("weft.nn.Linear", "x", x)
     cast = _autocast_type(x)
     if not _is_ours(x, weight, cast, fp8):
         check_input("weft.nn.Linear", x, weight, cast is not None or torch.is_autocast_enabled(x.device.type))
@@ -122,7 +127,7 @@ def linear(
     wanted = weight.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
     wanted = wanted and torch.is_grad_enabled()
     if wanted and activation not in (None, "relu"):
-        options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
+        options = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
         return activated(activation, linear(x, weight, bias, **options))
     if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
         return _apply(x, weight, bias, activation, accumulates, cast)
@@ -163,6 +168,8 @@ def _autocast_type(x: Any) -> Any:
 def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
     """Whether Weft multiplies these tensors, not PyTorch."""
     dtype = cast or x.dtype
+    if cast is None and x.dtype != weight.dtype:
+        return False
     if fp8 is not None:
         return dtype in _CAST and _fits(x, weight)
     if dtype == torch.float32:
@@ -202,14 +209,16 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool, cast: Any
     ) -> Any:
-        near, far = (x, weight) if cast is None else (_rows(x).to(cast), weight.to(cast))
+        near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
+        # A result of all dimensions, since PyTorch refuses to change views of results in place.
+        rows = _rows(near) if x.dim() == 2 else _rows(near).view(x.shape)
         with without_autocast(x.device.type):
-            d = matmul(_rows(near), far, transpose_b=True, epilogue=_epilogue(bias, activation))
+            d = matmul(rows, far, transpose_b=True, epilogue=_epilogue(bias, activation))
         # Only gradients of what is saved as it was given have gradients.
         ctx.save_for_backward(near, far, d if activation else None, weight if accumulates else None)
         ctx.types, ctx.shape = (x.dtype, weight.dtype, None if bias is None else bias.dtype), x.shape
         ctx.is_cast = cast is not None
-        return d if x.dim() == 2 else d.view(*x.shape[:-1], d.shape[-1])
+        return d
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
@@ -220,10 +229,10 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
                 "layer to one type instead"
             )
         x, shape = _rows(x), ctx.shape
-        if len(shape) != 2:
-            gradient = gradient.reshape(-1, gradient.shape[-1])
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
+        if len(shape) != 2:
+            gradient = gradient.reshape(-1, gradient.shape[-1])
         if gradient.stride(-1) != 1 or gradient.stride(0) < gradient.shape[1]:
             gradient = gradient.contiguous()  # such as that of a sum: one number for all elements
         to_x, to_weight, to_bias, *_ = ctx.needs_input_grad
