@@ -110,3 +110,13 @@ def test_keys_are_split_for_the_gpu_of_the_program(patch):
     patch.setattr("weft.launch.runtime.device", lambda ordinal: device)
     q, k = jnp.zeros((1, 1, 1, 64), F16), jnp.zeros((1, 1, 1024, 64), F16)
     assert "combine" in str(jax.make_jaxpr(weft.attention)(q, k, k))
+
+
+def test_gradients_of_gradients_are_refused():
+    q = jnp.ones((1, 1, 16, 64), jnp.float16)
+
+    def loss(q):
+        return weft.attention(q, q, q).astype(jnp.float32).sum()
+
+    with pytest.raises(weft.WeftError, match=r"weft\.attention: gradients of its gradients are not computed"):
+        jax.grad(lambda q: jax.grad(loss)(q).astype(jnp.float32).sum())(q)

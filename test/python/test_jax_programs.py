@@ -136,6 +136,12 @@ for of_a, of_b, of_result, gathers in (
 found = weft.matmul(placed(a, "x", None), placed(b), out_dtype="f32")
 assert (f64(found) == want).all() and found.sharding.spec == P("x", None), found.sharding
 
+try:
+    weft.matmul(jax.device_put(a, jax.devices()[1]), jax.device_put(b, jax.devices()[0]))
+    raise SystemExit("arrays on different devices were multiplied")
+except weft.WeftError as error:
+    assert "arrays must be on the same devices, got a on cpu:1, b on cpu:0" in str(error), error
+
 # Gradients of a distributed product: those of the shared operand are added over the devices.
 residual = placed(jnp.ones((64, 48)), "x", None)
 loss = lambda a, b, r: (weft.jax.matmul(a, b, activation="relu", residual=r, out_dtype="f32") ** 2).sum()
@@ -150,6 +156,33 @@ batch = placed(jnp.stack([small(16, 64)] * 4), "x", None, None)
 weights = placed(jnp.stack([small(64, 24)] * 4), "x", None, None)
 found = jax.jit(lambda a, b: weft.jax.matmul(a, b, alpha=jnp.ones(4), out_dtype="f32"))(batch, weights)
 assert (f64(found) == f64(batch) @ f64(weights)).all() and found.sharding.spec[0] == "x"
+print("well")
+"""
+    )
+    assert run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4") == "well\n"
+
+
+@pytest.mark.slow
+def test_products_on_a_mesh_with_explicit_axes():
+    program = (
+        START
+        + """
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+placed = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))
+product = jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype="f32"))
+for of_a, of_b, of_result, gathers in (
+    (("x", None), (None, "y"), P("x", "y"), 0),
+    ((("x", "y"), None), (None, None), P(("x", "y"), None), 0),
+    ((None, "y"), ("y", None), P(None, None), 2),
+):
+    given = placed(a, *of_a), placed(b, *of_b)
+    found = product(*given)
+    assert (f64(found) == want).all() and found.sharding.spec == of_result, found.sharding
+    assert product.lower(*given).compile().as_text().count("all-gather(") == gathers
+    of_b = jax.jit(jax.grad(lambda b, a: (product(a, b) ** 2).sum()))(given[1], given[0])
+    exact = 2 * f64(a).T @ want
+    np.testing.assert_allclose(f64(of_b), exact, atol=0.02 * abs(exact).max())
 print("well")
 """
     )

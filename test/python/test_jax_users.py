@@ -141,8 +141,55 @@ def test_fp4_has_the_kind_of_its_scales(kind):
     np.testing.assert_allclose(factor * np.asarray(found), a.values @ b.values.T, rtol=1e-5, atol=1e-5)
 
 
-def test_the_message_about_explicit_axes_names_automatic_ones():
-    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
-    rows = jax.device_put(A, jax.NamedSharding(mesh, jax.P("x", None)))
-    with pytest.raises(weft.WeftError, match=r"under jax.shard_map; .* axis_types=\(jax.sharding.Axis"):
-        jax.eval_shape(wjax.matmul, rows, B)
+MESH = jax.make_mesh((1, 1), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+
+
+def placed(array, *axes):
+    return jax.device_put(array, jax.sharding.NamedSharding(MESH, jax.sharding.PartitionSpec(*axes)))
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "of_result"),
+    [
+        (("x", None), (None, None), ("x", None)),
+        (("x", None), (None, "y"), ("x", "y")),
+        ((None, "x"), ("x", None), (None, None)),  # K is gathered
+    ],
+    ids=str,
+)
+def test_explicit_axes_of_results_follow_from_those_of_operands(of_a, of_b, of_result):
+    a, b = placed(A, *of_a), placed(B, *of_b)
+    found = jax.jit(wjax.matmul)(a, b)
+    assert tuple(found.sharding.spec) == of_result and (found == 32).all()
+
+    def loss(a, b):
+        return wjax.matmul(a, b, activation="relu").astype(jnp.float32).sum()
+
+    of_a, of_b = jax.jit(jax.grad(loss, (0, 1)))(a, b)
+    assert (of_a == 8).all() and of_a.sharding == a.sharding
+    assert (of_b == 16).all() and of_b.sharding == b.sharding
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: wjax.matmul(placed(A, "x"), placed(B, None, "x")),
+            "different axes, got x, x: use jax.sharding",
+        ),
+        (
+            lambda: wjax.matmul(
+                placed(A, "x"), placed(B), c=placed(jnp.ones((16, 8), A.dtype), "y"), beta=1.0
+            ),
+            "divided alike, got M along x and y",
+        ),
+        (
+            lambda: wjax.matmul(placed(A, "x"), placed(B), scales=(jnp.ones((16, 1)), jnp.ones((1, 8)))),
+            "products with scales or groups on a mesh with explicit axes",
+        ),
+    ],
+    ids=["one axis twice", "two axes", "scales"],
+)
+def test_operands_that_are_divided_differently_are_refused(call, message):
+    with pytest.raises(weft.WeftError, match=message):
+        call()

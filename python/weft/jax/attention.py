@@ -1,6 +1,7 @@
 """Attention in JAX's programs: under `jax.jit` and with gradients in reverse mode."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from weft.attend import fp8_launch, gradients, launches
 from weft.attend.fp8_launch import SCALES
 from weft.attend.launches import Call
-from weft.attend.problem import Options
+from weft.attend.problem import Options, refuse
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.language.arguments import ArrayArgument
 from weft.launch import arrays, runtime
@@ -66,10 +67,22 @@ class _Program:
         assert KERNELS[made.kernel] is kernel
         results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in written]
         call = jax.ffi.ffi_call(xla_target.TARGET, results, vmap_method="sequential")
-        values = call(*operands, **xla_target.attributes(made.text), results=np.int64(len(results)))
+        options = {**xla_target.attributes(made.text), "results": np.int64(len(results))}
+        values = _without_derivatives(lambda *operands: call(*operands, **options))(*operands)
         for root, value in zip(written, values, strict=True):
             self._values[_address(root)] = value
             self._arrays.append(root)
+
+
+def _without_derivatives(function: Callable[..., Any]) -> Any:
+    """A function that raises WeftError where it is differentiated."""
+    made = jax.custom_jvp(function)
+
+    @made.defjvp  # type: ignore[untyped-decorator]
+    def refuse_derivatives(primals: Any, tangents: Any) -> Any:
+        raise refuse("gradients of its gradients are not computed")
+
+    return made
 
 
 def _root(array: Any) -> Any:

@@ -8,7 +8,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from weft.errors import WeftError
-from weft.jax import copies
+from weft.jax import copies, placement
 from weft.jax.empty import is_empty, product_of_zeros
 from weft.launch import arrays
 from weft.multiply import xla_target
@@ -23,6 +23,7 @@ def bind(operands: Sequence[Any], product: Product) -> Any:
     """
     if is_empty([jax.numpy.shape(each) for each in operands[:2]]):
         return product_of_zeros(operands, product, described([jax.typeof(each) for each in operands]))
+    operands = placement.gathered(product, operands)
     return product_p.bind(*_equally_varying(operands), product=product)
 
 
@@ -65,13 +66,8 @@ def _abstract(*avals: Any, product: Product) -> Any:
     kind, first = jax.numpy.dtype(arrays.numpy_dtype(dtype)), avals[0]
     if first.sharding.mesh.empty:
         return jax.core.ShapedArray(shape, kind)
-    if any(axis is not None for aval in avals for axis in aval.sharding.spec):
-        raise WeftError(
-            "weft.jax.matmul: arrays on a mesh with explicit axes must be multiplied under jax.shard_map; "
-            "jax.make_mesh makes automatic axes with axis_types=(jax.sharding.AxisType.Auto,)"
-        )
-    whole = jax.sharding.PartitionSpec(*(None for _ in shape))
-    sharding = jax.sharding.NamedSharding(first.sharding.mesh, whole)
+    spec = placement.of_result(product, avals, len(shape))
+    sharding = jax.sharding.NamedSharding(first.sharding.mesh, spec)
     return first.update(shape=shape, dtype=kind, weak_type=False, sharding=sharding)
 
 

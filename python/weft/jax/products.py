@@ -10,7 +10,8 @@ import numpy as np
 
 from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, WORD
 from weft.dialects.schedule import PROMOTED, AnySchedule, ceil_div
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, about, shown
+from weft.jax import placement
 from weft.jax.primitive import bind
 from weft.launch import arrays
 from weft.multiply.options import Options, checked_activation
@@ -94,6 +95,7 @@ def matmul(
         number, given["alpha"] = 1.0, _factors(alpha)
     given = {name: each for name, each in given.items() if each is not None or name in ("a", "b")}
     operands = {name: _array(name, each) for name, each in given.items()}
+    placement.check_devices(operands)
     kind = _pack(operands, kind)
     vectors = _as_matrices(operands, {"a": transpose_a, "b": transpose_b})
     options = Options(
@@ -159,10 +161,8 @@ def _array(name: str, value: Any) -> Any:
     if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted():
         raise WeftError(f"weft.jax.matmul: {name} must be an array, got one that JAX has deleted or donated")
     array = jnp.asarray(value)
-    try:
+    with about(f"weft.jax.matmul: {name}"):
         arrays.mlir_type(array.dtype)
-    except WeftError as error:
-        raise WeftError(f"weft.jax.matmul: {name}: {error.diagnostics[0].message}") from None
     return array
 
 

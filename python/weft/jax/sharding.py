@@ -12,32 +12,20 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.interpreters import mlir
 
 from weft.errors import WeftError
+from weft.jax import placement
 from weft.jax.primitive import lower, product_p
 from weft.multiply.xla_product import Product
-
-_SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
-"""The dimensions of operands other than a and b, for products that may be distributed."""
 
 
 def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
     inside = context.module_context.axis_context
     several = isinstance(inside, mlir.ShardingContext) and inside.num_devices > 1
-    if not several or not _SHARDED.keys() >= set(product.roles):
+    if not several or not placement.may_be_distributed(product):
         return lower(context, *operands, product=product, on_gpu=on_gpu)
     ranks = tuple(len(aval.shape) for aval in context.avals_in)
     sizes = tuple(aval.size for aval in context.avals_in)
-    function = _partitioned(product, _dimensions(product, ranks, sizes))
+    function = _partitioned(product, placement.dimensions(product, ranks, sizes))
     return mlir.lower_fun(function, multiple_results=False)(context, *operands)
-
-
-def _dimensions(product: Product, ranks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[str, ...]:
-    """The dimensions of each operand and of the result, by letters: batch, m, n, k, and o for one element."""
-    options = product.options
-    letters = ["km" if options.transpose_a else "mk", "nk" if options.transpose_b else "kn"]
-    letters += [_SHARDED[role] for role in product.roles]
-    named = ["b" * (rank == 3) + each for rank, each in zip(ranks, letters, strict=True)]
-    named = ["b" if each == "o" and size > 1 else each for each, size in zip(named, sizes, strict=True)]
-    return *named, "b" * (3 in ranks) + "mn"
 
 
 def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[..., Any]:

@@ -38,7 +38,9 @@ def call(
     with late_imports.whole():
         import jax
 
-        from weft.jax import primitive
+        from weft.jax import placement, primitive
+
+    placement.check_devices(dict(zip(roles, operands, strict=True)))
 
     def multiply(*given: Any) -> Any:
         return product(dict(zip(roles, given, strict=True)), activation, options)
