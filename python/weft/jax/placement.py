@@ -14,7 +14,11 @@ _SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
 
 def check_devices(operands: Mapping[str, Any]) -> None:
     """Raises WeftError for arrays that were put on different devices."""
-    known = {name: x.devices() for name, x in operands.items() if getattr(x, "committed", False)}
+    known = {
+        name: x.devices()
+        for name, x in operands.items()
+        if not isinstance(x, jax.core.Tracer) and x.committed
+    }
     if len(set(map(frozenset, known.values()))) > 1:
         named = ", ".join(f"{name} on {_shown(devices)}" for name, devices in known.items())
         raise WeftError(
