@@ -257,7 +257,8 @@ def test_a_torch_tensor_is_viewed_without_torch():
 
 @pytest.mark.usefixtures("without_torch")
 def test_a_torch_tensor_that_isnt_plain_memory_is_refused():
-    assert "got torch.complex64" in refused(tensor(dtype="torch.complex64"))
+    dtype = type("dtype", (), {"is_complex": True, "__str__": lambda _: "torch.complex64"})()
+    assert "got torch.complex64: multiply real" in refused(tensor(dtype=dtype))
     assert "on cpu or cuda" in refused(tensor(device=SimpleNamespace(type="mps", index=0)))
     assert "sparse" in refused(tensor(layout="torch.sparse_coo"))
     assert "negated" in refused(tensor(is_neg=lambda: True))
