@@ -3,6 +3,7 @@
 import contextlib
 import math
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,32 @@ def test_threads_export_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> 
     for thread in threads:
         thread.join()
     assert not together
+
+
+def test_parameters_are_read_while_no_other_thread_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export gives the module other parameters, for as long as it traces it."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir.fx")
+    traced, exporting, read = torch_export._traced, [], []
+
+    class Read(torch.nn.Linear):  # type: ignore[misc,name-defined,unused-ignore]
+        def named_parameters(self, *args: Any, **options: Any) -> Any:
+            read.append(exporting in ([], [threading.get_ident()]))
+            return super().named_parameters(*args, **options)
+
+    def slowly(*given: Any) -> Any:
+        exporting.append(threading.get_ident())
+        time.sleep(0.1)
+        program = traced(*given)
+        exporting.remove(threading.get_ident())
+        return program
+
+    monkeypatch.setattr(torch_export, "_traced", slowly)
+    monkeypatch.setattr(torch_export, "_lowered", lambda *_: "")
+    given = Read(4, 4), (torch.ones(2, 4),)
+    threads = [threading.Thread(target=torch_export.exported, args=given) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read) >= 2 and all(read)

@@ -70,11 +70,11 @@ def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) ->
             f"dynamic_shapes must be a tuple with an element for each of the {len(example)} inputs, such as "
             f"({{0: torch.export.Dim.DYNAMIC}},); got {shown(dynamic_shapes)}"
         )
-    state = dict(module.named_parameters()) | dict(module.named_buffers())
-    functional = _functional(module, list(state))
-    weights = [each.detach() for each in state.values()]
-    shapes = None if dynamic_shapes is None else {"tensors": (*[None] * len(weights), *dynamic_shapes)}
-    with _lock, warnings.catch_warnings():
+    with _lock, warnings.catch_warnings():  # meanwhile, the module has other parameters
+        state = dict(module.named_parameters()) | dict(module.named_buffers())
+        functional = _functional(module, list(state))
+        weights = [each.detach() for each in state.values()]
+        shapes = None if dynamic_shapes is None else {"tensors": (*[None] * len(weights), *dynamic_shapes)}
         # torch-mlir's release and PyTorch's differ in a function that PyTorch itself calls.
         warnings.filterwarnings("ignore", r"`isinstance\(treespec", FutureWarning)
         program = _traced(functional, (*weights, *example), shapes, fx)
