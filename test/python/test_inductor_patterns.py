@@ -26,12 +26,15 @@ ACTIVATIONS = {
 def fusions(monkeypatch):
     """The pass, which takes products of PyTorch on all devices."""
     monkeypatch.setattr(patterns, "DEVICES", ("cuda", "cpu"))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")  # PyTorch's default, which measuring changes
     torch._dynamo.reset()
     weft.inductor.enable()
     with torch._inductor.config.patch(force_disable_caches=True):
         yield torch._inductor.config.post_grad_custom_pre_pass
     weft.inductor.disable()
     torch._dynamo.reset()
+    torch.set_float32_matmul_precision(before)
 
 
 def numbers(*shape, dtype=BF16):
