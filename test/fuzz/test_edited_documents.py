@@ -13,7 +13,7 @@ def _check(report: driver.Report) -> None:
 
 
 def test_edited_documents_get_an_answer() -> None:
-    _check(driver.run("edited_documents", seconds=60, count=20))
+    _check(driver.run("edited_documents", seconds=60, count=12))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def _check(report: driver.Report) -> None:
 
 
 def test_mutations_get_a_result_or_an_error() -> None:
-    _check(driver.run("mutated_calls", seconds=60, count=30))
+    _check(driver.run("mutated_calls", seconds=60, count=20))
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from weft.passes.upstream.operations import PAIRS
 from weft.tools.form_kernels import OPERATIONS, module
 
 MANY = 200
-FEW = 30  # of those that go both ways, by default
+FEW = 20  # of those that go both ways, by default
 LLVM_CHIPS = [name for name, chip in CHIPS.items() if chip.llvm and not chip.volta]
 LOWER = "lower-wmma,lower-mma,lower-wgmma,lower-tcgen05"
 FAMILIES = [pair.ours.family for pair in PAIRS]
