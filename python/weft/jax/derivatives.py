@@ -13,7 +13,7 @@ from jax.interpreters import ad
 
 from weft.errors import WeftError
 from weft.jax import grouped
-from weft.jax.empty import ACTIVATIONS
+from weft.jax.epilogue import ACTIVATIONS
 from weft.jax.primitive import bind, product_p
 from weft.launch import arrays
 from weft.multiply.xla_product import Product

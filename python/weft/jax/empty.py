@@ -3,21 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
+from weft.jax.epilogue import finished
 from weft.launch import arrays
 from weft.multiply.operands import default_result
 from weft.multiply.xla_product import Described, Product
 
-ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "gelu": lambda z: jax.nn.gelu(z, approximate=False),
-    "gelu_tanh": jax.nn.gelu,
-    "silu": jax.nn.silu,
-}
 _LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 
 
@@ -41,12 +35,7 @@ def product_of_zeros(operands: Sequence[Any], product: Product, described: Seque
     z = jnp.zeros(shape, kind)
     if "c" in given:
         z += jnp.asarray(product.options.beta, kind) * given["c"].astype(kind)
-    if "bias" in given:
-        z += given["bias"].astype(kind)
-    if product.activation is not None:
-        z = ACTIVATIONS[product.activation](z)
-    if "residual" in given:
-        z += given["residual"].astype(kind)
+    z = finished(z, given.get("bias"), product.activation, given.get("residual"))
     if dtype in _LARGEST:
         z = jnp.clip(z, -_LARGEST[dtype], _LARGEST[dtype])
     return z.astype(jnp.dtype(arrays.numpy_dtype(dtype)))
