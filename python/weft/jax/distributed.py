@@ -13,11 +13,12 @@ import jax.numpy as jnp
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile_types import FP8_TYPES
 from weft.errors import WeftError, shown
+from weft.jax.epilogue import finished
 from weft.jax.products import matmul
 from weft.launch import arrays
 from weft.launch.arrays import numpy_dtype, type_name
 from weft.multiply.operands import default_result
-from weft.multiply.options import checked_activation
+from weft.multiply.options import checked_activation, checked_pair
 
 _ELEMENTS = ("f16", "bf16", *FP8_TYPES)
 
@@ -45,9 +46,8 @@ def all_gather_matmul(
     name = "weft.jax.all_gather_matmul"
     _check(name, a, b, axis_name)
     if scales is not None:
-        if not isinstance(scales, list | tuple) or len(scales) != 2:
-            raise WeftError(f"{name}: scales must be a pair, of a and of b")
-        scales = _gathered(scales[0], axis_name), scales[1]
+        of_a, of_b = checked_pair(name, scales)
+        scales = _gathered(of_a, axis_name), of_b
     epilogue = {"bias": bias, "activation": activation, "residual": residual}
     options = {"transpose_b": transpose_b, "scales": scales, "schedule": schedule, "arch": arch}
     return matmul(_gathered(a, axis_name), b, **epilogue, **options)  # type: ignore[arg-type]
@@ -152,18 +152,6 @@ def _partial(name: str, a: Any, b: Any, partials: Any, options: dict[str, Any]) 
     return jnp.dtype(numpy_dtype(own)), matmul(a, b, out_dtype=kind, **options)
 
 
-_ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "gelu": functools.partial(jax.nn.gelu, approximate=False),
-    "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
-    "silu": jax.nn.silu,
-}
-
-
 def _finished(total: Any, dtype: Any, bias: Any, activation: str | None, residual: Any) -> Any:
     """A sum after its epilogue, in f32, rounded to the type of the result."""
-    activation = checked_activation(activation)
-    total = total if bias is None else total + jnp.asarray(bias).astype(jnp.float32)
-    total = total if activation is None else _ACTIVATIONS[activation](total)
-    total = total if residual is None else total + jnp.asarray(residual).astype(jnp.float32)
-    return total.astype(dtype)
+    return finished(total, bias, checked_activation(activation), residual).astype(dtype)

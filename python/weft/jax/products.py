@@ -14,7 +14,7 @@ from weft.errors import WeftError, about, shown
 from weft.jax import placement
 from weft.jax.primitive import bind
 from weft.launch import arrays
-from weft.multiply.options import Options, checked_activation
+from weft.multiply.options import Options, checked_activation, checked_pair
 from weft.multiply.xla_product import Product
 
 
@@ -83,9 +83,7 @@ def matmul(
         "k_ends": k_ends,
     }
     if scales is not None:
-        if not isinstance(scales, (tuple, list)) or len(scales) != 2:
-            raise WeftError("weft.jax.matmul: scales must be a pair, of a and of b")
-        given |= {"scale_a": scales[0], "scale_b": scales[1]}
+        given["scale_a"], given["scale_b"] = checked_pair("weft.jax.matmul", scales)
     if isinstance(beta, jax.Array):
         raise WeftError(
             "weft.jax.matmul: beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0"

@@ -12,7 +12,7 @@ from weft.launch.launcher import OVERLAP
 from weft.multiply import jax_call, launches
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options, checked_activation
+from weft.multiply.options import Options, checked_activation, checked_pair
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
 
 
@@ -348,13 +348,11 @@ def _added(
     """
     if epilogue is not None and not isinstance(epilogue, Epilogue):
         raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {type(epilogue).__name__}")
-    if scales is not None and not (isinstance(scales, (tuple, list)) and len(scales) == 2):
-        raise WeftError("weft.matmul: scales must be a pair, of a and of b")
     added = {"c": c, **groups}
     if epilogue is not None:
         added |= {"bias": epilogue.bias, "residual": epilogue.residual}
     if scales is not None:
-        added |= {"scale_a": scales[0], "scale_b": scales[1]}
+        added["scale_a"], added["scale_b"] = checked_pair("weft.matmul", scales)
     added["alpha"] = factors
     return {role: array for role, array in added.items() if array is not None}
 

@@ -66,6 +66,13 @@ def checked_activation(value: Any) -> str | None:
     return value
 
 
+def checked_pair(caller: str, scales: Any) -> tuple[Any, Any]:
+    """The scales of A and B. Raises WeftError for anything but a pair."""
+    if not isinstance(scales, (tuple, list)) or len(scales) != 2:
+        raise WeftError(f"{caller}: scales must be a pair, of a and of b")
+    return scales[0], scales[1]
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise WeftError(f"weft.matmul: {name} must be True or False, got {shown(value)}")
