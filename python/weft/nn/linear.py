@@ -121,8 +121,6 @@ def linear(
     if not _is_ours(x, weight, cast, fp8):
         check_input("weft.nn.Linear", x, weight, cast is not None or torch.is_autocast_enabled(x.device.type))
         return activated(activation, functional.linear(x, weight, bias))
-    if cast is None and fp8 is None and x.dtype is not weight.dtype:
-        check_input("weft.nn.Linear", x, weight, False)
     tensors = (x, weight) if bias is None else (x, weight, bias)
     wanted = weight.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
     wanted = wanted and torch.is_grad_enabled()
