@@ -71,7 +71,7 @@ def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) ->
             f"({{0: torch.export.Dim.DYNAMIC}},); got {shown(dynamic_shapes)}"
         )
     with _lock, warnings.catch_warnings():  # meanwhile, the module has other parameters
-        state = dict(module.named_parameters()) | dict(module.named_buffers())
+        state = state_of(module)
         functional = _functional(module, list(state))
         weights = [each.detach() for each in state.values()]
         shapes = None if dynamic_shapes is None else {"tensors": (*[None] * len(weights), *dynamic_shapes)}
@@ -85,6 +85,11 @@ def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) ->
     placeholders = [each for each in program.graph.nodes if each.op == "placeholder"][-len(example) :]
     inputs = tuple(_input(each.meta["val"]) for each in placeholders) if example else ()
     return Exported(list(state), text, inputs, functional.whole)
+
+
+def state_of(module: Any) -> dict[str, Any]:
+    """The parameters and buffers of a module by their names."""
+    return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 def _functional(module: Any, names: list[str]) -> Any:

@@ -7,7 +7,7 @@ from weft.errors import WeftError, shown
 from weft.launch import graph
 from weft.launch.arrays import library
 from weft.launch.program import Program
-from weft.launch.torch_export import Exported, Input
+from weft.launch.torch_export import Exported, Input, state_of
 
 
 class TorchProgram:
@@ -54,5 +54,5 @@ class TorchProgram:
                 raise WeftError(f"input {number} must be {like}, as in the example; got {got}{hint}")
 
     def _weights(self) -> list[Any]:
-        state = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        state = state_of(self._module)
         return [state[name].detach() for name in self._exported.names]
