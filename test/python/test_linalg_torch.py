@@ -14,6 +14,7 @@ import pytest
 import weft
 from weft.errors import WeftError
 from weft.launch import torch_export
+from weft.launch.torch_program import TorchProgram
 
 EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
 CHIP = "sm_80"
@@ -183,3 +184,28 @@ def test_parameters_are_read_while_no_other_thread_exports(monkeypatch: pytest.M
     for thread in threads:
         thread.join()
     assert len(read) >= 2 and all(read)
+
+
+def test_calls_wait_while_another_thread_exports_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir.fx")
+    model, given = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
+    monkeypatch.setattr(torch_export, "_lowered", lambda *_: "")
+    program = TorchProgram(None, model, torch_export.exported(model, given))  # type: ignore[arg-type]
+    seen, forward = [], model.forward
+
+    def called() -> None:
+        seen.extend(program._weights())
+
+    def forward_while_called(x: Any) -> Any:
+        if not threads:
+            threads.append(threading.Thread(target=called))
+            threads[0].start()
+            threads[0].join(0.1)
+        return forward(x)
+
+    threads: list[threading.Thread] = []
+    model.forward = forward_while_called
+    torch_export.exported(model, given)
+    threads[0].join()
+    assert [each.data_ptr() for each in seen] == [each.data_ptr() for each in model.parameters()]

@@ -11,7 +11,7 @@ from weft.errors import Diagnostic, WeftError, shown
 
 NAME = "forward"
 """The exported function."""
-_lock = locks.reentrant()  # PyTorch keeps what it exports in globals
+_lock = locks.reentrant()  # PyTorch keeps what it exports in globals, and replaces a module's parameters
 _TRAINING = "a dropout or batch normalisation of the module is in training mode: call module.eval()"
 
 
@@ -70,7 +70,7 @@ def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) ->
             f"dynamic_shapes must be a tuple with an element for each of the {len(example)} inputs, such as "
             f"({{0: torch.export.Dim.DYNAMIC}},); got {shown(dynamic_shapes)}"
         )
-    with _lock, warnings.catch_warnings():  # meanwhile, the module has other parameters
+    with _lock, warnings.catch_warnings():
         state = state_of(module)
         functional = _functional(module, list(state))
         weights = [each.detach() for each in state.values()]
@@ -88,8 +88,9 @@ def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) ->
 
 
 def state_of(module: Any) -> dict[str, Any]:
-    """The parameters and buffers of a module by their names."""
-    return dict(module.named_parameters()) | dict(module.named_buffers())
+    """The parameters and buffers of a module by their names. Waits while another thread exports a module."""
+    with _lock:
+        return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 def _functional(module: Any, names: list[str]) -> Any:
