@@ -2,50 +2,42 @@
 
 from collections.abc import Sequence
 from ctypes import c_float
-from dataclasses import replace
 from math import isfinite
 from typing import Any
 
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
     FACTORS,
-    GATHERED,
     GROUPINGS,
     OUTPUT_TYPES,
-    ROLES,
     SCALE_OF_WORDS,
-    SCATTERED,
     WORD,
-    activation_complaint,
-    extents,
     role_complaint,
     role_names,
-    role_of,
-    title,
 )
 from weft.dialects.schedule import (
     AnySchedule,
-    TensorMemorySchedule,
-    TmaMmaSchedule,
     Types,
-    WarpgroupSchedule,
-    ceil_div,
     schedule_of,
 )
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
+from weft.dialects.schedule.product_types import HALF
+from weft.dialects.tile_matmul_checks import (
+    batch_complaint,
+    dims,
+    gathered_complaint,
+    is_f64,
+    schedule_complaint,
+    shape_complaint,
+    type_complaint,
+)
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
-    FP8_TYPES,
     INPUT_TYPES,
-    PTX_INPUTS,
     PTX_SCALES,
     Tile,
     matrix_complaint,
-    may_be_mixed,
 )
-from weft.errors import WeftError
-from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.mlir import ext, ir
 
 
@@ -150,7 +142,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """The operand with a matrix for each product: D, or B where rows of A select one; None for a single
         product.
         """
-        several = self.b if self._selects_b else self.d
+        several = self.b if self.selects_b else self.d
         return several if several.type.rank == 3 else None
 
     @property
@@ -159,7 +151,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         return next((name for name in GROUPINGS if self.role(name) is not None), None)
 
     @property
-    def _selects_b(self) -> bool:
+    def selects_b(self) -> bool:
         """Whether rows of A select one of several B."""
         return self.grouping in ("groups", "row_ends") and self.d.type.rank == 2
 
@@ -219,13 +211,13 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
         """M, N and K; None for a size that no operand's type gives."""
-        (m_a, k_a), (k_b, n_b) = self._sizes("a"), self._sizes("b")
-        m_d, n_d = _dims(self.d)
+        (m_a, k_a), (k_b, n_b) = self.sizes("a"), self.sizes("b")
+        m_d, n_d = dims(self.d)
         return m_a or m_d, n_b or n_d, k_a or k_b
 
-    def _sizes(self, name: str) -> tuple[int | None, int | None]:
+    def sizes(self, name: str) -> tuple[int | None, int | None]:
         """Rows and columns of A or B, transposed as the product reads them."""
-        rows, columns = _dims(getattr(self, name))
+        rows, columns = dims(getattr(self, name))
         return (columns, rows) if self.attribute(f"transpose_{name}") else (rows, columns)
 
     def check(self) -> str | None:
@@ -237,7 +229,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return wrong
         if len(kinds := list(dict.fromkeys(str(value.type) for value in self.inputs))) > 1:
             return f"expects operands after D of one type, got {', '.join(kinds)}: use tile.operand"
-        doubles = _is_f64(self.d)
+        doubles = is_f64(self.d)
         for name in ("alpha", "beta"):
             value = self.attribute(name)
             if not isfinite(value if doubles else c_float(value).value):
@@ -245,134 +237,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         for name, value in (("A", self.a), ("B", self.b)):
             if value == self.d:
                 return f"expects {name} and D to be different matrices: D would overwrite what is read"
-        if wrong := self._type_complaint():
+        if wrong := type_complaint(self):
             return wrong
-        wrong = self._batch_complaint() or self._gathered_complaint()
-        return wrong or self._shape_complaint() or self._schedule_complaint()
-
-    def _type_complaint(self) -> str | None:
-        types = self.types
-        if not may_be_mixed(types.a, types.b):
-            return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
-        rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
-        if wrong := self._scale_complaint(types):
-            return wrong
-        integers = isinstance(self.a.type.element_type, ir.IntegerType)
-        for only, inputs in (("i32", "integers"), ("f64", "f64")):
-            if len({types.sums == only, *(str(value.type.element_type) == only for value in rest)}) > 1:
-                got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
-                which = f"{only} if and only if A and B are {inputs}"
-                return f"expects D and what is added to it to be {which}, got {got}"
-        if types.sums != "f32" and self.role("alpha") is not None:
-            what = "1 where A and B are integers" if integers else "a number where A and B are f64"
-            return f"expects alpha {what}, got an operand 'alpha' and A of {self.a.type}"
-        if types.sums != "f32" and (given := [name for name in FACTORS if self.role(name) is not None]):
-            return f"expects no {given[0]} where sums are {types.sums}, got A of {self.a.type}"
-        if self.grouping and (given := [name for name in FACTORS if self.role(name) is not None]):
-            return f"expects no {given[0]} with {self.grouping}: use alpha, with a factor for each product"
-        if integers and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
-            factors = f"{self.attribute('alpha')} and {self.attribute('beta')}"
-            return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
-        return activation_complaint(self.attribute("activation"), types.sums)
-
-    def _scale_complaint(self, types: Types) -> str | None:
-        """Why there are no products with these scales, or with promoted sums."""
-        scale_a, scale_b = self.role("scale_a"), self.role("scale_b")
-        if wrong := accumulate_complaint(self.attribute("accumulate"), types):
-            return wrong
-        if wrong := bit_op_complaint(self.attribute("bit_op"), types):
-            return wrong
-        if types.promoted and not {types.a, types.b} <= set(FP8_TYPES):
-            what = "there are scales of f32" if types.scaled else "promote is true"
-            got = self.a.type if types.a not in FP8_TYPES else self.b.type
-            return f"expects A and B of fp8 where {what}, got {got}"
-        if (scale_a is None) != (scale_b is None):
-            only = "scale_b" if scale_a is None else "scale_a"
-            return f"expects scale_a and scale_b together, got only {only}"
-        if wrong := self._block_complaint(types):
-            return wrong
-        if types.scale_columns and not types.scaled:
-            got = "none" if scale_b is None else str(scale_b.type)
-            return f"scale_columns must be false unless scales are of f32, got scale_b of {got}"
-        if not types.scale:
-            return None
-        elements = [str(value.type.element_type) for value in (scale_a, scale_b) if value is not None]
-        if elements[0] != elements[1]:
-            return f"expects scale_a and scale_b of one element type, got {' and '.join(elements)}"
-        if types.promoted:
-            return "promote must be false with block scales, whose products are added in f32"
-        if types.block_scaling is None:
-            of_type = elements_with(PTX_SCALES[types.scale])
-            legal = " or ".join(name for name, ptx in PTX_INPUTS.items() if ptx in of_type)
-            others = (s for s in PTX_SCALES if replace(types, scale=s).block_scaling is not None)
-            near = "".join(f": these have scales of {scale}" for scale in others)
-            return (
-                f"expects A and B of {legal} with scales of {types.scale}, got {types.a} and {types.b}{near}"
-            )
-        return None
-
-    def _block_complaint(self, types: Types) -> str | None:
-        """Why so many elements can't share a scale."""
-        block, kinds = (
-            self.attribute("scale_block"),
-            [
-                str(value.type.element_type)
-                for value in (self.role("scale_a"), self.role("scale_b"))
-                if value is not None
-            ],
-        )
-        if WORD not in kinds:
-            got = f"{kinds[0]}" if kinds else "none"
-            return (
-                f"scale_block must be 0 unless scales are of i32, got {block} with {got}" if block else None
-            )
-        if block not in WORD_BLOCKS:
-            return f"scale_block must be {' or '.join(map(str, WORD_BLOCKS))} with scales of i32, got {block}"
-        scaling = types.block_scaling
-        if scaling is not None and scaling.packed and block > scaling.group:
-            got = f"{types.a} and {types.b}"
-            return f"scale_block must be {scaling.group} for A and B of {got}, got {block}"
-        return None
-
-    def _batch_complaint(self) -> str | None:
-        batches = [(name, v) for name, v in self._named if v.type.rank == 3]
-        if wrong := self._grouped_complaint([name for name, _ in batches]):
-            return wrong
-        if not batches or self._selects_b:
-            return None
-        if self.d.type.rank != 3 and not self.is_scattered:
-            return f"expects D of rank 3, because {batches[0][0]} is a batch, got {self.d.type}"
-        known = {
-            name: v.type.shape[0]
-            for name, v in batches
-            if not v.type.is_dynamic_dim(0) and "gathered" not in name  # these may have two halves
-        }
-        if len(set(known.values())) > 1:
-            sizes = " and ".join(f"{count} in {name}" for name, count in known.items())
-            return f"expects batches of one size, got {sizes}"
-        return None
-
-    def _gathered_complaint(self) -> str | None:
-        """What is wrong with matrices of A of other GPUs."""
-        given = [name for name in (*SCATTERED, *GATHERED[:-1]) if self.role(name) is not None]
-        if not given:
-            return None if self.role("gathered_scales") is None else "expects gathered with gathered_scales"
-        wanted = GATHERED if self.role("partials") is None else SCATTERED
-        if (self.role("gathered_scales") is not None) != (wanted is GATHERED and self.types.scaled):
-            return "expects gathered_scales if and only if there are gathered and scales of f32"
-        if sorted(given) != sorted(wanted):
-            return f"expects {', '.join(wanted)} together, got only {' and '.join(given)}"
-        if (gathered := self.role("gathered")) is None:
-            return self._scattered_complaint()
-        if (str(gathered.type.element_type), gathered.type.rank) != (str(self.a.type.element_type), 3):
-            return f"expects gathered to be a batch of matrices like A, of {self.a.type}, got {gathered.type}"
-        if (self.a.type.rank, self.d.type.rank) != (2, 3):
-            return f"expects A of rank 2 and D of rank 3 with gathered, got {self.a.type} and {self.d.type}"
-        if self.attribute("transpose_a"):
-            return "transpose_a must be false with gathered, got true"
-        if self.grouping is not None:
-            return f"expects no {self.grouping} with gathered"
-        return None
+        wrong = batch_complaint(self) or gathered_complaint(self)
+        return wrong or shape_complaint(self) or schedule_complaint(self)
 
     @property
     def is_scattered(self) -> bool:
@@ -384,156 +252,13 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """Whether sums are added up over several GPUs, each of which gets all rows."""
         return self.role("partials") is not None and self.a.type.rank == 2
 
-    def _scattered_complaint(self) -> str | None:
-        """What is wrong where sums are added up over several GPUs."""
-        if self.a.type.rank not in (2, 3) or (self.b.type.rank, self.d.type.rank) != (2, 2):
-            kinds = f"{self.a.type}, {self.b.type} and {self.d.type}"
-            return f"expects A of rank 2 or 3, and B and D of rank 2, with partials, got {kinds}"
-        if self.types.sums != "f32":
-            return f"expects sums of f32 with partials, got A of {self.a.type}"
-        return None if self.grouping is None else f"expects no {self.grouping} with partials"
-
-    def _grouped_complaint(self, batches: list[str]) -> str | None:
-        """What is wrong with the ranks, where products have different sizes."""
-        grouping, rank_3 = self.grouping, " and ".join(batches) or "none"
-        if len(given := [name for name in GROUPINGS if self.role(name) is not None]) > 1:
-            return f"expects at most one of {', '.join(GROUPINGS)}, got {' and '.join(given)}"
-        if grouping == "k_ends":
-            if "D" not in batches or {"A", "B", "scale_a", "scale_b"} & set(batches):
-                legal = "D of rank 3, but A, B and their scales of rank 2, where k_ends divide K"
-                return f"expects {legal}, got {rank_3} of rank 3"
-            return "k_ends must not come with block scales of groups along K" if self.types.scale else None
-        if grouping != "row_ends" and not self._selects_b:
-            return None
-        wanted = ["B", *(["scale_b"] if self.role("scale_b") is not None else [])]
-        if batches != wanted:
-            return (
-                f"expects exactly {' and '.join(wanted)} of rank 3 where {grouping} select a B, got {rank_3}"
-            )
-        return None
-
-    @property
-    def _named(self) -> list[tuple[str, Any]]:
-        """The operands by their names in messages."""
-        roles = ((title(role), value) for role, value in self.roles.items())
-        return [("A", self.a), ("B", self.b), ("D", self.d), *roles]
-
-    def _shape_complaint(self) -> str | None:
-        (m, k), (k_b, n), (m_d, n_d) = self._sizes("a"), self._sizes("b"), _dims(self.d)
-        pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
-        for dim, x, x_size, y, y_size in pairs:
-            if x_size and y_size and x_size != y_size:
-                sizes = f"{dim} is {x_size} in {x} and {y_size} in {y}"
-                return f"expects A ({self._written_a}), B ({self._written_b}) and D (M x N) to agree: {sizes}"
-        if (k or k_b) and (depth := k or k_b or 0) % (unit := self.types.multiple_of_k):
-            kinds = f"{self.types.a} and {self.types.b}"
-            return f"K must be a multiple of {unit} for A and B of {kinds}, got {depth}"
-        for name, size, unit in zip("MN", (m or m_d, n or n_d), self.types.multiples_of_mn, strict=True):
-            if size and size % unit:
-                what = f"{name} must be a multiple of {unit} for an MN-major operand of {self.types.a}"
-                return f"{what}, which is packed along {name}, got {size}"
-        return self._role_shape_complaint(m_d, n_d, k or k_b)
-
-    def _role_shape_complaint(self, m: int | None, n: int | None, k: int | None) -> str | None:
-        """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
-        batched = self.d.type.rank == 3
-        of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
-        products = 1 if self.batch is None else _sizes_of(self.batch)[0]
-        wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks, products)
-        shapes = {
-            "A": self._written_a,
-            "B": f"batch x {self._written_b}",
-            "D": "batch x M x N" if batched else "M x N",
-        }
-        for role, value in self.roles.items():
-            types = self.types
-            sizes = role_of(role, str(value.type.element_type), types.words, types.scale_columns).sizes
-            named = {"groups": of_groups, "products": "batch"}
-            names = [named.get(size, size) for size in sizes]
-            if role == "alpha":
-                if wrong := _alpha_complaint(value, products):
-                    return wrong
-                continue
-            if role in FACTORS and self.is_single(role):
-                continue
-            for size, name, actual in zip(sizes, names, _dims(value), strict=True):
-                if wanted[size] and actual and wanted[size] != actual:
-                    of_b = size == "products" and self._selects_b
-                    other, this = "A" if "K" in size else "B" if of_b else "D", title(role)
-                    return (
-                        f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
-                        f"{name} is {wanted[size]} in {other} and {actual} in {this}"
-                    )
-        return None
-
-    @property
-    def _written_a(self) -> str:
-        """The sizes of A in messages."""
-        return "K x M" if self.attribute("transpose_a") else "M x K"
-
-    @property
-    def _written_b(self) -> str:
-        """The sizes of one B in messages."""
-        return "N x K" if self.attribute("transpose_b") else "K x N"
-
-    def _schedule_complaint(self) -> str | None:
-        attribute = self.attribute("schedule")
-        if attribute is None:
-            return None
-        try:
-            schedule = schedule_of(attribute)
-        except WeftError as error:
-            return error.diagnostics[0].message
-        return schedule.complaint(self.types, self.target) or self._team_complaint(schedule)
-
-    def _team_complaint(self, schedule: AnySchedule) -> str | None:
-        """Why kernels of this schedule can't work with those of other GPUs."""
-        if self.role("team") is None:
-            return None
-        if self.is_scattered or self.is_all_reduced:
-            one = getattr(schedule, "global_splits", 0) == 1 and schedule.splits == 1
-            if isinstance(schedule, WarpgroupSchedule) and one and not schedule.stream_k:
-                return None
-            return f"schedule must be one of wgmma without splits with partials, got {schedule}"
-        copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
-        if copies and not getattr(schedule, "loaders", 0):
-            return None
-        return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
-
-
-def _alpha_complaint(alpha: Any, products: int | None) -> str | None:
-    """Why an operand doesn't have an element for each product, or one for all."""
-    (size,) = _sizes_of(alpha)
-    if size in (None, 1) or products in (None, size):
-        return None
-    legal = "1 element" if products == 1 else f"1 element or {products}, one for each product"
-    return f"expects alpha of {legal}, got {alpha.type}"
-
-
-def _is_f64(matrix: Any) -> bool:
-    """Whether a value is a memref of f64."""
-    return isinstance(matrix.type, ir.MemRefType) and isinstance(matrix.type.element_type, ir.F64Type)
-
 
 def _factor(value: Any, d: Any) -> Any:
     """A number as an attribute: of f64 where D is, and f32 would round it."""
     number = as_float(value)
-    if not isinstance(number, float) or not isinstance(d, ir.Value) or not _is_f64(d):
+    if not isinstance(number, float) or not isinstance(d, ir.Value) or not is_f64(d):
         return number
     return number if c_float(number).value == number else ir.FloatAttr.get(ir.F64Type.get(), number)
-
-
-def _blocks(size: int | None, block: int) -> int | None:
-    return size and ceil_div(size, block)
-
-
-def _sizes_of(value: Any) -> tuple[int | None, ...]:
-    kind = value.type
-    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-
-
-def _dims(value: Any) -> tuple[int | None, ...]:
-    return _sizes_of(value)[-2:]
 
 
 def matmul(

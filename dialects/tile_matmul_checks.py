@@ -1,0 +1,309 @@
+"""What must hold for the operands and attributes of `tile.matmul`."""
+
+from dataclasses import replace
+from typing import Any
+
+from weft.dialects.operand_roles import (
+    FACTORS,
+    GATHERED,
+    GROUPINGS,
+    ROLES,
+    SCATTERED,
+    WORD,
+    activation_complaint,
+    extents,
+    role_of,
+    title,
+)
+from weft.dialects.schedule import (
+    AnySchedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+    ceil_div,
+    schedule_of,
+)
+from weft.dialects.schedule.product_types import accumulate_complaint, bit_op_complaint
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
+from weft.errors import WeftError
+from weft.isa.block_scales import WORD_BLOCKS, elements_with
+from weft.mlir import ir
+
+
+def type_complaint(op: Any) -> str | None:
+    """What is wrong with the element types, or with what only some of them have."""
+    types = op.types
+    if not may_be_mixed(types.a, types.b):
+        return f"expects A and B of one element type, got {op.a.type} and {op.b.type}"
+    rest = [op.d, *(value for role, value in op.roles.items() if ROLES[role].is_added)]
+    if wrong := _scale_complaint(op, types):
+        return wrong
+    integers = isinstance(op.a.type.element_type, ir.IntegerType)
+    for only, inputs in (("i32", "integers"), ("f64", "f64")):
+        if len({types.sums == only, *(str(value.type.element_type) == only for value in rest)}) > 1:
+            got = f"{op.a.type}, {' and '.join(str(value.type) for value in rest)}"
+            which = f"{only} if and only if A and B are {inputs}"
+            return f"expects D and what is added to it to be {which}, got {got}"
+    if types.sums != "f32" and op.role("alpha") is not None:
+        what = "1 where A and B are integers" if integers else "a number where A and B are f64"
+        return f"expects alpha {what}, got an operand 'alpha' and A of {op.a.type}"
+    if types.sums != "f32" and (given := [name for name in FACTORS if op.role(name) is not None]):
+        return f"expects no {given[0]} where sums are {types.sums}, got A of {op.a.type}"
+    if op.grouping and (given := [name for name in FACTORS if op.role(name) is not None]):
+        return f"expects no {given[0]} with {op.grouping}: use alpha, with a factor for each product"
+    if integers and (op.attribute("alpha") != 1.0 or op.attribute("beta") not in (0.0, 1.0)):
+        factors = f"{op.attribute('alpha')} and {op.attribute('beta')}"
+        return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
+    return activation_complaint(op.attribute("activation"), types.sums)
+
+
+def _scale_complaint(op: Any, types: Types) -> str | None:
+    """Why there are no products with these scales, or with promoted sums."""
+    scale_a, scale_b = op.role("scale_a"), op.role("scale_b")
+    if wrong := accumulate_complaint(op.attribute("accumulate"), types):
+        return wrong
+    if wrong := bit_op_complaint(op.attribute("bit_op"), types):
+        return wrong
+    if types.promoted and not {types.a, types.b} <= set(FP8_TYPES):
+        what = "there are scales of f32" if types.scaled else "promote is true"
+        got = op.a.type if types.a not in FP8_TYPES else op.b.type
+        return f"expects A and B of fp8 where {what}, got {got}"
+    if (scale_a is None) != (scale_b is None):
+        only = "scale_b" if scale_a is None else "scale_a"
+        return f"expects scale_a and scale_b together, got only {only}"
+    if wrong := _block_complaint(op, types):
+        return wrong
+    if types.scale_columns and not types.scaled:
+        got = "none" if scale_b is None else str(scale_b.type)
+        return f"scale_columns must be false unless scales are of f32, got scale_b of {got}"
+    if not types.scale:
+        return None
+    elements = [str(value.type.element_type) for value in (scale_a, scale_b) if value is not None]
+    if elements[0] != elements[1]:
+        return f"expects scale_a and scale_b of one element type, got {' and '.join(elements)}"
+    if types.promoted:
+        return "promote must be false with block scales, whose products are added in f32"
+    if types.block_scaling is None:
+        of_type = elements_with(PTX_SCALES[types.scale])
+        legal = " or ".join(name for name, ptx in PTX_INPUTS.items() if ptx in of_type)
+        others = (s for s in PTX_SCALES if replace(types, scale=s).block_scaling is not None)
+        near = "".join(f": these have scales of {scale}" for scale in others)
+        return f"expects A and B of {legal} with scales of {types.scale}, got {types.a} and {types.b}{near}"
+    return None
+
+
+def _block_complaint(op: Any, types: Types) -> str | None:
+    """Why so many elements can't share a scale."""
+    block, kinds = (
+        op.attribute("scale_block"),
+        [
+            str(value.type.element_type)
+            for value in (op.role("scale_a"), op.role("scale_b"))
+            if value is not None
+        ],
+    )
+    if WORD not in kinds:
+        got = f"{kinds[0]}" if kinds else "none"
+        return f"scale_block must be 0 unless scales are of i32, got {block} with {got}" if block else None
+    if block not in WORD_BLOCKS:
+        return f"scale_block must be {' or '.join(map(str, WORD_BLOCKS))} with scales of i32, got {block}"
+    scaling = types.block_scaling
+    if scaling is not None and scaling.packed and block > scaling.group:
+        got = f"{types.a} and {types.b}"
+        return f"scale_block must be {scaling.group} for A and B of {got}, got {block}"
+    return None
+
+
+def batch_complaint(op: Any) -> str | None:
+    """What is wrong with batches and groups."""
+    batches = [(name, v) for name, v in _named(op) if v.type.rank == 3]
+    if wrong := _grouped_complaint(op, [name for name, _ in batches]):
+        return wrong
+    if not batches or op.selects_b:
+        return None
+    if op.d.type.rank != 3 and not op.is_scattered:
+        return f"expects D of rank 3, because {batches[0][0]} is a batch, got {op.d.type}"
+    known = {
+        name: v.type.shape[0]
+        for name, v in batches
+        if not v.type.is_dynamic_dim(0) and "gathered" not in name  # these may have two halves
+    }
+    if len(set(known.values())) > 1:
+        sizes = " and ".join(f"{count} in {name}" for name, count in known.items())
+        return f"expects batches of one size, got {sizes}"
+    return None
+
+
+def gathered_complaint(op: Any) -> str | None:
+    """What is wrong with matrices of A of other GPUs."""
+    given = [name for name in (*SCATTERED, *GATHERED[:-1]) if op.role(name) is not None]
+    if not given:
+        return None if op.role("gathered_scales") is None else "expects gathered with gathered_scales"
+    wanted = GATHERED if op.role("partials") is None else SCATTERED
+    if (op.role("gathered_scales") is not None) != (wanted is GATHERED and op.types.scaled):
+        return "expects gathered_scales if and only if there are gathered and scales of f32"
+    if sorted(given) != sorted(wanted):
+        return f"expects {', '.join(wanted)} together, got only {' and '.join(given)}"
+    if (gathered := op.role("gathered")) is None:
+        return _scattered_complaint(op)
+    if (str(gathered.type.element_type), gathered.type.rank) != (str(op.a.type.element_type), 3):
+        return f"expects gathered to be a batch of matrices like A, of {op.a.type}, got {gathered.type}"
+    if (op.a.type.rank, op.d.type.rank) != (2, 3):
+        return f"expects A of rank 2 and D of rank 3 with gathered, got {op.a.type} and {op.d.type}"
+    if op.attribute("transpose_a"):
+        return "transpose_a must be false with gathered, got true"
+    if op.grouping is not None:
+        return f"expects no {op.grouping} with gathered"
+    return None
+
+
+def _scattered_complaint(op: Any) -> str | None:
+    """What is wrong where sums are added up over several GPUs."""
+    if op.a.type.rank not in (2, 3) or (op.b.type.rank, op.d.type.rank) != (2, 2):
+        kinds = f"{op.a.type}, {op.b.type} and {op.d.type}"
+        return f"expects A of rank 2 or 3, and B and D of rank 2, with partials, got {kinds}"
+    if op.types.sums != "f32":
+        return f"expects sums of f32 with partials, got A of {op.a.type}"
+    return None if op.grouping is None else f"expects no {op.grouping} with partials"
+
+
+def _grouped_complaint(op: Any, batches: list[str]) -> str | None:
+    """What is wrong with the ranks, where products have different sizes."""
+    grouping, rank_3 = op.grouping, " and ".join(batches) or "none"
+    if len(given := [name for name in GROUPINGS if op.role(name) is not None]) > 1:
+        return f"expects at most one of {', '.join(GROUPINGS)}, got {' and '.join(given)}"
+    if grouping == "k_ends":
+        if "D" not in batches or {"A", "B", "scale_a", "scale_b"} & set(batches):
+            legal = "D of rank 3, but A, B and their scales of rank 2, where k_ends divide K"
+            return f"expects {legal}, got {rank_3} of rank 3"
+        return "k_ends must not come with block scales of groups along K" if op.types.scale else None
+    if grouping != "row_ends" and not op.selects_b:
+        return None
+    wanted = ["B", *(["scale_b"] if op.role("scale_b") is not None else [])]
+    if batches != wanted:
+        return f"expects exactly {' and '.join(wanted)} of rank 3 where {grouping} select a B, got {rank_3}"
+    return None
+
+
+def _named(op: Any) -> list[tuple[str, Any]]:
+    """The operands by their names in messages."""
+    roles = ((title(role), value) for role, value in op.roles.items())
+    return [("A", op.a), ("B", op.b), ("D", op.d), *roles]
+
+
+def shape_complaint(op: Any) -> str | None:
+    """Which sizes of operands differ, or are no multiple of what the types need."""
+    (m, k), (k_b, n), (m_d, n_d) = op.sizes("a"), op.sizes("b"), dims(op.d)
+    pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
+    for dim, x, x_size, y, y_size in pairs:
+        if x_size and y_size and x_size != y_size:
+            sizes = f"{dim} is {x_size} in {x} and {y_size} in {y}"
+            return f"expects A ({_written_a(op)}), B ({_written_b(op)}) and D (M x N) to agree: {sizes}"
+    if (k or k_b) and (depth := k or k_b or 0) % (unit := op.types.multiple_of_k):
+        kinds = f"{op.types.a} and {op.types.b}"
+        return f"K must be a multiple of {unit} for A and B of {kinds}, got {depth}"
+    for name, size, unit in zip("MN", (m or m_d, n or n_d), op.types.multiples_of_mn, strict=True):
+        if size and size % unit:
+            what = f"{name} must be a multiple of {unit} for an MN-major operand of {op.types.a}"
+            return f"{what}, which is packed along {name}, got {size}"
+    return _role_shape_complaint(op, m_d, n_d, k or k_b)
+
+
+def _role_shape_complaint(op: Any, m: int | None, n: int | None, k: int | None) -> str | None:
+    """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
+    batched = op.d.type.rank == 3
+    of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
+    products = 1 if op.batch is None else sizes_of(op.batch)[0]
+    wanted = extents(m, n, k, sizes_of(op.d)[0], _blocks, products)
+    shapes = {
+        "A": _written_a(op),
+        "B": f"batch x {_written_b(op)}",
+        "D": "batch x M x N" if batched else "M x N",
+    }
+    for role, value in op.roles.items():
+        types = op.types
+        sizes = role_of(role, str(value.type.element_type), types.words, types.scale_columns).sizes
+        named = {"groups": of_groups, "products": "batch"}
+        names = [named.get(size, size) for size in sizes]
+        if role == "alpha":
+            if wrong := _alpha_complaint(value, products):
+                return wrong
+            continue
+        if role in FACTORS and op.is_single(role):
+            continue
+        for size, name, actual in zip(sizes, names, dims(value), strict=True):
+            if wanted[size] and actual and wanted[size] != actual:
+                of_b = size == "products" and op.selects_b
+                other, this = "A" if "K" in size else "B" if of_b else "D", title(role)
+                return (
+                    f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
+                    f"{name} is {wanted[size]} in {other} and {actual} in {this}"
+                )
+    return None
+
+
+def _written_a(op: Any) -> str:
+    """The sizes of A in messages."""
+    return "K x M" if op.attribute("transpose_a") else "M x K"
+
+
+def _written_b(op: Any) -> str:
+    """The sizes of one B in messages."""
+    return "N x K" if op.attribute("transpose_b") else "K x N"
+
+
+def schedule_complaint(op: Any) -> str | None:
+    """Why kernels of the schedule can't compute this product."""
+    attribute = op.attribute("schedule")
+    if attribute is None:
+        return None
+    try:
+        schedule = schedule_of(attribute)
+    except WeftError as error:
+        return error.diagnostics[0].message
+    return schedule.complaint(op.types, op.target) or _team_complaint(op, schedule)
+
+
+def _team_complaint(op: Any, schedule: AnySchedule) -> str | None:
+    """Why kernels of this schedule can't work with those of other GPUs."""
+    if op.role("team") is None:
+        return None
+    if op.is_scattered or op.is_all_reduced:
+        one = getattr(schedule, "global_splits", 0) == 1 and schedule.splits == 1
+        if isinstance(schedule, WarpgroupSchedule) and one and not schedule.stream_k:
+            return None
+        return f"schedule must be one of wgmma without splits with partials, got {schedule}"
+    copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
+    if copies and not getattr(schedule, "loaders", 0):
+        return None
+    return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
+
+
+def _alpha_complaint(alpha: Any, products: int | None) -> str | None:
+    """Why an operand doesn't have an element for each product, or one for all."""
+    (size,) = sizes_of(alpha)
+    if size in (None, 1) or products in (None, size):
+        return None
+    legal = "1 element" if products == 1 else f"1 element or {products}, one for each product"
+    return f"expects alpha of {legal}, got {alpha.type}"
+
+
+def _blocks(size: int | None, block: int) -> int | None:
+    return size and ceil_div(size, block)
+
+
+def is_f64(matrix: Any) -> bool:
+    """Whether a value is a memref of f64."""
+    return isinstance(matrix.type, ir.MemRefType) and isinstance(matrix.type.element_type, ir.F64Type)
+
+
+def sizes_of(value: Any) -> tuple[int | None, ...]:
+    """The sizes of a memref; None for those that its type doesn't have."""
+    kind = value.type
+    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
+
+
+def dims(value: Any) -> tuple[int | None, ...]:
+    """The sizes of the last two dimensions."""
+    return sizes_of(value)[-2:]
