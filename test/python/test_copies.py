@@ -12,8 +12,14 @@ from weft.dialects.tile import AddressOp, BufferType, FragmentType
 from weft.emulator import Fault
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
-from weft.passes import lower_copies
-from weft.passes.builders import addresses, emit, fragment_coordinates, matrix_moves, shared_tiles
+from weft.passes.builders import (
+    addresses,
+    emit,
+    fragment_coordinates,
+    fragment_moves,
+    matrix_moves,
+    shared_tiles,
+)
 
 A = Layout.parse("S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")  # [16, 16] of mma.sync m16n8k16
 B = Layout.parse("S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")  # [16, 8]
@@ -340,7 +346,7 @@ def test_a_run_that_straddles_the_edge_goes_element_by_element():
 
 def test_a_run_that_leaves_the_matrix_is_caught(monkeypatch):
     """Planted: no run is taken to straddle the edge."""
-    monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
+    monkeypatch.setattr(fragment_moves, "_whole", lambda *_: emit.equal(0, 0))
     with pytest.raises(Fault, match="out-of-bounds"):
         straddled()
 

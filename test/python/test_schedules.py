@@ -11,8 +11,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.emulator import Fault
 from weft.isa.chips import CHIPS
-from weft.passes import lower_copies
-from weft.passes.builders import emit
+from weft.passes.builders import emit, fragment_moves
 from weft.passes.kernels import mma_kernel
 from weft.schedules import mma_sync
 from weft.target import Target
@@ -110,7 +109,7 @@ def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
     monkeypatch.setattr(mma_kernel.MmaKernel, "_aligned", lambda self: emit.equal(0, 0))
     product = Product()
     assert not product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
-    monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
+    monkeypatch.setattr(fragment_moves, "_whole", lambda *_: emit.equal(0, 0))
     with pytest.raises(Fault, match="out-of-bounds global access of 8 bytes"):
         product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
 

@@ -1,0 +1,350 @@
+"""Loads and stores of fragments: by ldmatrix and stmatrix, and plain ones of shared and global memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from weft.dialects import mma, tile
+from weft.dialects.op import refuse
+from weft.dialects.tile import LoadOp, LoadRowOp, StoreOp, is_buffer, is_tensor_buffer
+from weft.isa.chips import describe
+from weft.isa.family import operand_text
+from weft.isa.global_stores import STORE, Store
+from weft.isa.mma.matrix_moves import STMATRIX
+from weft.mlir import arith, ir, llvm, scf, vector
+from weft.passes.builders import (
+    addresses,
+    byte_moves,
+    emit,
+    fragment_coordinates,
+    matrix_moves,
+    tensor_memory_moves,
+    thread_ids,
+)
+from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
+from weft.passes.builders.instructions import LETTERS, assembly
+from weft.passes.builders.shared_tiles import Point, SharedTile
+from weft.passes.registry import remarks
+
+Runs = list[tuple[int, int, int, int]]
+
+
+def load(op: LoadOp) -> Any:
+    """Loads a fragment of tensor, shared or global memory."""
+    if is_tensor_buffer(op.source):
+        return tensor_memory_moves.load(op)
+    if is_buffer(op.source):
+        return _load_shared(op)
+    return _load_global(op)
+
+
+def _load_shared(op: LoadOp) -> Any:
+    """ldmatrix where it moves the fragment, otherwise plain loads. So are those of lanes that hold vectors of
+    a row.
+    """
+    kind = op.fragment.type
+    if kind.element_type.width == 16 and (width := op.attribute("vector_bytes")):
+        remarks.explain(op, lambda: ("plain loads", [f"ldmatrix needs vector_bytes 0, got {width}"]))
+        return _load_plain(op)
+    if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
+        if not (transposing := byte_moves.complaint(op, kind)):
+            remarks.explain(op, lambda: (f"ldmatrix of {byte_moves.unit(op)}", [f"ldmatrix {refused}"]))
+            return _fragment(vector.bitcast(_stored_lane(kind), byte_moves.load(op)), kind)
+        if kind.element_type.width == 8:
+            refused += f"; ldmatrix of pairs of bytes {transposing}"
+        remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
+        return _load_plain(op)
+    words, word = list[Any](), emit.i32()
+    remarks.explain(op, lambda: ("ldmatrix", []))
+    for count, address, transposed in matrix_moves.moves(op, op.source, kind):
+        result = mma.ldmatrix(address=address, num=count, trans=transposed, **matrix_moves.form_of(op))
+        words += [result] if count == 1 else [llvm.extractvalue(word, result, [i]) for i in range(count)]
+    if shift := matrix_moves.shift_of(op):
+        words = [arith.shli(each, emit.value(shift)) for each in words]
+    packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
+    return _fragment(vector.bitcast(_stored_lane(kind), packed), kind)
+
+
+def _stored_lane(kind: Any) -> Any:
+    """The vector of one lane's elements, as LLVM loads them."""
+    return ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
+
+
+def _store_shared(op: StoreOp) -> None:
+    """stmatrix where elements have 16 bits and the chip has it, otherwise plain stores. So are those of lanes
+    that hold vectors of a row.
+    """
+    kind = op.fragment.type
+    if refused := _stmatrix_complaint(op):
+        remarks.explain(op, lambda: ("plain stores", [f"stmatrix {refused}"]))
+        _store_plain(op)
+        return
+    remarks.explain(op, lambda: ("stmatrix", []))
+    lane = tile.to_lane(op.fragment)
+    words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], emit.i32()), lane))
+    first = 0
+    for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
+        registers = words[first : first + count]
+        mma.stmatrix(address=address, a=registers, shape="m8n8", num=count, trans=transposed)
+        first += count
+
+
+def _stmatrix_complaint(op: StoreOp) -> str | None:
+    """Why stmatrix doesn't store a fragment."""
+    if (bits := op.fragment.type.element_type.width) != 16:
+        return f"needs elements of 16 bits, got {bits}"
+    if width := op.attribute("vector_bytes"):
+        return f"needs vector_bytes 0, got {width}"
+    if op.target is not None and op.target.chip.name not in STMATRIX.chips():
+        return f"needs {describe(STMATRIX.chips())}, got {op.target.chip.name}"
+    return None
+
+
+def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
+    """Runs of a lane's registers that are contiguous in a buffer: the first, their number, their address."""
+    thread_ids.threads_of(op)
+    swap = matrix_moves.transposes(op)
+    shared, base = SharedTile(buffer.type), tile.address(buffer)
+    # Elements that follow each other in a row of the fragment are in different rows of a transposed buffer.
+    width = 1 if swap else max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
+    if wrong := shared.run_complaint(width):
+        raise refuse(op, wrong)
+    of_lane = _lane_offset(op, kind)
+    start_row, start_column = map(emit.add, (op.row, op.column), of_lane[::-1] if swap else of_lane)
+    start = addresses.offset(base, shared.offset(Point(start_row), Point(start_column)))
+    for register, count, *at in _runs(op, kind, width):
+        row, column = reversed(at) if swap else at
+        if shared.linear:
+            yield register, count, addresses.offset(start, shared.offset(Point(0, row), Point(0, column)))
+            continue
+        # The fragment begins at a multiple of its shape: a register's coordinates have digits of their own.
+        offset = shared.offset(Point(emit.add(start_row, row)), Point(emit.add(start_column, column)))
+        yield register, count, addresses.offset(base, offset)
+
+
+def _load_plain(op: LoadOp) -> Any:
+    kind, elements = op.fragment.type, list[Any]()
+    for _, count, address in _plain_runs(op, op.source, kind):
+        element = addresses.stored_type(kind.element_type)
+        run = element if count == 1 else ir.VectorType.get([count], element)
+        elements += emit.elements(llvm.load(run, address))
+    return _fragment(emit.vector_of(elements), kind)
+
+
+def _store_plain(op: StoreOp) -> None:
+    stored = _stored(op.fragment)
+    for register, count, address in _plain_runs(op, op.destination, op.fragment.type):
+        llvm.store(stored(register, count), address)
+
+
+def _fragment(lane: Any, kind: Any) -> Any:
+    """The fragment of a lane's loaded vector."""
+    # arith.bitcast doesn't take unsigned integers.
+    same = lane.type == kind.lane_type
+    return tile.from_lane(lane if same else vector.bitcast(kind.lane_type, lane), kind)
+
+
+def _stored(fragment: Any) -> Callable[[int, int], Any]:
+    """A function that returns what a lane stores of a run of a fragment's registers, by the first and their
+    number.
+    """
+    lane = tile.to_lane(fragment)
+    element = addresses.stored_type(lane.type.element_type)
+    kind = ir.VectorType.get(lane.type.shape, element)
+    lane = lane if lane.type == kind else vector.bitcast(kind, lane)
+    elements = emit.elements(lane)
+
+    def run(register: int, width: int) -> Any:
+        if width == 1:
+            return elements[register]
+        if element.width == 8:  # as a word: LLVM stores a vector's bytes one by one
+            count, word = lane.type.shape[0] // width, ir.IntegerType.get_signless(8 * width)
+            return emit.elements(vector.bitcast(ir.VectorType.get([count], word), lane))[register // width]
+        return vector.from_elements(
+            ir.VectorType.get([width], element), elements[register : register + width]
+        )
+
+    return run
+
+
+def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
+    """The matrix coordinates of the lane's first element."""
+    row, column = _lane_offset(op, kind)
+    return emit.add(op.row, row), emit.add(op.column, column)
+
+
+def _lane_offset(op: Any, kind: Any) -> tuple[Any, Any]:
+    """The coordinates of the lane's first element in the fragment."""
+    digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
+    if digits is None:
+        raise refuse(op, f"expects a fragment whose coordinates are digits of the lane, got {kind.layout}")
+    row, column = (fragment_coordinates.lane_coordinate(each) for each in digits)
+    return row, column
+
+
+def _width(op: Any, matrix: Matrix | Vector) -> int:
+    """The number of elements that are accessed at once."""
+    return max(int(op.attribute("vector_bytes")) // matrix.bytes, 1)
+
+
+def _whole(matrix: Matrix | Vector, start: Any, runs: Runs) -> Any:
+    """Whether runs that begin inside of the matrix end inside, and each can be accessed at once: rows and
+    starts are multiples of the width.
+    """
+    width = runs[0][1]
+    bits = matrix.columns
+    for residue in sorted({column % width for *_, column in runs}):
+        bits = arith.ori(bits, emit.value(emit.add(start, residue)))
+    bits = emit.bit_and(bits, width - 1)
+    return emit.equal(arith.ori(bits, matrix.misaligned(width * matrix.bytes)), 0)
+
+
+def _runs(op: Any, kind: Any, width: int) -> Runs:
+    """(first register, registers, row, column) of the runs of `width` that are accessed at once, relative to
+    the lane's start.
+    """
+    elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
+    runs = []
+    for register in range(0, len(elements), width):
+        row, column = elements[register]
+        run = list(elements[register : register + width])
+        if run != [(row, column + i) for i in range(width)]:
+            wide = op.attribute("vector_bytes")
+            raise refuse(op, f"expects runs of {width} registers in one row where vector_bytes is {wide}")
+        runs.append((register, width, row, column))
+    return runs
+
+
+def _load_global(op: LoadOp) -> Any:
+    thread_ids.threads_of(op)
+    source, kind = Matrix(op.source), op.fragment.type
+    start_row, start_column = _lane_start(op, kind)
+    read = _loaded_inside if op.only_inside else guarded
+
+    def loaded(runs: Runs) -> Any:
+        elements, near = [], NearbyElements(source, start_row, start_column)
+        for _, width, row, column in runs:
+            run = source.element if width == 1 else ir.VectorType.get([width], source.element)
+            inside, address = near.at(row, column)
+            elements += emit.elements(read(source, address, inside, run))
+        return emit.vector_of(elements)
+
+    width, single = _width(op, source), _runs(op, kind, 1)
+    if width == 1:
+        return _fragment(loaded(single), kind)
+    runs, lane = _runs(op, kind, width), ir.VectorType.get([kind.registers], source.element)
+    whole = _whole(source, start_column, runs)
+    (lanes,) = emit.either(whole, [lane], lambda: [loaded(runs)], lambda: [loaded(single)])
+    return _fragment(lanes, kind)
+
+
+def load_row(op: LoadRowOp) -> Any:
+    """Loads each of the lane's columns once, for all of its rows."""
+    thread_ids.threads_of(op)
+    kind = op.fragment.type
+    start = emit.add(op.column, _lane_offset(op, kind)[1])
+    columns = [column for _, _, _, column in _runs(op, kind, 1)]
+    distinct = sorted(set(columns))
+    if is_buffer(op.source):
+        values = _row_of_buffer(op, start, distinct)
+        return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+    source = Vector(op.source)
+
+    def loaded_runs(width: int) -> list[Any]:
+        run = source.element if width == 1 else ir.VectorType.get([width], source.element)
+        elements = list[Any]()
+        for column in distinct[::width]:
+            at = emit.add(start, column)
+            elements += emit.elements(guarded(source, source.element_of(at), source.has(at), run))
+        return elements
+
+    width = _width(op, source)
+    if width == 1:
+        values = loaded_runs(1)
+    else:
+        runs = _runs(op, kind, width)
+        whole, kinds = _whole(source, start, runs), [source.element] * len(distinct)
+        values = emit.either(whole, kinds, lambda: loaded_runs(width), lambda: loaded_runs(1))
+    return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+
+
+def _row_of_buffer(op: LoadRowOp, start: Any, columns: Sequence[int]) -> list[Any]:
+    """The elements at some columns of a buffer of one row: each run of them by one load."""
+    shared, base = SharedTile(op.source.type), tile.address(op.source)
+    width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
+    runs = _runs(op, op.fragment.type, width)
+    if wrong := shared.run_complaint(width):
+        raise refuse(op, wrong)
+    assert len({column for *_, column in runs}) * width == len(columns), "each column is in one run"
+    element, values = op.fragment.type.element_type, list[Any]()
+    for column in columns[::width]:
+        offset = shared.offset(Point(0), Point(emit.add(start, column)))
+        kind = element if width == 1 else ir.VectorType.get([width], element)
+        loaded = llvm.load(kind, addresses.offset(base, offset), alignment=width * shared.bytes)
+        values += [loaded] if width == 1 else emit.elements(loaded)
+    return values
+
+
+def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:
+    """The fragment whose registers hold the values of their columns."""
+    return _fragment(emit.vector_of([by_column[c] for c in columns]), kind)
+
+
+def store(op: StoreOp) -> None:
+    """Stores a fragment to tensor, shared or global memory."""
+    if is_tensor_buffer(op.destination):
+        tensor_memory_moves.store(op)
+        return
+    if is_buffer(op.destination):
+        _store_shared(op)
+        return
+    thread_ids.threads_of(op)
+    destination, kind = Matrix(op.destination), op.fragment.type
+    stored = _stored(op.fragment)
+    start_row, start_column = _lane_start(op, kind)
+
+    def put(runs: Runs) -> None:
+        near = NearbyElements(destination, start_row, start_column)
+        for register, width, row, column in runs:
+            inside, address = near.at(row, column)
+            _store_inside(stored(register, width), address, inside, predicated=kind.warps > 1)
+
+    width, single = _width(op, destination), _runs(op, kind, 1)
+    if width == 1:
+        put(single)
+        return
+    runs = _runs(op, kind, width)
+    branch = scf.IfOp(_whole(destination, start_column, runs), has_else=True)
+    for block, chosen in ((branch.then_block, runs), (branch.else_block, single)):
+        with ir.InsertionPoint(block):
+            put(chosen)
+            scf.yield_([])
+
+
+def _store_inside(value: Any, address: Any, inside: Any, *, predicated: bool) -> None:
+    """Stores to global memory if the address is `inside`. If `predicated`, words have no branch around them:
+    with one for each pair of sums of a warpgroup, LLVM takes half as long again. The sums of a single warp
+    keep it, since ptxas would need more registers for the addresses.
+    """
+    words = emit.elements(value)
+    form, kind = Store(len(words)), str(words[0].type)
+    if not predicated or kind not in ("i32", "f32") or form not in STORE.table:
+        with emit.when(inside):
+            llvm.store(value, address)
+        return
+    registers = {"address": ["$1"], "value": [f"${2 + number}" for number in range(len(words))]}
+    guard = form.guard.format(predicate="$0")
+    letters = [LETTERS["i1"], LETTERS["i64"], *[LETTERS[kind]] * len(words), "~{memory}"]
+    assembly(f"{guard} {form.ptx} {operand_text(form, registers)};", letters, [inside, address, *words], [])
+
+
+def guarded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> Any:
+    """The value at an address, or zero where that isn't `inside`."""
+    loaded = llvm.load(kind, arith.select(inside, address, source.base))
+    return arith.select(inside, loaded, emit.constant(kind, 0))
+
+
+def _loaded_inside(source: Matrix, address: Any, inside: Any, kind: Any) -> Any:
+    """As `guarded`, but nothing is read where the address isn't `inside`."""
+    return emit.either(inside, [kind], lambda: [llvm.load(kind, address)], lambda: [emit.constant(kind, 0)])[
+        0
+    ]
