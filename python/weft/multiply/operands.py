@@ -6,28 +6,25 @@ from math import prod
 from typing import Any, NoReturn
 
 from weft.dialects.operand_roles import (
-    BLOCK_SCALES,
-    FACTORS,
     GROUPINGS,
     SCALE_OF_WORDS,
     WORD,
-    extents,
-    role_of,
 )
 from weft.dialects.schedule import PROMOTED, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError
-from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
-from weft.multiply import block_formats, element_types, scale_factors
+from weft.multiply import array_views, block_formats, element_types, scale_factors
+from weft.multiply.array_views import COPY
 from weft.multiply.block_formats import Kind
 from weft.multiply.group_values import check_ends, check_groups, check_padding
 from weft.multiply.leading import Folded, fold
 from weft.multiply.options import Options, checked_activation
+from weft.multiply.sizes import Sizes
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
 _OUTPUTS = {**dict.fromkeys((*BYTE_TYPES, *PTX_PACKED), "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
@@ -57,7 +54,7 @@ class Operands:
     extents: Extents
     types: Types
     transposed: tuple[bool, bool]
-    sizes: "Sizes"
+    sizes: Sizes
     options: Options
     activation: str | None
     whole: tuple[ArrayView, ...]
@@ -100,7 +97,7 @@ class Operands:
         if sizes.grouped:
             shared = "ab" if sizes.matrices is None else ""
             of_launch = tuple(
-                _without_copies(view) if name in shared else view
+                array_views.without_copies(view) if name in shared else view
                 for name, view in zip(names, views, strict=True)
             )
             folded = Folded(of_launch, sizes.m, sizes.members, ((0,) * len(views),))
@@ -176,7 +173,7 @@ class Operands:
         name, element, view = "ab"[number], (types.a, types.b)[number], arrays.view(self.arrays[number])
         raise WeftError(
             f"weft.matmul: {name} must be {wanted[number]}, since tensor cores read {element} K-major only, "
-            f"got {_shape(view)} with strides {view.strides}"
+            f"got {array_views.shape_text(view)} with strides {view.strides}"
         )
 
 
@@ -185,7 +182,7 @@ def _types(
     names: Sequence[str],
     transposed: tuple[bool, bool],
     options: Options,
-    sizes: "Sizes",
+    sizes: Sizes,
 ) -> Types:
     """The element types, and which of a and b are MN-major. Raises WeftError for sums of no such type."""
     a, b, d, *_ = (view.dtype for view in views)
@@ -206,11 +203,11 @@ def _types(
     return types
 
 
-def _with_factors(added: dict[str, Any], a: ArrayView, sizes: "Sizes") -> dict[str, Any]:
+def _with_factors(added: dict[str, Any], a: ArrayView, sizes: Sizes) -> dict[str, Any]:
     """The operands with row and column factors in the place of scales, if these are of rows, of columns or of
     whole tensors. Raises WeftError for those of a product that has none.
     """
-    left, right = (_view(name, added[name])[1] for name in ("scale_a", "scale_b"))
+    left, right = (array_views.read(name, added[name])[1] for name in ("scale_a", "scale_b"))
     factors = scale_factors.are_factors(left, right, (sizes.m, sizes.n, sizes.k), a.dtype)
     if factors and (grouping := _grouping(added)[0]) is not None:
         raise WeftError(f"weft.matmul: {scale_factors.without(grouping)}")
@@ -227,7 +224,7 @@ def _grouping(added: dict[str, Any]) -> tuple[str | None, int]:
         raise WeftError(f"weft.matmul: at most one of {legal} must be given, got {' and '.join(given)}")
     if not given:
         return None, 0
-    return given[0], prod(_view(given[0], added[given[0]])[1].shape)
+    return given[0], prod(array_views.read(given[0], added[given[0]])[1].shape)
 
 
 def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
@@ -249,203 +246,13 @@ def _ordinal(views: Sequence[ArrayView]) -> int | None:
     return runtime.holder(view for view in views if view.device_id >= 0 or all(view.shape))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of a product, from which those of every array follow."""
-
-    m: int
-    n: int
-    k: int
-    members: int | None  # of a batch; None for one result
-    matrices: int | None  # with groups: those from which each row of a has one
-    leading: tuple[int, ...] = ()  # of the result
-    grouped: bool = False
-    vectors: tuple[bool, bool] = (False, False)  # whether a and b are
-
-    @classmethod
-    def of(
-        cls,
-        a: ArrayView,
-        b: ArrayView,
-        transposed: tuple[bool, bool],
-        grouping: str | None = None,
-        count: int = 0,
-    ) -> "Sizes":
-        """The sizes of a product of a and b, with groups if there is an array for them, of `count` elements.
-        Raises WeftError for a and b of sizes that don't fit.
-        """
-        (m, k), (k_b, n) = (
-            view.shape[-2:][::-1] if flipped else view.shape[-2:]
-            for view, flipped in zip((a, b), transposed, strict=True)
-        )
-        if k != k_b:
-            hint = f"; with transpose_b={not transposed[1]} they have" if k == n else ""
-            raise WeftError(f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}")
-        batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
-        if grouping and (wrong := next((n for n, v in (("a", a), ("b", b)) if len(v.shape) > 3), None)):
-            many = len((a if wrong == "a" else b).shape)
-            raise WeftError(
-                f"weft.matmul: {wrong} must have at most 3 dimensions with {grouping}, got {many}: reshape it"
-            )
-        if grouping == "k_ends":
-            if batches:
-                raise WeftError(
-                    f"weft.matmul: {next(iter(batches))} must be a matrix with k_ends, got a batch"
-                )
-            return cls(m, n, k, count, None, (count,), True)
-        if grouping == "row_ends" and list(batches) != ["b"]:
-            got = " and ".join(batches) or "none"
-            raise WeftError(f"weft.matmul: b alone must be a batch with row_ends, got {got}")
-        if grouping and not batches:
-            raise WeftError("weft.matmul: b, or a and b, must be a batch with groups")
-        if grouping and not batches.get("b", 1):
-            raise WeftError(f"weft.matmul: b must have at least one matrix with {grouping}, got 0")
-        if grouping and "a" not in batches:
-            return cls(m, n, k, None, batches["b"], (), True)
-        leading = _broadcast(a.shape[:-2], b.shape[:-2])
-        return cls(m, n, k, prod(leading) if leading else None, None, leading, grouping is not None)
-
-    def of_array(
-        self, name: str, element: str = "f32", words: int = 0, columns: bool = False
-    ) -> tuple[int, ...]:
-        """The shape of an array, by its role and its elements; it may lack leading dimensions or have 1
-        there, but `out` may not. `words` is how many elements share a scale where these come as words; with
-        `columns` each column of b has float32 scales.
-        """
-        groups = self.m if self.members is None else self.members
-        sizes = extents(self.m, self.n, self.k, groups, ceil_div, self.products)
-        role = role_of("c" if name == "out" else name, element, words, columns)
-        shape = tuple(sizes[dimension] for dimension in role.sizes)
-        if len(shape) == 1:
-            return shape
-        if words or columns or (name == "scale_a" and element == "f32"):
-            shape = shape[::-1]  # as a lies, whose rows it scales
-        of_b = name == "scale_b" and self.matrices is not None
-        return (self.matrices, *shape) if of_b and self.matrices is not None else (*self.leading, *shape)
-
-    def as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the result, C or the residual, without the 1 of a vector."""
-        sizes = [size for size, is_vector in zip(shape[-2:], self.vectors, strict=True) if not is_vector]
-        return *shape[:-2], *sizes
-
-    def _as_matrices(self, view: ArrayView) -> ArrayView:
-        """The view of the result, C or the residual with the 1 of a vector, of which it has no dimension."""
-        shape, strides = view.shape, view.strides
-        if self.vectors[1]:
-            shape, strides = (*shape, 1), (*strides, 1)
-        if self.vectors[0] and shape:
-            shape, strides = (
-                (*shape[:-1], 1, shape[-1]),
-                (*strides[:-1], shape[-1] * strides[-1], strides[-1]),
-            )
-        return replace(view, shape=shape, strides=strides)
-
-    def view(
-        self, name: str, array: Any, kinds: tuple[Kind, Kind] | None = None, block: int = 0
-    ) -> tuple[Library, ArrayView]:
-        """The library of an array, and its view as the kernel has it; `block` elements share a scale where
-        scales come as words. Raises WeftError for another shape.
-        """
-        library, view = _view(name, array)
-        if name == "alpha":
-            return library, self._alpha(view)
-        if name in FACTORS:
-            return library, scale_factors.vector(name, view)
-        words = name in BLOCK_SCALES and block_formats.are_words(name, view, kinds, block)
-        if name in BLOCK_SCALES and not words and (scale := block_formats.scale_type(name, view, kinds)):
-            shape = self.of_array(name, scale)
-            if len(self.leading) > 1:
-                shape = (self.products, *shape[-2:])
-            return library, block_formats.tiles(name, view, scale, shape)
-        columns = not words and self.has_columns(name, view)
-        shape, given = self.of_array(name, WORD if words else "f32", block if words else 0, columns), view
-        by_columns = words or columns or name == "scale_a"
-        of_result = name in ("out", "c", "residual")
-        view = self._as_matrices(view) if of_result else view
-        broadcast = name in ("c", "residual", "scale_a", "scale_b") and self.matrices is None
-        if view.shape != shape and not (broadcast and _fits(view.shape, shape)):
-            sizes = self.as_given(shape) if of_result else shape
-            wanted = " x ".join(map(str, sizes)) + (" elements" if len(sizes) == 1 else "")
-            wanted = wanted or "a single number"
-            hint = ": a vector for all rows is a bias" if of_result and given.shape == (self.n,) else ""
-            raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(given)}{hint}")
-        if name not in ("out", *GROUPINGS) and self.matrices is None and self.grouped:
-            view = _without_copies(view)
-        if by_columns:
-            view = _transposed(view)
-        if name == "out" and arrays.overlaps_itself(view):
-            found = f"strides {view.strides}"
-            raise WeftError(f"weft.matmul: elements of out must not share memory, got {found}")
-        if view.shape[-1] > 1 and view.strides[-1] != 1 and all(view.shape):
-            what = {1: ""}.get(len(shape), " columns" if by_columns else " rows")
-            found = f"strides {given.strides}"
-            if by_columns:
-                found += f": transpose an array with a row for each {'word' if words else 'K block'}"
-            elif name != "out":
-                found += f": {_COPY}"
-            raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
-        return library, view
-
-    def has_columns(self, name: str, view: ArrayView) -> bool:
-        """Whether an array has float32 scales of each column of b, as one of a has them of each row."""
-        return name == "scale_b" and self.n > 1 and view.shape[-2:] == self.of_array(name, columns=True)[-2:]
-
-    def _alpha(self, view: ArrayView) -> ArrayView:
-        """A vector of one number, or of one for each product. Raises WeftError for any other array."""
-        if view.dtype != "f32":
-            raise WeftError(
-                f"weft.matmul: alpha must be a number or an array of f32, got one of {view.dtype}"
-            )
-        if prod(view.shape) == 1:
-            return replace(view, shape=(1,), strides=(1,))
-        count = self.products
-        if len(self.leading) > 1 and view.shape == self.leading:
-            if view.strides != arrays.contiguous_strides(view.shape):
-                raise WeftError(f"weft.matmul: alpha must be contiguous, got strides {view.strides}: {_COPY}")
-            return replace(view, shape=(count,), strides=(1,))
-        if view.shape != (count,):
-            legal = "1 element" if count == 1 else f"1 element or {count}, one for each product"
-            raise WeftError(f"weft.matmul: alpha must be a number or {legal}, got {_shape(view)}")
-        if view.strides != (1,):
-            raise WeftError(
-                f"weft.matmul: alpha must have contiguous elements, got strides {view.strides}: {_COPY}"
-            )
-        return view
-
-    @property
-    def products(self) -> int:
-        """The products that may have an alpha each: those of a batch, or one for each `b` where rows of
-        `a` select one.
-        """
-        counts = (count for count in (self.matrices, self.members) if count is not None)
-        return next(counts, 1)
-
-
-_COPY = "copy it (x.contiguous() in PyTorch, ascontiguousarray(x) in NumPy and CuPy)"
-
-
-def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
-    """The library and the view of an array. Raises WeftError for sizes of 2**31 and negative strides."""
-    library, view = libraries.view(name, array)
-    if complaint := next(filter(None, map(size_complaint, filter(None, view.shape))), None):
-        raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_shape(view)}")
-    if not all(view.shape):  # NumPy's strides are 0 then
-        return library, replace(view, strides=arrays.contiguous_strides(view.shape))
-    # NumPy has negative strides even for a single row, where they have no meaning.
-    strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
-    if min(strides, default=0) < 0:
-        hint = "" if name == "out" else f": {_COPY}"
-        raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}{hint}")
-    return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
-
-
 def _matrix(
     name: str, array: Any, transpose: bool, kind: Kind | None = None
 ) -> tuple[Library, ArrayView, bool, bool]:
     """The library of a or b, its view with contiguous rows, whether that is the transpose of what is
     multiplied, and whether the array is a vector, whose view is a matrix of one row (of a) or column (of b).
     """
-    library, view = _view(name, array)
+    library, view = array_views.read(name, array)
     if not view.shape:
         raise WeftError(
             f"weft.matmul: {name} must have at least one dimension, got a single number: use alpha for it"
@@ -453,7 +260,7 @@ def _matrix(
     is_vector = len(view.shape) == 1
     if is_vector and transpose:
         what = f"transpose_{name} must be False for a vector"
-        raise WeftError(f"weft.matmul: {what}, got {name} of {_shape(view)} elements")
+        raise WeftError(f"weft.matmul: {what}, got {name} of {array_views.shape_text(view)} elements")
     if is_vector:
         of_1 = view.shape[0] * view.strides[0]
         axis = 0 if name == "a" else 1
@@ -466,10 +273,10 @@ def _matrix(
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
         raise WeftError(
-            f"weft.matmul: {name} must have contiguous rows or columns, got strides {view.strides}: {_COPY}"
+            f"weft.matmul: {name} must have contiguous rows or columns, got strides {view.strides}: {COPY}"
         )
     transposed = transpose != flipped
-    view, other = (_transposed(view), view) if flipped else (view, _transposed(view))
+    view, other = (array_views.transposed(view), view) if flipped else (view, array_views.transposed(view))
     # A single row or column may be either. Elements that don't have 16 bits must be K-major.
     k_major = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
     if not k_major and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
@@ -482,9 +289,9 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
     if the kernel would write memory before it has read it.
     """
     written = names.index("out")
-    out = _without_copies(views[written])
+    out = array_views.without_copies(views[written])
     may_be_out = []
-    for name, view in zip(names, map(_without_copies, views), strict=True):
+    for name, view in zip(names, map(array_views.without_copies, views), strict=True):
         alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
         allowed = name in ("c", "residual")
         may_be_out.append(name == "out" or (allowed and alike))
@@ -496,45 +303,3 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
             )
     spans = tuple(arrays.span(view)[1] - view.address if all(view.shape) else 0 for view in views)
     return Extents(spans, tuple(may_be_out), written)
-
-
-def _transposed(view: ArrayView) -> ArrayView:
-    """The transposed matrix, or matrices of a batch."""
-    shape, strides = ((*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides))
-    return replace(view, shape=shape, strides=strides)
-
-
-def _without_copies(view: ArrayView) -> ArrayView:
-    """The matrices without the outermost dimensions that have one of them, or repeat them: a kernel uses
-    these for every product.
-    """
-    shape, strides = view.shape, view.strides
-    while len(shape) > 2 and (shape[0] == 1 or (shape[0] and not strides[0])):
-        shape, strides = shape[1:], strides[1:]
-    return replace(view, shape=shape, strides=strides)
-
-
-def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """The leading dimensions of a product, of which NumPy's function takes at most 32. Raises WeftError for
-    those that don't fit.
-    """
-    rank = max(len(a), len(b))
-    pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
-    if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
-        got_a, got_b = (" x ".join(map(str, each)) for each in (a, b))
-        raise WeftError(
-            f"weft.matmul: leading dimensions of a and b must be equal or 1, got {got_a} and {got_b}"
-        )
-    return tuple(x if y == 1 else y for x, y in pairs)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether matrices of a shape have the leading dimensions of another, or fewer or 1."""
-    if len(shape) > len(wanted) or shape[-2:] != wanted[-2:]:
-        return False
-    leading = wanted[:-2]
-    return all(size in (1, of) for size, of in zip(shape[:-2][::-1], leading[::-1], strict=False))
-
-
-def _shape(view: ArrayView) -> str:
-    return " x ".join(map(str, view.shape)) or "a single number"
