@@ -25,6 +25,7 @@ from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
 from weft.launch import arrays
 from weft.mlir import cast, ir, operations
+from weft.tools.values import integer_limits
 
 DEFAULT_SIZE = 256
 Array = npt.NDArray[Any]
@@ -235,7 +236,7 @@ def _array(
     """
     columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
     whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
-    limits = arrays.integer_limits(dtype)
+    limits = integer_limits(dtype)
     if generator is None:
         return np.full(whole, limits[0] if limits else np.nan, dtype)[..., :columns]
     if scales and argument.dtype == WORD:

@@ -230,10 +230,8 @@ def _random(count: int, dtype: "np.dtype[Any]", seed: int) -> "npt.NDArray[Any]"
     """Integers from all of 8 bits or fewer, or normal numbers."""
     import numpy as np
 
-    from weft.launch import arrays
-
     generator = np.random.default_rng(seed)
-    if limits := arrays.integer_limits(dtype):
+    if limits := integer_limits(dtype):
         least = max(limits[0], -128)
         most = min(limits[1], least + 255)
         return generator.integers(least, most, count, endpoint=True).astype(dtype)
@@ -327,3 +325,19 @@ def rows(described: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 text += f": from {entry['min']:.6g} to {entry['max']:.6g}"
             texts[f"argument {entry['number']}"] = text + ("" if entry["finite"] else ", not all finite")
     return texts
+
+
+def integer_limits(dtype: "npt.DTypeLike") -> tuple[int, int] | None:
+    """The least and the largest integer of a type of arrays; None for a type of floats."""
+    import ml_dtypes
+    import numpy as np
+
+    from weft.launch import arrays
+
+    name = arrays.mlir_type(dtype)
+    if name == "i1":
+        return 0, 1
+    if not name.startswith(("i", "ui")):
+        return None
+    limits = ml_dtypes.iinfo(np.dtype(dtype))  # type: ignore[no-untyped-call]
+    return int(limits.min), int(limits.max)

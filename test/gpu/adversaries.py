@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.launch.arrays import integer_limits, numpy_dtype
+from weft.launch.arrays import numpy_dtype
+from weft.tools.values import integer_limits
 
 _BIG = 16.0  # what cancels, beside what doesn't
 _SMALL = 2.0**-20  # sums of 2**15 such parts of the largest numbers are within f32's range

@@ -15,7 +15,8 @@ from weft import reference
 from weft.dialects import tile
 from weft.dialects.schedule import GROUP_ROWS, PROMOTED, AnySchedule, Types
 from weft.launch import runtime
-from weft.launch.arrays import ArrayView, integer_limits, numpy_dtype
+from weft.launch.arrays import ArrayView, numpy_dtype
+from weft.tools.values import integer_limits
 
 CHIP = "sm_90a"
 _FRONT = 256  # bytes before an operand, poisoned as those behind it

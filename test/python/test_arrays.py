@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.errors import WeftError
-from weft.launch import arrays, dlpack
+from weft.launch import arrays, dlpack, dlpack_export, overlaps
 from weft.launch.arrays import ArrayView, view
 
 NAMES = list(arrays._NUMPY)
@@ -134,13 +134,13 @@ class Exported:
         self.seen = seen
 
     def __dlpack__(self, *, stream=None, max_version=None, **_):
-        return arrays.dlpack(self.seen, max_version)
+        return dlpack_export.capsule_of(self.seen, max_version)
 
     def __dlpack_device__(self):
-        return arrays.dlpack_device(self.seen)
+        return dlpack_export.device_of(self.seen)
 
 
-@pytest.mark.parametrize("name", list(arrays._DLPACK))
+@pytest.mark.parametrize("name", list(arrays.DLPACK_TYPES))
 def test_what_we_export_is_seen_as_it_was(name):
     array = (2.0 ** (np.arange(24) % 7)).reshape(4, 6).astype(arrays.numpy_dtype(name))[1:, ::2]
     again = view(Exported(view(array)))
@@ -151,12 +151,12 @@ def test_what_we_export_is_seen_as_it_was(name):
 
 @pytest.mark.parametrize(("version", "kind"), [(None, '"dltensor"'), ((1, 0), '"dltensor_versioned"')])
 def test_an_export_is_of_the_version_that_is_asked_for(version, kind):
-    assert kind in repr(arrays.dlpack(view(np.zeros(3, ml_dtypes.bfloat16)), version))
+    assert kind in repr(dlpack_export.capsule_of(view(np.zeros(3, ml_dtypes.bfloat16)), version))
 
 
 def test_what_dlpack_has_no_name_for_isnt_exported():
     with pytest.raises(BufferError, match="DLPack has no type for f4E2M1FN"):
-        arrays.dlpack(view(np.zeros(3, ml_dtypes.float4_e2m1fn)))
+        dlpack_export.capsule_of(view(np.zeros(3, ml_dtypes.float4_e2m1fn)))
 
 
 def capsule(name: bytes, *, version=(1, 0), **fields):
@@ -384,7 +384,7 @@ def test_arrays_that_overlap_themselves_are_detected():
             np.zeros((), int),
         )
         expected = len(np.unique(places)) < places.size
-        assert arrays.overlaps_itself(seen) is expected, (shape, strides)
+        assert overlaps.overlaps_itself(seen) is expected, (shape, strides)
         found.add(expected)
     assert found == {True, False}
 
@@ -406,8 +406,8 @@ def test_a_packed_array_is_seen_in_elements_and_in_bytes(dtype, of_bytes, of_ele
     assert seen.numpy().dtype == np.uint8 and memory.sum() == 3 * np.prod(of_bytes)
     reach = sum((n - 1) * step for n, step in zip(of_bytes, strides, strict=True)) + 1
     assert arrays.span(seen) == (memory.ctypes.data, memory.ctypes.data + reach)
-    assert arrays.overlap(seen, view(memory[:1])) and not arrays.overlap(seen, view(memory[190:]))
-    assert not arrays.overlaps_itself(seen)
+    assert overlaps.overlap(seen, view(memory[:1])) and not overlaps.overlap(seen, view(memory[190:]))
+    assert not overlaps.overlaps_itself(seen)
 
 
 def test_bytes_that_elements_do_not_fill_are_refused():

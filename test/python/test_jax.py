@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.launch import arrays
+from weft.launch import arrays, dlpack_export
 
 jax = pytest.importorskip("jax", reason="needs JAX, for its arrays")
 jnp = jax.numpy
@@ -118,7 +118,7 @@ class Exported:
         self.seen = seen
 
     def __dlpack__(self, *, stream=None):
-        return arrays.dlpack(self.seen)
+        return dlpack_export.capsule_of(self.seen)
 
     def __dlpack_device__(self):
-        return arrays.dlpack_device(self.seen)
+        return dlpack_export.device_of(self.seen)

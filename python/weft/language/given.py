@@ -12,7 +12,7 @@ from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, numbers_of
 from weft.language.scalars import DType
 from weft.language.signatures import Signature
-from weft.launch import arrays
+from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
 
 
@@ -82,4 +82,4 @@ def _is_strided(view: ArrayView) -> bool:
 
 
 def _is_writable(view: ArrayView) -> bool:
-    return not view.readonly and not arrays.overlaps_itself(view)
+    return not view.readonly and not overlaps.overlaps_itself(view)

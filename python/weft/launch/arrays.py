@@ -44,8 +44,9 @@ _NUMPY = {name: np.dtype(dtype) for name, dtype, _ in _TYPES}
 _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
 # PyTorch uses the names of NumPy and ml_dtypes.
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
-_DLPACK = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
-_BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
+DLPACK_TYPES = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
+"""The type codes and bits of DLPack, by MLIR's names."""
+_BY_DLPACK = {code_and_bits: name for name, code_and_bits in DLPACK_TYPES.items()}
 PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4, "i4": 4, "ui4": 4, "i1": 1}
 """The types whose elements kernels read packed, with their bits."""
 _PACKED_DLPACK = {(15, 6): "f6E2M3FN", (16, 6): "f6E3M2FN", (17, 4): "f4E2M1FN"}
@@ -75,17 +76,6 @@ def type_name(given: Any) -> str | None:
         return mlir_type(given)
     except WeftError:
         return None
-
-
-def integer_limits(dtype: npt.DTypeLike) -> tuple[int, int] | None:
-    """The least and the largest integer of a type of arrays; None for a type of floats."""
-    name = mlir_type(dtype)
-    if name == "i1":
-        return 0, 1
-    if not name.startswith(("i", "ui")):
-        return None
-    limits = ml_dtypes.iinfo(np.dtype(dtype))  # type: ignore[no-untyped-call]
-    return int(limits.min), int(limits.max)
 
 
 def mlir_type(dtype: npt.DTypeLike) -> str:
@@ -130,7 +120,7 @@ class ArrayView:
         if self.device != "cpu":
             raise WeftError(f"expected an array in CPU memory, got one on {self.device}")
         plain = self.in_bytes
-        return np.asarray(_Memory(plain)).view(numpy_dtype(plain.dtype))
+        return np.asarray(Memory(plain)).view(numpy_dtype(plain.dtype))
 
     @property
     def bits(self) -> int:
@@ -176,7 +166,7 @@ def contiguous_dimension(strides: Sequence[int]) -> int | None:
     return max((i for i, stride in enumerate(strides) if stride == 1), default=None)
 
 
-class _Memory:
+class Memory:
     """A view's memory for NumPy, as untyped elements: NumPy's interface has no name for bf16."""
 
     def __init__(self, view: ArrayView) -> None:
@@ -191,52 +181,12 @@ class _Memory:
         }
 
 
-_MOST_TRIED: Any = 10_000  # candidate addresses; beyond, two arrays are assumed to overlap
-
-
-def overlap(x: ArrayView, y: ArrayView) -> bool:
-    """Whether two arrays share bytes. Disjoint columns of one matrix don't."""
-    (first_x, end_x), (first_y, end_y) = span(x), span(y)
-    if end_x <= first_y or end_y <= first_x:
-        return False
-    x, y = x.in_bytes, y.in_bytes
-    try:
-        return np.shares_memory(np.asarray(_Memory(x)), np.asarray(_Memory(y)), max_work=_MOST_TRIED)
-    except np.exceptions.TooHardError:
-        return True
-
-
 def strided(flat: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> npt.NDArray[Any]:
     """A view of a flat array with this shape and these strides, in elements."""
     # as_strided identifies a type by its letter and width, which several fp8 types have in common.
     untyped = flat.view(f"u{flat.itemsize}")
     byte_strides = [stride * flat.itemsize for stride in strides]
     return np.lib.stride_tricks.as_strided(untyped, shape, byte_strides).view(flat.dtype)
-
-
-def overlaps_itself(view: ArrayView) -> bool:
-    """Whether two elements of an array may share memory, so that a result depends on the order of writes."""
-    view = view.in_bytes
-    dimensions = sorted((abs(s), n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1)
-    reach = 0  # the largest offset within the dimensions of smaller strides
-    for stride, count in dimensions:
-        if stride <= reach:
-            break
-        reach += stride * (count - 1)
-    else:
-        return False
-    if not all(view.shape):
-        return False
-    # Two elements that share memory differ along some dimension: assume that one has index 0 there.
-    array = np.asarray(_Memory(view))
-    for axis, count in enumerate(view.shape):
-        first, others = (array[(slice(None),) * axis + (part,)] for part in (slice(1), slice(1, None)))
-        try:
-            if count > 1 and np.shares_memory(first, others, max_work=_MOST_TRIED):
-                return True
-        except np.exceptions.TooHardError:
-            return True
-    return False
 
 
 def span(view: ArrayView) -> tuple[int, int]:
@@ -485,27 +435,6 @@ def _checked(view: ArrayView) -> ArrayView:
     if first < 0 or end > 2**64:
         raise WeftError(f"addresses must be below 2**64, got an array from {first:#x} to {end:#x}")
     return view
-
-
-def dlpack_device(view: ArrayView) -> tuple[int, int]:
-    """DLPack's device type and device number of a view."""
-    return {"cpu": 1, "cuda": 2}[view.device], view.device_id
-
-
-def dlpack(view: ArrayView, max_version: tuple[int, int] | None = None) -> object:
-    """A DLPack capsule of a view's memory. It keeps the view's owner alive while it is in use.
-
-    NumPy makes the capsule from untyped elements; element type and device are then set in it. Raises
-    BufferError, as DLPack requires, for types that DLPack doesn't have.
-    """
-    if view.dtype not in _DLPACK:
-        raise BufferError(f"DLPack has no type for {view.dtype} with one element in each byte")
-    untyped = np.asarray(_Memory(view)).view(f"u{numpy_dtype(view.dtype).itemsize}")
-    capsule = untyped.__dlpack__() if max_version is None else untyped.__dlpack__(max_version=max_version)
-    tensor, _ = protocol.read(capsule)
-    tensor.code, tensor.bits = _DLPACK[view.dtype]
-    tensor.device_type, tensor.device_id = dlpack_device(view)
-    return capsule
 
 
 def _of_exchange_api(array: Any) -> ArrayView:

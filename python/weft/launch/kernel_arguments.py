@@ -14,7 +14,7 @@ from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map
 from weft.isa.launch_limits import size_complaint
-from weft.launch import arrays, runtime
+from weft.launch import arrays, overlaps, runtime
 from weft.launch.arrays import ArrayView
 
 # MLIR scalar types as `struct` formats and as NumPy types.
@@ -207,7 +207,7 @@ def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | Non
     for dimension, (want_stride, stride) in enumerate(zip(want.strides, view.strides, strict=True)):
         if want_stride is not None and view.shape[dimension] > 1 and stride != want_stride:
             return f"expects stride {want_stride} in dimension {dimension}, got strides {view.strides}"
-    if want.writes and arrays.overlaps_itself(view):
+    if want.writes and overlaps.overlaps_itself(view):
         return f"is written by the kernel, but elements share memory, with strides {view.strides}"
     return None
 

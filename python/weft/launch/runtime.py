@@ -18,7 +18,7 @@ from weft import late_imports
 from weft.errors import WeftError, shown
 from weft.isa.chips import of_capability
 from weft.isa.launch_limits import PORTABLE_CLUSTER
-from weft.launch import arrays, cuda_driver, launcher
+from weft.launch import arrays, cuda_driver, dlpack_export, launcher
 from weft.launch.config import Dim as Dim
 from weft.launch.config import launch_config
 from weft.launch.cuda_driver import api, call, check, context, entered, primary, release
@@ -370,7 +370,7 @@ class DeviceArray:
         return arrays.ArrayView(self.address, self.shape, strides, self.dtype, "cuda", ordinal, False, self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return arrays.dlpack_device(arrays.view(self))
+        return dlpack_export.device_of(arrays.view(self))
 
     def __dlpack__(
         self,
@@ -393,7 +393,7 @@ class DeviceArray:
         if stream != -1:
             with entered(self._context):
                 synchronize()
-        return arrays.dlpack(arrays.view(self), max_version)
+        return dlpack_export.capsule_of(arrays.view(self), max_version)
 
 
 def _matmul(a: Any, b: Any) -> Any:

@@ -14,7 +14,7 @@ from weft.dialects.schedule import PROMOTED, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError
-from weft.launch import arrays, libraries, runtime
+from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
@@ -296,7 +296,7 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
         allowed = name in ("c", "residual")
         may_be_out.append(name == "out" or (allowed and alike))
         in_place = may_be_out[-1] and view.address == out.address
-        if all((name != "out", not in_place, *view.shape, *out.shape)) and arrays.overlap(out, view):
+        if all((name != "out", not in_place, *view.shape, *out.shape)) and overlaps.overlap(out, view):
             what = "; it may be c or residual, element for element" * allowed
             raise WeftError(
                 f"weft.matmul: out must not overlap {name}, which is read while out is written{what}"

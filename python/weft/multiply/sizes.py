@@ -7,7 +7,7 @@ from typing import Any
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS, WORD, extents, role_of
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
-from weft.launch import arrays
+from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
 from weft.launch.libraries import Library
 from weft.multiply import array_views, block_formats, scale_factors
@@ -141,7 +141,7 @@ class Sizes:
             view = array_views.without_copies(view)
         if by_columns:
             view = array_views.transposed(view)
-        if name == "out" and arrays.overlaps_itself(view):
+        if name == "out" and overlaps.overlaps_itself(view):
             found = f"strides {view.strides}"
             raise WeftError(f"weft.matmul: elements of out must not share memory, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1 and all(view.shape):
