@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from weft.launch import cuda_driver, launcher, runtime
+from weft.launch import cuda_driver, kernel_handle, launcher, runtime
 from weft.multiply import compiled_schedules, launches, matmul, product_kernel, row_copies
 
 OK = real.CUresult.CUDA_SUCCESS
@@ -277,7 +277,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     monkeypatch.setattr(cuda_driver, "_initialised", lambda: fake)
     monkeypatch.setattr(launcher, "entry", fake.entry)
     # No kernel is loaded that could tell what it takes.
-    monkeypatch.setattr(runtime._Kernel, "check", lambda *_: None)
+    monkeypatch.setattr(kernel_handle.KernelHandle, "check", lambda *_: None)
     monkeypatch.setattr(runtime, "_parameter_sizes", lambda _: [])
     monkeypatch.setenv(compiled_schedules.VARIABLE, "0")  # a test gets the same kernel after any others
     yield fake

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from weft.errors import WeftError
-from weft.launch import config, runtime
+from weft.launch import config, kernel_handle, runtime
 
 H200 = runtime.Device(0, "H200", "sm_90a", 132, 232_448, 1024, 141 << 30)
 
 
 def test_arguments_become_the_bytes_of_their_parameters():
-    packed = runtime.pack(
+    packed = kernel_handle.pack(
         [("i", -2), ("P", 0x7F00_0000_1000), ("f", 1.5), ("e", 1.0), ("Q", 2**64 - 1), b"xyz"]
     )
     assert [parameter.data for parameter in packed] == [
@@ -30,13 +30,13 @@ def test_arguments_become_the_bytes_of_their_parameters():
 @pytest.mark.parametrize("argument", [("i", 2**31), ("I", -1), ("i", 1.5), ("f", 1e300), ("e", 1e9)])
 def test_a_number_that_doesnt_fit_is_refused(argument):
     with pytest.raises(WeftError, match=r"kernel argument 1: .* doesn't fit format"):
-        runtime.pack([("i", 0), argument])
+        kernel_handle.pack([("i", 0), argument])
 
 
 @pytest.mark.parametrize("form", ["s", "", "ii", "4i", "x"])
 def test_an_unknown_format_is_refused(form):
     with pytest.raises(WeftError, match="kernel argument 0: unknown format"):
-        runtime.pack([(form, 0)])
+        kernel_handle.pack([(form, 0)])
 
 
 @pytest.mark.parametrize(

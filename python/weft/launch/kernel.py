@@ -21,7 +21,7 @@ from weft.compiler.stages import Compiled, compile_module
 from weft.errors import WeftError, about, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.launch import arrays, emulated, kernel_page, producers, runtime, torch_tensors
+from weft.launch import arrays, emulated, kernel_handle, kernel_page, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.bound import Bound
 from weft.launch.kernel_arguments import (
@@ -499,7 +499,7 @@ class Kernel:
     ) -> runtime.Prepared:
         spaces, workspaces = self._workspaces(views, grid), None
         numbers = itertools.count()
-        args: list[runtime.Argument] = parameters_of(
+        args: list[kernel_handle.Argument] = parameters_of(
             self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), gpu_number
         )
         of_argument = {n: i for i, n in enumerate(n for n, v in enumerate(views) if isinstance(v, ArrayView))}

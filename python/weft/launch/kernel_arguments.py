@@ -14,7 +14,7 @@ from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map
 from weft.isa.launch_limits import size_complaint
-from weft.launch import arrays, overlaps, runtime
+from weft.launch import arrays, kernel_handle, overlaps
 from weft.launch.arrays import ArrayView
 
 # MLIR scalar types as `struct` formats and as NumPy types.
@@ -271,8 +271,8 @@ class Space:
         return (0, *self.shape, *arrays.contiguous_strides(self.shape))
 
 
-def gpu_number(dtype: str, value: Any) -> runtime.Argument:
-    """A number as a parameter for `runtime.pack`."""
+def gpu_number(dtype: str, value: Any) -> kernel_handle.Argument:
+    """A number as a parameter for `kernel_handle.pack`."""
     return _SCALARS[dtype][0], value
 
 
