@@ -210,14 +210,12 @@ def _schedule(kernel: "Kernel") -> str:
 
 
 def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, block: Any) -> dict[str, Any]:
-    from weft.launch import arrays
+    from weft.launch import arrays, dimensions
 
     views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
-    if on == "gpu":
-        dimensions = kernel.dimensions(views, grid, block, kernel.multiprocessors())
-    else:
-        dimensions = kernel.dimensions(views, grid, block)
-    return {"grid": list(dimensions[0]), "block": list(dimensions[1]), "cluster": list(kernel.launch.cluster)}
+    multiprocessors = kernel.multiprocessors() if on == "gpu" else None
+    ctas, threads = dimensions.dimensions(kernel.launch, views, grid, block, multiprocessors)
+    return {"grid": list(ctas), "block": list(threads), "cluster": list(kernel.launch.cluster)}
 
 
 def _resources(kernel: "Kernel") -> dict[str, Any]:

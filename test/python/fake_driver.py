@@ -278,7 +278,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     monkeypatch.setattr(launcher, "entry", fake.entry)
     # No kernel is loaded that could tell what it takes.
     monkeypatch.setattr(kernel_handle.KernelHandle, "check", lambda *_: None)
-    monkeypatch.setattr(runtime, "_parameter_sizes", lambda _: [])
+    monkeypatch.setattr(kernel_handle, "_parameter_sizes", lambda _: [])
     monkeypatch.setenv(compiled_schedules.VARIABLE, "0")  # a test gets the same kernel after any others
     yield fake
     _forget()

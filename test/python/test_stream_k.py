@@ -11,6 +11,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import MOST_RUNS, OTHER_REGISTERS, Types
 from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import register_share
+from weft.launch.dimensions import dimensions, workspaces_of
 from weft.passes import lower_claims
 from weft.passes.kernels import stream_order, stream_sums
 from weft.passes.kernels.global_sums import ThreadSums
@@ -229,8 +230,8 @@ def test_grid_and_memory_follow_the_multiprocessors():
     def launch(m: int, multiprocessors: int):
         shapes = (m, 512), (64, 512), (m, 64)
         views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in shapes]
-        grid, _ = kernel.dimensions(views, multiprocessors=multiprocessors)
-        return grid, [space.shape for space in kernel._workspaces(views, grid)]
+        grid, _ = dimensions(kernel.launch, views, multiprocessors=multiprocessors)
+        return grid, [space.shape for space in workspaces_of(kernel.launch, views, grid)]
 
     counters = 4 * COUNTER_STRIDE
     assert launch(64, 132) == ((MOST_RUNS, 1, 1), [(16 * MOST_RUNS, 128), (counters * MOST_RUNS,)])

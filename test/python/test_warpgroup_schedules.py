@@ -14,6 +14,7 @@ import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.launch import arrays
+from weft.launch.dimensions import dimensions
 from weft.passes import lower_gemm_async
 from weft.passes.kernels import feed, wgmma_kernel
 from weft.target import Target
@@ -287,8 +288,8 @@ def test_types_and_scales_of_the_epilogue(schedule, outputs):
 def test_ctas_go_from_tile_to_tile():
     kernel = Product().compiled(of(64, 64, 64, 1))
     views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
-    assert kernel.dimensions(views, multiprocessors=132)[0] == (100, 1, 1)
-    assert kernel.dimensions(views, multiprocessors=7)[0] == (7, 1, 1)
+    assert dimensions(kernel.launch, views, multiprocessors=132)[0] == (100, 1, 1)
+    assert dimensions(kernel.launch, views, multiprocessors=7)[0] == (7, 1, 1)
     assert not Product().wrong(kernel, (640, 192, 64))
 
 
@@ -296,14 +297,14 @@ def test_ctas_go_from_tile_to_tile():
 def test_each_cta_computes_several_tiles_in_the_emulator(m, ctas):
     kernel = Product().compiled(of(64, 64, 64, 1))
     views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((m, 64), (64, 64), (m, 64))]
-    assert kernel.dimensions(views)[0] == (ctas, 1, 1)
+    assert dimensions(kernel.launch, views)[0] == (ctas, 1, 1)
 
 
 def test_a_cluster_shares_a_block():
     kernel = Product().compiled(of(64, 64, 64, 1, splits=4))
     assert kernel.launch.cluster == (4, 1, 1)
     views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
-    assert kernel.dimensions(views, multiprocessors=2)[0] == (400, 1, 1)
+    assert dimensions(kernel.launch, views, multiprocessors=2)[0] == (400, 1, 1)
 
 
 @pytest.mark.slow
@@ -311,8 +312,8 @@ def test_ctas_that_share_copies_come_in_whole_clusters():
     kernel = Product().compiled(of(64, 64, 64, 1, cluster=(2, 2)))
     assert kernel.launch.cluster == (4, 1, 1) and "multicast::cluster" in kernel.ptx
     views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (576, 64), (640, 576))]
-    assert kernel.dimensions(views, multiprocessors=132)[0] == (100, 1, 1)
-    assert kernel.dimensions(views, multiprocessors=7)[0] == (4, 1, 1)
+    assert dimensions(kernel.launch, views, multiprocessors=132)[0] == (100, 1, 1)
+    assert dimensions(kernel.launch, views, multiprocessors=7)[0] == (4, 1, 1)
 
 
 def test_a_stage_released_to_its_own_cta_alone_is_caught(monkeypatch):
@@ -423,7 +424,7 @@ def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
     assert math.prod(kernel.launch.cluster) == 8
     a, b, d = (arrays.view(np.zeros((rows, 128), ml_dtypes.bfloat16)) for rows in (256, 128, 256))
     for multiprocessors in (1, 4, 8):
-        grid, _ = kernel.dimensions((a, b, d), multiprocessors=multiprocessors)
+        grid, _ = dimensions(kernel.launch, (a, b, d), multiprocessors=multiprocessors)
         assert math.prod(grid) == 8
 
 

@@ -1,10 +1,9 @@
 """A compiled kernel that is called with arrays, on a GPU or in the emulator."""
 
 import itertools
-import math
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports, module_arguments
+from weft import late_imports
 from weft.builder import Module
 from weft.compiler.apart import compile_input
-from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
+from weft.compiler.launch_record import Launch, ScalarArgument
 from weft.compiler.ptxas import Resources
 from weft.compiler.stages import Compiled, compile_module
-from weft.errors import WeftError, about, shown
+from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, emulated, kernel_handle, kernel_page, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.bound import Bound
+from weft.launch.dimensions import dimensions, workspaces_of
 from weft.launch.kernel_arguments import (
     Space,
     checked,
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
-_EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
-_MOST_EMULATED = (
-    16  # multiprocessors, where each still computes several tiles: the emulator's cores share them
-)
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -208,7 +204,7 @@ class Kernel:
             self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on, findings=findings)
             return
         with runtime.on(runtime.holder(views)):
-            grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
+            grid_, block_ = dimensions(self.launch, views, grid, block, self.multiprocessors())
             self._run_on_gpu(views, grid_, block_, stream)
             if any(arrays.library(type(arg)) == "jax" for arg in args):
                 runtime.synchronize()
@@ -294,8 +290,8 @@ class Kernel:
         block: Sequence[int] | None,
         options: Mapping[str, Any],
     ) -> "emulator.Report":
-        grid_, block_ = self.dimensions(views, grid, block)
-        spaces = self._workspaces(views, grid_)
+        grid_, block_ = dimensions(self.launch, views, grid, block)
+        spaces = workspaces_of(self.launch, views, grid_)
         memories = self._memories(spaces)
         report = self._module.launch(
             self.name,
@@ -322,8 +318,8 @@ class Kernel:
         if not aligned:
             self.for_any_rows.emulate_on(stream, *args)
             return
-        grid, block = self.dimensions(views)
-        spaces = self._workspaces(views, grid)
+        grid, block = dimensions(self.launch, views)
+        spaces = workspaces_of(self.launch, views, grid)
         memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
         arguments = self._emulator_arguments(views, spaces, memories)
         stream.launch(
@@ -355,80 +351,6 @@ class Kernel:
             for m in self.launch.maps
         ]
         return [*parameters, *maps]
-
-    def dimensions(
-        self,
-        views: Sequence[Any],
-        grid: Sequence[int] | None = None,
-        block: Sequence[int] | None = None,
-        multiprocessors: int | None = None,
-    ) -> tuple[runtime.Dim, runtime.Dim]:
-        """The grid and block of a launch with these arguments on a GPU with that many multiprocessors, or in
-        the emulator (None). Raises WeftError for sizes that the kernel can't take.
-        """
-        sizes = self._sizes(views)
-        if self.launch.requires is not None and any(self.launch.requires(sizes)):
-            shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
-            raise WeftError(f"kernel {self.name}: the shapes of its arguments don't fit together: {shapes}")
-        if grid is None:
-            if self.launch.grid is None:
-                raise WeftError(
-                    f"kernel {self.name} doesn't set its grid: pass grid=(x, y, z), or --grid X,Y,Z"
-                )
-            grid = self.launch.grid(sizes)
-            if (each := self.launch.persistent) is not None:
-                tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
-                available = (
-                    self._emulated_multiprocessors(tiles) if multiprocessors is None else multiprocessors
-                )
-                most = max(each * available // ctas, 1) * ctas
-                grid = (min(tiles, most) if each else tiles, 1, 1)
-        return self._extents(module_arguments.grid, grid), self._block(block)
-
-    def _sizes(self, views: Sequence[Any]) -> list[int]:
-        """The sizes of all memref arguments."""
-        pairs = zip(views, self.launch.arguments, strict=True)
-        return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
-
-    def _emulated_multiprocessors(self, tiles: int) -> int:
-        """The multiprocessors that the emulator has. Their number selects the sums of kernels with a
-        workspace, so it is fixed for these.
-        """
-        if self.launch.workspaces:
-            return _EMULATED_MULTIPROCESSORS
-        several = tiles // _EMULATED_MULTIPROCESSORS
-        return max(_EMULATED_MULTIPROCESSORS, min(several, _MOST_EMULATED))
-
-    def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["Space"]:
-        """The workspaces of a launch with this grid and these arguments."""
-        workspaces, count = self.launch.workspaces, math.prod(grid)
-        if not workspaces:
-            return []
-        if not workspaces[0].of_ctas:
-            assert self.launch.grid is not None
-            count = math.prod(self.launch.grid(self._sizes(views)))
-        return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
-
-    def _block(self, requested: Sequence[int] | None) -> runtime.Dim:
-        """The block of a launch: the requested one, or that of the kernel. Raises WeftError if they
-        differ.
-        """
-        if requested is None:
-            requested = self.launch.block
-        if requested is None:
-            raise WeftError(
-                f"kernel {self.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z"
-            )
-        block = self._extents(module_arguments.block, requested)
-        if self.launch.block not in (None, block):
-            raise WeftError(f"kernel {self.name}: block must be {self.launch.block} as compiled, got {block}")
-        return block
-
-    def _extents(self, check: Callable[[Any], list[int]], extents: Any) -> runtime.Dim:
-        """A grid or block that `check`, of `module_arguments`, accepts. Raises WeftError for another."""
-        with about(f"kernel {self.name}"):
-            x, y, z = check(extents)
-        return x, y, z
 
     def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
         copies = [
@@ -478,7 +400,7 @@ class Kernel:
         if not aligned:
             return self.for_any_rows.plan(views, extents, grid)
         with runtime.on(runtime.holder(views)):
-            ctas, block = self.dimensions(views, grid, multiprocessors=self.multiprocessors())
+            ctas, block = dimensions(self.launch, views, grid, multiprocessors=self.multiprocessors())
             return self._prepared(views, ctas, block, extents)
 
     def multiprocessors(self) -> int:
@@ -497,7 +419,7 @@ class Kernel:
         block: runtime.Dim,
         extents: Extents | None = None,
     ) -> runtime.Prepared:
-        spaces, workspaces = self._workspaces(views, grid), None
+        spaces, workspaces = workspaces_of(self.launch, views, grid), None
         numbers = itertools.count()
         args: list[kernel_handle.Argument] = parameters_of(
             self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), gpu_number

@@ -1,0 +1,93 @@
+"""The grid, the block and the workspaces of a launch, which follow from the sizes of its arrays."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import module_arguments
+from weft.compiler.launch_record import Launch, MemrefArgument
+from weft.errors import WeftError, about
+from weft.launch import runtime
+from weft.launch.arrays import ArrayView
+from weft.launch.kernel_arguments import Space
+
+_EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
+_MOST_EMULATED = 16  # where each still computes several tiles: the emulator's cores share them
+
+
+def dimensions(
+    launch: Launch,
+    views: Sequence[Any],
+    grid: Sequence[int] | None = None,
+    block: Sequence[int] | None = None,
+    multiprocessors: int | None = None,
+) -> tuple[runtime.Dim, runtime.Dim]:
+    """The grid and block of a launch with these arguments on a GPU with that many multiprocessors, or in
+    the emulator (None). Raises WeftError for sizes that the kernel can't take.
+    """
+    sizes = _sizes(launch, views)
+    if launch.requires is not None and any(launch.requires(sizes)):
+        shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
+        raise WeftError(f"kernel {launch.name}: the shapes of its arguments don't fit together: {shapes}")
+    if grid is None:
+        if launch.grid is None:
+            raise WeftError(
+                f"kernel {launch.name} doesn't set its grid: pass grid=(x, y, z), or --grid X,Y,Z"
+            )
+        grid = launch.grid(sizes)
+        if (each := launch.persistent) is not None:
+            tiles, ctas = math.prod(grid), math.prod(launch.cluster)
+            available = (
+                _emulated_multiprocessors(launch, tiles) if multiprocessors is None else multiprocessors
+            )
+            most = max(each * available // ctas, 1) * ctas
+            grid = (min(tiles, most) if each else tiles, 1, 1)
+    return _extents(launch, module_arguments.grid, grid), _block(launch, block)
+
+
+def _sizes(launch: Launch, views: Sequence[Any]) -> list[int]:
+    """The sizes of all memref arguments."""
+    pairs = zip(views, launch.arguments, strict=True)
+    return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+
+
+def _emulated_multiprocessors(launch: Launch, tiles: int) -> int:
+    """The multiprocessors that the emulator has. Their number selects the sums of kernels with a
+    workspace, so it is fixed for these.
+    """
+    if launch.workspaces:
+        return _EMULATED_MULTIPROCESSORS
+    several = tiles // _EMULATED_MULTIPROCESSORS
+    return max(_EMULATED_MULTIPROCESSORS, min(several, _MOST_EMULATED))
+
+
+def workspaces_of(launch: Launch, views: Sequence[Any], grid: runtime.Dim) -> list[Space]:
+    """The workspaces of a launch with this grid and these arguments."""
+    of_kernel, count = launch.workspaces, math.prod(grid)
+    if not of_kernel:
+        return []
+    if not of_kernel[0].of_ctas:
+        assert launch.grid is not None
+        count = math.prod(launch.grid(_sizes(launch, views)))
+    return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in of_kernel]
+
+
+def _block(launch: Launch, requested: Sequence[int] | None) -> runtime.Dim:
+    """The block of a launch: the requested one, or that of the kernel. Raises WeftError if they
+    differ.
+    """
+    if requested is None:
+        requested = launch.block
+    if requested is None:
+        raise WeftError(f"kernel {launch.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z")
+    block = _extents(launch, module_arguments.block, requested)
+    if launch.block not in (None, block):
+        raise WeftError(f"kernel {launch.name}: block must be {launch.block} as compiled, got {block}")
+    return block
+
+
+def _extents(launch: Launch, check: Callable[[Any], list[int]], extents: Any) -> runtime.Dim:
+    """A grid or block that `check`, of `module_arguments`, accepts. Raises WeftError for another."""
+    with about(f"kernel {launch.name}"):
+        x, y, z = check(extents)
+    return x, y, z
