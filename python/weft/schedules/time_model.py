@@ -29,6 +29,7 @@ _MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit beside a
 _SCALED_COLUMNS = 64  # of swapped tiles; with the sums, more scales don't fit in registers
 GROUPS = (4, 8, 16)
 _ENOUGH_STAGES = 4  # from which on more gain less than a tile of D loses that is staged in parts
+_FEWEST_PARTED = 3  # stages beside a tile of D that is staged in parts: two are slower than a smaller tile
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
 
@@ -192,7 +193,7 @@ def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int)
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
     found = {s.most_stages(types, chip.facts.shared_bytes, parts) for parts in STAGING_PARTS}
-    return sorted(count for count in found if count > most)
+    return sorted(count for count in found if count > most and count >= _FEWEST_PARTED)
 
 
 def _worthwhile(every: _All, m: int, n: int, k: int) -> Array:
