@@ -96,6 +96,16 @@ class Watchpoint:
         cells = stopped.tensor_memory(number)
         return np.ascontiguousarray(cells[:, self.first : self.last + 1]).tobytes()
 
+    def change(self, before: bytes, now: bytes) -> str:
+        """What has changed, in words."""
+        if self.dtype is not None:
+            old, new = (np.frombuffer(each, self.dtype)[0] for each in (before, now))
+            return f"  old {old}\n  new {new}"
+        if self.size <= 16 and self.space != "tensor":
+            return f"  old {before.hex(' ')}\n  new {now.hex(' ')}"
+        changed = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(now, np.uint8))
+        return f"  {len(changed)} of {len(now)} bytes have changed, the first at +0x{int(changed[0]):x}"
+
 
 def place_of(text: str, launched: Launched | None, default: str) -> Place:
     """What `[FILE:]LINE`, `ptx:LINE` or the name of a function means. Raises WeftError for what is neither.

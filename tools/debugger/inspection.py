@@ -13,7 +13,8 @@ from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, matrices, operands, source_files
 from weft.tools.debugger.expressions import Tile
 from weft.tools.debugger.names import Threads, visible
-from weft.tools.debugger.session import Session, shown_path
+from weft.tools.debugger.session import Session
+from weft.tools.debugger.source_files import shown_path
 
 _AROUND = 5
 _MOST_REGISTERS = 24

@@ -24,6 +24,7 @@ from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, source_files
 from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
 from weft.tools.debugger.names import COORDINATES, ThreadNames, Threads, Unavailable, listed
+from weft.tools.debugger.source_files import shown_path
 from weft.tools.debugger.steps import Step
 
 _MODIFYING = ("st", "atom", "red", "cp", "stmatrix", "wmma.store", "mbarrier", "tcgen05", "multimem")
@@ -364,7 +365,7 @@ class Session:
             return
         point.hits += 1
         chosen, point.writers = stopped if point.writers is None else stopped.of(point.writers), None
-        change = _change(point, before, now)
+        change = point.change(before, now)
         self._stop(chosen, f"watchpoint {point.number}: {point.name}, {_who(chosen)}\n{change}")
 
     def _wrote(self, point: Watchpoint, stopped: Stopped, event: MemoryEvent) -> None:
@@ -481,14 +482,6 @@ class Session:
         return rows[line - 1].strip().expandtabs(1) if 0 < line <= len(rows) else ""
 
 
-def shown_path(file: str) -> str:
-    """A path as short as it can be: relative to the working directory, if it is inside."""
-    try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except ValueError:
-        return file
-
-
 def _who(stopped: Stopped) -> str:
     """Threads in words."""
     wave, rows = stopped.wave, np.flatnonzero(stopped.threads.any(axis=1)).tolist()
@@ -502,13 +495,3 @@ def _who(stopped: Stopped) -> str:
 
 def _range_of(ctas: Sequence[Cta]) -> str:
     return f"{ctas[0]}" if len(ctas) == 1 else f"{ctas[0]} to {ctas[-1]}"
-
-
-def _change(point: Watchpoint, before: bytes, now: bytes) -> str:
-    if point.dtype is not None:
-        old, new = (np.frombuffer(each, point.dtype)[0] for each in (before, now))
-        return f"  old {old}\n  new {new}"
-    if point.size <= 16 and point.space != "tensor":
-        return f"  old {before.hex(' ')}\n  new {now.hex(' ')}"
-    changed = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(now, np.uint8))
-    return f"  {len(changed)} of {len(now)} bytes have changed, the first at +0x{int(changed[0]):x}"

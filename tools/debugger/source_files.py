@@ -73,3 +73,11 @@ def called_by(file: str, function: Function) -> set[str]:
             if name in known:
                 waiting.append(known[name])
     return found
+
+
+def shown_path(file: str) -> str:
+    """A path as short as it can be: relative to the working directory, if it is inside."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file
