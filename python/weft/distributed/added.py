@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from weft.errors import WeftError, shown
+from weft.launch import arrays
 from weft.multiply.matmul import Epilogue
 from weft.multiply.options import checked_pair
 
@@ -11,9 +13,29 @@ SCALES = ("scale_a", "scale_b")
 def added_to(epilogue: Epilogue | None, scales: Any = None) -> dict[str, Any]:
     """The scales, and what an epilogue reads, by role."""
     added = {}
+    if not isinstance(epilogue, Epilogue | None):
+        raise WeftError(f"weft.distributed: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
     if scales is not None:
         added = dict(zip(SCALES, checked_pair("weft.distributed", scales), strict=True))
     if epilogue is not None:
         given = {"bias": epilogue.bias, "residual": epilogue.residual}
         added |= {role: array for role, array in given.items() if array is not None}
     return added
+
+
+def check_added(name: str, epilogue: Epilogue | None, shape: tuple[int, int]) -> None:
+    """Raises WeftError for a bias or a residual that doesn't fit a result of this shape."""
+    rows, columns = shape
+    for role, array in added_to(epilogue).items():
+        view = arrays.view(array)
+        if role == "bias" and view.shape != (columns,):
+            raise WeftError(
+                f"{name}: bias must have {columns} elements, one for each column, got shape {view.shape}"
+            )
+        if role == "residual" and view.shape != shape:
+            raise WeftError(
+                f"{name}: residual must be {rows} x {columns}, the shape of this rank's result, "
+                f"got shape {view.shape}"
+            )
+        if view.shape[-1] > 1 and view.strides[-1] != 1:
+            raise WeftError(f"{name}: rows of {role} must be contiguous, got strides {view.strides}")

@@ -128,4 +128,5 @@ class Bytes:
 
 def different(keys: Sequence[Any]) -> str:
     """What is wrong where ranks don't call the same product."""
-    return f"all ranks must multiply arrays of the same shapes and types, got {' and '.join(map(str, keys))}"
+    found = " and ".join(map(str, keys))
+    return f"all ranks must multiply arrays of the same shapes and types with the same options, got {found}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import small_kernels
-from weft.distributed.added import added_to
+from weft.distributed.added import added_to, check_added
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, by_operator, described, is_watched, plan_of
 from weft.distributed.teams import HALVES, Half, Team, Turn
@@ -89,9 +89,18 @@ def queued(
     operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule)
 
     def describe() -> Product:
-        return described(_NAME, a, b, transpose_b, epilogue, schedule, scales)
+        return _described(a, b, team, transpose_b, epilogue, schedule, scales)
 
     return plan_of(_NAME, _plan, team, operands, options, describe).run(operands)
+
+
+def _described(
+    a: Any, b: Any, team: Team, transpose_b: bool, epilogue: Epilogue | None, *how: Any
+) -> Product:
+    """The product of a call. Raises WeftError for arrays that don't fit."""
+    product = described(_NAME, a, b, transpose_b, epilogue, *how)
+    check_added(_NAME, epilogue, (team.size * product.a[0], product.n))
+    return product
 
 
 def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
@@ -125,7 +134,7 @@ def _several(
     def describe() -> Products:
         return Products(
             tuple(
-                described(_NAME, a, b, transpose_b, epilogue, schedule, of_call)
+                _described(a, b, team, transpose_b, epilogue, schedule, of_call)
                 for b, epilogue, of_call in calls
             )
         )

@@ -5,7 +5,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Self
 
@@ -46,10 +46,17 @@ class Product:
     added: tuple[tuple[str, str, int], ...]
     activation: str | None
     schedule: AnySchedule | None
+    partials: str | None = None
+    """The type of sums that ranks send, if the caller has set it."""
 
     def __str__(self) -> str:
         sizes = " and ".join(f"{rows} x {columns}" for rows, columns in (self.a, self.b))
-        return f"{self.name} of {sizes} of {self.dtype}"
+        options = ["transpose_b"] if self.transpose_b else []
+        options += [f"{role} of {kind}" for role, kind, _ in self.added]
+        options += [self.activation] if self.activation else []
+        options += [f"partials of {self.partials}"] if self.partials else []
+        options += [f"schedule {self.schedule}"] if self.schedule else []
+        return f"{self.name} of {sizes} of {self.dtype}" + f" with {', '.join(options)}" * bool(options)
 
     @property
     def n(self) -> int:
@@ -146,8 +153,8 @@ def _chosen(types: Types, chip: str, sizes: Sizes) -> AnySchedule:
             able.sort(key=functools.partial(predicted, choice.Request(m, n, k, types, chip, members)))
         chosen = next(iter(able), chosen)
     plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
-    has = {name: value for name, value in plain.items() if hasattr(chosen, name)}
-    return replace(chosen, **has)
+    settable = {each.name for each in fields(chosen) if each.init}
+    return replace(chosen, **{name: value for name, value in plain.items() if name in settable})
 
 
 def _is_whole(schedule: AnySchedule, types: Types) -> bool:

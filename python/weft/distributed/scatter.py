@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
-from weft.distributed.added import added_to
+from weft.distributed.added import added_to, check_added
 from weft.distributed.devices import Memory
 from weft.distributed.products import (
     Plan,
@@ -99,9 +99,12 @@ def queued_sums(
         product = described(name, a, b, transpose_b, epilogue, schedule, scales)
         if type_of(product, partials) not in ("f32", product.out):
             raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
+        rows = product.a[0]
         if check is not None:
             check(product, team)
-        return product
+            rows //= team.size
+        check_added(name, epilogue, (rows, product.n))
+        return replace(product, partials=partials and type_of(product, partials))
 
     return plan_of(name, partial(make, partials), team, operands, options, describe).run(operands)
 

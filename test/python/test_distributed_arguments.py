@@ -1,0 +1,99 @@
+"""Epilogues, options and chips that products over several GPUs take, and what they raise for others."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from distributed_worlds import K, M, N, numbers
+
+import weft
+from weft.distributed import Team, all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from weft.distributed.products import Product
+from weft.emulator import World
+
+RANKS = 2
+ROWS = {all_gather_matmul: RANKS * M, matmul_reduce_scatter: M // RANKS, matmul_all_reduce: M}
+FUNCTIONS = pytest.mark.parametrize("function", ROWS, ids=lambda each: each.__name__)
+
+
+def called(function, rank=0, teams=None, **options):
+    """What a rank's call returns, without a run of its kernel."""
+    team = (teams or Team.emulated(World(RANKS)))[rank]
+    a, b = numbers(M, K, seed=rank), numbers(N, K, seed=3)
+    return function(a, b, team=team, transpose_b=True, **options)
+
+
+@FUNCTIONS
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ({"bias": np.zeros(N + 1, np.float32)}, rf"bias must have {N} elements.*got shape \({N + 1},\)"),
+        ({"bias": np.zeros((1, N), np.float32)}, rf"bias must have {N} elements.*got shape \(1, {N}\)"),
+        ({"bias": np.zeros(2 * N, np.float32)[::2]}, r"rows of bias must be contiguous, got strides \(2,\)"),
+    ],
+)
+def test_a_bias_that_does_not_fit_is_named(function, added, message):
+    with pytest.raises(weft.WeftError, match=f"^{function.__name__}: {message}"):
+        called(function, epilogue=weft.Epilogue(**added))
+
+
+@FUNCTIONS
+@pytest.mark.parametrize("rows", [0.5, 2])  # of a result's
+def test_a_residual_has_the_shape_of_the_result(function, rows):
+    residual = np.zeros((int(rows * ROWS[function]), N), ml_dtypes.bfloat16)
+    with pytest.raises(weft.WeftError, match=rf"residual must be {ROWS[function]} x {N}, the shape of this"):
+        called(function, epilogue=weft.Epilogue(residual=residual))
+
+
+def test_the_rows_of_a_large_sum_take_no_longer_residual(monkeypatch):
+    # Each rank reads its own rows of a residual, which a residual with more rows has, too.
+    monkeypatch.setattr("weft.distributed.reduce._MOST_SENT", -1)
+    residual = np.zeros((2 * M, N), ml_dtypes.bfloat16)
+    with pytest.raises(weft.WeftError, match=rf"residual must be {M} x {N}"):
+        called(matmul_all_reduce, epilogue=weft.Epilogue(residual=residual))
+
+
+@FUNCTIONS
+def test_an_epilogue_is_one_of_weft(function):
+    with pytest.raises(weft.WeftError, match=r"epilogue must be a weft\.Epilogue or None, got dict"):
+        called(function, epilogue={"activation": "relu"})
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"epilogue": weft.Epilogue(activation="relu")}, "relu"),
+        ({"epilogue": weft.Epilogue(bias=np.zeros(N, np.float32))}, "bias of f32"),
+        ({"partials": "f32"}, "partials of f32"),
+    ],
+)
+def test_options_that_ranks_do_not_share_are_named(monkeypatch, options, name):
+    monkeypatch.setattr(Product, "kernel", lambda *_, **__: None)
+    teams = Team.emulated(World(RANKS))
+    monkeypatch.setattr("weft.distributed.products.Plan.launch", lambda *_: None)
+    called(matmul_reduce_scatter, 0, teams)
+    with pytest.raises(weft.WeftError, match=rf"with transpose_b and .* with transpose_b, {name}$"):
+        called(matmul_reduce_scatter, 1, teams, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_120a"])
+def test_rows_are_gathered_on_other_chips_with_tma(chip):
+    world = World(RANKS)
+    teams = Team.emulated(world, chip)
+    found = [called(all_gather_matmul, rank, teams) for rank in range(RANKS)]
+    assert not world.run().findings
+    rows = np.concatenate([numbers(M, K, seed=rank) for rank in range(RANKS)]).astype(np.float32)
+    want = (rows @ numbers(N, K, seed=3).astype(np.float32).T).astype(ml_dtypes.bfloat16)
+    assert all((each == want).all() for each in found)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (all_gather_matmul, "schedule must copy A by TMA"),
+        (matmul_reduce_scatter, "needs a schedule of wgmma, on sm_90a"),
+    ],
+)
+def test_a_chip_without_tma_is_refused(function, message):
+    with pytest.raises(weft.WeftError, match=message):
+        called(function, teams=Team.emulated(World(RANKS), "sm_80"))
