@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.schedule.staging import staging_parts
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
@@ -25,8 +26,6 @@ _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
 _MOST_LOADERS = 3
-STAGING_PARTS = (1, 2, 4)
-"""In how many parts a tile of D may be staged."""
 
 _T = TypeVar("_T")
 
@@ -221,15 +220,12 @@ class WarpgroupSchedule(AnySchedule):
         """In how many parts a tile of D is staged, one after the other: as few as leave room for the stages.
         The parts divide block N.
         """
-        whole = self._whole_staging(types)
         room = MOST_SHARED_BYTES - self.stages * (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
-        fitting = (parts for parts in self._staged_in(types) if whole <= parts * room)
-        return next(fitting, 1)
+        return int(staging_parts(self._whole_staging(types), room, self.block[1], self.staging_unit(types)))
 
-    def _staged_in(self, types: Types) -> list[int]:
-        """The numbers of parts that a tile of D can be staged in."""
-        unit = 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
-        return [parts for parts in STAGING_PARTS if parts == 1 or self.block[1] % (parts * unit) == 0]
+    def staging_unit(self, types: Types) -> int:
+        """The columns of a tile of which a part of D must have a multiple."""
+        return 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
 
     def _whole_staging(self, types: Types) -> int:
         m, n, _ = self.block

@@ -133,6 +133,12 @@ def test_the_model_counts_parts_as_the_schedule_does():
     kernels = Kernels.of(found, BF16, H200)
     assert list(kernels.staging_parts) == [s.staging_parts(BF16) for s in found]
     assert set(kernels.staging_parts) == {1, 2, 4}
+    undivided = [of(256, columns, 64, stages=3) for columns in (152, 168, 184, 200)]
+    assert (
+        set(Kernels.of(undivided, BF16, H200).staging_parts)
+        == {1}
+        == {s.staging_parts(BF16) for s in undivided}
+    )
     one, two = of(128, 256, 64), of(128, 256, 64, stages=4)
     less = replace(H200, staged_part=0.0)
     shape = 128, 256, 64  # one tile

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import OTHER_REGISTERS, STAGING_PARTS, Types, WarpgroupSchedule
+from weft.dialects.schedule import OTHER_REGISTERS, Types, WarpgroupSchedule, staging_parts
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share
@@ -121,8 +121,8 @@ class Kernels:
         whole = np.where(self.staged, self.rows * self.columns * self.types.output_bytes, 0)
         stage = self.of_tile(lambda s: s.stage_bytes(self.types)) + STAGE_BARRIER_BYTES
         room = self.chip.facts.shared_bytes - self.stages * stage
-        fits = [whole <= parts * room for parts in STAGING_PARTS]
-        return np.select(fits, STAGING_PARTS, 1)
+        unit = self.of_tile(lambda s: s.staging_unit(self.types))
+        return staging_parts(whole, room, self.columns, unit)
 
     @cached_property
     def products(self) -> Array:
