@@ -9,11 +9,12 @@ _PATIENCE_SECONDS = 2.0
 
 class Bar:
     """A bar on stderr where that is a terminal, from the third second on, until its block ends; called with
-    the steps that are done and their total, which may change.
+    the steps that are done and their total, which may change. It also shows these numbers, of `unit`, and the
+    time that is left.
     """
 
-    def __init__(self, label: str) -> None:
-        self._label = label
+    def __init__(self, label: str, unit: str = "") -> None:
+        self._label, self._unit = label, unit
         self._start = time.perf_counter()
         self._shown: Any = None
         self._task: Any = None
@@ -36,8 +37,10 @@ class Bar:
 
     def _show(self, total: int) -> None:
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._shown = Progress(console=Console(stderr=True), transient=True)
+        numbers = MofNCompleteColumn(), TextColumn(self._unit)
+        columns = TextColumn("{task.description}"), BarColumn(), *numbers, TimeRemainingColumn()
+        self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._shown.add_task(self._label, total=total)
         self._shown.start()

@@ -161,7 +161,7 @@ def _launched(
     if not options.bar:
         return launch(**limits)
     if options.seeds is None:
-        with Bar("emulating") as bar:
+        with Bar("emulating", "CTAs") as bar:
             return launch(**limits, progress=bar)
     import numpy as np
 

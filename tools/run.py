@@ -191,7 +191,7 @@ def _in_emulator(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
     from weft.tools.emulate import LIMIT, finding_json
 
     start, kernel = time.perf_counter(), prepared.kernel
-    with Bar(f"emulating {kernel.name}") as bar:
+    with Bar(f"emulating {kernel.name}", "CTAs") as bar:
         operands = prepared.operands
         report = kernel.emulate(*operands, grid=grid, block=block, progress=bar, max_instructions=LIMIT)
     seconds = time.perf_counter() - start

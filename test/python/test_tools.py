@@ -3,6 +3,7 @@
 import importlib.metadata
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -408,12 +409,16 @@ def test_the_bar_waits_before_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bar.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", terminal := io.StringIO())
     monkeypatch.setattr(terminal, "isatty", lambda: True)
-    with bar.Bar("label") as made:
+    with bar.Bar("label", "CTAs") as made:
         made(1, 100)
         assert made._shown is None
         now[0] = 2.5
         made(50, 100)
         assert made._shown.tasks[0].completed == 50
+        with made._shown.console.capture() as captured:
+            made._shown.console.print(made._shown.make_tasks_table(made._shown.tasks))
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", captured.get())
+    assert re.search(r"label .* 50/100 CTAs \S*:", plain), plain
 
 
 def test_the_bar_leaves_nothing_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

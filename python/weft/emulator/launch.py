@@ -136,7 +136,10 @@ class Module:
         names the GPU that the kernel runs as, such as "sm_90a" for PTX for sm_80, with its sums and limits;
         by default it is the module's target. `max_instructions`: the launch ends with Fault after this number
         of warp instructions; by default there is no limit, and an endless loop that changes something never
-        ends. `max_seconds`: it ends with TimeLimit after this time. `ignore` names rules of the sanitizer
+        ends. `max_seconds`: it ends with TimeLimit after this time. `progress` is called with the number of
+        CTAs that have ended, and of all. `trace` is the file for a timeline. `sanitize=False` looks for no
+        mistakes. `compiled`: everything is compiled before the first instruction, or nothing; by default
+        what runs for long. `ignore` names rules of the sanitizer
         that are not reported. `dependent`: the launch is a programmatic dependent one, which may run while
         the previous launch does, so the sanitizer reports accesses to global memory before
         griddepcontrol.wait. `strict`: the sanitizer also reports what PTX requires and other compilers leave
