@@ -85,7 +85,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         more = {"activation": self.activation, "fp8": self.fp8}
-        return str(super().extra_repr()) + "".join(f", {name}={each}" for name, each in more.items() if each)
+        text = str(super().extra_repr()) + "".join(f", {name}={each}" for name, each in more.items() if each)
+        by_pytorch = self.weight.dtype == torch.float32 and self.fp8 is None and not _allows_tf32()
+        return f"{text}, f32 by PyTorch" if by_pytorch else text
 
 
 def checked_activation(caller: str, activation: str | None) -> str | None:
@@ -171,8 +173,12 @@ def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
     if fp8 is not None:
         return dtype in _CAST and _fits(x, weight)
     if dtype == torch.float32:
-        return torch.get_float32_matmul_precision() != "highest" and _fits(x, weight)
+        return _allows_tf32() and _fits(x, weight)
     return dtype in _TYPES and _fits(x, weight)
+
+
+def _allows_tf32() -> bool:
+    return bool(torch.get_float32_matmul_precision() != "highest")
 
 
 def _fits(x: Any, weight: Any) -> bool:
