@@ -132,9 +132,13 @@ def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> A
 
         known = set(map(str, DECOMPOSITIONS))
         if ours - known:
+            legal, called = (
+                ", ".join(sorted(each.removesuffix(".default") for each in names))
+                for names in (known, ours - known)
+            )
             raise WeftError(
-                f"from_torch compiles only these of Weft's operators: {', '.join(known)}; the module calls "
-                f"{', '.join(sorted(ours - known))}"
+                f"from_torch compiles only {legal} of Weft's operators, and no fp8, int4, attention or groups; "
+                f"the module calls {called}: use torch.compile for it"
             )
         table = table | DECOMPOSITIONS
     return program.run_decompositions(table)
