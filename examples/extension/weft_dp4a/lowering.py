@@ -13,7 +13,7 @@ from weft_dp4a.dialect import Dot, dp4a
 
 
 def run(module: Any) -> None:
-    """Lowers every operation of the dialect to inline PTX, as its table says."""
+    """Lowers every operation of the dialect to inline PTX, as its table specifies."""
     lower_all(module, Dot.operations)
 
 
