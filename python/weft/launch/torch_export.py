@@ -137,7 +137,7 @@ def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> A
                 for names in (known, ours - known)
             )
             raise WeftError(
-                f"from_torch compiles only {legal} of Weft's operators, and no fp8, int4, attention or groups; "
+                f"from_torch compiles only {legal} of Weft's operators, no fp8, int4, attention or groups; "
                 f"the module calls {called}: use torch.compile for it"
             )
         table = table | DECOMPOSITIONS
