@@ -1,5 +1,5 @@
 """Times attention, forward, by variants of `weft.attend.kernels.forward_fp8` or `forward`, beside
-`weft.attention` and cuDNN in bf16, in turns.
+`weft.attention` and cuDNN in bf16, and cuDNN in e4m3 where its Python package is installed, in turns.
 
     python benchmarks/attention/forward_tiles.py --type e4m3 --d 128 --variant N=160 --variant N=192,slack=0
     python benchmarks/attention/forward_tiles.py --type bf16 --d 64 --causal 1 --variant groups=2
@@ -15,6 +15,7 @@ import json
 import sys
 from typing import Any
 
+import cudnn_fp8
 import torch
 from forward import BACKENDS, TOKENS, WIDTH, in_turns, queued, theirs
 from operators import of_dequantized
@@ -52,19 +53,28 @@ def measured(kind: str, d: int, s: int, causal: bool, variants: list[str]) -> di
     wanted, plain = of_dequantized(inputs, causal)
     if kind == "e4m3":
         found["error plain"] = difference(plain, wanted)
+        others, failed = cudnn_fp8.calls([inputs], causal)
+        found |= failed
+        for name, call in others.items():
+            call()
+            calls[name], found[f"error {name}"] = call, difference(some_heads(call.output()), wanted)
     for text in variants:
         try:
             calls[text], out = ours(inputs, causal, meta_of(text))
         except WeftError as error:
             found[text] = str(error).splitlines()[0][:200]
             continue
-        count = batch * heads
-        chosen = sorted({0, count // 2, count - 1})
-        found[f"error {text}"] = difference(out.reshape(count, s, d)[chosen], wanted)
+        found[f"error {text}"] = difference(some_heads(out), wanted)
     work = 4 * s * s * d * heads * batch / (2 if causal else 1)
     for name, milliseconds in in_turns(calls).items():
         found[name] = round(work / milliseconds / 1e9, 1)
     return found
+
+
+def some_heads(out: torch.Tensor) -> torch.Tensor:
+    """The first, middle and last head."""
+    count = out.shape[0] * out.shape[1]
+    return out.reshape(count, *out.shape[2:])[sorted({0, count // 2, count - 1})]
 
 
 def meta_of(text: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import cudnn_fp8
 import torch
 from forward import BACKENDS, REPLAYS, TOKENS, WIDTH, graph_of, replayed
 from torch.nn.attention import sdpa_kernel
@@ -142,8 +143,8 @@ def backward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[
 
 
 def fp8(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, Any]:
-    """Forward of e4m3, with a scale of each head, beside all implementations in bf16: those of PyTorch have
-    no other types.
+    """Forward of e4m3, with a scale of each head, beside all implementations in bf16, and beside cuDNN's of
+    e4m3 where its Python package is installed: PyTorch has no others.
     """
     shape = (TOKENS // s, WIDTH // d, s, d)
     sets = arrays([shape] * 3, False)
@@ -154,8 +155,9 @@ def fp8(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, 
         for name, each in implementations().items()
     }
     calls["weft"] = lambda number: weft.attention(*bytes_[number], **scales, causal=causal)
+    others, failed = cudnn_fp8.calls(bytes_, causal)
     with torch.no_grad():
-        return timed(calls, True)
+        return timed(calls | others, True) | failed
 
 
 def of_dequantized(arrays: Any, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
