@@ -1,5 +1,5 @@
 """Times the products of `examples/` in bf16: gelu(x @ w.T + bias) beside `weft.matmul` with that epilogue and
-PyTorch, and a gated layer beside PyTorch's two products and elementwise kernels.
+PyTorch, and a gated layer beside PyTorch's two products and elementwise kernels, two of them or one.
 
     python benchmarks/language/products.py
 
@@ -30,8 +30,8 @@ def main() -> None:
         print(json.dumps({"m": m, "n": n, "k": k, **measured(m, n, k)}), flush=True)
 
 
-def measured(m: int, n: int, k: int) -> dict[str, Any]:
-    """Errors, and microseconds of all."""
+def measured(m: int, n: int, k: int, chosen: tuple[str, ...] = ("gelu", "gated")) -> dict[str, Any]:
+    """Errors, and microseconds of all that begin with these names."""
     made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
     torch.manual_seed(0)
     x, one, two = (torch.randn(rows, k, **made) / k**0.25 for rows in (m, n, n))
@@ -43,9 +43,17 @@ def measured(m: int, n: int, k: int) -> dict[str, Any]:
         "gelu torch": lambda: functional.gelu(functional.linear(x, one, narrow)),
         "gated weft.language": queued(gated.prepare(x, one, two, y)),
         "gated torch": lambda: functional.silu(x @ one.t()) * (x @ two.t()),
+        "gated torch, one kernel": lambda: activated(x @ one.t(), x @ two.t()),
     }
     found: dict[str, Any] = errors(x, one, two, bias, d, y, calls)
+    calls = {name: each for name, each in calls.items() if name.startswith(chosen)}
     return found | {name: round(1000 * each, 1) for name, each in in_turns(calls).items()}
+
+
+@torch.compile(dynamic=True)
+def activated(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """silu(a) * b, by one kernel of Triton."""
+    return functional.silu(a) * b
 
 
 def errors(x: Any, one: Any, two: Any, bias: Any, d: Any, y: Any, calls: dict[str, Any]) -> dict[str, float]:

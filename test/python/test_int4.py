@@ -1,5 +1,8 @@
 """Products with weights of 4 bits, in the emulator."""
 
+import inspect
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -47,6 +50,12 @@ def assert_product(y, x, weights, bias=0.0):
     magnitudes = np.abs(wide) @ np.abs(exact).T + np.abs(bias)
     bound = ml_dtypes.finfo(y.dtype).eps / 2 * np.abs(expected) + steps * 2**-22 * magnitudes
     assert (np.abs(y.astype(float) - expected) <= bound).all()
+
+
+def test_the_kernels_are_short():
+    for kernel in (few_rows, many_rows):
+        source = Path(inspect.getfile(inspect.unwrap(kernel))).read_text()
+        assert len(source.splitlines()) <= 80
 
 
 @pytest.mark.parametrize("group", [32, 64, 128, 192, 0])
