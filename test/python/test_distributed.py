@@ -44,7 +44,7 @@ def test_every_rank_multiplies_the_rows_of_all(monkeypatch, most_pushed):
 
 
 def test_a_team_may_have_one_rank():
-    report, right = gathered(1)
+    report, right = gathered(1, dtype=np.float16)
     assert right and not report.findings
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from distributed_worlds import SMALL, K, M, N, numbers, rules, with_ptx
@@ -16,6 +17,7 @@ from weft.passes.kernels import all_reduced, scattered, sent_sums
 from weft.passes.kernels import team as team_part
 from weft.schedules import choice
 
+BF16 = ml_dtypes.bfloat16
 WEAKER = [
     ("st.release.sys", "st.relaxed.sys"),
     ("st.release.sys", "st.release.gpu"),
@@ -33,13 +35,13 @@ def fresh_kernels():
     product_kernel.compiled.cache_clear()
 
 
-def scattered_sums(size, *, calls=1, rows=M, seed=None, partials="f32", **added):
+def scattered_sums(size, *, calls=1, rows=M, seed=None, partials="f32", dtype=BF16, **added):
     """The report of calls on all ranks, and whether all results are right."""
     world, found = World(size), []
     members = Team.emulated(world)
     for call in range(calls):
-        a = [numbers(size * rows, K, seed=(call, rank)) for rank in range(size)]
-        b = [numbers(N, K, seed=(9, call, rank)) for rank in range(size)]
+        a = [numbers(size * rows, K, seed=(call, rank), dtype=dtype) for rank in range(size)]
+        b = [numbers(N, K, seed=(9, call, rank), dtype=dtype) for rank in range(size)]
         total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
         for rank, team in enumerate(members):
             more = {name: make() for name, make in added.items()}
@@ -66,7 +68,7 @@ def test_sums_of_one_rank(name):
 
 
 def test_every_rank_gets_its_rows_of_the_sums():
-    report, right = scattered_sums(2, calls=3)
+    report, right = scattered_sums(2, calls=3, dtype=np.float16)
     assert right and not report.findings
 
 
@@ -190,13 +192,13 @@ def test_wrong_parts_are_named():
         matmul_reduce_scatter(a, b, team=team, transpose_b=True, partials="f16")
 
 
-def all_reduced_sums(size, *, calls=1, rows=M, seed=None, partials=None, schedule=SMALL):
+def all_reduced_sums(size, *, calls=1, rows=M, seed=None, partials=None, schedule=SMALL, dtype=BF16):
     """The report of calls on all ranks, and whether all results are right."""
     world, found = World(size), []
     members = Team.emulated(world)
     for call in range(calls):
-        a = [numbers(rows, K, seed=(call, rank)) for rank in range(size)]
-        b = [numbers(N, K, seed=(9, call, rank)) for rank in range(size)]
+        a = [numbers(rows, K, seed=(call, rank), dtype=dtype) for rank in range(size)]
+        b = [numbers(N, K, seed=(9, call, rank), dtype=dtype) for rank in range(size)]
         total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
         options = {"transpose_b": True, "partials": partials, "schedule": schedule}
         found += [
@@ -215,7 +217,7 @@ def test_every_rank_gets_all_sums(partials):
 
 
 def test_four_ranks_get_all_sums():
-    report, right = all_reduced_sums(4, rows=8)
+    report, right = all_reduced_sums(4, rows=8, dtype=np.float16)
     assert right and not report.findings
 
 
