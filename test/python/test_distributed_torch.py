@@ -207,6 +207,19 @@ def test_compiled_programs_are_those_of_the_number_of_ranks():
     assert emulate(1, run) == [M] and emulate(2, run) == [2 * M] * 2
 
 
+def test_products_are_traced_into_one_graph():
+    a, b = numbers(M, K, seed=1), numbers(N, K, seed=2)
+
+    def run(team):
+        def products(a, b):
+            return all_gather_matmul(a, b, team=team, transpose_b=True)
+
+        return torch.compile(products, backend="eager", fullgraph=True)(a, b), products(a, b)
+
+    ((traced, plain),) = emulate(1, run)
+    assert torch.equal(traced, plain)
+
+
 def test_teams_have_names():
     first, second = Team.emulated(World(2))
     assert teams.named(first.name) is first and teams.named(second.name) is second

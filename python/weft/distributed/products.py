@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -28,6 +29,7 @@ from weft.schedules import choice, database
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
 _ROW_BYTES = 16
 _SCALE = 4  # bytes
+_CALLS = "weft.distributed.calls"
 _SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
 Sizes = tuple[int, int, int, int]
 """How many ranks' rows are multiplied, each apart from the others; the rows of each, N and K."""
@@ -232,7 +234,8 @@ def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None, 
 
 def by_operator(name: str, *operands: Any, **options: Any) -> Any:
     """A function of `weft.distributed` by its operator of PyTorch."""
-    calls = importlib.import_module("weft.distributed.calls")  # which has PyTorch, and needs this module
+    # `calls` needs this module. torch.compile can't trace its import, which `operators` has made before.
+    calls = sys.modules.get(_CALLS) or importlib.import_module(_CALLS)
     return calls.by_operator(name, *operands, **options)
 
 
