@@ -12,7 +12,7 @@ every position is 0.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from typing import NoReturn, TypeVar
@@ -218,9 +218,9 @@ class Layout:
             )
         shard, base = list[Iter](), self._start()
         for dim, (iters, start, n) in enumerate(zip(groups, starts, extents, strict=True)):
-            points = points_of(iters)[start : start + n]
-            shard += fit(points, f"dimension {dim}, elements {start} to {start + n - 1} of {Layout(iters)}")
-            base = add(base, points[0])
+            points = point_table(iters)[start : start + n]
+            shard += fit(points, partial(_region, dim, iters, start, n))
+            base = add(base, points[0].tolist())
         return replace(self, shard=tuple(shard), offset=tuple(zip(AXES, base, strict=True)))
 
     def compose(self, inner: "Layout") -> "Layout":
@@ -242,7 +242,7 @@ class Layout:
             )
         indices = [add(start, shift) for shift in points_of(inner.replica + inner.shard)]
         points = [add(own[point[-1]], (*point[:-1], 0)) for point in indices]
-        fitted = Layout(fit(points, f"{self} after {inner}"))
+        fitted = Layout(fit(np.array(points, np.int64), lambda: f"{self} after {inner}"))
         copies, shard = fitted.group((len(points) // inner.size, inner.size))
         offset = self.offset + tuple(zip(AXES, points[0], strict=True))
         return Layout(shard, self.replica + copies, offset, self.swizzle)
@@ -277,7 +277,7 @@ class Layout:
                 f"layout must be a bijection onto {box}, without replica or swizzle, got {self}"
             )
         logical = [(*ORIGIN[:-1], index) for _, (index,) in sorted(self.inverse((self.size,)).items())]
-        return Layout(fit(logical, f"the inverse of {self}"))
+        return Layout(fit(np.array(logical, np.int64), lambda: f"the inverse of {self}"))
 
     def is_bijective(self, axis_extents: Mapping[str, int], element_bits: int | None = None) -> bool:
         """Whether each position in the box of these extents is used exactly once, by an element or a
@@ -373,6 +373,11 @@ def _stride_of(it: Iter) -> int:
 def row_major(shape: Shape) -> Layout:
     """The dense layout of `shape` on `m`, its last dimension contiguous."""
     return Layout(tuple(Iter(n, prod(shape[dim + 1 :])) for dim, n in enumerate(shape)))
+
+
+def _region(dimension: int, iters: tuple[Iter, ...], start: int, count: int) -> str:
+    """What a region's error names."""
+    return f"dimension {dimension}, elements {start} to {start + count - 1} of {Layout(iters)}"
 
 
 class _Reader:

@@ -1,8 +1,7 @@
 """The iterators of a layout, and the points that they visit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from math import prod
 
 import numpy as np
@@ -91,23 +90,28 @@ def points_of(iters: Iterable[Iter]) -> list[Coords]:
     return [tuple(point) for point in point_table(iters).tolist()]
 
 
-def fit(points: Sequence[Coords], what: str) -> tuple[Iter, ...]:
-    """The canonical iterators that visit `points` in this order, relative to the first one. Raises
-    LayoutError if there are none.
+def fit(points: npt.NDArray[np.int64], what: Callable[[], str]) -> tuple[Iter, ...]:
+    """The canonical iterators that visit `points`, the rows of a table, in this order, relative to the first
+    one. Raises LayoutError if there are none.
 
     Taking the longest run as an iterator is safe: the next iterator continues a run only if both merge.
     """
     iters: list[Iter] = []
     while len(points) > 1:
-        moved = [(b - a, axis) for a, b, axis in zip(points[0], points[1], AXES, strict=True) if a != b]
-        step = Iter(1, max(moved[0][0], 0), moved[0][1]) if moved else Iter(1, 0)
-        # A step backwards, or along several axes, gives a run of 1.
-        run = next(n for n in count(1) if n == len(points) or points[n] != step_along(points[0], step, n))
-        again = (p == step_along(points[i - i % run], step, i % run) for i, p in enumerate(points))
-        if run == 1 or len(points) % run or not all(again):
-            raise LayoutError(f"{what}: the positions have no common stride")
-        iters.insert(0, replace(step, extent=run))
-        points = points[::run]
+        steps = points[1:] - points[:-1]
+        step = steps[0]
+        moved = step.nonzero()[0].tolist()
+        ends = (steps != step).any(axis=1).nonzero()[0]
+        run = int(ends[0]) + 1 if len(ends) else len(points)
+        straight = len(moved) == 0 or (len(moved) == 1 and step[moved[0]] > 0)
+        if not straight or len(points) % run:
+            raise LayoutError(f"{what()}: the positions have no common stride")
+        first = points[::run]
+        if (points != (first[:, None] + np.arange(run)[:, None] * step).reshape(points.shape)).any():
+            raise LayoutError(f"{what()}: the positions have no common stride")
+        stride, axis = (int(step[moved[0]]), AXES[moved[0]]) if moved else (0, MEMORY)
+        iters.insert(0, Iter(run, stride, axis))
+        points = first
     return tuple(iters)
 
 
