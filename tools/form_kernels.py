@@ -88,7 +88,7 @@ def wanted(form: Form) -> list[str]:
 
 def printed(kernel: str, form: Form) -> list[str]:
     """The matrix instructions in the PTX of a kernel that `module` made for `form`. Registers are named after
-    the argument that they hold a part of, or that says where they are stored: `a:3` is the fourth of a.
+    the argument that they hold a part of, or that specifies where they are stored: `a:3` is the fourth of a.
     """
     wires = _Wires(form)
     for opcode, operands in _statements(kernel):

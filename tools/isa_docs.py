@@ -165,7 +165,7 @@ def _spelled(row: Row) -> tuple[str, str]:
 
 
 def _rules(table: Table, family: Family[Any]) -> Iterator[tuple[str, str, str]]:
-    """A case of each of the family's own rules, and what it says."""
+    """A case of each of the family's own rules, and its message."""
     own, of_chips = family.rules, getattr(family, "chip_rules", ())
     found: dict[int, tuple[str, str, str]] = {}
     chips = [chip for chip in CHIPS if of_chips and chip in family.chips()]

@@ -285,7 +285,7 @@ def _shown(value: object) -> str:
 
 
 def _example(name: str) -> list[str]:
-    """The first use of an operation on the pages of valid forms, behind the types that it abbreviates."""
+    """The first use of an operation on the pages of valid forms, after the types that it abbreviates."""
     valid = _valid_forms(name.partition(".")[0])
     uses = ((i, lines) for lines in valid for i, line in enumerate(lines) if _uses(line, name))
     begin, lines = next(uses)

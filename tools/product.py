@@ -46,7 +46,7 @@ def shape_of(text: str) -> Shape:
 
 @dataclass(frozen=True)
 class Product:
-    """One product: what the op in the source says, and the kernel argument that each operand is."""
+    """One product: what the op in the source specifies, and the kernel argument that each operand is."""
 
     module: Any  # an operation does not keep its module alive, and dies with it
     op: MatmulOp

@@ -205,7 +205,7 @@ def rows(family: Family[Any], near: Mapping[str, Sequence[object]], count: int |
         if support is not None and chip in support.chips and support.ptx > _newest(volta=CHIPS[chip].volta):
             continue
         if family.judge(form, chip) is None and complaint is not None:
-            yield Change("lost", f"rows of {family.name} on {chip}", f"{form.ptx}: ptxas says {complaint}")
+            yield Change("lost", f"rows of {family.name} on {chip}", f"{form.ptx}: ptxas reports {complaint}")
         elif complaint is None and not _expected(family, form, chip):
             yield Change("gained", f"rows of {family.name} on {chip}", form.ptx)
 
@@ -216,7 +216,7 @@ def _expected(family: Family[Any], form: Any, chip: str) -> bool:
 
 
 def _verdicts(points: Iterable[tuple[Any, str]]) -> dict[tuple[Any, str], str | None]:
-    """What ptxas says of each point, in the newest PTX version that it reads."""
+    """What ptxas reports of each point, in the newest PTX version that it reads."""
     apart: dict[bool, list[tuple[Any, str]]] = {False: [], True: []}
     for form, chip in points:
         apart[CHIPS[chip].volta].append((form, chip))

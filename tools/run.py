@@ -219,7 +219,7 @@ def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, blo
 
 
 def _resources(kernel: "Kernel") -> dict[str, Any]:
-    """What ptxas says; the emulator runs without it."""
+    """What ptxas reports; the emulator runs without it."""
     try:
         return {"resources": asdict(kernel.resources)}
     except WeftError as error:

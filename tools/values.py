@@ -174,7 +174,7 @@ def array_of(text: str) -> Argument:
 
 
 def _of_ptx(name: str | None) -> str | None:
-    """A type of elements as MLIR spells it, where PTX says `u32`, `s32` or `b32`."""
+    """A type of elements as MLIR spells it, where PTX has `u32`, `s32` or `b32`."""
     match = _PTX_INTEGER.fullmatch(name or "")
     return name if match is None else f"{'i' if match[1] == 's' else 'ui'}{match[2]}"
 

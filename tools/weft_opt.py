@@ -39,7 +39,7 @@ class _Parser(cli.Parser):
 
 
 def _extensions() -> str:
-    """What the help says about extensions; nothing where none are installed."""
+    """What the help prints about extensions; nothing where none are installed."""
     from weft import extensions
 
     if not extensions.installed():  # which needs no MLIR
@@ -126,7 +126,7 @@ def _flag(argument: str) -> tuple[str, str]:
 
 def _run(arguments: Sequence[str]) -> int:
     options, flags = parse(arguments)
-    # Imported here: --help needs no MLIR, and where MLIR is missing, the import says so with a WeftError.
+    # Imported here: --help needs no MLIR, and where MLIR is missing, the import reports it with a WeftError.
     from weft.tools import opt
 
     if options.list_passes:

@@ -198,7 +198,7 @@ def decode(options: argparse.Namespace, d: int, keys: int) -> dict[str, Any]:
 
 
 def host() -> dict[str, Any]:
-    """Microseconds that the CPU spends in a call that is queued behind others."""
+    """Microseconds that the CPU spends in a call that is queued after others."""
     (inputs, *_) = arrays([(1, 4, 128, 64)] * 3, False)
     result = {}
     with torch.no_grad():

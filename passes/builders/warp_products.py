@@ -28,7 +28,7 @@ Operands = Mapping[str, Sequence[Any]]
 class Product:
     """An instruction that multiplies, as a candidate for `tile.gemm` or `tile.gemm_scaled`.
 
-    `steps` are its M, N and K. `form` returns the instruction for an op, legal or not; `types` says why it
+    `steps` are its M, N and K. `form` returns the instruction for an op, legal or not; `types` returns why it
     doesn't multiply the op's types. `build` builds the instruction from its operands. `scales` returns what
     gives the operands of a product's scales, by its number along M, N and K.
     """

@@ -42,7 +42,7 @@ class Source:
 @dataclass(frozen=True)
 class Plain:
     """A tensor that a plain kernel computes by the operations `ops`, in order, from `inputs` in memory. `op`
-    is the operation that no product takes, and `reason` says why. A scalar comes from the host.
+    is the operation that no product takes, and `reason` states why. A scalar comes from the host.
     """
 
     d: Buffer

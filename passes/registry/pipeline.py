@@ -38,7 +38,7 @@ class Element:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
-_SECOND = re.compile(r",([\w-]+)=")  # a further option behind a comma
+_SECOND = re.compile(r",([\w-]+)=")  # a further option after a comma
 _UNKNOWN = re.compile(r"'([^']*)' does not refer to a registered pass")
 _NO_OPTION = re.compile(r"<Pass-Options-Parser>: no such option (.*)")
 _DEEPEST = 32  # parentheses within each other, far beyond what regions nest

@@ -140,7 +140,7 @@ def test_what_ptxas_takes_and_the_tables_lack_is_seen(monkeypatch):
     (difference,) = compared.differences(made, "sm_80")
     assert difference.taken and "has .sync twice" in difference.complaint
     (line,) = compared.report([difference])
-    assert line.endswith("on sm_80: ptxas takes it, but the tables say it has .sync twice")
+    assert line.endswith("on sm_80: ptxas takes it, but in the tables it has .sync twice")
 
 
 def test_what_the_tables_have_and_ptxas_refuses_is_seen(monkeypatch):

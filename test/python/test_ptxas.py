@@ -174,7 +174,7 @@ def test_a_wrong_weft_ptxas_is_refused(monkeypatch, fake):
     monkeypatch.setenv("WEFT_PTXAS", "/no/such/ptxas")
     assert "WEFT_PTXAS is /no/such/ptxas" in str(refused(PTX))
     fake("echo hello")
-    with pytest.raises(WeftError, match="isn't ptxas: its --version says 'hello'"):
+    with pytest.raises(WeftError, match="isn't ptxas: its --version prints 'hello'"):
         ptxas.version()
 
 

@@ -60,7 +60,7 @@ def test_a_row_that_ptxas_no_longer_takes_is_lost(monkeypatch):
     )
     changes = list(recertify.rows(mma.MOVMATRIX, {}, 1))
     assert changes
-    assert all(c.kind == "lost" and c.what == f"{refused.ptx}: ptxas says Unexpected" for c in changes)
+    assert all(c.kind == "lost" and c.what == f"{refused.ptx}: ptxas reports Unexpected" for c in changes)
 
 
 def test_a_form_that_ptxas_takes_and_the_table_lacks_is_gained(monkeypatch):
@@ -90,7 +90,7 @@ def test_all_forms_are_tried_on_every_chip_that_has_them(monkeypatch):
     monkeypatch.setattr(recertify.assembler, "verdicts", refused_on_one)
     monkeypatch.setattr(recertify.certify, "sample", lambda *_: [])
     (form,) = mma.MOVMATRIX.table
-    lost = Change("lost", "rows of movmatrix on sm_103f", f"{form.ptx}: ptxas says No")
+    lost = Change("lost", "rows of movmatrix on sm_103f", f"{form.ptx}: ptxas reports No")
     assert list(recertify.rows(mma.MOVMATRIX, {}, None)) == [lost]
     assert {chip for _, chip in asked} == mma.MOVMATRIX.table[form].chips
     asked.clear()

@@ -1,4 +1,4 @@
-"""The problems of an .mlir text: what the parser says, or what `weft lint` says of each operation.
+"""The problems of an .mlir text: what the parser reports, or what `weft lint` reports of each operation.
 
 It runs in a process of its own, since MLIR may crash.
 """
@@ -52,7 +52,7 @@ class _Chunk:
         self._fixed = 0
 
     def problems(self) -> Iterator[Problem]:
-        """What the parser says, or what is wrong with each operation."""
+        """What the parser reports, or what is wrong with each operation."""
         try:
             mlir_text.check(self._chunk, _NAME)
         except WeftError as error:

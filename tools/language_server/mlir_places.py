@@ -16,7 +16,7 @@ class Place:
     `kind` is "code", "attributes" (of `operation`), "field" (of a dictionary that is the value of an
     attribute of `operation`), "target" (`#nvvm.target<…>`) or "other". `names` are those that the dictionary
     has before the offset. `key` is the name whose value the offset is in, or None. `token` ends at the
-    offset, `before` is the one before that, and `first` says that the line has nothing before.
+    offset, `before` is the one before that, and `first`: the line has nothing before.
     """
 
     kind: str

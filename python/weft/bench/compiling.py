@@ -105,7 +105,7 @@ def compile_ahead(
 ) -> None:
     """Compiles what `weft.matmul` takes for each problem without groups, by its own choice or by `schedule`.
 
-    What can't be compiled says so when it is measured. Where nothing is kept on disk, nothing is done.
+    What can't be compiled is reported when it is measured. Where nothing is kept on disk, nothing is done.
     """
     if disk.default().directory is None:
         return

@@ -1,4 +1,4 @@
-"""The GPU as the method needs it, through PyTorch, and what the machine says of itself."""
+"""The GPU as the method needs it, through PyTorch, and how the machine describes itself."""
 
 import platform
 import shutil
@@ -150,7 +150,7 @@ class TorchGpu:
         return float(2 * _COPY_BYTES * _COPIES / start.elapsed_time(end) / 1e6)
 
     def _asked(self, fields: Sequence[str]) -> dict[str, str]:
-        """What nvidia-smi says of this GPU, or why it says nothing."""
+        """What nvidia-smi prints of this GPU, or why it prints nothing."""
         program = shutil.which("nvidia-smi")
         if program is None:
             return {"nvidia-smi": "not installed"}

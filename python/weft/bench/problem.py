@@ -27,7 +27,7 @@ _FEWEST_OF_EXPECTED, _MOST_OF_EXPECTED = 0.7, 1.3
 
 @dataclass(frozen=True)
 class Inputs:
-    """A type of A and B: PyTorch's name for it, and the type of D where nothing says another.
+    """A type of A and B: PyTorch's name for it, and the type of D where nothing selects another.
 
     `block_scales`: A has a float32 scale for each row and 128 columns, B for each 128 x 128 elements.
     `promoted`: sums are float32's, not those that the tensor cores have for fp8. `format`: that of operands

@@ -11,7 +11,7 @@ from weft.isa.suggest import did_you_mean
 
 
 class Shape(NamedTuple):
-    """The sizes of a Problem, which says what `groups`, `most`, `shift` and `gap` are."""
+    """The sizes of a Problem, which describes what `groups`, `most`, `shift` and `gap` are."""
 
     m: int
     n: int

@@ -18,7 +18,7 @@ def kernels(module: Any) -> list[Any]:
 
 
 def is_kernel(function: Any) -> bool:
-    """Whether a function is a kernel: text says `kernel`, upstream's passes `gpu.kernel` or `nvvm.kernel`."""
+    """Whether a function is a kernel: text has `kernel`, upstream's passes `gpu.kernel` or `nvvm.kernel`."""
     return any(mark in function.operation.attributes for mark in _MARKS)
 
 

@@ -66,7 +66,7 @@ def watch_package(name: str) -> None:
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
-        spec = None  # its import says why
+        spec = None  # its import reports why
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     found = [entry for folder in folders for entry in _all_code(folder)]
     if spec is not None and spec.origin is not None and not folders:

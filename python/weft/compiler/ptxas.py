@@ -162,7 +162,7 @@ def _version_of(program: Path) -> str:
     text = _run(program, "--version").stdout
     match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
     if not match:
-        raise WeftError(f"{program} isn't ptxas: its --version says {text.strip()[:200]!r}")
+        raise WeftError(f"{program} isn't ptxas: its --version prints {text.strip()[:200]!r}")
     return match[1]
 
 
@@ -236,7 +236,7 @@ def _complaint(message: str, line: int, lines: Sequence[str], name: str) -> Diag
 
 
 def _source(lines: Sequence[str], line: int) -> Location | None:
-    """What the last `.loc` above `line` in its function says; line 0 there is the compiler's own code."""
+    """The source line of the last `.loc` above `line` in its function; 0 there is the compiler's own code."""
     for text in reversed(lines[:line]):
         if re.match(r"\s*(\.\w+\s+)*\.(entry|func)\b", text):
             return None

@@ -243,7 +243,7 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
         raise WeftError(f"{name}: module must have {what}, got none")
     instructions = {kind_of(op.operation): op for op in operations(module, *instruction_ops(dialects()))}
     version = max((target.ptx, *(op.ptx_version for op in instructions.values())))
-    if any(map(is_lowered, functions)):  # no operation is left that says what PTX an intrinsic needs
+    if any(map(is_lowered, functions)):  # no operation is left that specifies the PTX that an intrinsic needs
         version = max(version, codegen.LAST_PTX)
     # Calls that our own passes haven't written name what they like, with operands as they like.
     risky = not all(map(is_own_call, operations(module, llvm.CallIntrinsicOp)))
@@ -271,7 +271,7 @@ def _pipeline(target: Target, rows: str) -> str:
 def _run(module: Any, pipeline: str, name: str) -> None:
     with mlir.located(name):
         manager = passes.manager(pipeline, module.context)
-        # Verifying after every pass costs more than the passes; once at the end says as much of the result.
+        # Verifying after every pass costs more than the passes; once at the end checks the result as well.
         manager.enable_verifier(False)
         manager.run(module.operation)
         phase.enter("verifying what the passes made")

@@ -67,7 +67,7 @@ class Worker:
         _workers.add(self)
 
     def start(self) -> None:
-        """Starts the process if there is none, without waiting. If the system can't, `ask` says so."""
+        """Starts the process if there is none, without waiting. If the system can't, `ask` reports it."""
         if self.process is None and self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(WeftError):

@@ -1,4 +1,4 @@
-"""Products over the GPUs of one host, each with a process of its own: copies hidden behind the products."""
+"""Products over the GPUs of one host, each with a process of its own: copies overlap with the products."""
 
 from weft.distributed.emulation import emulate
 from weft.distributed.gather import all_gather_matmul

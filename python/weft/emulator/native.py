@@ -105,7 +105,7 @@ def library_file(name: str, text: Callable[[], str]) -> bytes:
 
 
 def _library_key(name: str) -> disk_cache.Key | None:
-    """The key of a library; None if only its text says what it is."""
+    """The key of a library; None if only its text identifies it."""
     code = sources.identity()
     return code and [name, *code, *_host()]
 

@@ -1,4 +1,4 @@
-"""The 128-byte tensor map, which tells `cp.async.bulk.tensor` where a tensor is and what to copy of it (PTX
+"""The 128-byte tensor map, which describes a tensor and a box of it to `cp.async.bulk.tensor` (PTX
 ISA, "Tensors"; CUDA driver API, `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`).
 
 The ISA doesn't publish the bits. They were determined by comparing the maps that a driver encoded for an

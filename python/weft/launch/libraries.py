@@ -54,7 +54,7 @@ class Library:
         return lambda: 0
 
     def writer(self) -> Callable[[Any], None] | None:
-        """A function that tells the library that one of its arrays is written, if it wants to know."""
+        """A function that notifies the library that one of its arrays is written, if it needs that."""
         return None
 
 

@@ -212,7 +212,7 @@ def _reshaped(array: Any, source: Source, given: Sequence[Any], what: str) -> An
     if len(array.shape) == len(shape):
         pairs = zip(array.shape, shape, strict=True)
         if all(wanted in (None, size) for size, wanted in pairs) or prod(array.shape) != _known(shape):
-            return array  # the kernel tells what is wrong with it
+            return array  # the kernel reports what is wrong with it
     sizes = [-1 if size is None else size for size in shape]
     rest = prod(size for size in sizes if size > 0)
     if sizes.count(-1) > 1 or not rest or prod(array.shape) % rest:

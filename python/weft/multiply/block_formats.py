@@ -71,8 +71,8 @@ def checked(kind: Any) -> tuple[Kind, Kind] | None:
 
 
 def checked_block(block: Any) -> int:
-    """How many elements share a scale of words, as a caller says; 0 for None. Raises WeftError for a number
-    that isn't legal.
+    """How many elements share a scale of words, as a caller sets it; 0 for None. Raises WeftError for a
+    number that isn't legal.
     """
     if block is None:
         return 0
@@ -148,8 +148,8 @@ def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> s
 
 
 def are_words(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None, block: int) -> bool:
-    """Whether an array of scales has words of four. Raises WeftError for words of which nothing says how many
-    elements share a scale, for such a number without words, and for a kind without such scales.
+    """Whether an array of scales has words of four. Raises WeftError for words of which nothing specifies how
+    many elements share a scale, for such a number without words, and for a kind without such scales.
     """
     if view.dtype != WORD:
         if block:

@@ -206,7 +206,7 @@ def matmul(
             bit_op,
         )
         plan: Any = plans.get(key)
-    except _UNKNOWN:  # `planned` says what is wrong
+    except _UNKNOWN:  # `planned` reports what is wrong
         key = plan = None
     if plan is not None and (handle := plan.stream(stream)) is not None:
         _, address_a, address_b, address_out, *addresses = found

@@ -117,7 +117,7 @@ def _by_plan(x: Any, options: Options) -> tuple[Hashable, Quantized | None]:
         of_x, address = plans.described(x)
         key = of_x, options
         plan = _plans.get(key) if options.arch is None else None
-    except (WeftError, *arrays.BROKEN):  # `_view` says what is wrong
+    except (WeftError, *arrays.BROKEN):  # `_view` reports what is wrong
         return None, None
     if plan is None or (stream := plan.stream(None)) is None:
         return key, None

@@ -23,7 +23,7 @@ def convert(
     """Makes every `torch.nn.Linear` of a model a `weft.nn.Linear`, in place, and returns the model.
 
     A layer remains the same object, with its parameters, hooks and names: optimizers, state dicts and tied
-    weights aren't affected. `filter(name, layer)` says which layers to convert; `name` is as
+    weights aren't affected. `filter(name, layer)` selects the layers to convert; `name` is as
     `model.named_modules()` has it. Subclasses of `torch.nn.Linear`, which have a `forward` of their own, stay
     as they are. `fuse_wgrad_accumulation`, `fp8` and `fp8_promote` are as in `weft.nn.Linear`; layers whose
     sizes aren't multiples of 16 don't get fp8. Raises WeftError if `model` isn't a

@@ -62,7 +62,7 @@ def checked_recipe(caller: str, recipe: str | None, **sizes: int) -> str | None:
 
 
 def checked_promotion(caller: str, promote: bool | None) -> bool | None:
-    """Which products are promoted. Raises WeftError for what says nothing of that."""
+    """Which products are promoted. Raises WeftError for other values."""
     if promote is not None and not isinstance(promote, bool):
         raise WeftError(f"{caller}: fp8_promote must be None, True or False, got {shown(promote)}")
     return promote

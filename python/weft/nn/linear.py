@@ -81,7 +81,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         )
 
     def _get_name(self) -> str:
-        return "weft.nn.Linear"  # which tells converted layers from others
+        return "weft.nn.Linear"  # which distinguishes converted layers from others
 
     def extra_repr(self) -> str:
         more = {"activation": self.activation, "fp8": self.fp8}

@@ -1,7 +1,7 @@
 """Matrices with block scales: quantisation, and the layouts of packed elements and of scales.
 
-Elements and scales are of ml_dtypes' types, one in each byte, unless a function says otherwise. K is the last
-dimension, along which elements share scales; a first dimension makes a batch.
+Elements and scales are of ml_dtypes' types, one in each byte, unless a function states otherwise. K is the
+last dimension, along which elements share scales; a first dimension makes a batch.
 """
 
 from dataclasses import dataclass

@@ -43,4 +43,4 @@ def _matmul(
 
 
 DECOMPOSITIONS = {torch.ops.weft.matmul.default: _matmul}
-"""By operator, a function of operators of PyTorch that returns the same but for rounding."""
+"""By operator, a function of operators of PyTorch that returns the same, except for rounding."""

@@ -216,7 +216,7 @@ class Product:
         return enabled
 
     def _scaled(self, total: Array, descriptor: Descriptor) -> Array:
-        """D divided by a power of two, if the instruction says so."""
+        """D divided by a power of two, if the instruction specifies it."""
         power = int(self.values.get("scale_input_d", np.array(0)))
         if not power:
             return total

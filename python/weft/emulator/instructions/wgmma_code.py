@@ -77,7 +77,7 @@ class _OfWave:
 
 @dataclass(eq=False)
 class Quick:
-    """One instruction; `a` is a matrix in shared memory or in registers. `keeps` is the register that says
+    """One instruction; `a` is a matrix in shared memory or in registers. `keeps` is the register that selects
     whether D is added, and whether it is negated.
     """
 

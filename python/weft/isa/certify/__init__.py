@@ -76,7 +76,7 @@ def disagreements(module: Any, family: Family[Any], points: Iterable[Point]) -> 
         support = family.table.get(form)
         legal = support is not None and chip in support.chips
         if legal and complaint is not None:
-            differing.append(f"{form.ptx} on {chip}: in the table, but ptxas says {complaint}")
+            differing.append(f"{form.ptx} on {chip}: in the table, but ptxas reports {complaint}")
         elif not legal and complaint is None and not any(u.holds(form, chip) for u in excused):
             differing.append(f"{form.ptx} on {chip}: not in the table, but ptxas takes it")
         elif legal and (verdict := family.judge(form, chip)):

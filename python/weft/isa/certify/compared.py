@@ -130,5 +130,5 @@ def report(differences: Iterable[Difference]) -> Iterator[str]:
         chips[difference.line, difference.taken].append(difference)
     for (line, taken), alike in chips.items():
         where = describe(frozenset(difference.chip for difference in alike))
-        said = "ptxas takes it, but the tables say it" if taken else "the tables have it, but ptxas says"
+        said = "ptxas takes it, but in the tables it" if taken else "the tables have it, but ptxas reports"
         yield f"{line} on {where}: {said} {alike[0].complaint}"

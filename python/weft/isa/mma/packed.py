@@ -54,7 +54,7 @@ _SHAPES = dict(enumerate(("m8n8k4", "m8n8k16", "m8n8k32", "m8n8k64", "m8n8k128",
         0x10,
     )
 )
-# Two bits, of which any that is set says col; `col` is written as 1.
+# Two bits, of which any that is set means col; `col` is written as 1.
 _LAYOUTS = {0: "row", 1: "col", 2: "col", 3: "col"}
 
 _SHAPE = Field("shape", 32, 8, _SHAPES)

@@ -210,7 +210,7 @@ class BlockScaledDescriptor:
 
     `k` is 0 for the kind's own, or 96 for a dense mxf4 or mxf4nvf4. A scale id names the byte of a column of
     tensor memory where an operand's scales begin; how many are legal depends on how many bytes it has, which
-    `scale_vec` says as the instruction does (`1X`, `2X`, `4X`, `block16`, `block32`, or nothing). The rest
+    `scale_vec` is that of the instruction (`1X`, `2X`, `4X`, `block16`, `block32`, or nothing). The rest
     is as in `InstructionDescriptor`.
     """
 

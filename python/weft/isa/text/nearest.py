@@ -38,8 +38,8 @@ class Standard:
 def nearest(
     instruction: Instruction, verdict: Verdict, chip: str | None, version: Version | None, judge: Standard
 ) -> tuple[str, ...]:
-    """Legal instructions near an illegal one, as PTX text with operands and semicolon. `verdict` says why the
-    instruction is illegal. Its operands are kept where they fit.
+    """Legal instructions near an illegal one, as PTX text with operands and semicolon. `verdict` returns why
+    the instruction is illegal. Its operands are kept where they fit.
     """
     shown: list[str] = []
     spelled = tables.read(instruction.opcode, instruction.operands)

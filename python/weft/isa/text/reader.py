@@ -26,7 +26,7 @@ _DIRECTIVE = re.compile(
 _TARGET = re.compile(r"(?<![\w.%$])\.target\s+(?:\w+\s*,\s*)*?(sm_\w+)")
 _VERSION = re.compile(r"(?<![\w.%$])\.version\s+(\d+)\.(\d+)")
 
-# A statement or what stands before a block: labels and a guard, the first word and its modifiers, and the
+# A statement or the text before a block: labels and a guard, the first word and its modifiers, and the
 # rest, in which braces hold no semicolon; then what ends it.
 _STATEMENT = re.compile(
     r"""\s*+(?:[\w$%]++\s*+:(?!:)\s*+)*+ (?:@\s*+!?\s*+[\w$%.]++\s++)?+

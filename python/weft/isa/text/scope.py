@@ -56,7 +56,7 @@ class _Declared(NamedTuple):
 class Scope:
     """The names that are declared at one point of a text. Scopes don't change: a declaration gives a new one.
 
-    `complete` says that the text declares all its names, so that another name is a mistake.
+    `complete`: the text declares all its names, so that another name is a mistake.
     """
 
     def __init__(self, complete: bool = False) -> None:

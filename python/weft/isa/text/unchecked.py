@@ -86,7 +86,7 @@ UNCHECKED = (
     Unchecked("(ldmatrix|mma|wmma|wgmma.mma_async)", _special, "special registers can't be written"),
     Unchecked("(ldmatrix|stmatrix|wmma|tcgen05)", _long_address, "special registers hold no address"),
     Unchecked(r"mma.sync.aligned.m8n8k16", _first_float, "a float is no word of integers"),
-    Unchecked("(mma|wgmma)", _first, "the elements of a list behind the first are ignored"),
+    Unchecked("(mma|wgmma)", _first, "the elements of a list after the first are ignored"),
     Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),
     Unchecked("mma.sp", _pair, "one register for two"),
     Unchecked("tcgen05.mma", _nothing, "a mask of lanes that is no list"),

@@ -59,7 +59,7 @@ def first(*verdicts: Verdict | None) -> Verdict | None:
 
 
 def legal_only(holds: bool, what: str, where: str) -> Verdict | None:
-    """The complaint that `what` is legal only as `where` says, unless that holds."""
+    """The complaint that `what` is legal only as `where` states, unless that is true."""
     return None if holds else Verdict(what, f"{what} is legal {where}")
 
 

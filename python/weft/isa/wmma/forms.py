@@ -174,7 +174,7 @@ def _address(form: Load | Store) -> Iterator[Registers]:
 
 
 def _fragment(operand: str, fragment: str, shape: str, name: str, role: str = "in") -> Registers:
-    """Registers of a fragment; PTX says how many there are, not which lane holds what."""
+    """Registers of a fragment; PTX specifies their number, not which lane holds what."""
     m, n, k = mnk(shape)
     rows, columns = {"a": (m, k), "b": (k, n)}.get(fragment, (m, n))
     element = ELEMENT_TYPES[name]
