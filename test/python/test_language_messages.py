@@ -26,7 +26,7 @@ def refused(body, message):
     with pytest.raises(weft.WeftError, match=message) as caught:
         kernel.module()
     where = caught.value.diagnostics[0].location
-    assert (where.file, where.line) == (__file__, line_of(body))
+    assert (where.file, where.line) == (body.__code__.co_filename, line_of(body))
 
 
 def a_ufunc(t, x, r):

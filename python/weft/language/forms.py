@@ -11,6 +11,7 @@ from weft import construction
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import names
 from weft.language.foreign import Foreign
+from weft.language.refusals import refusal
 
 _CALLED = re.compile(r"(?:[\w.<>]+\.)?(\w+)\(\) (.+)", re.DOTALL)
 
@@ -25,7 +26,11 @@ def complaint(error: TypeError | AttributeError) -> WeftError | None:
 
 
 def _refused(error: TypeError, is_own: bool) -> str | None:
-    """The message about a call, outside of Weft, with other arguments than the function has."""
+    """The message about a value without an operator of Python, or about a call, outside of Weft, with other
+    arguments than the function has.
+    """
+    if (found := refusal(error)) is not None:
+        return found
     match = None if is_own else _CALLED.fullmatch(str(error))
     if match is None or (called := _called(match[1])) is None:
         return None

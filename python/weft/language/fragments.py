@@ -15,6 +15,7 @@ from weft.language.scalars import (
     DType,
     Scalar,
     as_scalar,
+    checked_type,
     constant,
     converted,
     dtype_of,
@@ -101,7 +102,7 @@ class Fragment(operators.Operators, Carried):
 
     def to(self, dtype: DType) -> "Fragment":
         """The fragment with elements of another type, in the same layout."""
-        return self._with(converted(self.lane, dtype))
+        return self._with(converted(self.lane, checked_type(dtype)))
 
     def _with(self, lane: Any) -> "Fragment":
         return Fragment(lane, self.shape, self.layout)
@@ -218,8 +219,10 @@ def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = 
     `w.gemm`.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    layout = layout_for(shape, like)
+    layout, dtype = layout_for(shape, like), checked_type(dtype)
     if isinstance(value, Fragment):
+        if len(value.shape) != 1:
+            raise mistake(f"expects a number, or a vector of rows or columns, to fill a tile, got {value}")
         made = spread(value, shape, layout)
         # In registers of their own: a product that begins with copies would wait for those before it.
         return Fragment.of(tile.pin(made.value)) if dtype == f32 else made

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from weft import mlir
 from weft.dialects import tile
+from weft.errors import shown
 from weft.language import operators, trace
 from weft.language.carried import Carried
 from weft.language.foreign import Foreign
@@ -90,12 +92,24 @@ class Matrix(Foreign):
         if isinstance(value, Place):
             value = value.loaded()
         if not isinstance(value, (Scalar, *NUMBERS)):
+            got = shown(value) if isinstance(value, (str, tuple, list)) else value
             raise mistake(
-                f"expects a number for an element of '{self.name}', got {value}: use w.store for tiles"
+                f"expects a number for an element of '{self.name}', got {got}: use w.store for tiles"
             )
+        self.check_element(at)
         number, indices = as_scalar(value, self.dtype).value, [emit.as_index(each.value) for each in at]
         with trace.current().effects():
             memref.store(number, self.value, indices)
+
+    def check_element(self, indices: tuple[Scalar, ...]) -> None:
+        """Raises WeftError for an index that is known to be before the first element."""
+        for number, each in enumerate(indices):
+            known = mlir.constant(each.value)
+            if known is not None and known < 0:
+                raise mistake(
+                    f"an index of '{self.name}' must be at least 0, got {known}: the last one is "
+                    f"{self.name}.size({number}) - 1"
+                )
 
     def __iter__(self) -> Any:
         raise mistake(f"can't loop over '{self.name}': loop over w.range of one of its sizes")
@@ -140,6 +154,7 @@ class Place(operators.Operators, Carried):
         if self._element is None:
             rank, got = self.matrix.rank, len(self.indices)
             raise mistake(f"an element of '{self.matrix.name}' has {rank} indices, got {got}")
+        self.matrix.check_element(self.indices)
         return self._element
 
     def to(self, dtype: DType) -> Scalar:

@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
+from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language import gathers, registers, trace
@@ -266,6 +267,8 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     check_written(to, fragment.dtype)
     count = None if rows is None else as_scalar(rows, i32).value
     if via is not None:
+        if not isinstance(via, Buffer):
+            raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
         _through(fragment, to, via, count)
         return
     first_row, first_column = to.corner

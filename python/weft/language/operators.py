@@ -129,10 +129,16 @@ def apply(name: str, a: Any, b: Any) -> Any:
     floats = not isinstance(element, ir.IntegerType)
     table = _FLOATS if floats else _INTEGERS
     if name not in table:
-        kind = "floats: use w.floor" if floats else "integers: use // or .to(w.f32)"
-        symbol = {"div": "/", "floordiv": "//", "mod": "%"}.get(name, name)
-        raise mistake(f"'{symbol}' can't be applied to {kind}")
+        symbol = _SYMBOLS.get(name, name)
+        remedy = "use // or .to(w.f32)" if not floats else "convert to .to(w.i32)"
+        if floats and name in ("floordiv", "mod"):
+            remedy = "use w.floor"
+        raise mistake(f"'{symbol}' can't be applied to {'floats' if floats else 'integers'}: {remedy}")
     return table[name](a, b)
+
+
+_SYMBOLS = {"div": "/", "floordiv": "//", "mod": "%"}
+_SYMBOLS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 
 
 def _compare(predicates: Any, function: Callable[..., Any], name: str) -> Callable[[Any, Any], Any]:

@@ -77,14 +77,15 @@ class Ring:
                 "ring, so fill it in one of them, or make another ring"
             )
         self._writer, self._filling = "copies", current.role
-        for name in self.kinds:
-            if name not in places:
-                raise mistake(f"a stage of this ring has {self.name}, got no '{name}'")
-        for name, place in places.items():
+        for name in places:
             if name not in self.kinds:
                 raise mistake(
                     f"a stage of this ring has {self.name}, got '{name}'{did_you_mean(name, self.kinds)}"
                 )
+        for name in self.kinds:
+            if name not in places:
+                raise mistake(f"a stage of this ring has {self.name}, got no '{name}'")
+        for name, place in places.items():
             self._check_places(name, place if isinstance(place, tuple) else (place,))
         stage, phase = (each.value for each in self.filled)
         if self._copied:

@@ -110,6 +110,24 @@ def named(name: object) -> DType:
     return known[name]
 
 
+_FOREIGN = {"float": "f32", "int": "i32", "bool": "i1", "half": "f16", "double": "f64"}
+_FOREIGN |= {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
+_FOREIGN |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
+_FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+def checked_type(dtype: Any) -> DType:
+    """An element type. Raises WeftError for anything else, with the type that it may stand for."""
+    if isinstance(dtype, DType):
+        return dtype
+    text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
+    short = _FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
+    name = text if isinstance(dtype, type) or not isinstance(dtype, str) else repr(dtype)
+    known = ", ".join(map(str, BY_SHORT_NAME.values()))
+    hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {known}"
+    raise mistake(f"expects an element type of w, got {name}: {hint}")
+
+
 NUMBERS = (bool, int, float)
 
 
@@ -129,7 +147,7 @@ class Scalar(operators.Operators, Carried):
 
     def to(self, dtype: DType) -> "Scalar":
         """The number in another type. Floats become integers towards zero."""
-        return Scalar(converted(self.value, dtype))
+        return Scalar(converted(self.value, checked_type(dtype)))
 
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
         if (second := operand(other, self.dtype)) is None:
@@ -201,7 +219,7 @@ def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
         return value
     if not isinstance(value, NUMBERS):
         if (known := operand(value, dtype or f32)) is not None:
-            return known
+            return as_scalar(known, dtype)
         raise mistake(f"expects a number, got {shown(value)}")
     if dtype is None:
         dtype = i1 if isinstance(value, bool) else i32 if isinstance(value, int) else f32

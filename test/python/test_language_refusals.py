@@ -1,0 +1,125 @@
+"""Operators and types of Python and NumPy that values of a kernel don't take: errors name what to write."""
+
+import numpy as np
+import pytest
+from test_language_messages import refused
+
+import weft.language as w
+from weft.language.refusals import refusal
+
+
+def a_product(t, x, r):
+    t @ t  # here
+
+
+def a_sum_with_an_array(t, x, r):
+    t + x  # here
+
+
+def a_sum_of_an_array(t, x, r):
+    x + 1.0  # here
+
+
+def a_comparison(t, x, r):
+    _ = x < 3.0  # here
+
+
+def a_sign(t, x, r):
+    _ = -x  # here
+
+
+def a_function_of_a_stage(t, x, r):
+    w.exp(r)  # here
+
+
+def a_length(t, x, r):
+    len(x)  # here
+
+
+def a_rounded_element(t, x, r):
+    round(x[0, 0])  # here
+
+
+def a_format(t, x, r):
+    _ = f"{x[0, 0]:.2f}"  # here
+
+
+def a_comprehension(t, x, r):
+    [each * 2 for each in w.range(3)]  # here
+
+
+def an_assignment(t, x, r):
+    t[0] = 1.0  # here
+
+
+def bits_of_floats(t, x, r):
+    x[0, 0] & 3  # here
+
+
+def a_type_of_numpy(t, x, r):
+    t.to(np.float16)  # here
+
+
+def a_type_of_python(t, x, r):
+    x[0, 0].to(float)  # here
+
+
+def a_name_of_a_type(t, x, r):
+    w.zeros((64, 64), "bf17")  # here
+
+
+def an_index_that_is_no_integer(t, x, r):
+    x[x[0, 0], 0]  # here
+
+
+def a_negative_index(t, x, r):
+    x[0, -1] + 1.0  # here
+
+
+def a_tile_in_each_element(t, x, r):
+    w.full((64, 64), t)  # here
+
+
+def another_name_of_a_buffer(t, x, r):
+    r.fill(xx=x[0, 0])  # here
+
+
+def an_element_of_another_type(t, x, r):
+    w.f16(x[0, 0])  # here
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        (a_product, r"'@' can't be applied to a fragment and a fragment: multiply by w\.gemm\(a, b\), of"),
+        (a_sum_with_an_array, r"'\+' can't be applied to a fragment and an array: load an element by x\[i\]"),
+        (a_sum_of_an_array, r"'\+' can't be applied to an array and float: load an element by x\[i\], or a"),
+        (a_comparison, r"'<' can't be applied to an array and float"),
+        (a_sign, r"'-' can't be applied to an array"),
+        (a_function_of_a_stage, r"'\*' can't be applied to a ring and float: use the functions of w$"),
+        (a_length, r"len\(\) can't be applied to an array: its sizes are \.rows, \.columns and \.shape$"),
+        (a_rounded_element, r"round\(\) can't be applied to an element of an array: use the functions of w$"),
+        (a_format, r"Python can't format an element of an array: print it by w\.print$"),
+        (a_comprehension, r"Python can't loop over w\.range: write a loop, 'for i in w\.range\(n\):'"),
+        (an_assignment, r"Python can't assign elements of a fragment: choose elements by w\.where, w\.row"),
+        (bits_of_floats, r"'&' can't be applied to floats: convert to \.to\(w\.i32\)$"),
+        (a_type_of_numpy, r"expects an element type of w, got float16: write w\.f16$"),
+        (a_type_of_python, r"expects an element type of w, got float: write w\.f32$"),
+        (a_name_of_a_type, r"expects an element type of w, got 'bf17': there are w\.f64, w\.f32, "),
+        (an_index_that_is_no_integer, r"expects a value of w\.i32, got a value of w\.f32: convert it with"),
+        (a_negative_index, r"an index of 'x' must be at least 0, got -1: the last one is x\.size\(1\) - 1$"),
+        (a_tile_in_each_element, r"expects a number, or a vector of rows or columns, to fill a tile, got a"),
+        (another_name_of_a_buffer, r"a stage of this ring has x, got 'xx'; did you mean 'x'\?$"),
+        (an_element_of_another_type, r"expects a value of w\.f16, got a value of w\.f32: convert it with"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_python_refuses_is_named_at_its_line(body, message):
+    refused(body, message)
+
+
+@pytest.mark.parametrize("value", [1, None, object()])
+def test_errors_about_other_values_stay(value):
+    with pytest.raises(TypeError) as caught:
+        value @ "text"
+    assert refusal(caught.value) is None
