@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types
+from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types, needed_chips
 from weft.isa.conversion import FP8_ROUNDING
 from weft.launch import runtime
 
@@ -13,6 +13,7 @@ _reason = runtime.available()
 CHIP = "" if _reason is not None else runtime.current().chip
 """The chip of the GPU at hand, empty without one."""
 _BF16 = Types("bf16", "bf16", "bf16")
+_MXFP8 = Types("f8E4M3FN", "f8E4M3FN", "f32", scale="f8E8M0FNU")
 
 
 def _needs(what: str, chips: frozenset[str]) -> pytest.MarkDecorator:
@@ -28,7 +29,7 @@ TMA_MMA = [*GPU, _needs("mma.sync with TMA", TmaMmaSchedule.chips(_BF16) | {"sm_
 FP8 = [*GPU, _needs("rounding to fp8", FP8_ROUNDING)]
 BLACKWELL = [
     *GPU,
-    _needs("a block-scaled product", TensorMemorySchedule.chips(_BF16) | TmaMmaSchedule.chips(_BF16)),
+    _needs("a block-scaled product", needed_chips(_MXFP8)),
 ]
 
 
