@@ -199,6 +199,9 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     From an `indexed` map, `tile.gather_async` copies rows by their numbers, and no other op copies. With
     `any_rows`, a launch takes a matrix of any alignment: the kernel must find out whether TMA takes it, and
     use the map only if it does.
+
+    If it is `skewed`, the matrix may begin at any element: the map begins at the last multiple of 16 bytes
+    before it, and has more columns on the left.
     """
 
     matrix: ext.Operand[Any]
@@ -209,6 +212,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         "chunk": 0,
         "indexed": False,
         "any_rows": False,
+        "skewed": False,
     }
 
     def check(self) -> str | None:
@@ -224,7 +228,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         if wrong:
             return wrong
         wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
-        return wrong or self._chunk_complaint() or self._index_complaint()
+        return wrong or self._chunk_complaint() or self._index_complaint() or self._skew_complaint()
 
     def _chunk_complaint(self) -> str | None:
         """Why rows can't be divided into chunks."""
@@ -250,6 +254,13 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
             return f"expects a multiple of {GATHERED_ROWS} rows in tiles of an indexed map, got {rows}"
         verdict = None if self.target is None else GATHER.complaint(self.target.chip.name)
         return None if verdict is None else f"indexed must be false on this chip: {GATHER.name} {verdict}"
+
+    def _skew_complaint(self) -> str | None:
+        """Why a map can't begin before its matrix."""
+        for name in ("chunk", "indexed", "any_rows"):
+            if self.attribute("skewed") and self.attribute(name):
+                return f"skewed must be false with {name}"
+        return None
 
 
 class MemberOp(Op, dialect=Tile, name="member"):
@@ -392,6 +403,7 @@ def tensor_map(
     chunk: int = 0,
     indexed: bool = False,
     any_rows: bool = False,
+    skewed: bool = False,
 ) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     attributes = {
@@ -400,6 +412,7 @@ def tensor_map(
         "chunk": chunk,
         "indexed": indexed,
         "any_rows": any_rows,
+        "skewed": skewed,
     }
     return build(
         TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes

@@ -275,7 +275,7 @@ def _team_complaint(op: Any, schedule: AnySchedule) -> str | None:
             return None
         return f"schedule must be one of wgmma without splits with partials, got {schedule}"
     copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
-    if copies and not getattr(schedule, "loaders", 0):
+    if copies and not getattr(schedule, "loaders", 0) and not getattr(schedule, "skewed", False):
         return None
     return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
 

@@ -233,7 +233,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     }
     values |= {"padded": ir.UnitAttr.get()} if pieces.padded else {}
     values |= {"chunk": _i64(chunk)} if chunk else {}
-    values |= {"any_rows": ir.UnitAttr.get()} if op.attribute("any_rows") else {}
+    values |= {name: ir.UnitAttr.get() for name in ("any_rows", "skewed") if op.attribute(name)}
     entry_of_map = ir.DictAttr.get(values)
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     if op.attribute("any_rows"):  # the launch may pass a map that isn't valid

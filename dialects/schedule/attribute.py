@@ -1,6 +1,6 @@
 """The attribute of a schedule: a dictionary with an entry for each field."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Self
 
@@ -8,6 +8,9 @@ from weft import mlir
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
+
+LEFT_OUT: Mapping[str, bool] = {"left out": True}
+"""The metadata of a flag that is written only where it is true."""
 
 
 class Written:
@@ -28,7 +31,9 @@ class Written:
         return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in entries.items()})
 
     def attribute(self) -> Any:
-        """The attribute that states this schedule. Fields that are 0 are left out: it is their default."""
+        """The attribute that states this schedule. Fields that are 0 are left out: it is their default. So
+        are flags that are false, if their metadata is LEFT_OUT.
+        """
         i64 = ir.IntegerType.get_signless(64)
 
         def as_attribute(value: Any) -> Any:
@@ -36,8 +41,10 @@ class Written:
                 return ir.DenseI64ArrayAttr.get(value)
             return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
 
+        flags = (f for f in fields(self) if f.type is bool and not f.metadata)  # type: ignore[arg-type]
+        always = {f.name for f in flags}
         return ir.DictAttr.get(
-            {name: as_attribute(value) for name, value in vars(self).items() if value or value is False}
+            {name: as_attribute(value) for name, value in vars(self).items() if value or name in always}
         )
 
 

@@ -2,10 +2,11 @@
 others multiply.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import ClassVar, TypeVar
 
+from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.staging import staging_parts
@@ -26,7 +27,6 @@ _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
 _MOST_LOADERS = 3
-
 _T = TypeVar("_T")
 
 
@@ -46,6 +46,9 @@ class WarpgroupSchedule(AnySchedule):
 
     With `loaders`, so many warpgroups load A and B, whose rows may then begin at any element, in place of the
     one that copies by TMA.
+
+    If it is `skewed`, TMA copies K-major A and B that may begin at any element: both must begin at the same
+    distance from a multiple of 16 bytes, and their rows must be multiples of 16 bytes apart.
     """
 
     block: tuple[int, int, int]
@@ -58,6 +61,7 @@ class WarpgroupSchedule(AnySchedule):
     global_splits: int = 1
     stream_k: bool = False
     loaders: int = 0
+    skewed: bool = field(default=False, metadata=LEFT_OUT)
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "wgmma"
@@ -139,6 +143,8 @@ class WarpgroupSchedule(AnySchedule):
             return False
         if self.loaders or other.loaders:  # the model doesn't know their time
             return self == other
+        if self.skewed != other.skewed:
+            return False
         splits = self.splits, self.global_splits
         same = splits == (other.splits, other.global_splits) and self.swap == other.swap
         return same and (splits == (1, 1) or self.block[2] == other.block[2])
@@ -154,8 +160,8 @@ class WarpgroupSchedule(AnySchedule):
         return 0 if self.splits > 1 else 1
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
-        """16 bytes where TMA alone copies an operand; otherwise one element."""
-        if self.loaders:
+        """16 bytes where TMA alone copies an operand from its first element on; otherwise one element."""
+        if self.loaders or self.skewed:
             return 1
         of_columns = operand == "scale_b" and types.scale_columns
         return tensor_map.ROW_BYTES if of_columns or operand in ("a", "b", "scale_a") else 1
@@ -254,13 +260,6 @@ class WarpgroupSchedule(AnySchedule):
         """Vectors of four sums that a thread has of a tile."""
         return self.rows * self.block[1] // (4 * WARPGROUP)
 
-    @property
-    def shares(self) -> int:
-        """Equal shares of a tile's columns, in whole columns of fragments, that the CTAs of `global_splits`
-        add: as many as possible.
-        """
-        return gcd(self.global_splits, self.block[1] // 8)
-
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and the staged D."""
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
@@ -293,6 +292,7 @@ class WarpgroupSchedule(AnySchedule):
             return complaint
         return (
             self._loader_complaint(types)
+            or self._skew_complaint(types)
             or self._instruction_complaint(types, target)
             or self.count_complaint()
             or self._register_complaint(types)
@@ -324,6 +324,19 @@ class WarpgroupSchedule(AnySchedule):
         ):
             if has:
                 return f"loaders must be 0 with {what}, got {self.loaders}"
+        return None
+
+    def _skew_complaint(self, types: Types) -> str | None:
+        """Why TMA can't copy matrices that begin at any element."""
+        for what, has in (
+            ("loaders", self.loaders > 0),
+            ("stream_k", self.stream_k),
+            ("groups", types.grouped),
+            (f"elements of {types.a}", types.input_bits != 16),
+            ("MN-major operands", any(types.transposed)),
+        ):
+            if self.skewed and has:
+                return f"skewed must be false with {what}"
         return None
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
@@ -467,5 +480,6 @@ class WarpgroupSchedule(AnySchedule):
         text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
         text += ", stream-K" if self.stream_k else ""
         text += f", {self.loaders} loaders" if self.loaders else ""
+        text += ", skewed" if self.skewed else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")

@@ -44,9 +44,11 @@ class Accumulator:
         """
         ring, late = self.feed.ring, self.schedule.overlaps
 
-        def block(_: Any, continues: Any, carried: list[Any]) -> list[Any]:
+        def block(number: Any, continues: Any, carried: list[Any]) -> list[Any]:
             sums, last, stage, phase = carried
-            sums = self._start(start, sums, stage, phase, continues)
+            tile.await_(ring, stage, phase)
+            self.feed.prepare(at, number, stage)
+            sums = self._start(start, sums, stage, continues)
             tile.wait_gemm(pending=int(late))
             with emit.when(continues) if late else nullcontext():
                 self.feed.release(last if late else stage)
@@ -60,10 +62,9 @@ class Accumulator:
             self.feed.release(last)
         return [widened(sums), *position]
 
-    def _start(self, start: Any, sums: Any, stage: Any, phase: Any, accumulate: Any) -> Any:
-        """Waits for a stage and starts its products."""
+    def _start(self, start: Any, sums: Any, stage: Any, accumulate: Any) -> Any:
+        """Starts the products of a stage."""
         left, right = self.feed.left, self.feed.right
-        tile.await_(self.feed.ring, stage, phase)
         return tile.gemm_async(
             left.part(stage, start, self.schedule.rows),
             right.part(stage, 0, right.extent),

@@ -125,6 +125,14 @@ def misaligned(matrix: Any, bytes_: int) -> Any:
     return emit.less(0, emit.bit_and(emit.as_i32(bits), bytes_ - 1))
 
 
+def skew(matrix: Any) -> Any:
+    """The elements from the last multiple of 16 bytes to the first element of a matrix: an i32."""
+    offset, size = memref.extract_strided_metadata(matrix)[1], element_bytes(matrix)
+    address = memref.extract_aligned_pointer_as_index(matrix)
+    elements = arith.addi(arith.divui(address, emit.as_index(size)), offset)
+    return emit.bit_and(emit.as_i32(elements), VECTOR_BYTES // size - 1)
+
+
 def element_bytes(matrix: Any) -> int:
     """Bytes of an element."""
     return int(matrix.type.element_type.width) // 8

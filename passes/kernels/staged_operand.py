@@ -4,7 +4,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
@@ -30,6 +30,7 @@ class StagedOperand:
     wide_atoms: bool = False  # of the swizzle, as tcgen05 reads MN-major elements of 32 bits
     buffer: Any = field(init=False)
     map: Any = field(init=False)
+    skewed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.buffer = tile.alloc(self._buffer_type)
@@ -40,7 +41,10 @@ class StagedOperand:
         copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
         # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
         eviction = "evict_first" if self.slices > 1 else None
-        return tile.tensor_map(matrix, copied, l2_promotion=self._l2_promotion, l2_eviction=eviction)
+        promotion = self._l2_promotion
+        return tile.tensor_map(
+            matrix, copied, l2_promotion=promotion, l2_eviction=eviction, skewed=self.skewed
+        )
 
     @property
     def _buffer_type(self) -> Any:

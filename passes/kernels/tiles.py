@@ -11,7 +11,7 @@ from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.dynamic_order import DynamicOrder
 from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
-from weft.passes.kernels.matrices import size
+from weft.passes.kernels.matrices import size, skew
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.team import Team
 from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, k_span
@@ -34,7 +34,8 @@ class Tiles(Generic[_S]):
         """
         self.schedule, self._answers = schedule, answers
         self._depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
-        self.k_blocks = emit.ceil_div(self._depth, schedule.block[2])
+        more = skew(op.a) if getattr(schedule, "skewed", False) else 0
+        self.k_blocks = emit.ceil_div(emit.add(self._depth, more), schedule.block[2])
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         self._first, self._step = emit.div(cta, schedule.ctas), emit.div(count, schedule.ctas)
         self.rank = emit.rem(cta, schedule.ctas)

@@ -27,6 +27,7 @@ from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.row_scales import RowScales
 from weft.passes.kernels.scattered import ScatteredReduction
 from weft.passes.kernels.sent_sums import SentSums
+from weft.passes.kernels.skewed_operand import SkewedFeed, SkewedOperand
 from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
@@ -55,14 +56,15 @@ def expand(op: MatmulOp) -> None:
     schedule, types = op.schedule, op.types
     assert isinstance(schedule, WarpgroupSchedule)
     # Memory first: buffers are laid out in this order.
-    operands = staged_operands(op, schedule, LoadedOperand if schedule.loaders else StagedOperand)
+    operand, feed_of = _feeding(schedule)
+    operands = staged_operands(op, schedule, operand)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
     writer = (StagedWriter if schedule.staged(types) else DirectWriter)(op, schedule)
     sums = _memory_of_sums(op, schedule, writer, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)
     # Then the parts that use it.
     tiles = Tiles(op, schedule)
-    feed = (LoadedFeed if schedule.loaders else Feed)(ring, tiles, types, operands, scales)
+    feed = feed_of(ring, tiles, types, operands, scales)
     accumulator = (PromotedAccumulator if types.promoted else Accumulator)(feed, types)
     reduction = _reduction(op, sums, tiles, writer)
     shares_copies = schedule.cluster != (1, 1)
@@ -79,6 +81,13 @@ def expand(op: MatmulOp) -> None:
     reduction.finish()
     if shares_copies:
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
+
+
+def _feeding(schedule: WarpgroupSchedule) -> tuple[type[StagedOperand], type[Feed[WarpgroupSchedule]]]:
+    """What makes the operands, and what fills their stages."""
+    if schedule.skewed:
+        return SkewedOperand, SkewedFeed
+    return (LoadedOperand, LoadedFeed) if schedule.loaders else (StagedOperand, Feed)
 
 
 def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: Any) -> _Sums:

@@ -24,7 +24,8 @@ class MapParameter:
     elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16). With `chunk`,
     which an entry may leave out, too, the map counts columns in chunks of so many bytes, the box's columns as
     well. With `any_rows`, again optional, the kernel uses the map only if the matrix and its rows are aligned
-    as TMA needs it; any other legal strides do for a matrix that isn't.
+    as TMA needs it; any other legal strides do for a matrix that isn't. If it is
+    `skewed`, it begins at the last multiple of 16 bytes before the matrix, and has more columns on the left.
     """
 
     matrix: int
@@ -34,6 +35,7 @@ class MapParameter:
     padded: bool = False
     chunk: int = 0
     any_rows: bool = False
+    skewed: bool = False
 
 
 def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
@@ -66,7 +68,7 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
 
 def _read_map(kernel: Any, entry: Any) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
-    kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr}
+    kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr, "skewed": ir.UnitAttr}
     names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
@@ -87,4 +89,5 @@ def _read_map(kernel: Any, entry: Any) -> MapParameter:
         padded="padded" in values,
         chunk=values["chunk"].value if "chunk" in values else 0,
         any_rows="any_rows" in values,
+        skewed="skewed" in values,
     )

@@ -30,6 +30,7 @@ from weft.launch.kernel_arguments import (
     emulator_number,
     gpu_number,
     map_of,
+    map_parameter,
     packed,
     parameters_of,
     within,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
+_MODULUS = 32  # bytes; no kernel distinguishes addresses beyond
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -392,7 +394,7 @@ class Kernel:
         """A launch with these numbers and with arrays like these, of one GPU. The addresses of the arrays, in
         order, are arguments of each launch.
 
-        An array must start at a multiple of 16 (32) bytes if that of `args` does. `extents` are checked by
+        The address of an array must be that of `args` modulo 32. `extents` are checked by
         the launch's `queue_apart`. `grid` is required if the kernel doesn't specify it. Raises WeftError for
         arguments that don't fit.
         """
@@ -429,7 +431,7 @@ class Kernel:
             pointer = Parameter(bytes(8), number)
             args += [pointer, pointer, *(gpu_number("index", n) for n in space.layout)]
         for m in self.launch.maps:
-            args.append(Parameter(map_of(views[m.matrix], m, 0).encode(), of_argument[m.matrix]))
+            args.append(map_parameter(views[m.matrix], m, of_argument[m.matrix]))
         if spaces:
             pool = self._pools.setdefault(runtime.current().ordinal, Pool())
             workspaces = PerStream(pool, [s.nbytes for s in spaces])
@@ -445,9 +447,10 @@ class Kernel:
         )
 
     def _known_launch(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
-        """`_prepared`, cached by grid, block, sizes and strides."""
+        """`_prepared`, cached by grid, block, sizes, strides and alignment."""
         layouts = tuple(
-            (v.shape, v.strides) if isinstance(v, ArrayView) else (type(v), repr(v)) for v in views
+            (v.shape, v.strides, v.address % _MODULUS) if isinstance(v, ArrayView) else (type(v), repr(v))
+            for v in views
         )
         key = (runtime.current().ordinal, grid, block, layouts)
         prepared = self._launches.get(key)

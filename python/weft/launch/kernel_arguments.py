@@ -16,6 +16,7 @@ from weft.isa import tensor_map
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, kernel_handle, overlaps
 from weft.launch.arrays import ArrayView
+from weft.launch.launcher import Parameter
 
 # MLIR scalar types as `struct` formats and as NumPy types.
 _SCALARS = {
@@ -98,10 +99,20 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
     """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs. Raises
     WeftError for a matrix that TMA can't copy.
     """
+    if want.skewed:
+        view, address = _skewed(view, address)
     fields = (_map_of_chunks if want.chunk else _map_of_rows)(view, want, address)
     if verdict := fields.complaint():
         raise WeftError(f"argument {want.matrix}: a tensor map's {verdict}")
     return fields
+
+
+def map_parameter(view: ArrayView, want: MapParameter, number: int) -> Parameter:
+    """The parameter of a prepared launch for a map of array number `number`, whose later addresses are that
+    of `view` modulo 32.
+    """
+    fields = map_of(view, want, view.address if want.skewed else 0)
+    return Parameter(fields.encode(), number, fields.address - view.address if want.skewed else 0)
 
 
 def _map_of_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
@@ -130,6 +141,13 @@ def _map_of_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_ma
         atom=atom or tensor_map.ATOMS[0],
         l2_promotion=_promotion(want, strides),
     )
+
+
+def _skewed(view: ArrayView, address: int) -> tuple[ArrayView, int]:
+    """A matrix at `address` with the elements between a multiple of 16 bytes and its rows; its address."""
+    *rows, columns = view.shape
+    before = address % tensor_map.ROW_BYTES
+    return replace(view, shape=(*rows, columns + before * 8 // view.bits)), address - before
 
 
 def _promotion(want: MapParameter, strides: Sequence[int]) -> str:

@@ -29,7 +29,7 @@
   i64  ; 14 the number of the one that is written
 }
 %Extent = type { i64, i64 }        ; the bytes of an array, and 1 where it may be the one that is written
-%Patch = type { i64, i64 }         ; a byte of the block, and the number of the address that is put there
+%Patch = type { i64, i64, i64 }    ; a byte of the block, and the number of the address that is put there, plus a distance
 %Spaces = type { i64, ptr }        ; a count of entries: stream, captured graph, and an address for each workspace
 %Config = type { [8 x i32], i64, ptr, i64 } ; CUlaunchConfig: the stream is its field 1
 
@@ -247,8 +247,11 @@ patch:
   %at = select i1 %is.given, i64 %number, i64 %of.space
   %address.at = getelementptr i64, ptr %from, i64 %at
   %address = load i64, ptr %address.at
+  %distance.at = getelementptr %Patch, ptr %patches, i64 %i, i32 2
+  %distance = load i64, ptr %distance.at
+  %moved = add i64 %address, %distance
   %target = getelementptr i8, ptr %block, i64 %byte
-  store i64 %address, ptr %target
+  store i64 %moved, ptr %target
   %i.following = add i64 %i, 1
   br label %next.patch
 

@@ -53,11 +53,12 @@ class Extents:
 @dataclass(frozen=True)
 class Parameter:
     """A kernel parameter. Unless `address` is None, each launch replaces its first eight bytes by the address
-    with that number. The caller's addresses are numbered first, then those of the workspaces.
+    with that number plus `distance`. The caller's addresses are numbered first, then those of the workspaces.
     """
 
     data: bytes
     address: int | None = None
+    distance: int = 0
 
 
 class _Plan(ctypes.Structure):
@@ -149,7 +150,7 @@ class Plan:
             number
             for offset, parameter in zip(offsets, parameters, strict=True)
             if parameter.address is not None
-            for number in (offset, parameter.address)
+            for number in (offset, parameter.address, parameter.distance)
         ]
         checked = extents or Extents((0,) * addresses, (True,) * addresses, 0)
         pairs = zip(checked.spans, checked.in_place, strict=True)
@@ -167,7 +168,7 @@ class Plan:
             offsets=ctypes.addressof(words[0]),
             parameters=len(offsets),
             patches=ctypes.addressof(words[1]),
-            patched=len(patches) // 2,
+            patched=len(patches) // 3,
             given=addresses,
             spaced=workspaces,
             spaces=self._workspaces.address,
@@ -206,7 +207,7 @@ def _block(parameters: Sequence[Parameter]) -> tuple[Any, list[int]]:
 
 
 def _words(values: Sequence[int]) -> Any:
-    return (ctypes.c_uint64 * max(1, len(values)))(*values)
+    return (ctypes.c_uint64 * max(1, len(values)))(*values)  # negative ones modulo 2**64
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
 
 import functools
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -39,7 +40,8 @@ def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
         k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
         schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
         if not copies and _unaligned(a, b):
-            schedule = loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
+            skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
+            schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
         # In the emulator, a program's earlier products shouldn't select what it runs.
         if operands.ordinal is not None:
             having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))
@@ -67,6 +69,14 @@ def transposed(operands: Operands) -> tuple[int, ...]:
 def _unaligned(*views: ArrayView) -> bool:
     """Whether TMA can't copy the rows of a matrix."""
     return any(aligned_to(view) % ROW_BYTES for view in views)
+
+
+def _alike(*views: ArrayView) -> bool:
+    """Whether matrices begin at the same distance from a multiple of 16 bytes, and have rows at multiples of
+    16 bytes from each other.
+    """
+    apart = any(aligned_to(replace(view, address=0)) % ROW_BYTES for view in views)
+    return not apart and len({view.address % ROW_BYTES for view in views}) == 1
 
 
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")

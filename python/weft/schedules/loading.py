@@ -6,7 +6,7 @@ begin at odd elements x 8192 x 8192 77 with loaders, 105 with copies; 129 x 5121
 
 from dataclasses import replace
 
-from weft.dialects.schedule import DirectSchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import AnySchedule, DirectSchedule, Types, WarpgroupSchedule, ceil_div
 from weft.schedules import direct
 from weft.schedules.chip_models import CHIP_MODELS
 from weft.target import Target
@@ -34,6 +34,16 @@ def schedule(
         if found is not None:
             return found
     return _with_loaders(m, n, k, types, chip, large) if members == 1 else None
+
+
+def skewed(chosen: AnySchedule, types: Types, chip: str) -> WarpgroupSchedule | None:
+    """The chosen schedule for A and B that begin at the same distance from a multiple of 16 bytes, and have
+    rows at multiples of 16 bytes from each other; None where it isn't legal.
+    """
+    if not isinstance(chosen, WarpgroupSchedule):
+        return None
+    found = replace(chosen, skewed=True)
+    return found if found.complaint(types, Target.of(chip)) is None else None
 
 
 def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) -> WarpgroupSchedule | None:

@@ -19,10 +19,12 @@ _TOO_LARGE = 2**64
 
 
 class TensorMap:
-    """A tensor map of a `buffer`: an ndarray whose first element is the tensor's, or a device address.
+    """A tensor map of a `buffer`: an ndarray, or a device address.
 
     `tiled` and `im2col` make one. They take the arguments of `cuTensorMapEncodeTiled` and
     `cuTensorMapEncodeIm2col`, the innermost dimension first, and raise WeftError for what the driver rejects.
+
+    For an ndarray, `fields.address` is the distance in bytes from its first element to the tensor's.
 
     With `any_address`, the map of a buffer that isn't aligned has address 0: a kernel must not copy from it.
     """
@@ -100,7 +102,8 @@ class TensorMap:
 
     def encode(self, address: int) -> bytes:
         """The 128 bytes, with the device address of the buffer. WeftError if it isn't aligned."""
-        fields = replace(self.fields, address=address)
+        distance = 0 if isinstance(self.buffer, int) else self.fields.address
+        fields = replace(self.fields, address=address + distance)
         if self.any_address and fields.complaint():
             fields = replace(fields, address=0)
         return _checked(fields).encode()
