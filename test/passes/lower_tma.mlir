@@ -63,6 +63,14 @@ gpu.module @m {
     gpu.return
   }
 
+  // The launch moves the address of the map.
+  // CHECK-LABEL: gpu.func @skewed
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>, {{.*}}matrix = 0 : i64, skewed, swizzle
+  gpu.func @skewed(%a: memref<?x?xf16>) kernel {
+    %0 = "tile.tensor_map"(%a) {skewed = true} : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+
   // The launch may pass a map that no copy may use, so that nothing reads it before.
   // CHECK-LABEL: gpu.func @any_rows
   // CHECK-SAME: weft.tensor_maps = [{any_rows, box = array<i64: 64, 64>

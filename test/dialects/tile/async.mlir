@@ -26,6 +26,8 @@ func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>
   %3 = "tile.tensor_map"(%n) {l2_eviction = "evict_last"} : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
   // CHECK: "tile.tensor_map"(%{{.*}}) {any_rows = true} : (memref<?x?xf16, strided<[?, 1]>>)
   %4 = "tile.tensor_map"(%m) {any_rows = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !Map
+  // CHECK: "tile.tensor_map"(%{{.*}}) {skewed = true} : (memref<?x?xf16, strided<[?, 1]>>)
+  %5 = "tile.tensor_map"(%m) {skewed = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !Map
   return
 }
 

@@ -1347,6 +1347,22 @@ func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 
 // -----
 
+func.func @skewed_mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{skewed must be false with MN-major operands}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, skewed = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @skewed_any_rows(%m: memref<?x?xf16, strided<[?, 1]>>) {
+  // expected-error @below {{skewed must be false with any_rows}}
+  %0 = "tile.tensor_map"(%m) {any_rows = true, skewed = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">>
+  return
+}
+
+// -----
+
 func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{block N must be a multiple of 16 for an MN-major operand that threads load, got 24}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
