@@ -19,7 +19,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.barriers import Barriers
 from weft.emulator.running.cluster_barriers import ClusterBarriers
 from weft.emulator.running.code import Code, Compiler, Ready, Turn
-from weft.emulator.running.deadlock import Wait, awaited_by, stuck, waits_of
+from weft.emulator.running.deadlock import Wait, stuck, waits_of_groups
 from weft.emulator.running.function_code import MAX_FRAME
 from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, copy_frames
 from weft.emulator.running.lanes import WARP, Lanes
@@ -33,8 +33,6 @@ _DEPTH_LIMIT = 1000
 _PATIENCE = 5000
 _BLOCKING_WAIT = 50
 _SKEWED = 0.3
-# What instructions wait for, other than lanes and mbarriers.
-_AWAITED = {"tcgen05.alloc": "free columns of tensor memory, or for the other CTA of its pair"}
 _NO_RANK = 1 << 62
 
 
@@ -55,8 +53,7 @@ class Machine:
     ) -> None:
         self.wave, self.program, self.totals = wave, program, totals
         self.ready: dict[Key, Group] = {}
-        self.barriers = Barriers(wave, self.put)
-        self.clusters = ClusterBarriers(wave, self.put)
+        self.barriers, self.clusters = Barriers(wave, self.put), ClusterBarriers(wave, self.put)
         self.random = wave.random = None if seed is None else random.Random(seed)
         self._impatience, self._skew = 0, skew
         self.ticks = _TURN
@@ -67,8 +64,7 @@ class Machine:
         """The lanes that were whole warpgroups last."""
         self._last_change: tuple[int, ...] = ()
         self._lowest: Priority = ()
-        self._hold = 0
-        self._rotated = 0
+        self._hold = self._rotated = 0
         wave.memory.reserve_local(program.entry.frame_size)
         root = Frame(None, None, program.entry, 0)
         self._compiler = compiler if compiler is not None and compiler.fits(wave) else None
@@ -500,14 +496,5 @@ class Machine:
 
     def waiting(self) -> list[Wait]:
         """Every warp that waits, or that spins in a loop."""
-        waits: list[Wait] = []
-        for group in self.ready.values():
-            block = self.program.blocks[group.block]
-            if not group.stalled:
-                near = f"near line {block.line}"
-                waits += waits_of(group.lanes, block.line, near, "for memory that no thread changes")
-                continue
-            what = _AWAITED.get(block.waits, "other lanes of its warp")
-            at, awaits = f"at line {block.line} ({block.waits})", awaited_by(self.wave, group)
-            waits += waits_of(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
-        return [*waits, *self.barriers.describe(), *self.clusters.describe()]
+        groups = waits_of_groups(self.ready.values(), self.program.blocks, self.wave)
+        return [*groups, *self.barriers.describe(), *self.clusters.describe()]

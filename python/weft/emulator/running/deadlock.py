@@ -4,6 +4,7 @@ state.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from weft.isa.mbarriers import BYTES
 Block = tuple[int, int, int]
 _MOST_LINES = 24
 _WARP = 32
+# What instructions wait for, other than lanes and mbarriers.
+_AWAITED = {"tcgen05.alloc": "free columns of tensor memory, or for the other CTA of its pair"}
 
 
 @dataclass(frozen=True)
@@ -208,3 +211,18 @@ def awaited_by(wave: Wave, group: Group) -> dict[int, list[Awaited]]:
         awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(inits).get(offset))
         found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
     return found
+
+
+def waits_of_groups(groups: Iterable[Group], blocks: Sequence[Any], wave: Wave) -> list[Wait]:
+    """Every warp of these groups that waits, or that spins in a loop. `blocks` are those of the program."""
+    waits: list[Wait] = []
+    for group in groups:
+        block = blocks[group.block]
+        if not group.stalled:
+            near = f"near line {block.line}"
+            waits += waits_of(group.lanes, block.line, near, "for memory that no thread changes")
+            continue
+        what = _AWAITED.get(block.waits, "other lanes of its warp")
+        at, awaits = f"at line {block.line} ({block.waits})", awaited_by(wave, group)
+        waits += waits_of(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
+    return waits

@@ -1,8 +1,9 @@
 """Finds mistakes that a GPU doesn't report: races, missing waits and fences, reads of uninitialised state."""
 
-from weft.emulator.sanitizer.checker import Kernel, Sanitizer
+from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.findings import RULES, Finding, Findings, FoundList, ignored_rules
 from weft.emulator.sanitizer.global_races import GlobalMemory
+from weft.emulator.sanitizer.kernel_properties import Kernel
 from weft.emulator.sanitizer.registers import instrumented
 
 __all__ = [

@@ -1,21 +1,19 @@
 """The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault, Thread
 from weft.emulator.memory.access import CLUSTER, CTA, LEVELS, WORLD_LEVELS, Access, Threads
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.cluster_barriers import Phase
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
-from weft.emulator.sanitizer.dataflow import NOTHING, Watched, chosen_addresses, ignored_waits, watched
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
+from weft.emulator.sanitizer.kernel_properties import ANY_KERNEL, Kernel
 from weft.emulator.sanitizer.launch_before import LaunchBefore
 from weft.emulator.sanitizer.local_memory import LocalMemory
 from weft.emulator.sanitizer.mbarrier_table import MbarrierTable
@@ -31,65 +29,7 @@ from weft.isa.tcgen05.pipelining import Use
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
 _RELEASES = {"acq_rel", "sc", "release"}
-_COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """The properties of a program that rules depend on.
-
-    `calls`: it has functions. `tensor_fences`: which of tcgen05.fence::before_thread_sync and
-    ::after_thread_sync it has; compilers that emit none order tensor memory by barriers alone. `levels`: the
-    scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
-    global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
-    of waits for mbarriers whose result nothing reads. `chosen_addresses`: the lines of loads whose address
-    may depend on a mask. `watched`: the registers whose uses the program announces. `init_fences`:
-    asynchronous units need a fence after the init of an mbarrier of their own CTA, too. `by_lane`: what a
-    lane of a warp releases or acquires counts for the others only from the warp's next barrier on.
-    `in_world`: several GPUs run.
-    """
-
-    calls: bool = False
-    tensor_fences: frozenset[str] = frozenset()
-    global_copies: bool = False
-    levels: frozenset[int] = frozenset(LEVELS.values())
-    most_registers: int | None = None
-    ignored_waits: frozenset[int] = frozenset()
-    chosen_addresses: frozenset[int] = frozenset()
-    watched: Watched = NOTHING
-    init_fences: bool = False
-    by_lane: bool = False
-    in_world: bool = False
-
-    @classmethod
-    def of(cls, program: Program, *, strict: bool = False) -> "Kernel":
-        """The properties of a program; `strict`: also what PTX requires and hardware is known not to need."""
-        opcodes = {opcode for block in program.blocks for opcode in block.opcodes}
-        copies = bool(opcodes & _COPIES)
-        tensor = strict and any(opcode.startswith("tcgen05.alloc") for opcode in opcodes)
-        fences = frozenset(
-            kind for kind in ("before", "after") if tensor or f"tcgen05.fence::{kind}_thread_sync" in opcodes
-        )
-        registers_to_watch = watched(program)
-        if strict:
-            registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
-        most = program.entry.function.directives.get("maxnreg")
-        levels = frozenset(level for code in program.codes.values() for level in code.levels)
-        registers = most[0] if most else None
-        return cls(
-            len(program.codes) > 1,
-            fences,
-            copies,
-            levels,
-            registers,
-            ignored_waits(program),
-            chosen_addresses(program),
-            registers_to_watch,
-            strict and (copies or tensor),
-            strict,
-            program.scopes is WORLD_LEVELS,
-        )
 
 
 class Sanitizer(Watch):
@@ -103,7 +43,7 @@ class Sanitizer(Watch):
         self,
         wave: Wave,
         findings: Findings,
-        kernel: Kernel = Kernel(),
+        kernel: Kernel = ANY_KERNEL,
         memory: GlobalMemory | None = None,
     ) -> None:
         self.wave, self.findings = wave, findings

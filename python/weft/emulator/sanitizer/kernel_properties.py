@@ -1,0 +1,70 @@
+"""The properties of a program that the sanitizer's rules depend on."""
+
+from dataclasses import dataclass, replace
+
+from weft.emulator.decoding.program import Program
+from weft.emulator.memory.access import LEVELS, WORLD_LEVELS
+from weft.emulator.sanitizer.dataflow import NOTHING, Watched, chosen_addresses, ignored_waits, watched
+
+_COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The properties of a program that rules depend on.
+
+    `calls`: it has functions. `tensor_fences`: which of tcgen05.fence::before_thread_sync and
+    ::after_thread_sync it has; compilers that emit none order tensor memory by barriers alone. `levels`: the
+    scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
+    global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
+    of waits for mbarriers whose result nothing reads. `chosen_addresses`: the lines of loads whose address
+    may depend on a mask. `watched`: the registers whose uses the program announces. `init_fences`:
+    asynchronous units need a fence after the init of an mbarrier of their own CTA, too. `by_lane`: what a
+    lane of a warp releases or acquires counts for the others only from the warp's next barrier on.
+    `in_world`: several GPUs run.
+    """
+
+    calls: bool = False
+    tensor_fences: frozenset[str] = frozenset()
+    global_copies: bool = False
+    levels: frozenset[int] = frozenset(LEVELS.values())
+    most_registers: int | None = None
+    ignored_waits: frozenset[int] = frozenset()
+    chosen_addresses: frozenset[int] = frozenset()
+    watched: Watched = NOTHING
+    init_fences: bool = False
+    by_lane: bool = False
+    in_world: bool = False
+
+    @classmethod
+    def of(cls, program: Program, *, strict: bool = False) -> "Kernel":
+        """The properties of a program; `strict`: also what PTX requires and hardware is known not to need."""
+        opcodes = {opcode for block in program.blocks for opcode in block.opcodes}
+        copies = bool(opcodes & _COPIES)
+        tensor = strict and any(opcode.startswith("tcgen05.alloc") for opcode in opcodes)
+        fences = frozenset(
+            kind for kind in ("before", "after") if tensor or f"tcgen05.fence::{kind}_thread_sync" in opcodes
+        )
+        registers_to_watch = watched(program)
+        if strict:
+            registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
+        most = program.entry.function.directives.get("maxnreg")
+        levels = frozenset(level for code in program.codes.values() for level in code.levels)
+        registers = most[0] if most else None
+        return cls(
+            len(program.codes) > 1,
+            fences,
+            copies,
+            levels,
+            registers,
+            ignored_waits(program),
+            chosen_addresses(program),
+            registers_to_watch,
+            strict and (copies or tensor),
+            strict,
+            program.scopes is WORLD_LEVELS,
+        )
+
+
+ANY_KERNEL = Kernel()
+"""The properties of a program of which nothing is known."""
