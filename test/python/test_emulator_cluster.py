@@ -1,7 +1,8 @@
-"""Clusters: ranks, shared memory of other CTAs, barriers, and cancelled clusters."""
+"""Clusters: ranks, shared memory of other CTAs, and barriers."""
 
 import numpy as np
 import pytest
+from emulator_clusters import SEEDS, SYNC, launch
 from emulator_corpus import chips
 from emulator_corpus import module as compiled
 from emulator_ptx import module
@@ -11,37 +12,6 @@ from weft.emulator.watch import Watch
 from weft.emulator.watching.observers import Observers
 from weft.errors import WeftError
 
-SEEDS = (None, 1, 2, 3)
-
-
-def launch(body, grid, cluster, block=32, words=1, directives="", count=None, **options):
-    """Runs a body with `words` results of each thread at %rd2, in the order of CTA numbers in the grid.
-
-    %r0 is tid, %r1 the CTA's number, %r2 its rank in the cluster; [bar] is a barrier, [data] has 4 KiB.
-    """
-    text = f"""
-    .visible .entry k(.param .u64 p_out) {directives}
-    {{
-      .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<40>; .reg .f32 %f<8>; .reg .b128 %q<4>;
-      .shared .align 16 .b8 data[4096]; .shared .align 8 .b64 bar;
-      ld.param.u64 %rd1, [p_out];
-      mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.z; mov.u32 %r3, %nctaid.y; mov.u32 %r4, %ctaid.y;
-      mad.lo.u32 %r1, %r1, %r3, %r4; mov.u32 %r3, %nctaid.x; mov.u32 %r4, %ctaid.x;
-      mad.lo.u32 %r1, %r1, %r3, %r4; mov.u32 %r3, %ntid.x; mad.lo.u32 %r3, %r1, %r3, %r0;
-      mad.wide.u32 %rd2, %r3, {4 * words}, %rd1;
-      mov.u32 %r2, %cluster_ctarank;
-      {body}
-    }}"""
-    total = count or int(np.prod(grid)) * block
-    out = np.zeros((total, words) if words > 1 else total, np.uint32)
-    report = module(text, "sm_100a").launch(
-        "k", grid=grid, block=block, args=[out], cluster=cluster, **options
-    )
-    assert not report.findings
-    return out, report
-
-
-SYNC = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;\n"
 PLACES = [
     *(f"%{name}.{axis}" for name in ("clusterid", "nclusterid") for axis in "xyz"),
     *(f"%{name}.{axis}" for name in ("cluster_ctaid", "cluster_nctaid") for axis in "xyz"),
@@ -365,104 +335,6 @@ def test_cooperative_groups_synchronise_a_grid(chip, seed):
     a, out = np.arange(count, dtype=np.int32), np.zeros(count, np.int32)
     compiled("warps", chip).launch("grid_sync", grid=(20, 2), block=64, args=[a, out, count], seed=seed)
     assert (out == 2 * np.arange(count)[::-1]).all()
-
-
-CANCEL = """
-  setp.eq.u32 %p1, %r0, 0;
-  @%p1 mbarrier.init.shared.b64 [bar], 1;
-  bar.sync 0;
-  mov.u32 %r20, %ctaid.x; mov.u32 %r21, %ctaid.y; mov.u32 %r22, 0;
-WORK:
-  mov.u32 %r24, %nctaid.x; mad.lo.u32 %r23, %r21, %r24, %r20;
-  mad.wide.u32 %rd3, %r23, 4, %rd1;
-  @%p1 atom.global.add.u32 %r25, [%rd3], 1;
-  bar.sync 0;
-  @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
-  @%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [data], [bar];
-WAIT:
-  mbarrier.try_wait.parity.shared.b64 %p2, [bar], %r22;
-  @!%p2 bra WAIT;
-  xor.b32 %r22, %r22, 1;
-  ld.shared.b128 %q1, [data];
-  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q1;
-  @!%p3 bra DONE;
-  clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r20, %r21, _, _}, %q1;
-  clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %r26, %q1;
-  setp.ne.u32 %p4, %r21, %r26; @%p4 trap;
-  bar.sync 0;
-  bra WORK;
-DONE:
-  ret;
-"""
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_ctas_take_over_those_that_have_not_begun(seed):
-    # 300 blocks are more than begin together, so that some of the work is taken over.
-    out, report = launch(CANCEL, (60, 5, 1), (1, 1, 1), count=300, seed=seed)
-    assert (out == 1).all()
-    assert report.counters["mbarrier.init"] < report.counters["atom"] == 300
-
-
-# As in kernels of CUTLASS, which compute with the coordinates before they use the predicate.
-COMPUTED = CANCEL.replace(
-    """  @!%p3 bra DONE;
-  clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r20, %r21, _, _}, %q1;
-""",
-    """  @%p3 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r30, %r31, _, _}, %q1;
-  add.u32 %r20, %r30, 0; add.u32 %r21, %r31, 0;
-  @!%p3 bra DONE;
-""",
-)
-
-
-def test_coordinates_of_no_cluster_are_no_unwritten_registers():
-    # Two blocks begin together: neither takes over another one, so no thread has any coordinates.
-    assert COMPUTED != CANCEL
-    out, _ = launch(COMPUTED, (2, 1, 1), (1, 1, 1), count=2)
-    assert out.tolist() == [1, 1]
-
-
-CANCEL_ALL = (
-    "clusterlaunchcontrol.try_cancel.async.shared::cta"
-    ".mbarrier::complete_tx::bytes.multicast::cluster::all.b128"
-)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_cluster_takes_over_another_together(seed):
-    # The CTA of rank 0 asks for both, and each does the part of its own rank.
-    body = f"""
-      setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p5, %r2, 0; and.pred %p5, %p1, %p5;
-      @%p1 mbarrier.init.shared.b64 [bar], 1;
-      @%p1 fence.mbarrier_init.release.cluster;
-      {SYNC}
-      mov.u32 %r20, %ctaid.x; mov.u32 %r22, 0;
-    WORK:
-      mad.wide.u32 %rd3, %r20, 4, %rd1;
-      @%p1 red.global.add.u32 [%rd3], 1;
-      @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
-      {SYNC}
-      @%p5 {CANCEL_ALL} [data], [bar];
-    WAIT:
-      mbarrier.try_wait.parity.shared.b64 %p2, [bar], %r22;
-      @!%p2 bra WAIT;
-      xor.b32 %r22, %r22, 1;
-      ld.shared.b128 %q1, [data];
-      clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q1;
-      @!%p3 bra DONE;
-      clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r20, %q1;
-      add.u32 %r20, %r20, %r2;
-      {SYNC}
-      bra WORK;
-    DONE:
-      {SYNC}
-    """
-    out, report = launch(body, (300, 1, 1), (2, 1, 1), count=300, seed=seed)
-    assert (out == 1).all()
-    assert report.counters["mbarrier.init"] < report.counters["red"] == 300
 
 
 def test_clusters_of_one_launch_run_together_and_all_run():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_emulator_sanitizer import kernel, line_of, run, without
+from sanitizer_kernels import kernel, line_of, run, without
 
 from weft import emulator
 

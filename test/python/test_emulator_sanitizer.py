@@ -4,44 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator_ptx import HEAD, module
+from emulator_ptx import module
+from sanitizer_kernels import PRODUCT, check, kernel, line_of, run, without
 
 from weft import emulator
 from weft.emulator.sanitizer import RULES
-
-SHARED = ".shared .align 128 .b8 s[8192];"
-REGISTERS = ".reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %d<16>; .reg .f32 %f<32>;"
-
-
-def kernel(lines, target="sm_90a", declare=SHARED):
-    body = [".visible .entry k(.param .u64 x)", "{", declare, REGISTERS, "ld.param.u64 %d0, [x];"]
-    body += ["mov.u32 %r0, %tid.x;", "shl.b32 %r1, %r0, 2;", "mov.u32 %r2, s;", *lines, "ret;", "}"]
-    return HEAD.format(target=target) + "\n".join(body)
-
-
-def line_of(text, what):
-    """The line, from 1, of the last line that begins with `what`."""
-    return max(i for i, row in enumerate(text.splitlines(), 1) if row.startswith(what))
-
-
-def run(text, block=128, grid=1, **more):
-    x = np.arange(4096, dtype=np.uint32)
-    return emulator.Module(text).launch("k", grid=grid, block=block, args=[x], **more)
-
-
-def check(lines, fault, rule, at, block=128, target="sm_90a", **more):
-    """The kernel of these lines is clean, and with the lines that `fault` makes of them has one finding."""
-    assert run(kernel(lines, target), block, **more).findings == ()
-    planted = kernel(fault(list(lines)), target)
-    findings = run(planted, block, **more).findings
-    assert [(f.rule, f.line) for f in findings] == [(rule, line_of(planted, at))]
-    assert rule in RULES
-    return findings[0]
-
-
-def without(*starts):
-    return lambda lines: [line for line in lines if not line.startswith(starts)]
-
 
 EXCHANGE = [
     "add.u32 %r3, %r2, %r1;",
@@ -264,106 +231,6 @@ def test_findings_name_the_source_and_can_be_disabled():
 def test_every_rule_has_a_sentence():
     assert all(name == name.lower() and " " not in name for name in RULES)
     assert all(sentence.endswith(".") for sentence in RULES.values())
-
-
-# wgmma: a product of 64x8x16, A and B in shared memory without swizzle.
-
-PRODUCT = [
-    "shl.b32 %r3, %r0, 4;",
-    "add.u32 %r4, %r2, %r3;",
-    "st.shared.v4.u32 [%r4], {%r0, %r0, %r0, %r0};",
-    "st.shared.v4.u32 [%r4+2048], {%r0, %r0, %r0, %r0};",
-    "fence.proxy.async.shared::cta;",
-    "bar.sync 0;",
-    "cvt.u64.u32 %d1, %r2;",
-    "shr.u64 %d1, %d1, 4;",
-    "or.b64 %d2, %d1, 0x1000080000;",
-    "mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;",
-    "setp.ne.u32 %p0, %r2, 0x7fffffff;",
-    "wgmma.fence.sync.aligned;",
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d2, %d2, %p0, 1, 1, 0, 0;",
-    "wgmma.commit_group.sync.aligned;",
-    "wgmma.wait_group.sync.aligned 0;",
-    "bar.sync 0;",
-    "st.shared.f32 [%r4], %f0;",
-]
-
-
-def test_generic_writes_that_the_asynchronous_proxy_cannot_see():
-    check(PRODUCT, without("fence.proxy"), "missing-proxy-fence", "wgmma.mma_async")
-
-
-def test_a_product_of_what_others_have_not_finished_writing():
-    check(PRODUCT, lambda a: a[:5] + a[6:], "shared-race", "wgmma.mma_async")
-
-
-def test_an_operand_that_is_overwritten_before_the_wait():
-    def late(lines):
-        return [*lines[:14], lines[15], "st.shared.u32 [%r4], %r0;", lines[14]]
-
-    check(PRODUCT, late, "async-source-overwritten", "st.shared.u32")
-
-
-def test_a_fence_is_missing_before_the_first_product():
-    found = check(PRODUCT, without("wgmma.fence"), "wgmma-fence", "wgmma.mma_async")
-    assert found.thread.tid == (0, 0, 0)
-    assert found.count == 128
-
-
-def test_accumulators_that_are_written_after_the_fence():
-    fault = [*PRODUCT[:12], "add.f32 %f2, %f2, %f3;", *PRODUCT[12:]]
-    right = [*fault[:11], fault[12], fault[11], *fault[13:]]
-    check(right, lambda lines: fault, "wgmma-fence", "wgmma.mma_async")
-
-
-@pytest.mark.parametrize(
-    "touch", ["add.f32 %f9, %f1, %f1;", "cvt.rn.f32.u32 %f3, %r0;", "st.shared.f32 [s+4100], %f2;"]
-)
-def test_accumulators_that_are_touched_before_the_wait(touch):
-    right = [*PRODUCT[:15], touch, *PRODUCT[15:]]
-    fault = [*PRODUCT[:14], touch, *PRODUCT[14:]]
-    if touch.startswith("st"):
-        right = [line.replace("st.shared.f32 [s+4100]", "st.global.f32 [%d0]") for line in right]
-        fault = [line.replace("st.shared.f32 [s+4100]", "st.global.f32 [%d0]") for line in fault]
-    at = next(line for line in fault if "%f9" in line or "%f3, %r0" in line or "%d0], %f2" in line)
-    found = check(right, lambda lines: fault, "wgmma-in-flight", at)
-    assert found.thread.tid == (0, 0, 0)
-
-
-def test_accumulators_of_the_group_that_is_left_pending():
-    second = PRODUCT[12].replace("{%f0, %f1, %f2, %f3}", "{%f4, %f5, %f6, %f7}")
-    lines = [*PRODUCT[:10], "mov.f32 %f4, %f0; mov.f32 %f5, %f0; mov.f32 %f6, %f0; mov.f32 %f7, %f0;"]
-    lines += [*PRODUCT[10:14], second, PRODUCT[13], PRODUCT[14].replace("0;", "1;")]
-    lines += ["add.f32 %f9, %f0, %f1;", PRODUCT[14], *PRODUCT[15:]]
-    check(
-        lines,
-        lambda a: [line.replace("%f9, %f0, %f1", "%f9, %f0, %f4") for line in a],
-        "wgmma-in-flight",
-        "add.f32",
-    )
-
-
-def test_a_lane_that_comes_late_may_touch_what_the_next_product_will_use():
-    """Its warp's other lanes stand at the product, which begins when all are there."""
-    leaves = [
-        "mov.u32 %r9, 0;",
-        "setp.eq.u32 %p1, %r0, 0;",
-        "@%p1 bra aside;",
-        "back: add.f32 %f9, %f0, %f1;",
-    ]
-    aside = ["aside: add.u32 %r9, %r9, 1;", "setp.lt.u32 %p2, %r9, 20;", "@%p2 bra aside;", "bra back;"]
-    lines = [*PRODUCT[:15], *leaves, *PRODUCT[11:15], "bra end;", *aside, "end: bar.sync 0;"]
-    for seed in range(4):
-        assert run(kernel(lines), seed=seed).findings == (), seed
-
-
-def test_an_a_operand_in_registers_that_is_overwritten_before_the_wait():
-    product = (
-        PRODUCT[12].replace("%d2, %d2,", "{%r20, %r21, %r22, %r23}, %d2,").replace("1, 1, 0, 0", "1, 1, 0")
-    )
-    lines = [*PRODUCT[:10], "mov.b32 %r20, 0; mov.b32 %r21, 0; mov.b32 %r22, 0; mov.b32 %r23, 0;"]
-    lines += [*PRODUCT[10:12], product, *PRODUCT[13:15], "add.u32 %r21, %r0, 1;", *PRODUCT[15:]]
-    check(lines, lambda a: [*a[:14], a[16], *a[14:16], *a[17:]], "wgmma-in-flight", "add.u32 %r21")
 
 
 BRANCH = [
