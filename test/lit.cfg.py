@@ -23,7 +23,7 @@ config.test_exec_root = str(root.parent / "build" / "test")
 # The tools are those of the Python that runs lit, not those of PATH; FileCheck is PyPI's port. One process
 # that has imported them serves all calls. test/python/test_tools.py runs them as programs.
 sys.path.insert(0, str(root))
-scripts = importlib.import_module("warm_tools").install(root.parent / "build" / "tools", filled=True)
+scripts = importlib.import_module("warm_tools").folder(filled=True)
 sys.path.pop(0)
 beside = Path(sys.executable).parent
 config.environment["PATH"] = os.pathsep.join([str(scripts), str(beside), os.environ.get("PATH", os.defpath)])

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import warm_tools
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # lit's program, since `python -m lit.main` runs no tests and exits with 0.
@@ -33,6 +35,8 @@ def main(names: list[str]) -> int:
         return 1
     # Hundreds of processes import Weft, which takes three times as long without cached bytecode.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    if hasattr(os, "fork"):
+        environment[warm_tools.VARIABLE] = warm_tools.start()
     *beside, last = names or SUITES
     with contextlib.ExitStack() as stack:
         running, outputs = {}, {}

@@ -1,17 +1,20 @@
-"""Serves lit's calls of weft, weft-opt and FileCheck from one process that has imported them, by forks.
+"""Serves calls of weft, weft-opt, FileCheck and Python from one process that has imported them, by forks.
 
 A tool's imports take half a second of CPU time, and lit calls tools about five hundred times. The programs
-that `install` writes send their arguments, directory, environment and standard streams to the server. Workers
+in `folder()` send their arguments, directory, environment and standard streams to the server. Workers
 of the tools, for LLVM and MLIR, are forks too; other tests start them as users' processes do.
 """
 
 import array
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import os
+import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -36,50 +39,84 @@ status = server.recv(1)
 posix._exit(status[0] if status else 134)
 """
 TOOLS = ("weft", "weft-opt", "filecheck", "warm-python")
+# Where test/run.py has started a server for all suites.
+VARIABLE = "WEFT_WARM_TOOLS"
 
 
-def install(folder: Path, *, filled: bool = False) -> Path:
-    """Starts a server that ends with this process. Returns a folder with programs that call it.
+@functools.cache
+def folder(filled: bool = False) -> Path:
+    """A folder with programs that call the server of this run of tests; this process starts it if none runs.
 
     `filled` is whether the server has looked for extensions, dialects and passes before it forks.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{os.getpid()}.socket"
-    path.unlink(missing_ok=True)
-    for tool in TOOLS:
-        program = folder / tool
-        program.write_text(_CLIENT.format(python=sys.executable, path=os.fspath(path), tool=tool))
-        program.chmod(0o755)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.fspath(path))
-        listening.listen(64)
-        # The pipe closes when lit ends, even if it is killed.
-        subprocess.Popen(
-            [sys.executable, __file__, str(listening.fileno()), *(["filled"] if filled else [])],
-            stdin=subprocess.PIPE,
-            pass_fds=[listening.fileno()],
-        )
-    return folder
+    return Path(os.environ.get(VARIABLE) or start()) / ("filled" if filled else "bare")
 
 
-def serve(listening: socket.socket, filled: bool) -> None:
-    """Forks for each call, until stdin closes."""
+@functools.cache
+def start() -> str:
+    """Starts a server that ends with this process, and returns its folder. It imports when it is called."""
+    made = tempfile.mkdtemp(prefix="weft-tools-")
+    atexit.register(_remove, made, os.getpid())
+    sockets = []
+    for name in ("bare", "filled"):
+        path = Path(made, name, "socket")
+        path.parent.mkdir()
+        for tool in TOOLS:
+            program = path.parent / tool
+            program.write_text(_CLIENT.format(python=sys.executable, path=os.fspath(path), tool=tool))
+            program.chmod(0o755)
+        sockets.append(socket.socket(socket.AF_UNIX))
+        sockets[-1].bind(os.fspath(path))
+        sockets[-1].listen(64)
+    numbers = [each.fileno() for each in sockets]
+    # The pipe closes when this process ends, even if it is killed.
+    subprocess.Popen(
+        [sys.executable, __file__, *map(str, numbers)], stdin=subprocess.PIPE, pass_fds=numbers
+    )
+    for each in sockets:
+        each.close()
+    return made
+
+
+def _remove(made: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a fork
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def serve(bare: socket.socket, filled: socket.socket) -> None:
+    """Forks for each call, until stdin closes. A fork of this process serves `filled`."""
+    select.select([bare, filled, 0], [], [])
     mains = _mains()
     importlib.import_module("weft.compiler.channels").start = _start_worker
-    if filled:
-        _fill_caches(mains["weft-opt"])
+    if os.fork():
+        filled.close()
+        _serve(bare, mains)
+    else:
+        bare.close()
+        if 0 not in select.select([filled, 0], [], [])[0]:
+            _fill_caches(mains["weft-opt"])
+            _serve(filled, mains)
+
+
+def _serve(listening: socket.socket, mains) -> None:
     gc.freeze()  # a collection in a fork would copy the memory of all these objects
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         ready, _, _ = select.select([listening, 0], [], [])
+        _reap()
         if 0 in ready:
             return
         call, _ = listening.accept()
         if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listening.close()
             os._exit(_answer(call, mains))
         call.close()
+
+
+def _reap() -> None:
+    """Ends the forks that have exited. Their CPU time becomes part of this process's children's."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _mains():
@@ -162,8 +199,13 @@ def _fill_caches(weft_opt) -> None:
 
 
 def _run_code() -> None:
-    """`warm-python -c CODE`"""
-    exec(compile(sys.argv[2], "<string>", "exec"), {"__name__": "__main__"})
+    """`warm-python -c CODE` or `warm-python FILE ARGUMENTS`"""
+    if sys.argv[1] == "-c":
+        exec(compile(sys.argv[2], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = sys.argv[1:]
+        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def _answer(call, mains) -> int:
@@ -206,4 +248,4 @@ def _answer(call, mains) -> int:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), "filled" in sys.argv[2:])
+    serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

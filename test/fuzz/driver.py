@@ -30,6 +30,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+sys.path.append(str(Path(__file__).parents[1]))
+warm_tools = importlib.import_module("warm_tools")
+sys.path.pop()
+
 SECONDS = 4.0  # of one mutator, unless told otherwise
 PATIENCE_SECONDS = 20.0  # of a processor, for one input; what takes longer hangs
 MEMORY_BYTES = 12 << 30  # of address space for a process of attempts
@@ -89,7 +93,7 @@ def run(
 ) -> Report:
     """Tries the inputs from `first` on until the time is over or `count` were tried; nothing is cached."""
     given = {"seconds": seconds, "first": first, "count": count, "patience": patience}
-    command = [sys.executable, __file__, mutator, "--json"]
+    command = [warm_tools.folder() / "warm-python", __file__, mutator, "--json"]
     command += [f"--{name}={value}" for name, value in given.items() if value is not None]
     done = subprocess.run(
         command,

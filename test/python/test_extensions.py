@@ -29,13 +29,12 @@ sys.path.pop(0)
 def python(tmp_path_factory):
     """Runs Python code with packages from a folder, in a process that has imported Weft."""
     folder = tmp_path_factory.mktemp("extensions")
-    warm_tools.install(folder / "tools")
 
     def run(code: str, site: Path | None = None, **environment: str) -> str:
         path = "" if site is None else f"import sys; sys.path.insert(0, {str(site)!r})\n"
         environment = {"WEFT_CACHE_DIR": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""} | environment
         done = subprocess.run(
-            [folder / "tools" / "warm-python", "-c", path + code],
+            [warm_tools.folder() / "warm-python", "-c", path + code],
             env=os.environ | environment,
             capture_output=True,
             text=True,

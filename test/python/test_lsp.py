@@ -11,6 +11,7 @@ import pytest
 from weft.tools import weft
 
 pytest.importorskip("pygls", reason="the language server needs pygls: pip install 'weft[lsp]'")
+import warm_tools
 from lsp_client import SECONDS, Client
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -32,7 +33,7 @@ def function(*operations):
 
 @pytest.fixture(scope="module")
 def client():
-    started = Client()
+    started = Client(command=[warm_tools.folder() / "weft", "lsp"])
     yield started
     assert started.end() == 0
     assert started.errors == b""

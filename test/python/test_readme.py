@@ -56,7 +56,7 @@ def reader(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reader")
     for name in ("examples", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
-    tools, beside = warm_tools.install(folder / "tools"), Path(sys.executable).parent
+    tools, beside = warm_tools.folder(), Path(sys.executable).parent
     path = os.pathsep.join([str(tools), str(beside), os.environ["PATH"]])
     place = {"PATH": path, "WEFT_CACHE_DIR": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
     return folder, os.environ | place

@@ -9,7 +9,8 @@ import pytest
 
 RUN = Path(__file__).parents[1] / "run.py"
 PROGRAM = """
-import runpy, sys
+import pathlib, runpy, sys
+sys.path.insert(0, str(pathlib.Path(sys.argv[1]).parent))
 run = runpy.run_path(sys.argv[1])
 python = [sys.executable, "-ISc"]
 for name, code in zip(run["SUITES"], sys.argv[2:4], strict=True):
@@ -38,3 +39,10 @@ def test_one_suite_can_be_named(tmp_path):
     assert (done.returncode, done.stdout) == (0, "== pytest\n['-c']\n")
     done = run("", "", "pytests")
     assert (done.returncode, done.stderr) == (1, "suite must be one of lit, pytest, slow, got 'pytests'\n")
+
+
+def test_both_call_tools_from_one_server():
+    code = "import os; print(os.environ['WEFT_WARM_TOOLS'])"
+    done = run(code, code)
+    first, second = (line for line in done.stdout.splitlines() if not line.startswith("=="))
+    assert first == second and not Path(first).exists()  # removed at the end
