@@ -189,12 +189,20 @@ def _rule(form: Any, verdict: Verdict, chip: str = "") -> tuple[str, str, str]:
 
 def _near_misses(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[Any]:
     """The first form of each row, and those that differ from it on one axis, then on two."""
-    tried = {axis: dict.fromkeys((*near.get(axis, ()), *family.values(axis))) for axis in family.axes}
+    names = family.axes
+    tried = [dict.fromkeys((*near.get(axis, ()), *family.values(axis))) for axis in names]
+    firsts = [(form := row.forms[0], [getattr(form, axis) for axis in names]) for row in rows(family)]
+    seen = set()
     for count in range(3):
-        for row in rows(family):
-            for axes in combinations(family.axes, count):
+        for form, own in firsts:
+            for axes in combinations(range(len(own)), count):
                 for values in product(*(tried[axis] for axis in axes)):
-                    yield replace(row.forms[0], **dict(zip(axes, values, strict=True)))
+                    changed = list(own)
+                    for axis, value in zip(axes, values, strict=True):
+                        changed[axis] = value
+                    if (key := tuple(changed)) not in seen:
+                        seen.add(key)
+                        yield replace(form, **dict(zip(names, changed, strict=True)))
 
 
 def _inline(table: Table) -> list[str]:

@@ -237,6 +237,12 @@ def _count(form: Any, operand: Registers, scales: dict[str, str]) -> tuple[str, 
     return operand.name, f"{factor}{scale}{divisor}", kind
 
 
+@cache
+def _short(kind: str) -> str:
+    """An LLVM type as pages and tables show it."""
+    return re.sub(r"vector<(\d+)x(\w+)>", r"\2x\1", kind.replace("!llvm.", ""))
+
+
 def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
     """Each operand of any of the forms in words, in PTX's order."""
     texts: dict[str, dict[str, None]] = {}
@@ -244,7 +250,7 @@ def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
     for form in forms:
         for operand in form.operands:
             name, count, kind = _count(form, operand, scales)
-            kind = re.sub(r"vector<(\d+)x(\w+)>", r"\2x\1", kind.replace("!llvm.", ""))
+            kind = _short(kind)
             text = kind if count == "1" else f"{count} {kind}"
             if operand.role == "immediate":
                 text = numbers(operand.values)

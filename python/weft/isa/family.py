@@ -275,7 +275,7 @@ class Family(Generic[F]):
         """Every legal form."""
         return dict(self.legal())
 
-    @property
+    @computed
     def axes(self) -> tuple[str, ...]:
         """The names of the fields in which forms vary."""
         return tuple(f.name for f in fields(self.form))  # type: ignore[arg-type]

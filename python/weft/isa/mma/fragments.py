@@ -7,6 +7,7 @@ consecutive along k, and a k beyond four registers' opens the next ones. Layouts
 """
 
 import re
+from functools import cache
 
 from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES, F16, F64
@@ -18,6 +19,7 @@ _CONTAINER_BITS = 8
 """What an fp6 or fp4 element takes in a register, except in the kinds that pack fp4 in pairs."""
 
 
+@cache
 def mnk(shape: str) -> tuple[int, int, int]:
     """The extents in a shape's name."""
     m, n, k = re.findall(r"\d+", shape)
