@@ -9,7 +9,7 @@ from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_d
 from weft.dialects.schedule.tcgen05 import CTA_ROWS
 from weft.dialects.schedule.tcgen05_scales import LEAST_ROWS, column_unit
 from weft.isa.wgmma.descriptors import WIDEST
-from weft.schedules.predict_gpus import Gpu, gpu_of, has_model
+from weft.schedules.predict_gpus import GPUS, Gpu, gpu_of, has_model
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import predict
 from weft.target import Target
@@ -34,8 +34,7 @@ def choose(
     """
     if not has_model(chip):
         return None
-    gpu, target = gpu_of(chip), Target.of(chip)
-    timed = _timed(m, n, k, types, gpu, members)
+    target, timed = Target.of(chip), _timed(m, n, k, types, gpu_of(chip).name, members)
     legal = ((time, s) for time, s in timed if s.complaint(types, target) is None)
     if (first := next(legal, None)) is None:
         return None
@@ -51,7 +50,7 @@ def ranked(m: int, n: int, k: int, types: Types, chip: str) -> list[TensorMemory
     """The legal candidates by their predicted time, each in both orders of tiles."""
     target = Target.of(chip)
     orders = (
-        replace(s, dynamic=d) for _, s in _timed(m, n, k, types, gpu_of(chip), 1) for d in (False, True)
+        replace(s, dynamic=d) for _, s in _timed(m, n, k, types, gpu_of(chip).name, 1) for d in (False, True)
     )
     return [s for s in orders if s.complaint(types, target) is None]
 
@@ -62,11 +61,12 @@ def _preferred(time: float, s: TensorMemorySchedule) -> tuple[float, ...]:
     return -clustered, s.accumulators, s.block[0] * s.block[1], -s.epilogues, -time
 
 
+@lru_cache(maxsize=32)  # a chip's variants have one GPU; the product types of the matrix fit
 def _timed(
-    m: int, n: int, k: int, types: Types, gpu: Gpu, members: int
+    m: int, n: int, k: int, types: Types, name: str, members: int
 ) -> list[tuple[float, TensorMemorySchedule]]:
     """Candidates and their predicted times, in the order of these. Not all are legal."""
-    kind = kind_of(types)
+    gpu, kind = GPUS[name], kind_of(types)
 
     def time(s: TensorMemorySchedule) -> float:
         predicted = predict(
