@@ -70,9 +70,7 @@ def start() -> str:
         sockets[-1].listen(64)
     numbers = [each.fileno() for each in sockets]
     # The pipe closes when this process ends, even if it is killed.
-    subprocess.Popen(
-        [sys.executable, __file__, *map(str, numbers)], stdin=subprocess.PIPE, pass_fds=numbers
-    )
+    subprocess.Popen([sys.executable, __file__, *map(str, numbers)], stdin=subprocess.PIPE, pass_fds=numbers)
     for each in sockets:
         each.close()
     return made
