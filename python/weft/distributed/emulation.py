@@ -1,11 +1,11 @@
 """Functions of all ranks of a team, on GPUs in the emulator, by threads of one process."""
 
-import importlib
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from weft.distributed import products
 from weft.distributed.host import HostDevices
 from weft.distributed.meetings import Threads
 from weft.distributed.teams import Team
@@ -22,7 +22,7 @@ def emulate(ranks: int, function: Callable[[Team], Any], *, arch: str = "sm_90a"
     if not isinstance(ranks, int) or ranks < 1:
         raise WeftError(f"weft.distributed.emulate: ranks must be at least 1, got {shown(ranks)}")
     if "torch" in sys.modules:
-        importlib.import_module("weft.distributed.operators")
+        products.load_operators()
     results: list[Any] = [None] * ranks
     errors: list[BaseException] = []
 

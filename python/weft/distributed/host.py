@@ -48,7 +48,7 @@ class HostDevices:
             return False
         from weft.distributed import watching
 
-        importlib.import_module("weft.distributed.operators")  # which calls products of teams
+        importlib.import_module("weft.distributed.products").load_operators()  # which need this module
         return watching.is_watched(operands)
 
     def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> "Together":

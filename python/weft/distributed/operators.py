@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from weft.distributed import calls, gather, gradients, reduce, rows, scatter  # noqa: F401  calls: for traces
+from weft.distributed import gather, gradients, reduce, rows, scatter
 from weft.distributed.teams import Team, named
 from weft.errors import WeftError
 from weft.multiply.matmul import Epilogue

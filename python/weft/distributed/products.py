@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -29,7 +28,8 @@ from weft.schedules import choice, database
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
 _ROW_BYTES = 16
 _SCALE = 4  # bytes
-_CALLS = "weft.distributed.calls"
+_calls: list[Any] = []
+"""`weft.distributed.calls`, once it is loaded."""
 _SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
 Sizes = tuple[int, int, int, int]
 """How many ranks' rows are multiplied, each apart from the others; the rows of each, N and K."""
@@ -234,9 +234,16 @@ def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None, 
 
 def by_operator(name: str, *operands: Any, **options: Any) -> Any:
     """A function of `weft.distributed` by its operator of PyTorch."""
-    # `calls` needs this module. torch.compile can't trace its import, which `operators` has made before.
-    calls = sys.modules.get(_CALLS) or importlib.import_module(_CALLS)
-    return calls.by_operator(name, *operands, **options)
+    if not _calls:  # torch.compile can't trace this, so that teams of tensors call `load_operators` before
+        load_operators()
+    return _calls[0].by_operator(name, *operands, **options)
+
+
+def load_operators() -> None:
+    """Imports the operators of PyTorch, which need this module."""
+    importlib.import_module("weft.distributed.operators")
+    if not _calls:
+        _calls.append(importlib.import_module("weft.distributed.calls"))
 
 
 def plan_of(

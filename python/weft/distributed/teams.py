@@ -47,7 +47,7 @@ class Team:
     def __init__(self, group: Any = None, *, seconds: float = _SECONDS, arch: str | None = None) -> None:
         import torch
 
-        importlib.import_module("weft.distributed.operators")  # which calls products of teams
+        importlib.import_module("weft.distributed.products").load_operators()  # which need this module
         if arch is None and torch.cuda.is_available():
             from weft.distributed.cuda import CudaDevices
 
