@@ -191,7 +191,7 @@ def register_schedule(
     point, and what chooses its schedules for products that have none; without that, no such product gets
     one.
 
-    Raises WeftError where the family's key can't tell it from other families.
+    Raises WeftError where the family's key is a field of another one, or the reverse.
     """
     if not (isinstance(family, type) and issubclass(family, AnySchedule)):
         raise WeftError(

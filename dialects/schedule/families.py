@@ -56,7 +56,7 @@ class Families:
         return tuple(self._by_key.values())
 
     def add(self, family: type[AnySchedule]) -> None:
-        """Registers a family, once. Raises WeftError where its key can't tell it from the others."""
+        """Registers a family, once. Raises WeftError where its key is a field of another, or the reverse."""
         with self._lock:
             if self._by_key.get(family.key) is family:
                 return

@@ -257,7 +257,7 @@ class Kernel:
         report.
 
         The options are those of `emulator.Module.launch`: `sanitize` looks for mistakes; `arithmetic="exact"`
-        adds in float32 where hardware truncates; `max_instructions` raises Fault after that many warp
+        adds in double precision and rounds once; `max_instructions` raises Fault after that many warp
         instructions; `seed` interleaves warps at random; `chip` is the emulated GPU, by default the PTX's
         target; `trace` is the file for a timeline; `progress` is called with the number of finished CTAs and
         the total; `dependent` sets whether the previous launch may still run, by default as the kernel

@@ -84,9 +84,9 @@ def matmul(
     `a`. They begin at the end of those before, rounded up to a multiple of 128 (the first at 0). Rows of the
     result from an end to that multiple are unspecified; rows after the last multiple are unchanged.
 
-    `k_ends` (int32) makes a batch of products of two matrices, each of a part of K, with an element for each
-    product: the end of its part, which begins at the end of the part before, rounded up to a multiple of 128.
-    `a` and `b` must be 0 from an end to this multiple. Products of empty parts are 0. Not with block scales.
+    `k_ends` (int32) makes a batch of products of two matrices, each of a K slice, with an element for each
+    product: the end of its slice, which begins at the end of the one before, rounded up to a multiple of 128.
+    `a` and `b` must be 0 from an end to this multiple. Products of empty slices are 0. Not with block scales.
 
     `scales` are two float32 arrays for fp8: of `a` M x ceil(K / 128), with contiguous columns
     (`strides[-2] == 1`), and of `b` ceil(N / 128) x ceil(K / 128), N first even where `b` has K first, or
@@ -132,18 +132,18 @@ def matmul(
     result in fp8 is rounded to the nearest number and saturates. `beta` must be given with `c`; without `c`
     it scales the contents of `out`.
 
-    Elements are f16 (from sm_75 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8,
-    i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from sm_100a on. fp6,
-    fp4 and block scales need `a` as M x K and `b` as N x K, or transposes of such matrices. i4, ui4 and i1
-    are packed along rows: bytes of uint8 with `kind` "int4", "uint4" or "bool" (a pair for `a` and `b` of
-    different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a byte for each element.
-    `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc" (from sm_80 on) those
-    that are both 1. Rows and K are multiples of 8 for i1, of 2 for i4 and ui4. With f64, all arrays are f64,
-    and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be below 2**31, and
-    strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a` and `b` at
-    multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream. So are
-    MN-major f32, fp8 and 8-bit integers on sm_90a, to K-major matrices, where that is predicted to be faster.
-    Rows of the result, of `c` and of the residual may begin at any element.
+    Elements are f16 (from sm_70 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8
+    (from sm_72 on), i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from
+    sm_100a on. fp6, fp4 and block scales need `a` as M x K and `b` as N x K, or transposes of such matrices.
+    i4, ui4 and i1 are packed along rows: bytes of uint8 with `kind` "int4", "uint4" or "bool" (a pair for `a`
+    and `b` of different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a byte for
+    each element. `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc" (from
+    sm_80 on) those that are both 1. Rows and K are multiples of 8 for i1, of 2 for i4 and ui4. With f64, all
+    arrays are f64, and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be below
+    2**31, and strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a`
+    and `b` at multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream.
+    So are MN-major f32, fp8 and 8-bit integers on sm_90a, to K-major matrices, where that is predicted to be
+    faster. Rows of the result, of `c` and of the residual may begin at any element.
 
     PyTorch computes gradients of `a`, `b`, `c`, the bias and the residual in f16, bf16, f32 and f64, also of
     batches and with `alpha`, but not with `out`, `scales` or groups. Where PyTorch records gradients, traces,
