@@ -9,8 +9,7 @@ import pytest
 import weft
 from weft.attend import tiles
 from weft.attend.gradients import backward, of_sinks, unpadded
-from weft.attend.kernels.backward import backward_of_queries
-from weft.attend.kernels.backward_of_keys import backward_of_keys
+from weft.attend.kernels.backward import gradients as kernel
 from weft.attend.launches import Call, run
 from weft.attend.problem import Options
 from weft.reference.attention import attention, gradients
@@ -156,7 +155,7 @@ def test_no_gradients_of_pages():
         backward(call, None, None, None)
 
 
-BEFORE, AFTER = (*["bf16"] * 4, "f32", "f32", *["i32"] * 3), ("f32", "f32", "i32", "i32")
+TYPES = *["bf16"] * 4, "f32", "f32", *["i32"] * 3, *["bf16"] * 3, *["f32"] * 3, "i32", "i32"
 
 
 @pytest.mark.parametrize(
@@ -172,13 +171,10 @@ BEFORE, AFTER = (*["bf16"] * 4, "f32", "f32", *["i32"] * 3), ("f32", "f32", "i32
 )
 def test_few_spills(d, e, rights, most):
     """At most some bytes for each thread. Products aren't one after the other for want of registers."""
-    of_queries, of_keys = tiles.backward(d, e)
-    sizes = {"rights": rights, "arch": "sm_90a"}
-    each = [of_keys, *filter(None, [tiles.adding(d, e, window=rights, capped=False)])]
-    kernels = [backward_of_queries.compile(*BEFORE, "bf16", *AFTER, D=d, E=e, **sizes, **of_queries)]
-    kernels += [backward_of_keys.compile(*BEFORE, *["bf16"] * 2, "f32", *AFTER, **sizes, **o) for o in each]
-    for kernel in kernels:
-        assert max(kernel.resources.spill_stores, kernel.resources.spill_loads) <= most
+    adding = tiles.adding(d, e, window=rights, capped=False)
+    for meta in filter(None, [*tiles.backward(d, e), adding]):
+        resources = kernel.compile(*TYPES, arch="sm_90a", rights=rights, **meta).resources
+        assert max(resources.spill_stores, resources.spill_loads) <= most
 
 
 def test_one_function_chooses_the_kernels():

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.attend import tiles
-from weft.attend.kernels.backward import LANES, ROWS, backward_of_queries, products_of_outputs
-from weft.attend.kernels.backward_of_keys import backward_of_keys, convert_queries
+from weft.attend.kernels.backward import LANES, ROWS, convert_queries, gradients, products_of_outputs
 from weft.attend.kernels.sequences import SUMS_STEP
 from weft.attend.launches import Call, batched
 from weft.attend.problem import refuse
@@ -74,18 +73,19 @@ def _launch(
     how: dict[str, Any] | None,
     stream: Any,
 ) -> None:
-    """Launches the kernels of queries and of keys; or `how`, that of keys, which adds those of queries."""
+    """Launches the kernels of q, and of k and v; or `how`, that of all, which adds up those of q."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
     options: dict[str, Any] = {**call.flags, "stream": stream}
-    of_queries, of_keys = tiles.backward(call.sizes.d, call.sizes.e)
-    if how is not None:
-        of_keys = how | {"ragged": call.sizes.keys % (2 * ROWS) > 0}
-    call.launch(backward_of_keys, *inputs, dk, dv, sums_q, *call.numbers, **of_keys, **options)
     if how is None:
-        call.launch(backward_of_queries, *inputs, dq, *call.numbers, **of_queries, **options)
+        of_keys, of_queries = tiles.backward(call.sizes.d, call.sizes.e)
+        none = call.added("", call.views["q"].dtype, 4)
+        call.launch(gradients, *inputs, none, dk, dv, sums_q, *call.numbers, **of_keys, **options)
+        call.launch(gradients, *inputs, dq, none, none, sums_q, *call.numbers, **of_queries, **options)
         return
+    options["ragged"] = call.sizes.keys % (2 * ROWS) > 0
+    call.launch(gradients, *inputs, dq, dk, dv, sums_q, *call.numbers, **how, **options)
     shape = {name: how[name] for name in ("N", "width")}
     packed = call.sizes.packed
     call.launch(convert_queries, sums_q, added[0], dq, call.scale, **shape, packed=packed, stream=stream)

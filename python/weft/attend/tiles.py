@@ -88,11 +88,11 @@ def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool, stages: i
 
 
 def backward(d: int, e: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The meta-parameters of the backward kernels of queries and of keys, without additions in memory."""
+    """The meta-parameters of the backward kernels of k and v, and of q, without additions in memory."""
     wide, value = _widths(d, e)
     common = {"width": wide, "value_width": value, "N": 64}
-    queries = {"groups": 2, "value_stages": 2 if wide + value <= 384 else 1}
-    return common | queries | ({"N": 128} if wide <= 64 else {}), common
+    queries = {"of": "q", "value_stages": 2 if wide + value <= 384 else 1}
+    return common | {"of": "kv"}, common | queries | ({"N": 128} if wide <= 64 else {})
 
 
 def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     if max(wide, value) > 128 or (capped and wide <= 64):  # whose registers don't suffice
         return None
     n = 128 if wide <= 64 else 64 if window or capped else 80
-    return {"width": wide, "value_width": value, "N": n, "adding": True, "late": wide <= 64}
+    return {"width": wide, "value_width": value, "N": n, "of": "qkv", "late": wide <= 64}
 
 
 def _widths(d: int, e: int) -> tuple[int, int]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.attend.kernels.backward import backward_of_queries, products_of_outputs
-from weft.attend.kernels.backward_of_keys import backward_of_keys
+from weft.attend.kernels.backward import gradients, products_of_outputs
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
 from weft.attend.kernels.forward_fp8 import forward_fp8
@@ -19,8 +18,7 @@ from weft.launch.kernel import Kernel
 from weft.launch.runtime import Prepared
 
 KERNELS: Mapping[str, KernelFunction] = {
-    each.signature.name: each
-    for each in (forward, forward_fp8, combine, products_of_outputs, backward_of_queries, backward_of_keys)
+    each.signature.name: each for each in (forward, forward_fp8, combine, products_of_outputs, gradients)
 }
 BEGINNING = '{"launch":'
 """Of the texts."""

@@ -1,26 +1,24 @@
-"""Attention, backward, of queries: the sums that all gradients need, and the gradients of q.
+"""Attention, backward.
 
 The gradient of scores is ds = p * (do @ v.T - delta), with the shares p from lse, and delta the sums of
-do * o. `backward_of_keys` has the gradients of k and v, from sums over the queries, and can have those of q
-as well, which it adds up in global memory, in any order. `backward_of_queries` computes these in a fixed
-order.
+do * o. `gradients` computes the gradients of q, or those of k and v, each from sums in a fixed order; or all
+at once, where those of q are added up in global memory, in any order.
 """
 
 import math
 
 import weft.language as w
-from weft.attend.kernels.masks import Window, blocks_of_keys, visible
+from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
 from weft.attend.kernels.sequences import SUMS_STEP, sequence_at, sequence_of, slots
 
 LOG2E = math.log2(math.e)
 ROWS = 64  # for each warpgroup
+TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
 LANES = 32  # elements of a row of `sums_q`
 PANEL = 64  # columns whose 16-bit elements are one row of 128 bytes
 
 
-@w.kernel(
-    grid=lambda delta: (delta.size("padded") // SUMS_STEP, *(delta.size(n) for n in (1, 0))), dependent=True
-)
+@w.kernel(grid=lambda delta: (delta.size(2) // SUMS_STEP, delta.size(1), delta.size(0)), dependent=True)
 def products_of_outputs(
     o: w.In["batches heads m E"],
     do: w.In["batches heads m E"],
@@ -38,9 +36,8 @@ def products_of_outputs(
     packed=False,
     adding=False,
 ):
-    """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; and base = -lse, in units of
-    the products of queries and keys. After the rows of a sequence come zeros. With `adding`, `sums_q` becomes
-    zero.
+    """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; base = -lse, in units of the
+    products of queries and keys; and sums_q = 0 with `adding`. After the rows of a sequence come zeros.
     """
     to, head, batch = w.cta(0) * SUMS_STEP, w.cta(1), w.cta(2)
     with w.role():
@@ -49,11 +46,11 @@ def products_of_outputs(
             number, x = sequence_at(w.cta(0), starts_q, SUMS_STEP)
             row, end = starts_q[number] + x * SUMS_STEP, starts_q[number + 1].loaded()
         like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
-        parts = [
-            w.load(o[batch, head, row, at], like=like).to(w.f32)
-            * w.load(do[batch, head, row, at], like=like).to(w.f32)
-            for at in range(0, width, PANEL)
-        ]
+
+        def loaded(matrix, at):
+            return w.load(matrix[batch, head, row, at], like=like).to(w.f32)
+
+        parts = [loaded(o, at) * loaded(do, at) for at in range(0, width, PANEL)]
         total = -w.sum(sum(parts[1:], parts[0]), axis=1)
         if of_lse:
             total = total + w.load_column(d_lse[batch, head, row], like=total)
@@ -67,30 +64,23 @@ def products_of_outputs(
                 w.store(zeros, sums_q[batch, head, first, 0])
 
 
-def tiles(matrix, starts, rows, packed, heads):
-    """A grid of tiles of some rows."""
-    if packed:
-        return slots(starts, matrix.rows, rows), matrix.size(heads), 1
-    return w.ceil_div(matrix.rows, rows), matrix.size(heads), matrix.size(0)
+def product_of_queries(ds, keys, me):
+    """Starts a warpgroup's part of ds.T @ keys: half of its rows or columns, maybe transposed."""
+    (_, N), (_, width) = ds.shape, keys.shape
+    if N % (2 * ROWS) == 0:
+        return w.gemm(ds.columns(me * (N // 2), N // 2).T, keys)
+    columns = keys.columns(me * (width // 2), width // 2)
+    return w.gemm(ds.T, columns) if N == ROWS else w.gemm(columns.T, ds)
 
 
-@w.inline
-def shares(s, low, *, scale, softcap, capped):
-    """The shares of scores, before masks, and the slopes of capped scores. `low` is added to exponents; it is
-    None if the products began with base.
-    """
-    if capped:
-        s = w.tanh(s * (scale / softcap))
-        return w.exp2(s * (softcap * LOG2E) + low), 1.0 - s * s
-    return w.exp2(s * (scale * LOG2E) if low is None else s * (scale * LOG2E) + low), None
+def _grid(q, k, starts_q, starts_k, *, of, packed):
+    matrix, starts = (q, starts_q) if of == "q" else (k, starts_k)
+    tiles = slots(starts, matrix.rows, TILE[of]) if packed else w.ceil_div(matrix.rows, TILE[of])
+    return tiles, matrix.size(1), 1 if packed else matrix.size(0)
 
 
-def _grid_of_queries(q, starts_q, *, groups, packed):
-    return tiles(q, starts_q, ROWS * groups, packed, "heads")
-
-
-@w.kernel(grid=_grid_of_queries, dependent=True)
-def backward_of_queries(
+@w.kernel(grid=_grid, dependent=True)
+def gradients(
     q: w.In["batches heads m D"],
     k: w.In["key_batches key_heads n D"],
     v: w.In["key_batches key_heads n E"],
@@ -100,81 +90,279 @@ def backward_of_queries(
     starts_q: w.In["sequences", w.i32],
     starts_k: w.In["key_sequences", w.i32],
     lengths: w.In["limits", w.i32],
-    dq: w.Out["batches heads m D"],
+    dq: w.Out["dq_batches dq_heads dq_m dq_D"],
+    dk: w.Out["dk_batches dk_heads dk_n dk_D"],
+    dv: w.Out["dv_batches dv_heads dv_n dv_E"],
+    sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
     right: w.i32,
     *,
-    D,
-    E,
     width,
     value_width,
+    of,
     N=64,
-    groups=2,
-    stages=2,
     value_stages=2,
+    late=False,
+    ragged=True,
     packed=False,
     limited=False,
     capped=False,
     lefts=False,
     rights=False,
 ):
-    """dq = scale * ds @ k. The options are those of `forward`."""
-    M = ROWS * groups
-    tile = w.ring(1, q=(M, width, q.dtype), do=(M, value_width, do.dtype), takers=groups)
-    blocks = w.ring(stages, k=(N, width, k.dtype), takers=groups)
-    values = w.ring(value_stages, v=(N, value_width, v.dtype), takers=groups)
-    window = Window(left if lefts else None, right if rights else None)
+    """The gradients `of` "q", "kv" or "qkv":
 
+    q: dq = scale * ds @ k, of 64 queries by each warpgroup
+    kv: dk = scale * ds.T @ q of 64 keys by one warpgroup, and dv = p.T @ do by another one
+    qkv: dk and dv of 64 keys by each warpgroup, and ds @ k of all 128 keys, which they add to `sums_q`; with
+    `late` a block later, so that they wait less for each other
+
+    Products begin with `base` and `delta`; with `late`, these are added to them. `ragged` keys may end inside
+    of a tile. The other options are those of `forward`.
+    """
+    M = TILE[of]
+    part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
+    begun = not (late or capped)
+    padded = -(-N // LANES) * LANES
+    window = Window(left if lefts else None, right if rights else None)
+    # Without masks, queries after the last one are zeros, and so are their gradients.
+    masks = ragged or packed or limited or lefts or rights
+
+    # These run in each role: what is computed before the roles needs registers in all of them.
     def tile_of():
+        """A tile's sequence, head, first query or key, and the blocks that it needs."""
         x, head, number = w.cta(0), w.cta(1), w.cta(2)
         if packed:
-            number, x = sequence_at(x, starts_q, M)
-        elif rights:  # the longest first
+            number, x = sequence_at(x, starts_q if of == "q" else starts_k, M)
+        elif of == "q" and rights:  # the longest first
             x = w.last(0) - x
         rows = sequence_of(number, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
         first = x * M
-        return rows, head, first, blocks_of_keys(window, first + rows.shift, M, 0, rows.keys, N)
+        if of == "q":
+            return rows, head, first, blocks_of_keys(window, first + rows.shift, M, 0, rows.keys, N)
+        if packed:
+            rows.first_block = rows.first_query // N + number
+        seen = blocks_of_queries(window, first, M, rows.shift, rows.queries, N)
+        if of == "qkv" and masks:  # the shares of keys after the last one may be infinite
+            seen.whole = w.where(first + M > rows.keys, seen.end, seen.whole)
+        return rows, head, first, seen
 
-    with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
-        rows, head, first, seen = tile_of()
-        own = first + ROWS * me
-        mine = tile.take()
-        queries, of_out = mine.q.rows(ROWS * me, ROWS), mine.do.rows(ROWS * me, ROWS)
-        to = rows.first_query + own
-        sums = rows.batch, head, rows.first_sum + own
-        low = w.load_column(base[sums], like=w.zeros(ROWS)) * (1.0 if capped else scale * LOG2E)
-        mean = w.load_column(delta[sums], like=low)
-        total = w.zeros((ROWS, width))
-        count = seen.end - seen.begin
-        ragged = w.minimum(seen.end - w.maximum(seen.ragged, seen.begin), count)
-        whole = w.maximum(w.minimum(seen.end - seen.whole, count), ragged)
-        for i in w.range(count):  # the last block first
-            block = blocks.take()
-            s = w.gemm(queries, block.k.T)
-            value = values.take()
-            of_p = w.gemm(of_out, value.v.T)
-            p, slopes = shares(w.wait(s, pending=1), low, scale=scale, softcap=softcap, capped=capped)
-            if i < ragged or i >= whole:
-                column = w.column(p) + (seen.end - 1 - i) * N
-                p = w.where(visible(window, column, w.row(p) + (own + rows.shift), rows.keys), p, 0.0)
-            of_s = p * (w.wait(of_p) + mean)
-            value.release()
-            if capped:
-                of_s = of_s * slopes
-            total = w.wait(w.gemm(of_s.to(k.dtype), block.k, total))
-            block.release()
-        limit = {"rows": rows.queries - own} if packed else {}
-        w.store((total * scale).to(dq.dtype), dq[rows.batch, head, to], via=queries, **limit)
-        mine.release()
+    def sharing():
+        """The heads of q that share keys."""
+        return q.size("heads") // k.size("key_heads")
+
+    def beginning(vector):
+        """Sums that begin with an element for each query."""
+        return w.full((ROWS, N), w.load_row(vector, like=w.zeros((ROWS, N))))
+
+    def unmasked(s, low):
+        """The shares of scores before masks, and the slopes of capped ones. `low` is added to exponents."""
+        if capped:
+            s = w.tanh(s * (scale / softcap))
+            return w.exp2(s * (softcap * LOG2E) + low), 1.0 - s * s
+        return w.exp2(s * (scale * LOG2E) if low is None else s * (scale * LOG2E) + low), None
+
+    @w.inline
+    def shares_of(s, low, i, own, rows, seen):
+        """The shares of block i of queries, and the slopes of capped scores."""
+        p, slopes = unmasked(s, low)
+        if masks:
+            whole = w.minimum(w.maximum(seen.whole, seen.begin), seen.end)
+            if i < whole or i >= w.maximum(w.minimum(seen.ragged, seen.end), whole):
+                position = w.column(p) + (i * N + rows.shift)
+                in_window = visible(window, w.row(p) + own, position, rows.keys)
+                p = w.where(in_window & (w.column(p) + i * N < rows.queries), p, 0.0)
+        return p, slopes
+
+    def store(total, to, left, via):
+        """Stores a warpgroup's gradients: those of the first `left` rows."""
+        limit = {"rows": left} if packed or (limited and of != "q") else {}
+        w.store(total.to(q.dtype), to, via=via if via.shape == total.shape else None, **limit)
+
+    if of == "q":
+        kept = w.ring(1, q=(M, width, q.dtype), do=(M, value_width, do.dtype), takers=2)
+        blocks = w.ring(2, k=(N, width, k.dtype), takers=2)
+        values = w.ring(value_stages, v=(N, value_width, v.dtype), takers=2)
+        with w.role(warpgroups=2, registers=240) as me:
+            rows, head, first, seen = tile_of()
+            own = first + ROWS * me
+            mine = kept.take()
+            queries, of_out = mine.q.rows(ROWS * me, ROWS), mine.do.rows(ROWS * me, ROWS)
+            sums = rows.batch, head, rows.first_sum + own
+            low = w.load_column(base[sums], like=w.zeros(ROWS)) * (1.0 if capped else scale * LOG2E)
+            mean = w.load_column(delta[sums], like=low)
+            total = w.zeros((ROWS, width))
+            count = seen.end - seen.begin
+            after = w.minimum(seen.end - w.maximum(seen.ragged, seen.begin), count)
+            whole = w.maximum(w.minimum(seen.end - seen.whole, count), after)
+            for i in w.range(count):  # the last block first
+                block = blocks.take()
+                s = w.gemm(queries, block.k.T)
+                value = values.take()
+                of_p = w.gemm(of_out, value.v.T)
+                p, slopes = unmasked(w.wait(s, pending=1), low)
+                if i < after or i >= whole:
+                    column = w.column(p) + (seen.end - 1 - i) * N
+                    p = w.where(visible(window, column, w.row(p) + (own + rows.shift), rows.keys), p, 0.0)
+                ds = p * (w.wait(of_p) + mean)
+                value.release()
+                ds = (ds * slopes if capped else ds).to(k.dtype)
+                total = w.wait(w.gemm(ds, block.k, total))
+                block.release()
+            to = dq[rows.batch, head, rows.first_query + own]
+            store(total * scale, to, rows.queries - own, queries)
+            mine.release()
+    else:
+        kept = w.ring(1, k=(M, width, k.dtype), v=(M, value_width, v.dtype), takers=2)
+        blocks = w.ring(2, q=(N, width, q.dtype), base=(1, padded, w.f32), takers=2)
+        outputs = w.ring(2, do=(N, value_width, do.dtype), delta=(1, padded, w.f32), takers=2)
+    if of == "kv":
+        handed = w.ring(2, p=(ROWS * N // LANES, LANES, w.f32))
+        with w.role(registers=240):
+            rows, head, first, seen = tile_of()
+            mine, total = kept.take(), w.zeros((ROWS, value_width))
+            for _ in w.range(sharing()):
+                for i in w.range(seen.begin, seen.end):
+                    with blocks.take() as block:
+                        s = w.wait(w.gemm(mine.k, block.q.T, beginning(block.base) if begun else None))
+                        low = None if begun else w.load_row(block.base, like=s)
+                    p, slopes = shares_of(s, low, i, first, rows, seen)
+                    with handed.write() as to:
+                        w.store(w.by_lanes(p * slopes if capped else p), to.p)
+                    with outputs.take() as of_out:
+                        total = w.wait(w.gemm(p.to(do.dtype), of_out.do, total))
+            store(total, dv[rows.batch, head, rows.first_key + first], rows.keys - first, mine.k)
+            mine.release()
+        with w.role(registers=240):
+            rows, head, first, seen = tile_of()
+            mine, total, like = kept.take(), w.zeros((ROWS, width)), w.zeros((ROWS, N))
+            for _ in w.range(sharing()):
+                for _i in w.range(seen.begin, seen.end):
+                    with outputs.take() as of_out:
+                        of_p = w.gemm(mine.v, of_out.do.T, beginning(of_out.delta))
+                        with handed.take() as slot:
+                            p = w.from_lanes(w.load(slot.p, like=w.by_lanes(like)), (ROWS, N))
+                        of_p = w.wait(of_p)
+                    with blocks.take() as block:
+                        total = w.wait(w.gemm((p * of_p).to(q.dtype), block.q, total))
+            store(total * scale, dk[rows.batch, head, rows.first_key + first], rows.keys - first, mine.v)
+            mine.release()
+    elif of == "qkv":
+        exchange, staging = w.ring(2, ds=(M, N, q.dtype), takers=2), w.shared(2 * part, LANES, w.f32)
+        with w.role(warpgroups=2, registers=240) as me:
+
+            def add(sum_q, batch, head, block):
+                to = sums_q[batch, head, (block * 2 + me) * part, 0]
+                w.atomic_add(to, w.by_lanes(sum_q), via=staging.rows(part * me, part))
+
+            @w.inline
+            def add_late(keys, batch, head, block):
+                with exchange.take() as slot:
+                    sum_q = w.wait(product_of_queries(slot.ds, keys, me))
+                add(sum_q, batch, head, block)
+
+            rows, head, first, seen = tile_of()
+            own = first + ROWS * me
+            mine = kept.take()
+            keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
+            sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
+            i, of_head = w.i32(0) + seen.begin, w.i32(0) + head * sharing()
+            before, head_before = i, of_head
+            steps = sharing() * w.maximum(seen.end - seen.begin, 0)
+            for step in w.range(steps):
+                block = blocks.take()
+                s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
+                of_out = outputs.take()
+                of_p = w.gemm(values, of_out.do.T, None if late else beginning(of_out.delta))
+                s = w.wait(s, pending=1)
+                low = None if begun else w.load_row(block.base, like=s)
+                p, slopes = shares_of(s, low, i, own, rows, seen)
+                p = w.pin(p)  # with the next stage awaited, or the shares would come after this product
+                with exchange.write() as to:
+                    of_p = w.wait(of_p)
+                    ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
+                    ds = (ds * slopes if capped else ds).to(q.dtype)
+                    sum_v = w.gemm(p.to(do.dtype), of_out.do, sum_v)
+                    w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                if late:
+                    sum_k = w.gemm(ds, block.q, sum_k)
+                    if step > 0:
+                        add_late(mine.k, rows.batch, head_before, rows.first_block + before)
+                    sum_k, sum_v = w.wait(sum_k, sum_v)
+                    of_out.release()
+                else:
+                    with exchange.take() as slot:
+                        sum_q = product_of_queries(slot.ds, mine.k, me)
+                        sum_v = w.wait(sum_v, pending=1)
+                        of_out.release()
+                        sum_k = w.gemm(ds, block.q, sum_k)
+                        sum_q = w.wait(sum_q, pending=1)
+                    add(sum_q, rows.batch, of_head, rows.first_block + i)
+                    sum_k = w.wait(sum_k)
+                block.release()
+                before, head_before = i, of_head
+                i = i + 1
+                of_head = w.where(i == seen.end, of_head + 1, of_head)
+                i = w.where(i == seen.end, seen.begin, i)
+            if late and steps > 0:
+                add_late(mine.k, rows.batch, head_before, rows.first_block + before)
+            w.barrier()  # the other warpgroup has read all keys
+            at = rows.batch, head, rows.first_key + own
+            store(sum_v, dv[at], rows.keys - own, values)
+            store(sum_k * scale, dk[at], rows.keys - own, keys)
+            mine.release()
 
     with w.role(registers=24), w.one_thread():
         rows, head, first, seen = tile_of()
-        shared = head // (q.size("heads") // k.size("key_heads"))
-        to = rows.first_query + first
-        tile.fill(q=q[rows.batch, head, to], do=do[rows.batch, head, to])
-        for i in w.range(seen.end - seen.begin):
-            at = rows.first_key + (seen.end - 1 - i) * N
-            blocks.fill(k=k[rows.batch, shared, at])
-            values.fill(v=v[rows.batch, shared, at])
+        if of == "q":
+            shared, at = head // sharing(), (rows.batch, head, rows.first_query + first)
+            kept.fill(q=q[at], do=do[at])
+            for i in w.range(seen.end - seen.begin):
+                at = rows.batch, shared, rows.first_key + (seen.end - 1 - i) * N
+                blocks.fill(k=k[at])
+                values.fill(v=v[at])
+        else:
+            at = rows.batch, head, rows.first_key + first
+            kept.fill(k=k[at], v=v[at])
+            for g in w.range(sharing()):
+                for i in w.range(seen.begin, seen.end):
+                    of_head = rows.batch, head * sharing() + g
+                    at, sums = (*of_head, rows.first_query + i * N), (*of_head, rows.first_sum + i * N)
+                    blocks.fill(q=q[at], base=base[sums])
+                    outputs.fill(do=do[at], delta=delta[sums])
+
+
+@w.kernel(
+    grid=lambda sums_q, *, N, width: (sums_q.size(2) * LANES // (N * width), sums_q.size(1), sums_q.size(0)),
+    dependent=True,
+)
+def convert_queries(
+    sums_q: w.In["batches heads sum_rows columns", w.f32],
+    starts_q: w.In["sequences", w.i32],
+    dq: w.Out["dq_batches heads m D"],
+    scale: w.f32,
+    *,
+    N,
+    width,
+    packed=False,
+):
+    """dq = scale * sums_q, in which each warpgroup has its registers for a block of N queries."""
+    by_rows, transposed = N % (2 * ROWS) == 0, N % ROWS != 0
+    shape = (N // 2, width) if by_rows else (width // 2, N) if transposed else (N, width // 2)
+    rows, columns = shape[::-1] if transposed else shape
+    staging = w.shared(2 * rows, columns, dq.dtype)
+    with w.role(warpgroups=2) as me:
+        head, batch = w.cta(1), w.cta(2)
+        row, end = w.cta(0) * N, dq.rows
+        if packed:
+            number, x = sequence_at(w.cta(0), starts_q, N)
+            row, end = starts_q[number] + x * N, starts_q[number + 1].loaded()
+        like = w.by_lanes(w.zeros(shape))
+        part = w.load(sums_q[batch, head, (w.cta(0) * 2 + me) * like.rows, 0], like=like)
+        part = (w.from_lanes(part, shape) * scale).to(dq.dtype)
+        down, across = (row + me * rows, 0) if by_rows else (row, me * columns)
+        limit = {"rows": end - down} if packed else {}
+        part = part.T if transposed else part
+        w.store(part, dq[batch, head, down, across], via=staging.rows(rows * me, rows), **limit)
