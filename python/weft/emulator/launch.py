@@ -138,15 +138,15 @@ class Module:
         of warp instructions; by default there is no limit, and an endless loop that changes something never
         ends. `max_seconds`: it ends with TimeLimit after this time. `progress` is called with the number of
         CTAs that have ended, and of all. `trace` is the file for a timeline. `sanitize=False` looks for no
-        mistakes. `compiled`: everything is compiled before the first instruction, or nothing; by default
-        what runs for long. `ignore` names rules of the sanitizer
-        that are not reported. `dependent`: the launch is a programmatic dependent one, which may run while
-        the previous launch does, so the sanitizer reports accesses to global memory before
-        griddepcontrol.wait. `strict`: the sanitizer also reports what PTX requires and other compilers leave
-        to the hardware; with a seed, single lanes run ahead of their warps. `threads`: the CPU cores that a
-        long launch may use, by default all of them if this process has one thread. CTAs run in parallel if
-        nothing can notice: none communicates with others, and the sanitizer finds nothing. Otherwise, and
-        with 1, they run in a fixed order in this process. `hooks`: functions that the launch calls.
+        mistakes. `compiled`: everything is compiled before the first instruction, or nothing; by default what
+        runs for long. `ignore` names rules of the sanitizer that are not reported. `dependent`: the launch is
+        a programmatic dependent one, which may run while the previous launch does, so the sanitizer reports
+        accesses to global memory before griddepcontrol.wait. `strict`: the sanitizer also reports what PTX
+        requires and other compilers leave to the hardware; with a seed, single lanes run ahead of their
+        warps. `threads`: the CPU cores that a long launch may use, by default all of them if this process has
+        one thread. CTAs run in parallel if nothing can notice: none communicates with others, and the
+        sanitizer finds nothing. Otherwise, and with 1, they run in a fixed order in this process. `hooks`:
+        functions that the launch calls.
 
         Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
         fit the kernel.
