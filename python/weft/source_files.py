@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 State = tuple[int, int, int, int]
+_first: dict[str, State | None] = {}
+"""The first recorded state of each file: parts of the code that share a file may record it later."""
 
 
 def _state(path: str) -> State | None:
@@ -25,10 +27,11 @@ def _content_of(path: Path) -> bytes:
 
 
 class Files:
-    """Files as they were when this was made, which is before anything in them was loaded."""
+    """Files as they were when one of these first had them, which is before anything in them was loaded."""
 
     def __init__(self, entries: "Iterable[os.DirEntry[str]]") -> None:
-        self.states = {name: _state(name) for name in sorted(entry.path for entry in entries)}
+        names = sorted(entry.path for entry in entries)
+        self.states = {name: _first.setdefault(name, _state(name)) for name in names}
         self.names = self.states.keys()
         self._digest: bytes | None = None
 

@@ -1,6 +1,9 @@
 """The emulator's code is a part of the keys under which the cache keeps what it makes."""
 
+import os
+
 from weft import disk_cache
+from weft.compiler import loaded
 from weft.emulator import native, sources
 from weft.emulator.compiled import box_code
 
@@ -38,3 +41,14 @@ def test_changed_files_and_replaced_functions_are_known_by_their_text(monkeypatc
         assert [path.name[:5] for path in tmp_path.iterdir()] == ["host-"]
     monkeypatch.setattr(box_code._Copy, "write", lambda self: None)
     assert sources.identity() is None
+
+
+def test_tables_that_changed_before_the_emulator_was_loaded_are_noticed(tmp_path):
+    """The emulator records its files when it is loaded, the tables among them have been loaded before."""
+    shared = loaded._own_files.names & sources._files.names
+    assert any(name.endswith("isa/chips.py") for name in shared)
+    path = tmp_path / "x.py"
+    path.write_text("one")
+    before = loaded.Files(os.scandir(tmp_path))
+    path.write_text("another one")
+    assert loaded.Files(os.scandir(tmp_path)).changed() == before.changed() == str(path)
