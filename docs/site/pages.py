@@ -5,6 +5,7 @@ site, files from outside docs/ have the same paths as in the repository.
 """
 
 import ast
+import gc
 import json
 import posixpath
 import re
@@ -49,6 +50,12 @@ MADE_BY_WEFT = (
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 # Code, in which `](` is no link.
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+
+def on_startup(*, command: str, **_: Any) -> None:
+    """Pages stay in memory until the end: looking for garbage takes a fifth of the time of a build."""
+    if command == "build":
+        gc.disable()
 
 
 def on_files(files: Files, *, config: Any) -> Files:
