@@ -24,6 +24,13 @@ _registry: extensions.Registry[Any] = extensions.Registry(
     "dialect", {dialect.DIALECT_NAMESPACE: dialect for dialect in DIALECTS}
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LOADED = str.split("""
+    affine arith async bufferization cf complex dlti func gpu index irdl linalg llvm math memref ml_program
+    nvgpu nvvm quant scf shape sparse_tensor tensor ub vector
+""")
+"""Upstream's dialects whose operations Weft's passes or users may build. MLIR loads the others, as those of
+other hardware, where text has them or a pass needs them: loading all takes twice as long.
+"""
 
 
 def register_dialect(dialect: Any) -> None:
@@ -91,9 +98,12 @@ def context() -> Any:
     thread at a time. Raises WeftError where an installed extension can't be loaded.
 
     MLIR starts no threads in it: they would call the Python-defined verifiers without holding the GIL.
+
+    Text and passes load the dialects that they need. To build operations of `spirv`, `tosa`, `transform` or
+    other hardware in Python, load the dialect first, for example `context.dialects["tosa"]`.
     """
     known = dialects()
-    made = ir.Context()
+    made = ir.Context(load_on_create_dialects=_LOADED)
     made.enable_multithreading(False)
     with made, _lock:
         hand_out_all_attributes()

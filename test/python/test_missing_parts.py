@@ -59,7 +59,7 @@ GOES_ON = {
     "run matmul.mlir --shape 64x64x32": f"registers  unknown: {PTXAS}",
     "lint matmul.mlir --arch sm_90a": "none illegal on sm_90a",
     "predict matmul.mlir --arch sm_90a --shape 1024x1024x1024": "predicted",
-    "isa wgmma --arch sm_90a": "wgmma.wait_group",
+    "isa wgmma.wait_group --arch sm_90a": "wgmma.wait_group",
 }
 ENDS = {
     "compile matmul.mlir --arch sm_90a --emit cubin -o matmul.cubin": PTXAS,

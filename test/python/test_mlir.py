@@ -9,7 +9,7 @@ import weft
 from weft import mlir
 from weft.compiler import codegen
 from weft.compiler.stages import compile_module
-from weft.dialects import context
+from weft.dialects import context, names_in
 from weft.dialects.mma import SyncOp
 from weft.errors import Location, WeftError
 
@@ -154,3 +154,11 @@ def test_operations_come_in_the_order_of_the_text(reachable):
         assert constants == ["true", "1 : i32", "2 : i32"]
         (function,) = mlir.operations(module, mlir.gpu.GPUFuncOp)
         assert mlir.operations(function, mlir.gpu.GPUFuncOp) == [function]
+
+
+def test_dialects_of_other_hardware_are_loaded_where_text_has_them():
+    made = context()
+    assert {"tosa", "spirv", "transform"} <= set(names_in(made))
+    assert made.is_registered_operation("nvvm.barrier") and not made.is_registered_operation("tosa.exp")
+    text = "func.func @f(%a: tensor<4xf32>) { %0 = tosa.exp %a : (tensor<4xf32>) -> tensor<4xf32> return }"
+    assert mlir.parse(text, made) and made.is_registered_operation("tosa.exp")

@@ -179,7 +179,7 @@ np.testing.assert_allclose(weft.matmul(a, b, out_dtype="f32"), a.astype(np.float
 
 # Each program is started once by default; slow tests also run all that a user would first.
 FEW = {
-    ("weft", "isa", "wgmma", "--arch", "sm_90a"): "wgmma.mma_async",
+    ("weft", "isa", "wgmma.fence", "--arch", "sm_90a"): "wgmma.fence",
     ("weft-opt", "matmul.mlir", "--weft-kernel=chip=sm_90"): "gpu.func",
 }
 MORE = {
