@@ -141,7 +141,7 @@ def _emulate_ptx(options: Namespace, text: str, name: str) -> "tuple[Report, lis
         module.launch,
         kernel,
         grid=grid or 1,
-        block=block or 1,
+        block=block,
         cluster=1 if options.cluster is None else values.dims(options.cluster, "cluster"),
         args=[argument.value for argument in arguments],
         shared_bytes=shared,

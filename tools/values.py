@@ -45,7 +45,7 @@ def add_to(parser: ArgumentParser) -> None:
         help="save argument N after the launch",
     )
     add("--grid", metavar="X[,Y[,Z]]", help="CTAs (default: what the kernel sets; 1 for PTX)")
-    add("--block", metavar="X[,Y[,Z]]", help="threads of a CTA (default: what the kernel sets; 1 for PTX)")
+    add("--block", metavar="X[,Y[,Z]]", help="threads of a CTA (default: what the kernel sets, or 1)")
 
 
 @dataclass

@@ -232,12 +232,28 @@ def test_launches_are_checked():
     for required, block in (("8", (8, 1, 1)), ("8, 2", (8, 2, 1)), ("8, 2, 3", (8, 2, 3))):
         fixed = module(f".visible .entry k() .reqntid {required} {{ ret; }}")
         fixed.launch("k", block=block)
+        assert fixed.launch("k").instructions == fixed.launch("k", block=block).instructions
         with pytest.raises(WeftError, match=rf"block must be \({block[0]}, {block[1]}, {block[2]}\), got"):
             fixed.launch("k", block=(block[0], block[1], block[2] + 1))
     with pytest.raises(WeftError, match="block must have at most 128 threads"):
         m.launch("j", block=(129, 1, 1))
     with pytest.raises(WeftError, match="no kernel 'x': it has k, j"):
         m.launch("x")
+
+
+def test_the_size_of_dynamic_shared_memory_that_a_launch_leaves_out_is_named():
+    store = ".visible .entry k() { st.shared.u32 [all+64], 1; ret; }"
+    for made, size, message in (
+        (
+            module(f".extern .shared .align 16 .b8 all[]; {store}"),
+            0,
+            r"0 bytes, and the launch adds none.*--shared",
+        ),
+        (module(f".extern .shared .align 16 .b8 all[]; {store}"), 64, r"the block has 64 bytes in thread"),
+        (module(f".shared .align 16 .b8 all[64]; {store}"), 0, r"the block has 64 bytes in thread"),
+    ):
+        with pytest.raises(emulator.Fault, match=message):
+            made.launch("k", shared_bytes=size)
 
 
 def test_a_chip_limits_the_shared_memory_of_a_block():

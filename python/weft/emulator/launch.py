@@ -63,7 +63,7 @@ class Shape:
     """What the options of a launch ask for, as `Module.launch` names them."""
 
     grid: Sequence[int] | int
-    block: Sequence[int] | int
+    block: Sequence[int] | int | None
     cluster: Sequence[int] | int
     shared_bytes: int
     arithmetic: str = "hardware"
@@ -109,7 +109,7 @@ class Module:
         kernel: str,
         *,
         grid: Sequence[int] | int = 1,
-        block: Sequence[int] | int = 1,
+        block: Sequence[int] | int | None = None,
         args: Sequence[object] = (),
         cluster: Sequence[int] | int = 1,
         shared_bytes: int = 0,
@@ -129,6 +129,8 @@ class Module:
         hooks: Hooks | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns after all of it has completed.
+
+        `block` is by default the one that the kernel requires (`.reqntid`), or one thread.
 
         An ndarray argument is a device buffer, updated in place; a number is converted to the parameter's
         type; bytes fill a by-value parameter. `seed`: warps take turns, and asynchronous operations complete,
@@ -219,13 +221,14 @@ class Module:
             blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
         launch = Launch(
             blocks,
-            _dims("block", shape.block),
+            _block(shape.block, directives),
             program.shared_static + dynamic,
             dynamic,
             shape.arithmetic,
             clusters,
             explicit,
             shape.dependent,
+            program.has_dynamic_shared and not dynamic,
         )
         _check(launch, kernel, directives, room)
         return program, launch
@@ -300,6 +303,11 @@ def _dims(what: str, dims: Any) -> Dim3:
         raise WeftError(f"{what} must be one to three whole numbers, got {shown(dims)}")
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
+
+
+def _block(block: Any, directives: Mapping[str, tuple[int, ...]]) -> Dim3:
+    """The threads of a block, by default those that the kernel requires."""
+    return _dims("block", directives.get("reqntid", 1) if block is None else block)
 
 
 def _cluster(cluster: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> tuple[Dim3, bool]:

@@ -108,6 +108,7 @@ class Program:
                     used[id(entity)] = entity
         self.shared_static = layout([v for v in used.values() if not v.external], 0)
         dynamic = [v for v in used.values() if v.external]
+        self.has_dynamic_shared = bool(dynamic)
         align = max([v.align for v in dynamic], default=1)
         self.shared_dynamic = -(-self.shared_static // align) * align
         for variable in dynamic:

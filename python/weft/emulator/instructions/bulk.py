@@ -107,7 +107,7 @@ def bounded(one: Lanes, cta: int, offsets: Numbers | Chunks, line: int) -> Octet
     else:
         most = int(offsets.max(initial=0))
     if most >= len(shared):
-        what = f"out-of-bounds shared access by a bulk copy at 0x{most:x}, the block has {len(shared)} bytes"
+        what = f"out-of-bounds shared access by a bulk copy at 0x{most:x}, {one.wave.memory.extent()}"
         raise fault(one, what, line, most, "out-of-bounds")
     return shared
 

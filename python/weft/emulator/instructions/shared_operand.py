@@ -106,7 +106,7 @@ def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: 
         past = int(offsets.max())
         raise Fault(
             f"out-of-bounds shared access of {CHUNK} bytes at 0x{past:x} by a matrix descriptor, "
-            f"the block has {len(shared)} bytes",
+            f"{lanes.wave.memory.extent()}",
             line,
             address=past,
             rule="out-of-bounds",

@@ -60,10 +60,12 @@ class Memory:
         cta_of_row: npt.NDArray[np.intp],
         shared: int,
         cluster: int = 1,
+        lacks_dynamic: bool = False,
     ) -> None:
         self.host = host
         self.device: Device = device
         self.cluster = cluster
+        self.lacks_dynamic = lacks_dynamic
         self.shared_size = shared
         self.shared_stride = -(-shared // _SHARED_ALIGN) * _SHARED_ALIGN
         self.shared = Segment("shared", 0, np.zeros(ctas * self.shared_stride, np.uint8))
@@ -105,11 +107,15 @@ class Memory:
         """Raises Fault if a CTA's shared memory doesn't have these bytes."""
         if offset + width > self.shared_size:
             what = f"out-of-bounds shared access of {width} bytes at 0x{offset:x}"
-            raise Fault(f"{what}, {self._extent()}", line, None, offset, "out-of-bounds")
+            raise Fault(f"{what}, {self.extent()}", line, None, offset, "out-of-bounds")
 
-    def _extent(self) -> str:
+    def extent(self) -> str:
+        """How much shared memory there is, for messages about an access outside of it."""
         blocks = "the block has" if self.cluster == 1 else f"each of the cluster's {self.cluster} blocks has"
-        return f"{blocks} {self.shared_size} bytes"
+        hint = ""
+        if self.lacks_dynamic:
+            hint = ", and the launch adds none, whose size the kernel leaves to it (shared_bytes, --shared)"
+        return f"{blocks} {self.shared_size} bytes{hint}"
 
     def allocate_local(self, lanes: Threads, sizes: Addresses, align: int, line: int) -> Addresses:
         """The local addresses of new bytes for the active lanes, above what each thread has allocated."""
@@ -313,7 +319,7 @@ class Memory:
             )
             hint = f", {far} {near.name} of {near.size} bytes"
         elif what == "out-of-bounds" and space == "shared":
-            hint = f", {self._extent()}"
+            hint = f", {self.extent()}"
         elif what == "read-only" and near is not None:
             hint = f", {bad - near.base} bytes into {near.name}"
         raise Fault(f"{what} {space} access of {width} bytes at 0x{bad:x}{hint}", line, thread, bad, what)

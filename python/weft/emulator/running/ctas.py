@@ -20,7 +20,8 @@ class Launch:
     added `dynamic_shared`.
 
     `cluster` is in CTAs; `explicit_cluster`: the launch or the kernel asks for clusters; `dependent`: the
-    launch before may run on until griddepcontrol.wait.
+    launch before may run on until griddepcontrol.wait; `lacks_dynamic`: the kernel leaves the size of
+    shared memory to the launch, which adds none.
     """
 
     grid: Dim3
@@ -31,6 +32,7 @@ class Launch:
     cluster: Dim3 = (1, 1, 1)
     explicit_cluster: bool = False
     dependent: bool = False
+    lacks_dynamic: bool = False
 
     @cached_property
     def threads(self) -> int:

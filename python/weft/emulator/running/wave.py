@@ -53,7 +53,13 @@ class Wave(Ctas):
         self.delayed: list[tuple[object, Callable[[], None]]] = []
         self.ticks = self.polls = self.changes = 0
         self.memory: Memory = Memory(
-            self, device, len(cta_numbers), self.cta_of_row, launch.shared_bytes, launch.cluster_size
+            self,
+            device,
+            len(cta_numbers),
+            self.cta_of_row,
+            launch.shared_bytes,
+            launch.cluster_size,
+            launch.lacks_dynamic,
         )
         self.mbarriers = Mbarriers(self.memory)
         self.tensor_memory = TensorMemory()

@@ -49,7 +49,7 @@ class Stream:
         kernel: str,
         *,
         grid: Sequence[int] | int = 1,
-        block: Sequence[int] | int = 1,
+        block: Sequence[int] | int | None = None,
         args: Sequence[object] = (),
         cluster: Sequence[int] | int = 1,
         shared_bytes: int = 0,
