@@ -166,6 +166,7 @@ CHOSEN = (
     ),
     (BF16, (3000, 40, 5000), "block 64x32x128, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
     (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
+    (BF16, (8192, 28672, 4096), "block 256x192x64, 2 warpgroups, 3 stages, group 16, cluster 1x2"),
     (BF16, (5200, 976, 11832), "block 256x176x64, 2 warpgroups, 3 stages, group 8, cluster 2x2, swapped"),
     (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 12 stages, group 8"),
     (E4M3, (3000, 40, 5000), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),

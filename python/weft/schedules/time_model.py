@@ -31,6 +31,8 @@ GROUPS = (4, 8, 16)
 _ENOUGH_STAGES = 4  # from which on more gain less than a tile of D loses that is staged in parts
 _FEWEST_PARTED = 3  # stages beside a tile of D that is staged in parts: two are slower than a smaller tile
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
+_MORE_READ = 1.1  # from L2, for half the reads from memory of columns
+_FAR = 32 << 20  # bytes, of which L2 keeps too little from one group to the next
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
 
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
@@ -219,7 +221,8 @@ def _worthwhile(every: _All, m: int, n: int, k: int) -> Array:
 
 def _group(s: WarpgroupSchedule, down: int, across: int, row: int, chip: ChipModel) -> int:
     """The rows of tiles in a group, with `row` bytes in a row of A: as many as let the tiles that are
-    computed at a time read the least.
+    computed at a time read the least. Each group reads all columns: where these don't fit in L2, larger
+    groups read them from memory less often, and a GPU at its limit of power runs faster.
     """
     height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
     at_a_time = chip.resident[s.ctas] // (s.ctas * s.global_splits)
@@ -231,4 +234,6 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int, chip: ChipMod
         rows = min(group, below)
         return rows * height + min(ceil_div(at_a_time, rows) * width, across)
 
-    return min(GROUPS[1:], key=read)
+    few, many = GROUPS[1:]
+    allowed = _MORE_READ if across * row > _FAR and below > few else 1.0
+    return many if read(many) < read(few) * allowed else few
