@@ -8,17 +8,17 @@ import weft.language as w
 
 
 @w.kernel()
-def negated(x: w.In["m k", w.f16], y: w.Out["m k", w.f16], *, N=80):
+def negated(x: w.In["m k", w.f16], y: w.Out["m k", w.f16], *, N=80, times=2, waits=True):
     """A tile goes through one stage of a ring on its way in, and through the next one on its way out."""
     ring = w.ring(1, x=(N, 64, x.dtype))
     with w.role():
-        for _ in w.range(2):
+        for _ in w.range(times):
             with ring.take() as stage:
                 t = w.load(stage.x.rows(0, 64))
             with ring.take() as stage:
-                w.store(-t, y[0, 0], via=stage.x.rows(0, 64))
+                w.store(-t, y[0, 0], via=stage.x.rows(0, 64), waits=waits)
     with w.role(), w.one_thread():
-        for _ in w.range(2):
+        for _ in w.range(times):
             ring.fill(x=x[0, 0])
             ring.lend()
 
@@ -29,6 +29,15 @@ def test_a_stage_is_lent_for_a_store(arch):
     y = np.zeros_like(x)
     assert not negated.emulate(x, y, arch=arch).findings
     assert np.array_equal(y[:64], -x[:64]) and not y[64:].any()
+
+
+def test_a_store_need_not_wait_for_tma_if_nothing_fills_its_stage_again():
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    for times, waits, wanted in ((1, False, set()), (2, False, {"async-source-overwritten"})):
+        y = np.zeros_like(x)
+        findings = negated.emulate(x, y, times=times, waits=waits).findings
+        assert {each.rule for each in findings} == wanted
+        assert findings or np.array_equal(y, -x)
 
 
 @pytest.mark.parametrize(

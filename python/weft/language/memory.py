@@ -233,14 +233,15 @@ def first_of_copies(layout: Layout) -> Any:
     return first
 
 
-def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None) -> None:
+def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None, waits: bool = True) -> None:
     """Stores a tile to an array or to a buffer, by a warpgroup. Elements outside of the array are
     not written. With `rows`, only the first `rows` rows of the tile are stored, to an array.
 
     With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
     and TMA stores it: rows are then written whole. TMA may still read a buffer of `w.shared` afterwards; the
     next store through it waits for that, and so does the end of the role. Through a stage of a ring, the
-    store itself waits. Without `via`, the lanes store their own elements.
+    store itself waits; with `waits=False` only the end of the role does, for a stage that isn't filled again.
+    Without `via`, the lanes store their own elements.
 
     An index of an array may also be a fragment of i32, as for `w.load`.
     """
@@ -269,7 +270,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     if via is not None:
         if not isinstance(via, Buffer):
             raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
-        _through(fragment, to, via, count)
+        _through(fragment, to, via, count, waits)
         return
     first_row, first_column = to.corner
     run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
@@ -302,7 +303,7 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     tile.store(fragment.value, buffer.value, emit.value(0), emit.value(0), vector_bytes=width)
 
 
-def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
+def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any, waits: bool) -> None:
     """Stores through a buffer by TMA, or by the lanes on chips without it."""
     to.check_aligned()
     if not trace.current().has_tma:
@@ -329,7 +330,10 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
             tile.store_async(via.value, map_, first_row, first_column)
             nvvm.cp_async_bulk_commit_group()
         scf.yield_([])
-    end_of_tma(via)
+    if waits:
+        end_of_tma(via)
+    else:
+        _await_at_the_end()
 
 
 def put_for_tma(fragment: Fragment, via: Buffer) -> None:
