@@ -102,8 +102,9 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     wide, value = _widths(d, e)
     if max(wide, value) > 128 or (capped and wide <= 64):  # whose registers don't suffice
         return None
-    n = 128 if wide <= 64 else 64 if window or capped else 80
-    return {"width": wide, "value_width": value, "N": n, "of": "qkv", "late": wide <= 64}
+    narrow = wide <= 64
+    common = {"width": wide, "value_width": value, "of": "qkv"}
+    return common | {"N": 128 if narrow else 64, "late": narrow or capped}
 
 
 def _widths(d: int, e: int) -> tuple[int, int]:

@@ -65,12 +65,11 @@ def products_of_outputs(
 
 
 def product_of_queries(ds, keys, me):
-    """Starts a warpgroup's part of ds.T @ keys: half of its rows or columns, maybe transposed."""
+    """Starts a warpgroup's part of ds.T @ keys: half of its rows or columns."""
     (_, N), (_, width) = ds.shape, keys.shape
-    if N % (2 * ROWS) == 0:
-        return w.gemm(ds.columns(me * (N // 2), N // 2).T, keys)
-    columns = keys.columns(me * (width // 2), width // 2)
-    return w.gemm(ds.T, columns) if N == ROWS else w.gemm(columns.T, ds)
+    if N == 2 * ROWS:
+        return w.gemm(ds.columns(me * ROWS, ROWS).T, keys)
+    return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
 
 
 def _grid(q, k, starts_q, starts_k, *, of, packed):
@@ -179,7 +178,8 @@ def gradients(
     def store(total, to, left, via):
         """Stores a warpgroup's gradients: those of the first `left` rows."""
         limit = {"rows": left} if packed or (limited and of != "q") else {}
-        w.store(total.to(q.dtype), to, via=via if via.shape == total.shape else None, **limit)
+        fits = via.shape == total.shape
+        w.store(total.to(q.dtype), to, via=via if fits else None, waits=of != "qkv", **limit)
 
     if of == "q":
         kept = w.ring(1, q=(M, width, q.dtype), do=(M, value_width, do.dtype), takers=2)
@@ -258,7 +258,7 @@ def gradients(
                 w.atomic_add(to, w.by_lanes(sum_q), via=staging.rows(part * me, part))
 
             @w.inline
-            def add_late(keys, batch, head, block):
+            def add_product(keys, batch, head, block):
                 with exchange.take() as slot:
                     sum_q = w.wait(product_of_queries(slot.ds, keys, me))
                 add(sum_q, batch, head, block)
@@ -271,6 +271,9 @@ def gradients(
             i, of_head = w.i32(0) + seen.begin, w.i32(0) + head * sharing()
             before, head_before = i, of_head
             steps = sharing() * w.maximum(seen.end - seen.begin, 0)
+            if not late:  # the gradients of the scores before the first block
+                with exchange.write() as to:
+                    w.store(w.zeros((ROWS, N), q.dtype), to.ds.rows(ROWS * me, ROWS))
             for step in w.range(steps):
                 block = blocks.take()
                 s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
@@ -283,31 +286,29 @@ def gradients(
                 with exchange.write() as to:
                     of_p = w.wait(of_p)
                     ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
-                    ds = (ds * slopes if capped else ds).to(q.dtype)
-                    sum_v = w.gemm(p.to(do.dtype), of_out.do, sum_v)
-                    w.store(ds, to.ds.rows(ROWS * me, ROWS))
-                if late:
-                    sum_k = w.gemm(ds, block.q, sum_k)
-                    if step > 0:
-                        add_late(mine.k, rows.batch, head_before, rows.first_block + before)
-                    sum_k, sum_v = w.wait(sum_k, sum_v)
-                    of_out.release()
-                else:
-                    with exchange.take() as slot:
+                    ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
+                    if not late:
+                        slot = exchange.take()
                         sum_q = product_of_queries(slot.ds, mine.k, me)
-                        sum_v = w.wait(sum_v, pending=1)
-                        of_out.release()
-                        sum_k = w.gemm(ds, block.q, sum_k)
-                        sum_q = w.wait(sum_q, pending=1)
-                    add(sum_q, rows.batch, of_head, rows.first_block + i)
-                    sum_k = w.wait(sum_k)
+                    sum_v = w.gemm(p, of_out.do, sum_v)
+                    w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                sum_k = w.gemm(ds, block.q, sum_k)
+                if not late:
+                    sum_q = w.wait(sum_q, pending=2)
+                    slot.release()
+                    if step > 0:
+                        add(sum_q, rows.batch, head_before, rows.first_block + before)
+                elif step > 0:
+                    add_product(mine.k, rows.batch, head_before, rows.first_block + before)
+                sum_k, sum_v = w.wait(sum_k, sum_v)
+                of_out.release()
                 block.release()
                 before, head_before = i, of_head
                 i = i + 1
                 of_head = w.where(i == seen.end, of_head + 1, of_head)
                 i = w.where(i == seen.end, seen.begin, i)
-            if late and steps > 0:
-                add_late(mine.k, rows.batch, head_before, rows.first_block + before)
+            if steps > 0:
+                add_product(mine.k, rows.batch, head_before, rows.first_block + before)
             w.barrier()  # the other warpgroup has read all keys
             at = rows.batch, head, rows.first_key + own
             store(sum_v, dv[at], rows.keys - own, values)
@@ -349,9 +350,8 @@ def convert_queries(
     packed=False,
 ):
     """dq = scale * sums_q, in which each warpgroup has its registers for a block of N queries."""
-    by_rows, transposed = N % (2 * ROWS) == 0, N % ROWS != 0
-    shape = (N // 2, width) if by_rows else (width // 2, N) if transposed else (N, width // 2)
-    rows, columns = shape[::-1] if transposed else shape
+    by_rows = N == 2 * ROWS
+    rows, columns = (ROWS, width) if by_rows else (N, width // 2)
     staging = w.shared(2 * rows, columns, dq.dtype)
     with w.role(warpgroups=2) as me:
         head, batch = w.cta(1), w.cta(2)
@@ -359,10 +359,9 @@ def convert_queries(
         if packed:
             number, x = sequence_at(w.cta(0), starts_q, N)
             row, end = starts_q[number] + x * N, starts_q[number + 1].loaded()
-        like = w.by_lanes(w.zeros(shape))
+        like = w.by_lanes(w.zeros((rows, columns)))
         part = w.load(sums_q[batch, head, (w.cta(0) * 2 + me) * like.rows, 0], like=like)
-        part = (w.from_lanes(part, shape) * scale).to(dq.dtype)
+        part = (w.from_lanes(part, (rows, columns)) * scale).to(dq.dtype)
         down, across = (row + me * rows, 0) if by_rows else (row, me * columns)
         limit = {"rows": end - down} if packed else {}
-        part = part.T if transposed else part
         w.store(part, dq[batch, head, down, across], via=staging.rows(rows * me, rows), **limit)
