@@ -1,5 +1,8 @@
 """Epilogues, options and chips that products over several GPUs take, and what they raise for others."""
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -50,6 +53,25 @@ def test_the_rows_of_a_large_sum_take_no_longer_residual(monkeypatch):
     residual = np.zeros((2 * M, N), ml_dtypes.bfloat16)
     with pytest.raises(weft.WeftError, match=rf"residual must be {M} x {N}"):
         called(matmul_all_reduce, epilogue=weft.Epilogue(residual=residual))
+
+
+@FUNCTIONS
+def test_rows_that_scales_do_not_fit_are_named_before_their_strides(function):
+    a, b = (np.zeros(shape, ml_dtypes.float8_e4m3fn) for shape in ((6, 128), (N, 128)))
+    scales = np.ones((8, 1), np.float32).T.copy().T[:6], np.ones((1, 1), np.float32)
+    team = Team.emulated(World(RANKS))[0]
+    with pytest.raises(weft.WeftError, match="rows of a must be a multiple of 4 with scales, got 6"):
+        function(a, b, team=team, transpose_b=True, scales=scales)
+
+
+def test_copies_of_a_team_are_the_team():
+    first, second = Team.emulated(World(RANKS))
+    assert copy.deepcopy([first, second]) == [first, second]
+    assert pickle.loads(pickle.dumps(second)) is second
+    saved = pickle.dumps(first)
+    del first
+    with pytest.raises(weft.WeftError, match=r"there are .*rank 1:2"):
+        pickle.loads(saved)
 
 
 @FUNCTIONS

@@ -168,8 +168,8 @@ def sizes_of(
         legal = [n for n in range(1, heads + 1) if heads % n == 0]
         nearest = min(legal, key=lambda n: (abs(n - key_heads), -n), default=1)
         raise refuse(
-            f"heads of q must be a multiple of those of k, got {heads} and {key_heads}: the nearest is "
-            f"{nearest}"
+            f"heads of q must be a multiple of those of k, got {heads} and {key_heads}: the nearest "
+            f"number of heads of k is {nearest}"
         )
     page = keys if paged else 0
     if paged and (not page or page % _PAGE_STEP):

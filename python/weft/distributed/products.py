@@ -343,12 +343,12 @@ def _check_scales(name: str, added: dict[str, Any], sizes: tuple[int, int, int],
         if view.dtype != "f32" or view.shape != shape:
             wanted, got = (" x ".join(map(str, each)) for each in (shape, view.shape))
             raise WeftError(f"{name}: {role} must be {wanted} of f32, got {got} of {view.dtype}")
+    check_scaled_rows(name, m, "rows of a")
     if of_a.strides != (1, m):
         raise WeftError(
             f"{name}: columns of scale_a must be contiguous, one after the other: strides (1, {m}), "
             f"got {of_a.strides}"
         )
-    check_scaled_rows(name, m, "rows of a")
     if of_b.strides != arrays.contiguous_strides(of_b.shape):
         raise WeftError(f"{name}: scale_b must be contiguous, got strides {of_b.strides}")
 

@@ -96,6 +96,10 @@ class Team:
         self.known: dict[Any, Any] = {}
         """Plans by the keys of `Devices.key`, which are faster to make than a product."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By name: copies of a layer have the same team, and a saved one has the team of this name."""
+        return named, (self.name,)
+
     def __repr__(self) -> str:
         return f"<Team {self.name}: rank {self.rank} of {self.size}>"
 
