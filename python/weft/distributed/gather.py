@@ -91,7 +91,7 @@ def queued(
     def describe() -> Product:
         return _described(a, b, team, transpose_b, epilogue, schedule, scales)
 
-    return plan_of(_NAME, _plan, team, operands, options, describe).run(operands)
+    return plan_of(_NAME, planned, team, operands, options, describe).run(operands)
 
 
 def _described(
@@ -165,7 +165,7 @@ class Products:
         return ", ".join(map(str, self.each))
 
 
-def _plan(product: Product, team: Team) -> "GatherPlan":
+def planned(product: Product, team: Team) -> "GatherPlan":
     """The plan by which rows of this size come fastest: a function of shapes alone."""
     small = product.a_bytes * (team.size - 1) <= _MOST_PUSHED
     return (PushedGather if small and team.size > 1 else Gather)(product, team)
@@ -176,7 +176,7 @@ class Several:
 
     def __init__(self, products: Products, team: Team) -> None:
         """Compiles the kernels, and makes room for the rows."""
-        self._plans = [_plan(each, team) for each in products.each]
+        self._plans = [planned(each, team) for each in products.each]
 
     def for_others(self) -> "Several":
         """The plan, for arrays with other strides or alignment."""

@@ -56,10 +56,10 @@ def matmul_all_reduce(
 
 def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
     """`matmul_all_reduce` of arrays with memory, without gradients."""
-    return scatter.queued_sums("matmul_all_reduce", _plan, a, b, team=team, **options)
+    return scatter.queued_sums("matmul_all_reduce", planned, a, b, team=team, **options)
 
 
-def _plan(partials: str | None, product: Product, team: Team) -> Plan:
+def planned(partials: str | None, product: Product, team: Team) -> Plan:
     """The plan by which sums of this size come fastest: a function of shapes alone."""
     sent = product.a[0] * product.n * arrays.numpy_dtype(scatter.type_of(product, partials)).itemsize
     if product.a[0] % team.size or sent * (team.size - 1) <= _MOST_SENT:

@@ -70,7 +70,7 @@ def matmul_reduce_scatter(
 
 def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
     """`matmul_reduce_scatter` of arrays with memory, without gradients."""
-    return queued_sums("matmul_reduce_scatter", Scatter, a, b, team=team, check=_check_rows, **options)
+    return queued_sums("matmul_reduce_scatter", Scatter, a, b, team=team, check=lambda product, team: check_rows(product, team.size), **options)
 
 
 def queued_sums(
@@ -109,17 +109,17 @@ def queued_sums(
     return plan_of(name, partial(make, partials), team, operands, options, describe).run(operands)
 
 
-def _check_rows(product: Product, team: Team) -> None:
-    """Raises WeftError for rows that ranks can't share."""
+def check_rows(product: Product, ranks: int) -> None:
+    """Raises WeftError for rows that so many ranks can't share."""
     name, rows = product.name, product.a[0]
-    if rows % team.size:
-        near = ceil_div(rows, team.size) * team.size
+    if rows % ranks:
+        near = ceil_div(rows, ranks) * ranks
         raise WeftError(
-            f"{name}: rows of a must be a multiple of {team.size}, the number of ranks, got {rows}; "
+            f"{name}: rows of a must be a multiple of {ranks}, the number of ranks, got {rows}; "
             f"the next is {near}"
         )
     if product.is_scaled:
-        check_scaled_rows(name, rows // team.size, "each rank's rows")
+        check_scaled_rows(name, rows // ranks, "each rank's rows")
 
 
 def type_of(product: Product, partials: str | None) -> str:

@@ -27,7 +27,7 @@ HALVES = 2
 _STATE = 4  # numbers of the operand `team`
 _STATES = 4096  # calls whose states are written at once
 _SECONDS = 30.0
-_MOST_RANKS = 32  # kernels keep the addresses of each in a lane
+MOST_RANKS = 32  # kernels keep the addresses of each in a lane
 _LARGE = 1 << 26  # bytes
 _ARCH = "sm_90a"  # of emulated GPUs
 _UNIT = 256  # bytes to which memory is rounded up
@@ -80,8 +80,8 @@ class Team:
     def _set(self, devices: Any, seconds: float) -> None:
         if not 0 < seconds < 2**31 / 1000:
             raise WeftError(f"seconds must be above 0 and below {2**31 // 1000}, got {shown(seconds)}")
-        if devices.size > _MOST_RANKS:
-            raise WeftError(f"a team must have at most {_MOST_RANKS} ranks, got {devices.size}")
+        if devices.size > MOST_RANKS:
+            raise WeftError(f"a team must have at most {MOST_RANKS} ranks, got {devices.size}")
         self.devices: Devices = devices
         self.rank, self.size = devices.rank, devices.size
         self.name = _named(self, devices.name)

@@ -8,6 +8,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy.typing as npt
+
 from weft import locks
 from weft.launch.cuda_driver import api, call
 from weft.launch.runtime import DeviceArray
@@ -65,13 +67,23 @@ def stream_key(stream: int) -> Key:
 
 def zeroed(size: int) -> DeviceArray:
     """Cleared memory on the current GPU. Works while a stream is captured, too, outside its graph."""
+    return filled(size, None)
+
+
+def filled(size: int, numbers: npt.NDArray[Any] | None) -> DeviceArray:
+    """Memory on the current GPU with the bytes of a contiguous array, or cleared. Waits for nothing else that
+    the GPU does. Works while a stream is captured, too, outside its graph.
+    """
     driver = api()
-    action = f"clearing {size} bytes"
+    action = f"{'clearing' if numbers is None else 'copying'} {size} bytes"
     with _beside_capture(driver):
         memory = DeviceArray((size,), "i8")
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         stream = call(action, driver.cuStreamCreate, flags)
-        call(action, driver.cuMemsetD8Async, memory.address, 0, size, stream)
+        if numbers is None:
+            call(action, driver.cuMemsetD8Async, memory.address, 0, size, stream)
+        else:
+            call(action, driver.cuMemcpyHtoDAsync, memory.address, numbers.ctypes.data, size, stream)
         call(action, driver.cuStreamSynchronize, stream)
         call(action, driver.cuStreamDestroy, stream)
     return memory

@@ -74,7 +74,7 @@ class Product:
         options = self.options._asdict()
         schedule = self.options.schedule
         if isinstance(schedule, AnySchedule):
-            options["schedule"] = [type(schedule).key, asdict(schedule)]
+            options["schedule"] = written_schedule(schedule)
         # JSON has no infinities, and these must be exact.
         options |= {name: options[name].hex() for name in ("alpha", "beta")}
         fields = {
@@ -116,7 +116,7 @@ class Parsed:
         schedule = given.get("schedule")
         options = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
         options |= {name: float.fromhex(options[name]) for name in ("alpha", "beta")}
-        options["schedule"] = None if schedule is None else _schedule(*schedule)
+        options["schedule"] = None if schedule is None else read_schedule(*schedule)
         options["kind"] = None if options["kind"] is None else tuple(options["kind"])
         of_roles = tuple(fields["roles"]), Options(**options), fields["activation"]
         product = Product(*of_roles, tuple(fields["by_columns"]))
@@ -163,7 +163,13 @@ _FLAGS = ("transpose_a", "transpose_b", "promote")
 _DEFAULTS: dict[str, Any] = {name: False if name in _FLAGS else None for name in Options._fields}
 
 
-def _schedule(key: str, fields: dict[str, Any]) -> AnySchedule:
+def written_schedule(schedule: AnySchedule) -> list[Any]:
+    """A schedule for JSON."""
+    return [type(schedule).key, asdict(schedule)]
+
+
+def read_schedule(key: str, fields: dict[str, Any]) -> AnySchedule:
+    """The schedule that `written_schedule` wrote."""
     families = {family.key: family for family in FAMILIES}
     if key not in families:
         raise WeftError(f"weft.jax.matmul: schedule must be of a registered kind, got one with field '{key}'")

@@ -1,0 +1,175 @@
+"""A product over several GPUs as text that XLA keeps in its programs: enough to prepare it in any process
+with these GPUs. `weft.multiply.xla_target` has XLA's handler, which queues it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from weft import locks
+from weft.dialects.schedule import AnySchedule
+from weft.distributed import gather, reduce, scatter
+from weft.distributed.peers import PeerGpus
+from weft.distributed.products import Product, described
+from weft.distributed.recorded import Operand, Place, RecordedTeam
+from weft.distributed.teams import MOST_RANKS
+from weft.errors import WeftError, about
+from weft.launch import arrays
+from weft.launch.sequence import Sequence, Where
+from weft.multiply.matmul import Epilogue
+from weft.multiply.xla_product import read_schedule, written_schedule
+
+BEGINNING = '{"team":'
+"""Of the texts."""
+_VERSION = 1
+_SECONDS = 30.0  # that a kernel waits for another GPU
+
+Described = tuple[tuple[int, ...], str]
+"""The shape of an array in C order, and MLIR's name of its elements."""
+
+
+def _sums(make: Any, call: "TeamCall", product: Product, team: Any) -> Any:
+    return make(call.partials, product, team)
+
+
+def _scattered(call: "TeamCall", product: Product, team: Any) -> Any:
+    scatter.check_rows(product, team.size)
+    return scatter.Scatter(call.partials, product, team)
+
+
+PLANS: Mapping[str, Callable[["TeamCall", Product, Any], Any]] = {
+    "all_gather_matmul": lambda _, product, team: gather.planned(product, team),
+    "matmul_reduce_scatter": _scattered,
+    "matmul_all_reduce": partial(_sums, reduce.planned),
+}
+
+
+@dataclass(frozen=True)
+class TeamCall:
+    """A product of a function of `weft.distributed`, without the arrays. `operands` are a, b, and those of
+    `roles`. The scales of a are transposed: their rows follow each other along the rows of a. `teams` has
+    the numbers of the GPUs of each team, by rank.
+    """
+
+    name: str
+    operands: tuple[Described, ...]
+    roles: tuple[str, ...]
+    transpose_b: bool
+    activation: str | None
+    partials: str | None
+    schedule: AnySchedule | None
+    teams: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What `of` reads."""
+        fields = {
+            "team": self.name,
+            "version": _VERSION,
+            "operands": self.operands,
+            "roles": self.roles,
+            "transpose_b": self.transpose_b,
+            "activation": self.activation,
+            "partials": self.partials,
+            "schedule": None if self.schedule is None else written_schedule(self.schedule),
+            "teams": self.teams,
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> "TeamCall":
+        """Raises WeftError for a text of another version of Weft."""
+        fields = json.loads(text)
+        if fields["version"] != _VERSION or fields["team"] not in PLANS:
+            got = f"{fields['team']} of format {fields['version']}"
+            what = f"expected a product over several GPUs of format {_VERSION}, got {got}"
+            raise WeftError(f"weft.jax: {what}: trace the program again")
+        schedule = fields["schedule"]
+        return cls(
+            fields["team"],
+            tuple((tuple(shape), dtype) for shape, dtype in fields["operands"]),
+            tuple(fields["roles"]),
+            *(fields[name] for name in ("transpose_b", "activation", "partials")),
+            None if schedule is None else read_schedule(*schedule),
+            tuple(map(tuple, fields["teams"])),
+        )
+
+    def arrays(self, kind: str = "cuda", ordinal: int = 0) -> list[Operand]:
+        """The operands, on a GPU."""
+        found = []
+        for number, (shape, dtype) in enumerate(self.operands):
+            place = Place(Where(number, 0), 0, kind, ordinal)
+            each = Operand.of(place, shape, dtype)
+            found.append(each.T if number > 1 and self.roles[number - 2] == "scale_a" else each)
+        return found
+
+    def product(self) -> Product:
+        """What ranks multiply. Raises WeftError for operands that the kernels can't take."""
+        a, b, *rest = self.arrays()
+        added = dict(zip(self.roles, rest, strict=True))
+        scales = (added.pop("scale_a"), added.pop("scale_b")) if "scale_a" in added else None
+        epilogue = Epilogue(activation=self.activation, **added)
+        return described(self.name, a, b, self.transpose_b, epilogue, self.schedule, scales)
+
+    def planned(self, team: RecordedTeam) -> Any:
+        """The plan of a rank. All ranks must plan the same calls in the same order."""
+        return PLANS[self.name](self, self.product(), team)
+
+    def prepared(self, ordinal: int) -> Sequence:
+        """The sequence of a GPU, after those of all of its team. Raises WeftError where no kernel multiplies
+        the operands.
+        """
+        team = next((each for each in self.teams if ordinal in each), None)
+        if team is None:
+            raise WeftError(f"weft.jax.{self.name}: GPU {ordinal} must be one of {self.teams}")
+        with _preparing, about(f"weft.jax.{self.name}"):
+            known = _sequences.setdefault((self.text, team), {})
+            if not known:
+                known.update(self._of_team(team))
+        return known[ordinal]
+
+    def _of_team(self, team: tuple[int, ...]) -> dict[int, Sequence]:
+        """The sequences of a team, by GPU."""
+        ranks = _teams.get(team)
+        if ranks is None:
+            ranks = _teams[team] = RecordedTeam.together(PeerGpus(team), _SECONDS)
+        try:
+            plans = [self.planned(each) for each in ranks]
+            found = {}
+            for ordinal, rank, plan in zip(team, ranks, plans, strict=True):
+                made = rank.record(plan, self.arrays("cuda", ordinal))
+                action = f"queuing {plan.product} on GPU {ordinal}"
+                found[ordinal] = Sequence(action, ordinal, made.steps, made.counter)
+        except BaseException:
+            del _teams[team]  # whose ranks may have allocated differently
+            raise
+        return found
+
+    def emulate(self, addresses: Any) -> None:
+        """On the CPU, programs of XLA have other operations for these products."""
+        raise WeftError(f"weft.jax.{self.name}: this program needs GPUs")
+
+
+_preparing = locks.reentrant()
+_teams: dict[tuple[int, ...], list[RecordedTeam]] = {}
+_sequences: dict[tuple[str, tuple[int, ...]], dict[int, Sequence]] = {}
+
+
+def complaint(call: TeamCall, ranks: int) -> str | None:
+    """Why the kernels can't multiply the operands of a team of so many ranks, in words; None if they can."""
+    try:
+        product = call.product()
+        if call.name == "matmul_reduce_scatter":
+            scatter.check_rows(product, ranks)
+        if ranks > MOST_RANKS:
+            return f"a team must have at most {MOST_RANKS} ranks, got {ranks}"
+    except WeftError as error:
+        return error.diagnostics[0].message
+    return None
+
+
+def described_of(shape: tuple[int, ...], dtype: Any) -> Described:
+    """An array's shape and MLIR's name of its elements."""
+    return tuple(shape), arrays.mlir_type(dtype)

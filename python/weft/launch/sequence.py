@@ -1,0 +1,219 @@
+"""Sequences of launches, copies and events on a GPU that are queued again and again with new addresses, by
+`sequence.ll` compiled for this host.
+"""
+
+import ctypes
+import functools
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from weft.errors import WeftError
+from weft.launch import host_code
+from weft.launch.cuda_driver import api, call, check, entered, entry, primary
+from weft.launch.launcher import NO_WORKSPACE
+
+CALLER, OTHER = range(2)
+"""The streams of a sequence: the caller's, and the GPU's other one."""
+_FILE, _USES = "launch/sequence.ll", ("launch/launcher.ll",)
+_END, _LAUNCH, _COPY, _SET, _RECORD, _WAIT = range(6)
+_FIXED = -1
+_PRIORITY = -1  # of the other stream: above XLA's and PyTorch's
+_DRIVER = (
+    "cuCtxGetCurrent",
+    "cuCtxPushCurrent",
+    "cuCtxPopCurrent",
+    "cuMemcpyDtoDAsync",
+    "cuMemsetD32Async",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+)
+
+
+class Where(NamedTuple):
+    """Byte `begin` of the caller's address `number`; or, without a number, an address."""
+
+    number: int | None
+    begin: int
+
+    @property
+    def words(self) -> list[int]:
+        return [_FIXED if self.number is None else self.number, self.begin]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch on the caller's stream, with the addresses of what it takes."""
+
+    prepared: Any
+    operands: tuple[Where, ...]
+
+    @property
+    def words(self) -> list[int]:
+        places = [word for each in self.operands for word in each.words]
+        return [_LAUNCH, self.prepared.plan_address, len(self.operands), *places]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of so many bytes on a stream."""
+
+    stream: int
+    to: Where
+    source: Where
+    size: int
+
+    @property
+    def words(self) -> list[int]:
+        return [_COPY, self.stream, self.size, *self.to.words, *self.source.words]
+
+
+@dataclass(frozen=True)
+class Number:
+    """Sets 4 bytes to the number of the call, on the caller's stream."""
+
+    to: Where
+
+    @property
+    def words(self) -> list[int]:
+        return [_SET, *self.to.words]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Records the event of a stream."""
+
+    stream: int
+
+    @property
+    def words(self) -> list[int]:
+        return [_RECORD, self.stream]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What follows on a stream waits for the last recorded event of another one."""
+
+    stream: int
+    awaited: int
+
+    @property
+    def words(self) -> list[int]:
+        return [_WAIT, self.stream, self.awaited]
+
+
+Step = Launch | Copy | Number | Record | Wait
+
+
+class _Lane(ctypes.Structure):
+    """`%Lane` of sequence.ll."""
+
+    _fields_ = (
+        ("busy", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("ended", ctypes.c_uint64),
+        ("other", ctypes.c_uint64),
+        ("events", ctypes.c_uint64 * 2),
+    )
+
+
+class _Sequence(ctypes.Structure):
+    """`%Sequence` of sequence.ll."""
+
+    _fields_ = (
+        ("driver", ctypes.c_void_p),
+        ("context", ctypes.c_uint64),
+        ("lane", ctypes.c_void_p),
+        ("calls", ctypes.c_void_p),
+        ("even", ctypes.c_void_p),
+        ("odd", ctypes.c_void_p),
+        ("most", ctypes.c_uint64),
+    )
+
+
+class Counter:
+    """The number of calls so far of sequences that share it, all of one GPU."""
+
+    def __init__(self) -> None:
+        self._value = ctypes.c_uint64(0)
+        self.address = ctypes.addressof(self._value)
+
+    @property
+    def calls(self) -> int:
+        return self._value.value
+
+
+class Sequence:
+    """A prepared sequence of steps on a GPU, in the form that compiled code reads. Sequences of a GPU follow
+    each other on all streams, in the order in which threads queue them.
+    """
+
+    has_workspaces = False
+
+    def __init__(
+        self, action: str, ordinal: int, steps: Several[Several[Step]], counter: Counter | None = None
+    ) -> None:
+        """`steps` are those of each call or, with a counter, first those of calls with an even number and
+        then those of odd ones. `action` names the sequence in messages.
+        """
+        self._action = action
+        launches = [step for each in steps for step in each if isinstance(step, Launch)]
+        if any(each.prepared.has_workspaces for each in launches):
+            raise WeftError(f"{action}: schedule must be one whose kernel has no workspaces")
+        words = [_words([word for step in each for word in step.words]) for each in steps]
+        driver, lane = _driver(), _lane(ordinal)
+        self._kept = driver, lane, counter, words, steps  # to which the sequence has pointers
+        self._sequence = _Sequence(
+            driver=ctypes.addressof(driver),
+            context=int(primary(ordinal)),
+            lane=ctypes.addressof(lane),
+            calls=None if counter is None else counter.address,
+            even=ctypes.addressof(words[0]),
+            odd=ctypes.addressof(words[-1]),
+            most=max((len(each.operands) for each in launches), default=1),
+        )
+        self.plan_address = ctypes.addressof(self._sequence)
+
+    def provide(self, status: int, stream: int) -> None:
+        """Raises WeftError for a status."""
+        assert status != NO_WORKSPACE, self._action
+        check(self._action, api().CUresult(status))
+
+    def launch(self, stream: int, *addresses: int) -> None:
+        """Queues the sequence with these addresses on a stream of its GPU."""
+        given = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
+        if status := _queue()(self.plan_address, ctypes.addressof(given), stream):
+            self.provide(status, stream)
+
+
+def address() -> int:
+    """The address of the compiled function, which takes a sequence, addresses and a stream."""
+    return host_code.address(_FILE, "weft_sequence", _USES)
+
+
+@functools.cache
+def _queue() -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)(address())
+
+
+def _words(values: list[int]) -> Any:
+    """The steps as they are read, with an end."""
+    return (ctypes.c_uint64 * (len(values) + 1))(*(value % 2**64 for value in values), _END)
+
+
+@functools.cache
+def _driver() -> Any:
+    """`%Driver` of sequence.ll."""
+    return (ctypes.c_void_p * len(_DRIVER))(*map(entry, _DRIVER))
+
+
+@functools.cache
+def _lane(ordinal: int) -> _Lane:
+    """What all sequences of a GPU share."""
+    driver, action = api(), f"preparing a stream of GPU {ordinal}"
+    with entered(primary(ordinal)):
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        stream = call(action, driver.cuStreamCreateWithPriority, flags, _PRIORITY)
+        kind = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        ended, *events = (int(call(action, driver.cuEventCreate, kind)) for _ in range(3))
+    return _Lane(0, 0, ended, int(stream), (ctypes.c_uint64 * 2)(*events))
