@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from weft.launch import cuda_driver, kernel_handle, launcher, runtime
+from weft.launch import cuda_driver, kernel_handle, launcher, runtime, sequence
 from weft.multiply import compiled_schedules, launches, matmul, product_kernel, row_copies
 
 OK = real.CUresult.CUDA_SUCCESS
@@ -40,6 +40,10 @@ class FakeDriver:
         self.sizes: list[int] = []  # of a kernel's parameters, where a test looks at those
         self.given: list[list[bytes]] = []  # the parameters of each launch
         self.queued: list[tuple[Any, ...]] = []  # by compiled code or ctypes, but for launches
+        self.events: list[tuple[int, int]] = []  # and streams, for each of `queued` that records or waits
+        self._made = 0
+        self.access: list[tuple[int, int]] = []  # GPUs, and those whose memory they may access
+        self.apart: set[tuple[int, int]] = set()  # those that can't access each other's
         self._entries: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -111,6 +115,23 @@ class FakeDriver:
     def cuStreamCreate(self, flags: Any) -> Any:
         return OK, 77
 
+    def cuStreamCreateWithPriority(self, flags: Any, priority: int) -> Any:
+        assert flags == real.CUstream_flags.CU_STREAM_NON_BLOCKING and priority == -1
+        return OK, 70 + self.gpu
+
+    def cuMemcpyHtoDAsync(self, address: int, source: int, size: int, stream: int) -> Any:
+        assert stream == 77
+        return (OK,)
+
+    def cuDeviceCanAccessPeer(self, one: int, other: int) -> Any:
+        return OK, int((one, other) not in self.apart)
+
+    def cuCtxEnablePeerAccess(self, context: int, flags: int) -> Any:
+        pair = self.gpu, context - 100
+        known = pair in self.access
+        self.access.append(pair)
+        return (real.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED if known else OK,)
+
     def cuStreamSynchronize(self, stream: int) -> Any:
         return (OK,)
 
@@ -156,7 +177,8 @@ class FakeDriver:
 
     def cuEventCreate(self, flags: Any) -> Any:
         assert self.stack and flags == real.CUevent_flags.CU_EVENT_DISABLE_TIMING
-        return OK, 88
+        self._made += 1
+        return OK, 87 + self._made
 
     def cuEventRecord(self, event: int, stream: int) -> Any:
         self._recorded = stream
@@ -214,12 +236,19 @@ class FakeDriver:
         self.queued.append(("copy", to, source, size, stream))
         return 0
 
+    def _set(self, address: int, value: int, count: int, stream: int) -> int:
+        assert count == 1
+        self.queued.append(("set", address, value, stream))
+        return 0
+
     def _record(self, event: int, stream: int) -> int:
         self.queued.append(("record", stream))
+        self.events.append((event, stream))
         return 0
 
     def _await(self, stream: int, event: int, flags: int) -> int:
         self.queued.append(("wait", stream))
+        self.events.append((event, stream))
         return 0
 
     def _launch(self, config: int, kernel: int, parameters: int, extra: int) -> int:
@@ -243,6 +272,7 @@ _ENTRIES = {
     "cuStreamGetId": ("_identify", "hp"),
     "cuLaunchKernelEx": ("_launch", "phpp"),
     "cuMemcpyDtoDAsync": ("_copy", "hhhh"),
+    "cuMemsetD32Async": ("_set", "huhh"),
     "cuEventRecord": ("_record", "hh"),
     "cuStreamWaitEvent": ("_await", "hhu"),
 }
@@ -275,7 +305,8 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     _forget()
     gc.freeze()  # the collection afterwards looks at what the block makes alone, in a hundredth of the time
     monkeypatch.setattr(cuda_driver, "_initialised", lambda: fake)
-    monkeypatch.setattr(launcher, "entry", fake.entry)
+    for module in (launcher, sequence):
+        monkeypatch.setattr(module, "entry", fake.entry)
     # No kernel is loaded that could tell what it takes.
     monkeypatch.setattr(kernel_handle.KernelHandle, "check", lambda *_: None)
     monkeypatch.setattr(kernel_handle, "_parameter_sizes", lambda _: [])
@@ -289,5 +320,5 @@ def _forget() -> None:
     matmul.plans.clear()
     launches.zeros.clear()
     caches = runtime.device, cuda_driver.primary, product_kernel.compiled, compiled_schedules._known
-    for cache in (*caches, launcher._driver, row_copies._kernel):
+    for cache in (*caches, launcher._driver, sequence._driver, sequence._lane, row_copies._kernel):
         cache.cache_clear()

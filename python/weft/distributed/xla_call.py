@@ -21,8 +21,6 @@ from weft.launch.sequence import Sequence, Where
 from weft.multiply.matmul import Epilogue
 from weft.multiply.xla_product import read_schedule, written_schedule
 
-BEGINNING = '{"team":'
-"""Of the texts."""
 _VERSION = 1
 _SECONDS = 30.0  # that a kernel waits for another GPU
 
@@ -91,7 +89,9 @@ class TeamCall:
             fields["team"],
             tuple((tuple(shape), dtype) for shape, dtype in fields["operands"]),
             tuple(fields["roles"]),
-            *(fields[name] for name in ("transpose_b", "activation", "partials")),
+            fields["transpose_b"],
+            fields["activation"],
+            fields["partials"],
             None if schedule is None else read_schedule(*schedule),
             tuple(map(tuple, fields["teams"])),
         )

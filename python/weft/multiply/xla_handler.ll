@@ -5,7 +5,7 @@
 ; the launch of a product is in a table, by key and GPU. Python is asked only where the table has none.
 ;
 ; Launches of other kernels have a third attribute, `results`, and any number of results, whose addresses follow those
-; of all operands.
+; of all operands. So have products over several GPUs, for which the table has sequences (sequence.ll).
 
 %Frame = type {
   i64, ptr, ptr, ptr, i32,          ; size, extension, API, context, stage
@@ -37,6 +37,7 @@
 @ending = internal constant [34 x i8] c"weft.jax.matmul: the process ends\00"
 
 declare i32 @weft_launch(ptr, ptr, i64)
+declare i32 @weft_sequence(ptr, ptr, i64)
 
 ; Sets where the pointer to the %Table is, and the function that is asked; null if Python ends.
 define void @weft_xla_connect(ptr %table, ptr %python) {
@@ -53,17 +54,24 @@ define i64 @weft_xla_running() {
 
 ; On a GPU. XLA may capture what it queues.
 define ptr @weft_xla_gpu(ptr %frame) {
-  %answer = call ptr @handle(ptr %frame, i32 1, i1 true)
+  %answer = call ptr @handle(ptr %frame, i32 1, i1 true, ptr @weft_launch)
+  ret ptr %answer
+}
+
+; For products over several GPUs. XLA mustn't capture what it queues: a graph's nodes may run in any order, but all GPUs
+; must run these in the same one.
+define ptr @weft_xla_team(ptr %frame) {
+  %answer = call ptr @handle(ptr %frame, i32 0, i1 true, ptr @weft_sequence)
   ret ptr %answer
 }
 
 ; On the CPU, by Python.
 define ptr @weft_xla_cpu(ptr %frame) {
-  %answer = call ptr @handle(ptr %frame, i32 0, i1 false)
+  %answer = call ptr @handle(ptr %frame, i32 0, i1 false, ptr null)
   ret ptr %answer
 }
 
-define internal ptr @handle(ptr %frame, i32 %features, i1 %gpu) {
+define internal ptr @handle(ptr %frame, i32 %features, i1 %gpu, ptr %queue) {
   %extension.at = getelementptr %Frame, ptr %frame, i64 0, i32 1
   %extension = load ptr, ptr %extension.at
   %plain = icmp eq ptr %extension, null
@@ -139,7 +147,7 @@ found:
   br i1 %execute, label %launch, label %nothing
 
 launch:
-  %launched = call ptr @launch(ptr %frame, ptr %request, ptr %entry)
+  %launched = call ptr @launch(ptr %frame, ptr %request, ptr %entry, ptr %queue)
   ret ptr %launched
 
 emulate:
@@ -156,8 +164,8 @@ here:
   ret ptr %emulated
 }
 
-; Queues the launch of an entry on XLA's stream. Returns an error, or null.
-define internal ptr @launch(ptr %frame, ptr %request, ptr %entry) {
+; Queues the launch of an entry on XLA's stream, by a function. Returns an error, or null.
+define internal ptr @launch(ptr %frame, ptr %request, ptr %entry, ptr %by) {
   %capturing = alloca i32
   %graph = alloca i64
   %count = call i64 @buffers(ptr %frame)
@@ -219,7 +227,7 @@ queue:
   %used = phi ptr [ %entry, %spaces ], [ %entry, %captured ], [ %own, %look ], [ %used, %settle ]
   %used.at = getelementptr %Entry, ptr %used, i64 0, i32 3
   %plan = load ptr, ptr %used.at
-  %status = call i32 @weft_launch(ptr %plan, ptr %given, i64 %handle)
+  %status = call i32 %by(ptr %plan, ptr %given, i64 %handle)
   %queued = icmp eq i32 %status, 0
   br i1 %queued, label %done, label %settle
 

@@ -12,12 +12,17 @@ from typing import Any
 
 from weft import locks
 from weft.errors import WeftError
-from weft.launch import host_code
+from weft.launch import host_code, sequence
 from weft.launch.runtime import Prepared
+from weft.launch.sequence import Sequence
 from weft.multiply.xla_product import Parsed, key_of
 
 TARGET = "weft_matmul"
 """The name in XLA's programs."""
+TEAM_TARGET = "weft_team"
+"""The name of products over several GPUs."""
+OF_TEAMS = '{"team":'
+"""How their texts begin. They have a reader of their own."""
 _DONE = 1
 _OF_RESULT = -1  # marks keys of workspaces: no stream has this number
 
@@ -45,6 +50,9 @@ class _Header(ctypes.Structure):
     _fields_ = (("mask", ctypes.c_uint64), ("entries", ctypes.c_void_p))
 
 
+Launch = Prepared | Sequence
+
+
 class _Table:
     """The launches by product, GPU and, for those with a workspace of their own, the result's address.
     Compiled code on other threads may read them at any time; entries are never removed.
@@ -55,18 +63,20 @@ class _Table:
     def __init__(self) -> None:
         self._current = ctypes.c_void_p()
         self._kept: list[Any] = []  # old tables, which other threads may still read
-        self.launches: dict[tuple[int, int, int], Prepared] = {}
+        self._lock = locks.lock()
+        self.launches: dict[tuple[int, int, int], Launch] = {}
         self.address = ctypes.addressof(self._current)
         self._grow(64)
 
-    def add(self, key: tuple[int, int, int], launch: Prepared) -> None:
-        self.launches[key] = launch
-        if 2 * len(self.launches) > self._slots:
-            self._grow(2 * self._slots)
-        else:
-            self._put(key, launch)
+    def add(self, key: tuple[int, int, int], launch: Launch) -> None:
+        with self._lock:
+            self.launches[key] = launch
+            if 2 * len(self.launches) > self._slots:
+                self._grow(2 * self._slots)
+            else:
+                self._put(key, launch)
 
-    def _put(self, key: tuple[int, int, int], launch: Prepared) -> None:
+    def _put(self, key: tuple[int, int, int], launch: Launch) -> None:
         product, gpu, result = (number % 2**64 for number in key)
         slot = (product + gpu + (result >> 8)) % self._slots
         while self._entries[slot * self._WIDTH + 3]:
@@ -88,7 +98,7 @@ class _Table:
 
 
 TABLE = _Table()
-_preparing = locks.reentrant()
+_preparing, _preparing_teams = locks.reentrant(), locks.reentrant()
 _messages: deque[Any] = deque(maxlen=64)  # of errors, which XLA copies
 
 
@@ -112,8 +122,9 @@ def add_reader(beginning: str, reader: Callable[[str], Any]) -> None:
 
 def prepare(text: str, gpu: int) -> None:
     """Prepares the launch of a product on a GPU. Raises WeftError where no kernel multiplies it."""
-    with _preparing:
-        key = key_of(text), gpu, 0
+    key = key_of(text), gpu, 0
+    # What prepares a product of several GPUs may wait for a kernel, and that for a GPU whose thread is here.
+    with _preparing_teams if text.startswith(OF_TEAMS) else _preparing:
         if key not in TABLE.launches:
             TABLE.add(key, _parsed(text).prepared(gpu))
 
@@ -130,7 +141,9 @@ def _prepare_captured(request: _Request) -> None:
     with _preparing:
         key = request.key, request.gpu, result
         if key not in TABLE.launches:
-            TABLE.add(key, TABLE.launches[request.key, request.gpu, 0].with_workspaces((_OF_RESULT, result)))
+            shared = TABLE.launches[request.key, request.gpu, 0]
+            assert not isinstance(shared, Sequence)  # which has no workspaces
+            TABLE.add(key, shared.with_workspaces((_OF_RESULT, result)))
 
 
 def _settle(request: _Request) -> None:
@@ -173,10 +186,11 @@ _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
 
 def handler(name: str) -> int:
     """The address of a function of xla_handler.ll."""
+    sequence.address()  # which that file calls
     return host_code.address(_FILE, name, _USES)
 
 
-_FILE, _USES = "multiply/xla_handler.ll", ("launch/launcher.ll",)
+_FILE, _USES = "multiply/xla_handler.ll", ("launch/launcher.ll", "launch/sequence.ll")
 
 
 def connect(table: _Table) -> None:
@@ -215,9 +229,10 @@ def _registered() -> None:
 
     connect(TABLE)
     atexit.register(_end)
-    gpu, cpu = (jax.ffi.pycapsule(handler(name)) for name in ("weft_xla_gpu", "weft_xla_cpu"))
+    gpu, team, cpu = (jax.ffi.pycapsule(handler(f"weft_xla_{name}")) for name in ("gpu", "team", "cpu"))
     # Loading a kernel would end a capture, and initialising precedes it.
     jax.ffi.register_ffi_target(TARGET, {"initialize": gpu, "execute": gpu}, platform="CUDA")
+    jax.ffi.register_ffi_target(TEAM_TARGET, {"initialize": team, "execute": team}, platform="CUDA")
     jax.ffi.register_ffi_target(TARGET, cpu, platform="cpu")
 
 
