@@ -70,7 +70,15 @@ def matmul_reduce_scatter(
 
 def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
     """`matmul_reduce_scatter` of arrays with memory, without gradients."""
-    return queued_sums("matmul_reduce_scatter", Scatter, a, b, team=team, check=lambda product, team: check_rows(product, team.size), **options)
+    return queued_sums(
+        "matmul_reduce_scatter",
+        Scatter,
+        a,
+        b,
+        team=team,
+        check=partial(check_rows, ranks=team.size),
+        **options,
+    )
 
 
 def queued_sums(
@@ -80,7 +88,7 @@ def queued_sums(
     b: Any,
     *,
     team: Team,
-    check: Callable[[Product, Team], None] | None = None,
+    check: Callable[[Product], None] | None = None,
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
     partials: str | None = None,
@@ -101,7 +109,7 @@ def queued_sums(
             raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
         rows = product.a[0]
         if check is not None:
-            check(product, team)
+            check(product)
             rows //= team.size
         check_added(name, epilogue, (rows, product.n))
         return replace(product, partials=partials and type_of(product, partials))

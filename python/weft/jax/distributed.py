@@ -1,22 +1,18 @@
-"""Products over the devices of an axis of `jax.shard_map`, with the results of `weft.distributed`.
+"""Products over the devices of an axis of `jax.shard_map`, with the results of `weft.distributed`."""
 
-XLA's collectives come before or after the product. They aren't hidden behind it yet.
-"""
-
-import functools
-import operator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from weft.dialects.schedule import AnySchedule
+from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.tile_types import FP8_TYPES
+from weft.distributed.added import SCALES
 from weft.errors import WeftError, shown
-from weft.jax.epilogue import finished
-from weft.jax.products import matmul
+from weft.jax import team_product
+from weft.jax.collectives import Asked
 from weft.launch import arrays
-from weft.launch.arrays import numpy_dtype, type_name
+from weft.launch.arrays import type_name
 from weft.multiply.operands import default_result
 from weft.multiply.options import checked_activation, checked_pair
 
@@ -35,22 +31,22 @@ def all_gather_matmul(
     scales: tuple[Any, Any] | None = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
+    fused: bool | None = None,
 ) -> Any:
     """`A @ b` with an epilogue, where A has the rows of `a` of all devices of an axis, in their order.
 
     For functions under `jax.shard_map`. Each device has `a` (M x K) and its own columns of B (K x N, or N x K
     with `transpose_b`), and gets (devices * M) x N. Elements are f16, bf16, and fp8, whose result is bf16;
     `scales` are those of this device's `a` and `b`. The other arguments are those of `weft.jax.matmul`, and
-    so are the gradients. Raises WeftError for arrays that don't fit.
+    so are the gradients.
+
+    On GPUs of one process that can access each other's memory, rows are sent while a kernel multiplies.
+    Otherwise, and with `fused=False`, XLA's collectives send them. Raises WeftError for arrays that don't
+    fit, and with `fused=True` where it can't be done.
     """
-    name = "weft.jax.all_gather_matmul"
-    _check(name, a, b, axis_name)
-    if scales is not None:
-        of_a, of_b = checked_pair(name, scales)
-        scales = _gathered(of_a, axis_name), of_b
-    epilogue = {"bias": bias, "activation": activation, "residual": residual}
-    options = {"transpose_b": transpose_b, "scales": scales, "schedule": schedule, "arch": arch}
-    return matmul(_gathered(a, axis_name), b, **epilogue, **options)  # type: ignore[arg-type]
+    given = {"bias": bias, "residual": residual}
+    options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
+    return _product("all_gather_matmul", a, b, axis_name, given, scales, fused, options)
 
 
 def matmul_reduce_scatter(
@@ -66,6 +62,7 @@ def matmul_reduce_scatter(
     partials: Any = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
+    fused: bool | None = None,
 ) -> Any:
     """This device's rows of the sum of `a @ b` over the devices of an axis, with an epilogue.
 
@@ -75,20 +72,10 @@ def matmul_reduce_scatter(
     bits are the same in each run. The epilogue is that of the sum; `residual` is M x N. The rest is as in
     `all_gather_matmul`.
     """
-    name = "weft.jax.matmul_reduce_scatter"
-    size = _check(name, a, b, axis_name)
-    if a.shape[0] % size:
-        near = -(-a.shape[0] // size) * size
-        raise WeftError(
-            f"{name}: rows of a must be a multiple of {size}, the number of devices, got {a.shape[0]}; "
-            f"the next is {near}"
-        )
-    options = {"transpose_b": transpose_b, "scales": scales, "schedule": schedule, "arch": arch}
-    own, partial = _partial(name, a, b, partials, options)
-    parts = partial.reshape(size, a.shape[0] // size, partial.shape[1])
-    sent = jax.lax.all_to_all(parts, axis_name, 0, 0)  # by the device from which they come
-    total = functools.reduce(operator.add, [sent[rank].astype(jnp.float32) for rank in range(size)])
-    return _finished(total, own, bias, activation, residual)
+    given = {"bias": bias, "residual": residual}
+    options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
+    options["partials"] = partials
+    return _product("matmul_reduce_scatter", a, b, axis_name, given, scales, fused, options)
 
 
 def matmul_all_reduce(
@@ -104,6 +91,7 @@ def matmul_all_reduce(
     partials: Any = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
+    fused: bool | None = None,
 ) -> Any:
     """The sum of `a @ b` over the devices of an axis, on each device, with an epilogue.
 
@@ -111,17 +99,47 @@ def matmul_all_reduce(
     K with `transpose_b`), and gets M x N. Products are rounded to `partials` and added in f32, by
     `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in `matmul_reduce_scatter`.
     """
-    name = "weft.jax.matmul_all_reduce"
-    _check(name, a, b, axis_name)
-    options = {"transpose_b": transpose_b, "scales": scales, "schedule": schedule, "arch": arch}
-    own, partial = _partial(name, a, b, partials, options)
-    total = jax.lax.psum(partial.astype(jnp.float32), axis_name)
-    return _finished(total, own, bias, activation, residual)
+    given = {"bias": bias, "residual": residual}
+    options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
+    options["partials"] = partials
+    return _product("matmul_all_reduce", a, b, axis_name, given, scales, fused, options)
 
 
-def _gathered(array: Any, axis_name: Any) -> Any:
-    """The rows of all devices."""
-    return jax.lax.all_gather(array, axis_name, tiled=True)
+def _product(
+    function: str,
+    a: Any,
+    b: Any,
+    axis_name: Any,
+    given: dict[str, Any],
+    scales: Any,
+    fused: bool | None,
+    options: dict[str, Any],
+) -> Any:
+    """The product of one of the functions, with what its epilogue reads by role."""
+    name = f"weft.jax.{function}"
+    size = _check(name, a, b, axis_name)
+    if not isinstance(fused, bool | None):
+        raise WeftError(f"{name}: fused must be True, False or None, got {shown(fused)}")
+    if function == "matmul_reduce_scatter" and a.shape[0] % size:
+        near = -(-a.shape[0] // size) * size
+        raise WeftError(
+            f"{name}: rows of a must be a multiple of {size}, the number of devices, got {a.shape[0]}; "
+            f"the next is {near}"
+        )
+    of_scales = {} if scales is None else dict(zip(SCALES, checked_pair(name, scales), strict=True))
+    added = of_scales | {role: each for role, each in given.items() if each is not None}
+    asked = Asked(
+        function,
+        axis_name if isinstance(axis_name, tuple) else (axis_name,),
+        size,
+        tuple(added),
+        bool(options["transpose_b"]),
+        checked_activation(options["activation"]),
+        None if function == "all_gather_matmul" else _partials(name, a, options["partials"]),
+        as_schedule(options["schedule"]),
+        options["arch"],
+    )
+    return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
 
 
 def _check(name: str, a: Any, b: Any, axis_name: Any) -> int:
@@ -143,15 +161,10 @@ def _check(name: str, a: Any, b: Any, axis_name: Any) -> int:
     return size
 
 
-def _partial(name: str, a: Any, b: Any, partials: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    """The type of the result, and this device's product, rounded to the type of partial sums."""
+def _partials(name: str, a: Any, partials: Any) -> str:
+    """The type to which products are rounded."""
     own = default_result(arrays.mlir_type(a.dtype))
     kind = own if partials is None else type_name(partials) or partials
     if kind not in ("f32", own):
         raise WeftError(f"{name}: partials must be f32 or {own}, got {shown(partials)}")
-    return jnp.dtype(numpy_dtype(own)), matmul(a, b, out_dtype=kind, **options)
-
-
-def _finished(total: Any, dtype: Any, bias: Any, activation: str | None, residual: Any) -> Any:
-    """A sum after its epilogue, in f32, rounded to the type of the result."""
-    return finished(total, bias, checked_activation(activation), residual).astype(dtype)
+    return str(kind)

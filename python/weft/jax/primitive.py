@@ -24,22 +24,22 @@ def bind(operands: Sequence[Any], product: Product) -> Any:
     if is_empty([jax.numpy.shape(each) for each in operands[:2]]):
         return product_of_zeros(operands, product, described([jax.typeof(each) for each in operands]))
     operands = placement.gathered(product, operands)
-    return product_p.bind(*_equally_varying(operands), product=product)
+    return product_p.bind(*equally_varying(operands), product=product)
 
 
-def _equally_varying(operands: Sequence[Any]) -> list[Any]:
-    """The operands with one type under `jax.shard_map`: gradients of those that all devices share are added
-    up over the devices.
+def equally_varying(operands: Sequence[Any], axes: frozenset[Any] = frozenset()) -> list[Any]:
+    """The operands with one type under `jax.shard_map`, which varies over these axes, too: gradients of those
+    that all devices share are added up over the devices.
     """
-    varying = [_axes(each) for each in operands]
-    every = frozenset[Any]().union(*varying)
+    varying = [axes_of(each) for each in operands]
+    every = axes.union(*varying)
     return [
-        each if axes == every else jax.lax.pcast(each, tuple(every - axes), to="varying")
-        for each, axes in zip(operands, varying, strict=True)
+        each if own == every else jax.lax.pcast(each, tuple(every - own), to="varying")
+        for each, own in zip(operands, varying, strict=True)
     ]
 
 
-def _axes(operand: Any) -> frozenset[Any]:
+def axes_of(operand: Any) -> frozenset[Any]:
     """The axes of `jax.shard_map` over which an operand varies."""
     kind = jax.typeof(operand)
     manual = getattr(kind, "manual_axis_type", None)

@@ -1,0 +1,300 @@
+"""The primitive of JAX behind products over the devices of an axis.
+
+On GPUs it is a call of Weft's handler, where the rule of `_fused` allows it; elsewhere XLA's collectives and
+a product.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from weft.distributed import peers, xla_call
+from weft.distributed.xla_call import TeamCall
+from weft.errors import WeftError
+from weft.jax import collectives
+from weft.jax.collectives import Asked
+from weft.jax.epilogue import finished
+from weft.jax.primitive import axes_of, equally_varying
+from weft.jax.products import matmul
+from weft.launch import arrays, runtime
+from weft.multiply import xla_target
+
+CHIP = "sm_90a"
+"""Of the GPUs for which there are kernels."""
+
+team_product_p: Any = Primitive("weft_team_product")
+xla_target.register()
+xla_target.add_reader(xla_target.OF_TEAMS, TeamCall.of)
+
+
+def multiply(asked: Asked, operands: Sequence[Any], fused: bool | None) -> Any:
+    """The product of a, b and the operands with roles, under `jax.shard_map` or `jax.vmap`. Raises WeftError
+    where `fused` is True and it can't be.
+    """
+    why = _unmapped(asked, operands)
+    if why is None and fused is not False:
+        return _bind(asked, operands, fused)
+    if fused:
+        raise _refused(asked, str(why))
+    return collectives.multiply(asked, *operands)
+
+
+def _refused(asked: Asked, why: str) -> WeftError:
+    return WeftError(f"weft.jax.{asked.name}: fused must be False or None here: {why}")
+
+
+def _unmapped(asked: Asked, operands: Sequence[Any]) -> str | None:
+    """Why a call can't be the primitive, in words."""
+    mesh = jax.sharding.get_abstract_mesh()
+    manual = set(mesh.manual_axes)
+    if not set(asked.axes) <= manual:
+        return "its axis isn't one of a jax.shard_map"
+    if any(mesh.shape[axis] > 1 for axis in set(mesh.axis_names) - manual):
+        return "all axes of the mesh must be manual in jax.shard_map"
+    epilogue = [x for role, x in zip(asked.roles, operands[2:], strict=True) if role in ("bias", "residual")]
+    if asked.name == "matmul_all_reduce" and any(axes_of(each) & set(asked.axes) for each in epilogue):
+        return "its epilogue must be the same on all devices"
+    return None
+
+
+def _bind(asked: Asked, operands: Sequence[Any], fused: bool | None = None) -> Any:
+    """The product by the primitive. All operands vary over the axes, but the epilogue of a sum that all
+    devices get.
+    """
+    count = 2 + len([role for role in asked.roles if role.startswith("scale")])
+    axes = frozenset(asked.axes)
+    every = axes.union(*map(axes_of, operands))
+    if asked.name == "matmul_all_reduce":
+        varied = [*equally_varying(operands[:count], every), *equally_varying(operands[count:], every - axes)]
+    else:
+        varied = equally_varying(operands, every)
+    return team_product_p.bind(*varied, asked=asked, fused=fused)
+
+
+def _abstract(*avals: Any, asked: Asked, fused: bool | None) -> Any:
+    a, b = avals[:2]
+    n = b.shape[0 if asked.transpose_b else 1]
+    rows = {"all_gather_matmul": a.shape[0] * asked.size, "matmul_reduce_scatter": a.shape[0] // asked.size}
+    shape = rows.get(asked.name, a.shape[0]), n
+    if a.shape[1] != b.shape[1 if asked.transpose_b else 0]:
+        raise WeftError(f"weft.jax.{asked.name}: a and b must agree in K, got {a.shape} and {b.shape}")
+    sharding = jax.sharding.NamedSharding(a.sharding.mesh, jax.sharding.PartitionSpec(None, None))
+    result = a.update(shape=shape, dtype=asked.dtype(a), weak_type=False, sharding=sharding)
+    return _without(result, frozenset(asked.axes)) if asked.name == "matmul_all_reduce" else result
+
+
+def _without(aval: Any, axes: frozenset[str]) -> Any:
+    """A type that doesn't vary over axes."""
+    manual = getattr(aval, "manual_axis_type", None)
+    if manual is None:
+        return aval.update(vma=aval.vma - axes)
+    return aval.update(manual_axis_type=manual.update(varying=manual.varying - axes))
+
+
+def _by_collectives(context: Any, *operands: Any, asked: Asked, fused: bool | None) -> Any:
+    if fused:
+        raise _refused(asked, f"the platform is {_platforms(context)}")
+    return _lower_collectives(context, *operands, asked=asked)
+
+
+def _platforms(context: Any) -> str:
+    return ", ".join(context.platforms or context.module_context.platforms)
+
+
+def _lower_collectives(context: Any, *operands: Any, asked: Asked) -> Any:
+    function = partial(collectives.multiply, asked)
+    return mlir.lower_fun(function, multiple_results=False)(context, *operands)
+
+
+def _on_gpu(context: Any, *operands: Any, asked: Asked, fused: bool | None) -> Any:
+    call, why = _fused(context, asked)
+    if call is None:
+        if fused:
+            raise _refused(asked, why)
+        return _lower_collectives(context, *operands, asked=asked)
+    made = partial(_as_read, asked)
+    before = [jax.core.ShapedArray(each.shape, each.dtype) for each in context.avals_in]
+    after = [jax.core.ShapedArray(each.shape, each.dtype) for each in jax.eval_shape(made, *before)]
+    if before != after or asked.roles[:1] == ("scale_a",):
+        operands = mlir.lower_fun(made)(context.replace(avals_in=before, avals_out=after), *operands)
+    attributes = {**xla_target.attributes(call.text), "results": np.int64(1)}
+    # XLA must call it on all devices, as often on each.
+    lower = jax.ffi.ffi_lowering(xla_target.TEAM_TARGET, has_side_effect=True)
+    return lower(context.replace(avals_in=after), *operands, **attributes)
+
+
+def _as_read(asked: Asked, a: Any, b: Any, *rest: Any) -> list[Any]:
+    """The operands as kernels read them: B of 8 bits K-major, and the scales of A transposed."""
+    if _flips(asked, b.dtype):
+        b = jnp.swapaxes(b, 0, 1)
+    roles = zip(asked.roles, rest, strict=True)
+    return [a, b, *(jnp.swapaxes(x, 0, 1) if role == "scale_a" else x for role, x in roles)]
+
+
+def _flips(asked: Asked, dtype: Any) -> bool:
+    return not asked.transpose_b and dtype.itemsize == 1
+
+
+def _fused(context: Any, asked: Asked) -> tuple[TeamCall | None, str]:
+    """The call of Weft's handler, or None and why there is none, in words."""
+    if context.module_context.lowering_parameters.for_export:
+        return None, "exported programs name no GPUs"
+    if asked.size == 1:
+        return None, "there is only one device"
+    teams, why = _teams(context.module_context.axis_context, asked)
+    if why:
+        return None, why
+    chips = {runtime.device(each).chip for team in teams for each in team}
+    if chips != {CHIP}:
+        return None, f"the GPUs must be {CHIP}, got {', '.join(sorted(chips))}"
+    for team in teams:
+        if (obstacle := peers.obstacle(team)) is not None:
+            return None, obstacle
+    avals = jax.eval_shape(
+        partial(_as_read, asked), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in context.avals_in)
+    )
+    call = TeamCall(
+        asked.name,
+        tuple((tuple(each.shape), arrays.mlir_type(each.dtype)) for each in avals),
+        asked.roles,
+        asked.transpose_b or _flips(asked, context.avals_in[1].dtype),
+        asked.activation,
+        asked.partials,
+        asked.schedule,
+        teams,
+    )
+    complaint = xla_call.complaint(call, asked.size)
+    return (call, "") if complaint is None else (None, complaint)
+
+
+def _teams(inside: Any, asked: Asked) -> tuple[tuple[tuple[int, ...], ...], str]:
+    """The numbers of the GPUs of each team, or why they aren't known."""
+    mesh = getattr(inside, "mesh", None)
+    if not isinstance(mesh, jax.sharding.Mesh):
+        return (), "the devices of the mesh aren't known when the program is lowered"
+    numbers = _local_gpus()
+    if not all(device in numbers for device in mesh.devices.flat):
+        return (), "all devices of the mesh must be GPUs of this process"
+    order = [mesh.axis_names.index(axis) for axis in asked.axes]
+    devices = np.moveaxis(mesh.devices, order, range(-len(order), 0)).reshape(-1, asked.size)
+    return tuple(tuple(numbers[device] for device in team) for team in devices), ""
+
+
+def _local_gpus() -> dict[Any, int]:
+    """The GPUs of this process, and their numbers for the driver."""
+    try:
+        devices = jax.local_devices(backend="gpu")
+    except RuntimeError:  # JAX has no GPUs
+        return {}
+    return {each: each.local_hardware_id for each in devices}
+
+
+team_product_p.def_abstract_eval(_abstract)
+mlir.register_lowering(team_product_p, _by_collectives)
+mlir.register_lowering(team_product_p, _on_gpu, platform="cuda")
+
+
+def _batched(
+    operands: Sequence[Any], axes: Sequence[int | None], *, asked: Asked, fused: bool | None
+) -> tuple[Any, int]:
+    """Under `jax.vmap`, by XLA's collectives."""
+    if fused:
+        raise _refused(asked, "the product is under jax.vmap")
+    function = partial(collectives.multiply, asked)
+    return jax.vmap(function, in_axes=tuple(axes))(*operands), 0
+
+
+def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | None) -> tuple[Any, Any]:
+    """The result and its tangent."""
+    names = "a", "b", *asked.roles
+    values = dict(zip(names, primals, strict=True))
+    given = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
+    if "scale_a" in values or any(given[n].dtype.itemsize == 1 for n in ("a", "b") if n in given):
+        return _by_jax(asked, values, given)
+    residual, of_residual = values.get("residual"), given.pop("residual", None)
+    if asked.activation is None or (asked.activation == "relu" and residual is None):
+        result = team_product_p.bind(*primals, asked=asked, fused=fused)
+        tangent = _tangent(asked, values, given, result)
+        if asked.activation == "relu":
+            tangent = jnp.where(result > 0, tangent, jnp.zeros_like(tangent))
+        return result, tangent if of_residual is None else tangent + of_residual.astype(tangent.dtype)
+    inner = {name: each for name, each in values.items() if name != "residual"}
+    before = replace(asked, roles=tuple(inner)[2:], activation=None)
+    z = team_product_p.bind(*inner.values(), asked=before, fused=fused)
+    dz = _tangent(before, inner, given, z)
+
+    def after(z: Any, residual: Any) -> Any:
+        return finished(z.astype(jnp.float32), None, asked.activation, residual).astype(z.dtype)
+
+    if residual is None:
+        return jax.jvp(lambda z: after(z, None), (z,), (dz,))
+    if of_residual is None:
+        return jax.jvp(lambda z: after(z, residual), (z,), (dz,))
+    return jax.jvp(after, (z, residual), (dz, of_residual))
+
+
+def _by_jax(asked: Asked, values: dict[str, Any], given: dict[str, Any]) -> tuple[Any, Any]:
+    """The result and its tangent by XLA's collectives."""
+
+    def function(changed: dict[str, Any]) -> Any:
+        return collectives.multiply(asked, *(values | changed).values())
+
+    return jax.jvp(function, ({name: values[name] for name in given},), (given,))
+
+
+def _tangent(asked: Asked, values: dict[str, Any], given: dict[str, Any], result: Any) -> Any:
+    """The tangent of a product without its activation and residual."""
+    linear = replace(asked, roles=(), activation=None)
+    total = jnp.zeros_like(result)
+    for name, tangent in given.items():
+        if name == "bias":
+            total += tangent.astype(result.dtype)
+            continue
+        operands = [tangent if name == each else values[each] for each in ("a", "b")]
+        if asked.name == "matmul_all_reduce":  # the transpose needs no collective
+            total += collectives.multiply(linear, *operands)
+        else:
+            total += team_product_p.bind(*operands, asked=linear, fused=None)
+    return total
+
+
+def _transposed(cotangent: Any, a: Any, b: Any, *, asked: Asked, fused: bool | None) -> list[Any]:
+    """The cotangent of a or b, in which the product is linear."""
+    of_a = ad.is_undefined_primal(a)
+    aval = (a if of_a else b).aval
+    if isinstance(cotangent, ad.Zero):
+        found: Any = ad.Zero(aval)
+    elif of_a:
+        gathers = asked.name == "all_gather_matmul"
+        name = "matmul_reduce_scatter" if gathers else "all_gather_matmul"
+        partials = arrays.mlir_type(aval.dtype) if gathers else None
+        back = replace(asked, name=name, transpose_b=not asked.transpose_b, partials=partials, schedule=None)
+        found = team_product_p.bind(cotangent.astype(b.dtype), b, asked=back, fused=None)
+    else:
+        rows, others = a, cotangent.astype(a.dtype)
+        if asked.name == "all_gather_matmul":
+            rows = collectives.gathered(asked, rows)
+        else:
+            others = collectives.gathered(asked, others)
+        left, right = (others, rows) if asked.transpose_b else (rows, others)
+        found = matmul(left, right, transpose_a=True, out_dtype=aval.dtype)
+    return [found if of_a else None, None if of_a else found]
+
+
+batching.primitive_batchers[team_product_p] = _batched
+ad.primitive_jvps[team_product_p] = _differentiated
+ad.primitive_transposes[team_product_p] = _transposed
+
+
+def _eager(*operands: Any, **params: Any) -> Any:
+    return jax.jit(partial(team_product_p.bind, **params))(*operands)
+
+
+team_product_p.def_impl(_eager)
