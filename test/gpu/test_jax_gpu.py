@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from gpu_marks import SM_90A, with_marks
@@ -197,29 +198,6 @@ exact(of_b, jnp.asarray(np.einsum("me,mk,mn->ekn", rows, f64(a), f64(weights))).
 print("well")
 """
 
-SEVERAL = """
-if jax.device_count() == 1:
-    print("one GPU", "well", sep="\\n")
-    sys.exit()
-from jax.sharding import AxisType, PartitionSpec as P
-
-mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(AxisType.Auto,))
-shapes = (512, 256), (256, 1024), (1024, 256)
-x, up, down = (jax.random.normal(jax.random.key(i), s, jnp.bfloat16) for i, s in enumerate(shapes))
-
-def local(x, up, down):
-    hidden = weft.jax.all_gather_matmul(x, up, "x", activation="relu")
-    return weft.jax.matmul_reduce_scatter(hidden, down, "x"), weft.jax.matmul_all_reduce(hidden, down, "x")
-
-specs = P("x", None), P(None, "x"), P("x", None)
-layers = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=(P("x", None), P()))
-hidden = np.maximum(f64(x) @ f64(up), 0).astype(jnp.bfloat16)
-want = f64(hidden) @ f64(down)
-for found in jax.jit(layers)(x, up, down):
-    assert np.abs(f64(found) - want).max() <= 0.02 * np.abs(want).max()
-print("well")
-"""
-
 
 def run(body: str, **environment: str) -> str:
     """In a process of its own: PyTorch holds this one's memory."""
@@ -267,6 +245,12 @@ def test_gradients_of_groups():
 
 
 @with_marks(SM_90A)
-def test_products_over_several_gpus():
-    if "one GPU" in run(SEVERAL):
+@pytest.mark.parametrize("check", ["gathers", "sums", "gradients", "programs", "teams", "scaled"])
+def test_products_over_several_gpus(check):
+    program = Path(__file__).with_name("jax_teams.py")
+    done = subprocess.run(
+        [sys.executable, program, check], capture_output=True, text=True, check=False, timeout=300
+    )
+    if done.stdout == "one GPU\n":
         pytest.skip("needs several GPUs")
+    assert done.stdout.endswith("well\n"), done.stdout + done.stderr
