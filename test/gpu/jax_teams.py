@@ -58,14 +58,14 @@ def mapped(mesh, function, specs, out):
 def gathers(gpus):
     """Rows by kernels and by copy engines, again and again, with other rows each time."""
     mesh = mesh_of(gpus)
-    for rows, n, k in ((64, 256, 512), (1024, 512, 2048)):  # of each GPU
+    for rows, n, k, turns in ((64, 256, 512, 24), (2048, 512, 2048, 8)):  # of each GPU
         multiply = partial(weft.jax.all_gather_matmul, axis_name="x", transpose_b=True, fused=True)
         function = mapped(mesh, multiply, (ROWS, ROWS), COLUMNS)
         b = whole(gpus * n, k, seed=1)
         given = put(mesh, b, ROWS)
         each = [put(mesh, whole(gpus * rows, k, seed=seed), ROWS) for seed in range(4)]
         want = [f64(a) @ f64(b).T for a in each]
-        found = [function(each[turn % 4], given) for turn in range(24)]
+        found = [function(each[turn % 4], given) for turn in range(turns)]
         for turn, result in enumerate(found):
             near(result, want[turn % 4])
 

@@ -34,9 +34,16 @@ def equally_varying(operands: Sequence[Any], axes: frozenset[Any] = frozenset())
     varying = [axes_of(each) for each in operands]
     every = axes.union(*varying)
     return [
-        each if own == every else jax.lax.pcast(each, tuple(every - own), to="varying")
+        each if own == every else _varied(each, tuple(every - own))
         for each, own in zip(operands, varying, strict=True)
     ]
+
+
+def _varied(operand: Any, axes: tuple[Any, ...]) -> Any:
+    """An operand that varies over more axes."""
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(operand, axes, to="varying")
+    return jax.lax.pvary(operand, axes)  # in JAX 0.8
 
 
 def axes_of(operand: Any) -> frozenset[Any]:

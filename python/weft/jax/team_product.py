@@ -4,6 +4,7 @@ On GPUs it is a call of Weft's handler, where the rule of `_fused` allows it; el
 a product.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -182,9 +183,15 @@ def _teams(inside: Any, asked: Asked) -> tuple[tuple[tuple[int, ...], ...], str]
     numbers = _local_gpus()
     if not all(device in numbers for device in mesh.devices.flat):
         return (), "all devices of the mesh must be GPUs of this process"
-    order = [mesh.axis_names.index(axis) for axis in asked.axes]
-    devices = np.moveaxis(mesh.devices, order, range(-len(order), 0)).reshape(-1, asked.size)
-    return tuple(tuple(numbers[device] for device in team) for team in devices), ""
+    teams = along(mesh.devices, mesh.axis_names, asked.axes)
+    return tuple(tuple(numbers[device] for device in team) for team in teams), ""
+
+
+def along(devices: Any, names: Sequence[str], axes: Sequence[str]) -> Any:
+    """Teams of devices of a mesh, as rows: those along some of its axes, in the order of these."""
+    order = [names.index(axis) for axis in axes]
+    last = np.moveaxis(devices, order, range(-len(order), 0))
+    return last.reshape(-1, math.prod(last.shape[-len(order) :]))
 
 
 def _local_gpus() -> dict[Any, int]:
@@ -211,7 +218,7 @@ def _batched(
     return jax.vmap(function, in_axes=tuple(axes))(*operands), 0
 
 
-def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | None) -> tuple[Any, Any]:
+def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | None) -> Any:
     """The result and its tangent."""
     names = "a", "b", *asked.roles
     values = dict(zip(names, primals, strict=True))
@@ -240,7 +247,7 @@ def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | 
     return jax.jvp(after, (z, residual), (dz, of_residual))
 
 
-def _by_jax(asked: Asked, values: dict[str, Any], given: dict[str, Any]) -> tuple[Any, Any]:
+def _by_jax(asked: Asked, values: dict[str, Any], given: dict[str, Any]) -> Any:
     """The result and its tangent by XLA's collectives."""
 
     def function(changed: dict[str, Any]) -> Any:
