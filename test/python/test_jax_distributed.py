@@ -131,6 +131,9 @@ def test_gradients_are_those_of_the_whole():
         ),
         ({"a": jnp.ones(8, BF16)}, r"a must be a matrix of JAX, got a shape of \(8,\)"),
         ({"a": jnp.ones((4, 8))}, "a must be of f16, bf16, .*, got f32"),
+        ({"b": jnp.ones((16, 8), BF16)}, "a and b must agree in K, got 8 and 16"),
+        ({"bias": jnp.ones(4)}, r"bias must be 8 elements, got a shape of \(4,\)"),
+        ({"residual": jnp.ones((4, 8))}, r"residual must be 2 x 8, got a shape of \(4, 8\)"),
         ({"partials": "f16"}, "partials must be f32 or bf16, got 'f16'"),
     ],
 )

@@ -118,6 +118,9 @@ def _product(
     """The product of one of the functions, with what its epilogue reads by role."""
     name = f"weft.jax.{function}"
     size = _check(name, a, b, axis_name)
+    k = b.shape[1 if options["transpose_b"] else 0]
+    if a.shape[1] != k:
+        raise WeftError(f"{name}: a and b must agree in K, got {a.shape[1]} and {k}")
     if not isinstance(fused, bool | None):
         raise WeftError(f"{name}: fused must be True, False or None, got {shown(fused)}")
     if function == "matmul_reduce_scatter" and a.shape[0] % size:
@@ -126,6 +129,9 @@ def _product(
             f"{name}: rows of a must be a multiple of {size}, the number of devices, got {a.shape[0]}; "
             f"the next is {near}"
         )
+    rows = {"all_gather_matmul": size * a.shape[0], "matmul_reduce_scatter": a.shape[0] // size}
+    shape = rows.get(function, a.shape[0]), b.shape[0 if options["transpose_b"] else 1]
+    _check_added(name, given, shape)
     of_scales = {} if scales is None else dict(zip(SCALES, checked_pair(name, scales), strict=True))
     added = of_scales | {role: each for role, each in given.items() if each is not None}
     asked = Asked(
@@ -159,6 +165,14 @@ def _check(name: str, a: Any, b: Any, axis_name: Any) -> int:
             wanted = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"
             raise WeftError(f"{name}: {what} must be of {wanted}, got {kind}")
     return size
+
+
+def _check_added(name: str, given: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Raises WeftError for a bias or a residual that doesn't fit a result of this shape."""
+    for role, wanted in (("bias", shape[1:]), ("residual", shape)):
+        if given[role] is not None and jax.numpy.shape(given[role]) != wanted:
+            sizes = " x ".join(map(str, wanted)) + " elements" * (role == "bias")
+            raise WeftError(f"{name}: {role} must be {sizes}, got a shape of {jax.numpy.shape(given[role])}")
 
 
 def _partials(name: str, a: Any, partials: Any) -> str:

@@ -56,7 +56,7 @@ def call(
 def product(given: Mapping[str, Any], activation: str | None, options: Options) -> Any:
     """`weft.jax.matmul` of arrays by their roles, which may be traced."""
     with late_imports.whole():
-        from weft.jax import matmul
+        from weft.jax.products import matmul
 
     added = dict(given)
     keywords = {**options._asdict(), "activation": activation}
