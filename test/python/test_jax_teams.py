@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.distributed import peers
+from weft.distributed import xla_call
 from weft.distributed.xla_call import TeamCall
 
 jax = pytest.importorskip("jax", reason="needs JAX")
@@ -36,7 +36,7 @@ def chip(monkeypatch):
     (device,) = jax.devices("cpu")[:1]
     monkeypatch.setattr(team_product, "_local_gpus", lambda: {device: 0})
     monkeypatch.setattr(team_product, "runtime", SimpleNamespace(device=lambda _: made))
-    monkeypatch.setattr(peers, "obstacle", lambda _: None)
+    monkeypatch.setattr(xla_call, "obstacle", lambda _: None)
     return made
 
 
@@ -129,7 +129,7 @@ def refusal(*given, name=GATHER, mesh=None, specs=None, around=lambda f: f, **op
 def test_what_cannot_be_fused_is_told_and_otherwise_left_to_xla(chip, monkeypatch):
     assert "rows of a must have a multiple of 8 elements, got 60" in refusal(array(M, 60), array(60, N))
     assert not calls(lowered(layer(GATHER), array(M, 60), array(60, N)))
-    monkeypatch.setattr(peers, "obstacle", lambda team: f"GPU {team[0]} can't access GPU 1")
+    monkeypatch.setattr(xla_call, "obstacle", lambda team: f"GPU {team[0]} can't access GPU 1")
     assert refusal() == "GPU 0 can't access GPU 1"
     text = lowered(layer(GATHER))
     assert "stablehlo.all_gather" in text and "weft_matmul" in text and not calls(text)

@@ -11,12 +11,11 @@ from typing import Any
 from weft import locks
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import gather, reduce, scatter
-from weft.distributed.peers import PeerGpus
+from weft.distributed.peers import PeerGpus, obstacle
 from weft.distributed.products import Product, described
 from weft.distributed.recorded import Operand, Place, RecordedTeam
 from weft.distributed.teams import MOST_RANKS
 from weft.errors import WeftError, about
-from weft.launch import arrays
 from weft.launch.sequence import Sequence, Where
 from weft.multiply.matmul import Epilogue
 from weft.multiply.xla_product import read_schedule, written_schedule
@@ -157,19 +156,18 @@ _teams: dict[tuple[int, ...], list[RecordedTeam]] = {}
 _sequences: dict[tuple[str, tuple[int, ...]], dict[int, Sequence]] = {}
 
 
-def complaint(call: TeamCall, ranks: int) -> str | None:
-    """Why the kernels can't multiply the operands of a team of so many ranks, in words; None if they can."""
+def complaint(call: TeamCall) -> str | None:
+    """Why the kernels can't multiply the operands on the GPUs, in words; None if they can."""
+    for team in call.teams:
+        if (why := obstacle(team)) is not None:
+            return why
+    ranks = len(call.teams[0])
+    if ranks > MOST_RANKS:
+        return f"a team must have at most {MOST_RANKS} ranks, got {ranks}"
     try:
         product = call.product()
         if call.name == "matmul_reduce_scatter":
             scatter.check_rows(product, ranks)
-        if ranks > MOST_RANKS:
-            return f"a team must have at most {MOST_RANKS} ranks, got {ranks}"
     except WeftError as error:
         return error.diagnostics[0].message
     return None
-
-
-def described_of(shape: tuple[int, ...], dtype: Any) -> Described:
-    """An array's shape and MLIR's name of its elements."""
-    return tuple(shape), arrays.mlir_type(dtype)

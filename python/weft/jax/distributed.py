@@ -7,7 +7,6 @@ import jax
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.tile_types import FP8_TYPES
-from weft.distributed.added import SCALES
 from weft.errors import WeftError, shown
 from weft.jax import team_product
 from weft.jax.collectives import Asked
@@ -132,7 +131,9 @@ def _product(
     rows = {"all_gather_matmul": size * a.shape[0], "matmul_reduce_scatter": a.shape[0] // size}
     shape = rows.get(function, a.shape[0]), b.shape[0 if options["transpose_b"] else 1]
     _check_added(name, given, shape)
-    of_scales = {} if scales is None else dict(zip(SCALES, checked_pair(name, scales), strict=True))
+    of_scales = (
+        {} if scales is None else dict(zip(("scale_a", "scale_b"), checked_pair(name, scales), strict=True))
+    )
     added = of_scales | {role: each for role, each in given.items() if each is not None}
     asked = Asked(
         function,

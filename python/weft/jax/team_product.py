@@ -16,8 +16,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from weft.distributed import peers, xla_call
-from weft.distributed.xla_call import TeamCall
+from weft import late_imports
 from weft.errors import WeftError
 from weft.jax import collectives
 from weft.jax.collectives import Asked
@@ -32,7 +31,20 @@ CHIP = "sm_90a"
 
 team_product_p: Any = Primitive("weft_team_product")
 xla_target.register()
-xla_target.add_reader(xla_target.OF_TEAMS, TeamCall.of)
+
+
+def _read(text: str) -> Any:
+    return _call().TeamCall.of(text)
+
+
+def _call() -> Any:
+    """The module with calls of Weft's handler: programs without several GPUs don't need it."""
+    with late_imports.whole():
+        from weft.distributed import xla_call
+    return xla_call
+
+
+xla_target.add_reader(xla_target.OF_TEAMS, _read)
 
 
 def multiply(asked: Asked, operands: Sequence[Any], fused: bool | None) -> Any:
@@ -141,7 +153,7 @@ def _flips(asked: Asked, dtype: Any) -> bool:
     return not asked.transpose_b and dtype.itemsize == 1
 
 
-def _fused(context: Any, asked: Asked) -> tuple[TeamCall | None, str]:
+def _fused(context: Any, asked: Asked) -> tuple[Any, str]:
     """The call of Weft's handler, or None and why there is none, in words."""
     if context.module_context.lowering_parameters.for_export:
         return None, "exported programs name no GPUs"
@@ -153,13 +165,11 @@ def _fused(context: Any, asked: Asked) -> tuple[TeamCall | None, str]:
     chips = {runtime.device(each).chip for team in teams for each in team}
     if chips != {CHIP}:
         return None, f"the GPUs must be {CHIP}, got {', '.join(sorted(chips))}"
-    for team in teams:
-        if (obstacle := peers.obstacle(team)) is not None:
-            return None, obstacle
+    xla_call = _call()
     avals = jax.eval_shape(
         partial(_as_read, asked), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in context.avals_in)
     )
-    call = TeamCall(
+    call = xla_call.TeamCall(
         asked.name,
         tuple((tuple(each.shape), arrays.mlir_type(each.dtype)) for each in avals),
         asked.roles,
@@ -169,7 +179,7 @@ def _fused(context: Any, asked: Asked) -> tuple[TeamCall | None, str]:
         asked.schedule,
         teams,
     )
-    complaint = xla_call.complaint(call, asked.size)
+    complaint = xla_call.complaint(call)
     return (call, "") if complaint is None else (None, complaint)
 
 
