@@ -1,6 +1,7 @@
 """Sequences of launches, copies and events, queued by compiled code on a fake driver."""
 
 import threading
+import time
 
 import pytest
 from cuda.bindings import driver as cuda
@@ -117,7 +118,13 @@ def test_kernels_with_workspaces_are_refused(driver):
 
 
 def test_threads_queue_whole_sequences(driver):
-    counter = Counter()
+    copy = driver._copy
+
+    def slow(*given):
+        time.sleep(0)  # lets other threads run
+        return copy(*given)
+
+    driver._copy, counter = slow, Counter()
     made = Sequence("a call", 0, [[Number(at(64)), Copy(CALLER, at(1), at(2), 4)]], counter)
     threads = [threading.Thread(target=lambda: [made.launch(9) for _ in range(50)]) for _ in range(4)]
     for each in threads:
