@@ -1,4 +1,5 @@
-"""Times variants of attention's backward pass and cuDNN's on a GPU, and compares their results.
+"""Times variants of attention's backward pass, cuDNN's and FlashAttention 4's, where it is installed, on a
+GPU, and compares the results of the variants.
 
     python benchmarks/attention/backward_tiles.py --d 128 --s 4096 --variant N=64
 
@@ -17,8 +18,7 @@ from typing import Any
 
 import torch
 from forward import TOKENS, WIDTH
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from operators import implementations
 
 import weft
 from weft.attend import gradients, tiles
@@ -103,11 +103,12 @@ def measure(d: int, causal: bool, s: int, variants: list[str]) -> None:
     work = 4 * s * TOKENS * WIDTH / (2 if causal else 1) * 2.5 / 1e9
     out, lse = weft.attention(q, k, v, causal=causal, return_lse=True)
     inputs = [each.detach().requires_grad_() for each in (q, k, v)]
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        theirs = scaled_dot_product_attention(*inputs, is_causal=causal)
-    cudnn = functools.partial(torch.autograd.grad, theirs, inputs, d_out, retain_graph=True)
-    shown = {"d": d, "causal": causal, "s": s}
-    print(json.dumps(shown | {"cudnn": round(work / milliseconds(cudnn), 1)}), flush=True)
+    shown, others = {"d": d, "causal": causal, "s": s}, dict[str, float]()
+    for name in {"cudnn", "fa4"} & implementations().keys():
+        theirs = implementations()[name](*inputs, causal)
+        call = functools.partial(torch.autograd.grad, theirs, inputs, d_out, retain_graph=True)
+        others[name] = round(work / milliseconds(call), 1)
+    print(json.dumps(shown | others), flush=True)
     given = {"q": q, "k": k, "v": v}
     plain: dict[str, Any] = {"causal": causal, "scale": None, "window": None, "softcap": None}
     wanted: Any = None

@@ -5,7 +5,7 @@ import pytest
 
 import weft.language as w
 from weft.attend import tiles
-from weft.attend.kernels.order import by_length
+from weft.attend.kernels.order import SECTION, by_length, longest_first
 
 
 @w.kernel(grid=lambda z: (z.size("c"), z.size("b"), z.size("a")), persistent=1, threads=32)
@@ -27,9 +27,34 @@ def test_tiles_by_length_are_complete_and_fair(shape):
     assert work.max() <= lengths.sum() / (mine.max() + 1) + shape[2]
 
 
+@w.kernel(grid=lambda z: (z.size("a") * z.size("b") * z.size("c"),), threads=32)
+def numbered(z: w.Out["a b c", w.i32]):
+    """Writes the number of each tile."""
+    x, head, batch = longest_first(w.cta(0), (z.size("c"), z.size("b"), z.size("a")))
+    if w.thread() == 0:
+        z[batch, head, x] = w.cta(0)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3), (2, 3, 100), (1, 2, 300)])
+def test_the_longest_tiles_of_a_section_come_first(shape):
+    numbers = np.full(shape, -1, np.int32)
+    numbered.emulate(numbers)
+    heads, size = shape[0] * shape[1], max(SECTION // shape[2], 1)
+    sections = [range(first, min(first + size, heads)) for first in range(0, heads, size)]
+    wanted = [(head, x) for section in sections for x in range(shape[2]) for head in section]
+    found = [divmod(int(at), shape[2]) for at in np.argsort(numbers.ravel())]
+    assert found == wanted and np.array_equal(np.sort(numbers.ravel()), np.arange(numbers.size))
+
+
 def test_short_sequences_of_wide_heads_take_smaller_blocks():
     chosen = {n: tiles.forward(256, 256, n, causal=True, window=False)["N"] for n in (1024, 4096)}
     assert chosen == {1024: 64, 4096: 80}
+
+
+def test_long_sequences_of_wide_heads_take_tiles_of_keys_in_sections():
+    by_size = {d: tiles.adding(d, d, window=True, capped=False) for d in (64, 128)}
+    taken = {(d, n): tiles.in_sections(n, by_size[d]) for d in by_size for n in (1024, 4096)}
+    assert [key for key, value in taken.items() if value] == [(128, 4096)]
 
 
 def test_long_sequences_take_tiles_by_length():

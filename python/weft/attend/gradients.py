@@ -84,7 +84,9 @@ def _launch(
         call.launch(gradients, *inputs, none, dk, dv, sums_q, *call.numbers, **of_keys, **options)
         call.launch(gradients, *inputs, dq, none, none, sums_q, *call.numbers, **of_queries, **options)
         return
-    options["ragged"] = call.sizes.keys % (2 * ROWS) > 0
+    keys, flags = call.sizes.keys, call.flags
+    causal = flags["rights"] and not (flags["lefts"] or flags["packed"])
+    options |= {"ragged": keys % (2 * ROWS) > 0, "sections": causal and tiles.in_sections(keys, how)}
     call.launch(gradients, *inputs, dq, dk, dv, sums_q, *call.numbers, **how, **options)
     shape = {name: how[name] for name in ("N", "width")}
     packed = call.sizes.packed

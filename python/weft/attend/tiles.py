@@ -107,6 +107,11 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     return common | {"N": 128 if narrow else 64, "late": narrow or capped}
 
 
+def in_sections(keys: int, meta: dict[str, Any]) -> bool:
+    """Whether causal tiles of keys are computed by `longest_first`, where that was faster."""
+    return meta["width"] > 64 and keys >= _LONG
+
+
 def _widths(d: int, e: int) -> tuple[int, int]:
     """The columns of heads in shared memory in the backward kernels."""
     wide, value = (-(-size // 64) * 64 for size in (d, e))

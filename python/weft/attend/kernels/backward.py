@@ -8,6 +8,7 @@ at once, where those of q are added up in global memory, in any order.
 import math
 
 import weft.language as w
+from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
 from weft.attend.kernels.sequences import SUMS_STEP, sequence_at, sequence_of, slots
 
@@ -104,6 +105,7 @@ def gradients(
     N=64,
     value_stages=2,
     late=False,
+    sections=False,
     ragged=True,
     packed=False,
     limited=False,
@@ -119,7 +121,7 @@ def gradients(
     `late` a block later, so that they wait less for each other
 
     Products begin with `base` and `delta`; with `late`, these are added to them. `ragged` keys may end inside
-    of a tile. The other options are those of `forward`.
+    of a tile. `sections`: tiles come in the order `longest_first`. The other options are those of `forward`.
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
@@ -137,6 +139,9 @@ def gradients(
             number, x = sequence_at(x, starts_q if of == "q" else starts_k, M)
         elif of == "q" and rights:  # the longest first
             x = w.last(0) - x
+        elif sections:
+            counts = tuple(w.ctas(axis) for axis in range(3))
+            x, head, number = order.longest_first(x + counts[0] * (head + counts[1] * number), counts)
         rows = sequence_of(number, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
         first = x * M
         if of == "q":

@@ -1,10 +1,11 @@
-"""The order in which CTAs compute the tiles of causal attention, which need more keys the later their queries
-are.
+"""The order in which CTAs compute the tiles of causal attention. Tiles of queries need more keys the later
+they are, tiles of keys fewer queries.
 """
 
 import weft.language as w
 
 ROUNDS = 3  # of tiles of all CTAs, in each of which the tiles become shorter or longer
+SECTION = 256  # tiles
 
 
 def by_length(number, counts):
@@ -28,3 +29,19 @@ def by_length(number, counts):
     falls = (w.ceil_div(all_heads, size) - section) % 2 == 1
     batch = head // heads
     return w.where(falls, tiles - 1 - step, step), head - batch * heads, batch
+
+
+def longest_first(number, counts):
+    """The tile of keys, head and sequence with this number. The hardware starts CTAs in the order of their
+    numbers.
+
+    Sections of heads follow each other, so that L2 keeps their queries. In a section the first tiles of all
+    heads come first, which are the longest: the last tiles of a launch are short, and end at about the same
+    time.
+    """
+    tiles, heads, batches = counts
+    size = w.maximum(SECTION // tiles, 1)
+    first = number // (size * tiles) * size
+    rest, width = number - first * tiles, w.minimum(size, heads * batches - first)
+    head = first + rest % width
+    return rest // width, head % heads, head // heads
