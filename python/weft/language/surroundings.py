@@ -3,14 +3,18 @@
 Its trace contains their values, so a kernel must be traced again when they change.
 """
 
+import dataclasses
+import enum
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from weft.language.capture import is_captured
 from weft.language.scalars import DType
 
-_PLAIN = (bool, int, float, str, bytes, type(None), DType)
+_PLAIN = (bool, int, float, str, bytes, type(None), DType, np.generic, enum.Enum)
 _ABSENT = object()
 
 Read = tuple[Any, str, Any]
@@ -18,8 +22,8 @@ Read = tuple[Any, str, Any]
 
 
 def reads(*functions: Any) -> tuple[Read, ...]:
-    """The numbers, texts, types, tuples of these, and functions that the functions read, also in functions of
-    the same module and those with `@w.inline`.
+    """The numbers, texts, types, members of enumerations, tuples and frozen dataclasses of these, and
+    functions that the functions read, also in functions of the same module and those with `@w.inline`.
     """
     found: dict[tuple[int, str], Read] = {}
     waiting, done = [each for each in functions if isinstance(each, types.FunctionType)], set[Any]()
@@ -43,14 +47,36 @@ def have_changed(known: tuple[Read, ...]) -> bool:
     """Whether one of the names has another value now."""
     for where, name, before in known:
         now = where.get(name, _ABSENT) if type(where) is dict else _value(where, name)
-        # 1, 1.0 and True are equal, but a kernel computes with them in different types.
-        if now is not before and (repr(now) != repr(before) or not _is_plain(now)):
+        if now is not before and (not _is_plain(now) or _text(now) != _text(before)):
             return True
     return False
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, _PLAIN) or (_is_frozen(value) and all(map(_is_plain, _fields(value))))
+
+
+def _is_frozen(value: Any) -> bool:
+    """Whether a value is a frozen dataclass."""
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen
+
+
+def _fields(value: Any) -> tuple[Any, ...]:
+    return tuple(getattr(value, each.name) for each in dataclasses.fields(value))
+
+
+def _text(value: Any) -> str:
+    """A value as text: 1, 1.0 and True are equal, but kernels compute with them in different types."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_text, value))})"
+    if not isinstance(value, _PLAIN) and _is_frozen(value):
+        return f"{type(value).__qualname__}{_text(_fields(value))}"
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.name} {value.value!r}"
+    return repr(value)
 
 
 def _value(where: Any, name: str) -> Any:
