@@ -48,6 +48,8 @@ SAME = "weft.same_in_a_cta"
 """The attribute of an operation whose results are the same in all threads of the CTA, as those of operations
 in `SAME_IN_A_CTA`: who builds it knows.
 """
+SAME_IN_A_WARPGROUP = "weft.same_in_a_warpgroup"
+"""The attribute of an operation whose results are the same in all threads of each warpgroup."""
 SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim", "tile.await_others")
 
 
@@ -189,6 +191,8 @@ def _sources(value: Any, scope: Scope) -> list[Any] | None:
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
     if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same or SAME in op.attributes:
         return list(op.operands)
+    if SAME_IN_A_WARPGROUP in op.attributes:
+        return None if scope is Scope.CTA else []
     if reads_one_lane(op):
         # In a warpgroup, each warp reads a lane of its own.
         return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]

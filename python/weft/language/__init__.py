@@ -43,6 +43,7 @@ from weft.language.maths import (
     sqrt,
     tanh,
     warp_any,
+    warpgroup_any,
     where,
 )
 from weft.language.maths import maximum_of as max
@@ -66,7 +67,17 @@ from weft.language.products import Pending, gemm, wait, warp_gemm
 from weft.language.queues import tile_queue
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, Slot, ring
-from weft.language.roles import barrier, cta, ctas, last, one_thread, role, thread, turns, warpgroup_barrier
+from weft.language.roles import (
+    barrier,
+    cta,
+    ctas,
+    last,
+    one_thread,
+    role,
+    thread,
+    turns,
+    warpgroup_barrier,
+)
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
 from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
@@ -177,6 +188,7 @@ __all__ = [
     "wait",
     "warp_any",
     "warp_gemm",
+    "warpgroup_any",
     "warpgroup_barrier",
     "where",
     "zeros",

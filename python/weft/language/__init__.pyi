@@ -115,6 +115,7 @@ __all__ = [
     "wait",
     "warp_any",
     "warp_gemm",
+    "warpgroup_any",
     "warpgroup_barrier",
     "where",
     "zeros",
@@ -436,6 +437,7 @@ def where(choice: _Number, a: _Number, b: Fragment) -> Fragment: ...
 @overload
 def where(choice: _Number, a: _Number, b: _Number) -> Scalar: ...
 def warp_any(x: Fragment | _Number) -> Scalar: ...
+def warpgroup_any(x: Fragment | _Number) -> Scalar: ...
 
 # Tiles
 

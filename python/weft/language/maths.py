@@ -5,12 +5,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.language import column_reductions, operators, registers
+from weft.isa.chips import WARPGROUP
+from weft.language import column_reductions, operators, registers, roles, trace
 from weft.language.fragments import Fragment, together
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
 from weft.mlir import arith, ir, llvm, nvvm, vector
-from weft.passes.builders import emit
+from weft.passes.builders import emit, votes
 from weft.passes.kernels import activations
 
 
@@ -296,16 +297,31 @@ def warp_any(x: Any) -> Scalar:
     """Whether a condition is true in any lane of the warp, for any of the lane's elements: the same in all
     lanes, so that a branch on it doesn't divide a warp.
     """
+    return Scalar(votes.in_warp(_any_of_lane(x, "w.warp_any")))
+
+
+def warpgroup_any(x: Any) -> Scalar:
+    """Whether a condition is true in any thread of the warpgroup, for any of its elements: the same in all of
+    its threads, so that they can multiply in a branch on it. All of them must get there, and wait for each
+    other.
+    """
+    current = trace.current()
+    if current.role is None or current.one_thread:
+        raise mistake("w.warpgroup_any must be in a role, executed by whole warpgroups")
+    condition_ = _any_of_lane(x, "w.warpgroup_any")
+    return Scalar(votes.in_warpgroup(roles.own_barrier(current.role), WARPGROUP, condition_))
+
+
+def _any_of_lane(x: Any, name: str) -> Any:
+    """The i1 of a condition, which is that of any of the lane's elements. `name` is that of the caller."""
     if isinstance(x, Fragment):
         if x.dtype != i1:
-            raise mistake(f"w.warp_any expects a condition, such as x < y, got {x}")
-        value = _folded("or", x.elements())
-    else:
-        value = condition(x)
-        if not isinstance(value, Scalar):
-            raise mistake(f"w.warp_any expects a condition of the GPU, got {x}")
-        value = value.value
-    return Scalar(nvvm.vote_sync(emit.value(-1), value, nvvm.VoteSyncKind.any, results=[i1.type]))
+            raise mistake(f"{name} expects a condition, such as x < y, got {x}")
+        return _folded("or", x.elements())
+    value = condition(x)
+    if not isinstance(value, Scalar):
+        raise mistake(f"{name} expects a condition of the GPU, got {x}")
+    return value.value
 
 
 def maximum_of(x: Any, axis: int) -> Fragment:

@@ -95,9 +95,14 @@ def warpgroup_barrier() -> None:
     role_ = current.role
     if role_ is None:
         raise mistake("w.warpgroup_barrier must be in a role")
+    meet(own_barrier(role_), WARPGROUP)
+
+
+def own_barrier(role_: Role) -> Any:
+    """The number of the barrier of each warpgroup of a role."""
     if role_.own_barriers is None:
-        role_.own_barriers = current.named_barriers(role_.warpgroups)
-    meet(emit.add(role_.number, role_.own_barriers), WARPGROUP)
+        role_.own_barriers = trace.current().named_barriers(role_.warpgroups)
+    return emit.add(role_.number, role_.own_barriers)
 
 
 def meet(identity: Any, threads: int) -> None:
