@@ -101,7 +101,12 @@ def ours(arrays: list[torch.Tensor], causal: bool, meta: dict[str, Any]) -> tupl
         added = (none, none, none, none[None], none.float())
         launch = forward.prepare(q, k, v, *added, o, lse, *numbers, **chosen)
     else:
-        chosen = tiles.forward_fp8(d, d, q.shape[2], window=False) | {"paired": causal} | flags | meta
+        chosen = (
+            tiles.forward_fp8(d, d, q.shape[2], causal=causal, window=False)
+            | {"paired": causal}
+            | flags
+            | meta
+        )
         added = (none, none, none, one, one, one, one[0])
         launch = forward_fp8.prepare(q, k, v, *added, o, lse, *numbers, **chosen)
     call = queued(launch)

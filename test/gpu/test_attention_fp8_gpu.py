@@ -95,3 +95,20 @@ def test_programs_of_jax():
         of_jax[name] = jax.lax.bitcast_convert_type(bits, jax.numpy.float8_e4m3fn)
     out = jax.jit(lambda given: weft.attention(**given, causal=True))(of_jax)
     assert torch.equal(torch.from_dlpack(out), wanted)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_scores_that_grow_from_block_to_block(d, causal):
+    """Earlier keys, which come last, have far larger scores."""
+    import torch
+
+    given = tensors(1, (4, 2), 1024, 1024, d, d)
+    for size in (2, 30):
+        ramp = torch.linspace(size, 0.1, 1024, device="cuda")[:, None]
+        changed = given | {"k": (given["k"].float() * ramp).to(torch.float8_e4m3fn)}
+        wanted = exact(changed, causal=causal)
+        out = weft.attention(**changed, causal=causal)
+        # Of one key that has nearly all, the share may be rounded by up to 1/16.
+        assert error(out, wanted) <= 0.04 * float(wanted.square().mean().sqrt())

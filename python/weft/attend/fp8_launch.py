@@ -58,7 +58,7 @@ def launch(call: Any, q: Any, o: Any, sums: Any, sinks: Any, stream: Any) -> Non
         *(sinks, o, sums),
         *call.numbers,
         **flags,
-        **tiles.forward_fp8(sizes.d, sizes.e, sizes.queries, window=flags["lefts"]),
+        **tiles.forward_fp8(sizes.d, sizes.e, sizes.queries, causal=flags["rights"], window=flags["lefts"]),
         scaled="".join(name[0] for name in SCALES if name in call.given),
         sinking="sinks" in call.given,
         paired=causal and not sizes.packed,

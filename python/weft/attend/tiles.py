@@ -60,14 +60,17 @@ def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, boo
     return {"by_length": by_length, "paired": not by_length}
 
 
-def forward_fp8(d: int, e: int, queries: int, *, window: bool) -> dict[str, Any]:
-    """The meta-parameters of the forward kernel of e4m3 for heads of `d` columns, with values of `e`."""
+def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> dict[str, Any]:
+    """The meta-parameters of the forward kernel of e4m3 for heads of `d` columns, with values of `e`.
+    `window` is whether a query doesn't see all keys before it.
+    """
     wide, value = (-(-size // _FP8_STEP) * _FP8_STEP for size in (d, e))
     largest, groups, short = max(wide, value), 2, queries <= _SHORT
+    optimistic = largest > 64 and not window and not (causal and largest > 128)
     if largest <= 64:
         groups, n = (3, 128) if queries > 2 * WARPGROUP_ROWS else (2, 160)
     elif largest <= 128:
-        n = 128 if window or short else 192
+        n = 128 if window or short else 160
     else:
         n = 96 if short and not window else 128
     # A warpgroup transposes 16 columns of 32 keys with each of its warps.
@@ -75,8 +78,8 @@ def forward_fp8(d: int, e: int, queries: int, *, window: bool) -> dict[str, Any]
         n += 32
     # Short sequences gain from two tiles of queries. Blocks of fewer keys leave registers to copies.
     small = short and largest > 64 and n <= (128 if largest <= 128 else 96)
-    chosen = {"N": n, "groups": groups, "staged": largest <= 128}
-    chosen |= {"ahead": small, "copier": 56 if small else 24}
+    chosen = {"N": n, "groups": groups, "staged": largest <= 128, "optimistic": optimistic}
+    chosen |= {"ahead": small, "copier": 56 if small or (64 < largest <= 128 and n == 160) else 24}
     return chosen | {"width": wide, "value_width": value}
 
 

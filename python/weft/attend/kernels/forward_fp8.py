@@ -2,16 +2,20 @@
 
 It is `forward` with these differences. `wgmma` reads bytes K-major only, so the warpgroup that copies also
 transposes each block of values. Shares become bytes in the registers in which they are, which gives keys
-another order, in which the values are transposed. Shares are up to 2^`OFFSET` or more, to use the range of
-e4m3.
+another order, in which the values are transposed. The largest score has a share of more than 1, to use the
+range of e4m3.
 """
+
+import math
 
 import weft.language as w
 from weft.attend.kernels.forward import LN2, LOG2E, ROWS, grid
 from weft.attend.kernels.masks import Window, blocks_of_keys, finite, spans, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of
 
-LARGEST = 8.0  # exponent, to base 2, of shares: e4m3 ends at 448
+LARGEST = 8.0  # exponent, to base 2, of shares
+MOST = 440.0  # in a sum of shares, of which one may be as large: e4m3 ends at 448
+LANES = 4  # that hold a row of scores
 
 
 @w.kernel(grid=grid, persistent=1, dependent=True)
@@ -45,6 +49,7 @@ def forward_fp8(
     staged=True,
     scaled="",
     slack=4.0,
+    optimistic=False,
     packed=False,
     limited=False,
     capped=False,
@@ -62,6 +67,10 @@ def forward_fp8(
     tiles of queries, so that the next one comes early; with `staged`, the output has memory of its own.
     `copier` is the number of registers of the threads that copy for two warpgroups. Exponents may exceed 0 by
     up to `slack` before sums are rescaled. The others are the meta-parameters of `forward`.
+
+    With `optimistic`, the exponents of a block whose keys are all seen are relative to the largest scores of
+    earlier blocks, and wait for no maximum. If a sum of shares shows that one may be too large, the warpgroup
+    multiplies the block again, for its largest scores.
     """
     M = ROWS * groups
     queries = w.ring(2 if ahead else 1, q=(M, width, q.dtype), takers=groups)
@@ -72,7 +81,9 @@ def forward_fp8(
     turns = w.turns(groups) if groups > 1 else None
     kept = {"packed": packed, "limited": limited}
     window = Window(left if lefts else None, right if rights else None)
-    offset = LARGEST - slack
+    # An integer, so that the share of a single key is exact. In a lane, shares of equal scores add up to at
+    # most `MOST`.
+    offset = float(math.floor(math.log2(MOST * LANES / N))) if optimistic else LARGEST - slack
 
     # These run in each role: what is computed before the roles needs registers in all of them.
     def halves(x):
@@ -134,23 +145,40 @@ def forward_fp8(
                         if groups > 1:
                             turns.give(me)
                         s = w.wait(s, pending=1)
-                        block.release()
+                        hopeful = optimistic and not masks
+                        if not hopeful:
+                            block.release()
                         s = scores(s)
                         if masks:
                             s = seen(s, position, last - i, rows.keys)
-                        old, peak = peak, w.maximum(peak, w.max(s, axis=1))
-                        if slack:
-                            peak = w.where((peak - old) * c > slack, peak, old)
-                        base = (finite(peak) if masks else peak) * c
-                        alpha = w.exp2(old * c - base)
-                        e = w.exp2(s * c - (base - offset))
-                        total = total * alpha + w.sum(e, axis=1, within="lane")
+                        if hopeful:
+                            e = w.exp2(s * c - (peak * c - offset))
+                            added = w.sum(e, axis=1, within="lane")
+                        else:
+                            old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                            if slack:
+                                peak = w.where((peak - old) * c > slack, peak, old)
+                            base = (finite(peak) if masks else peak) * c
+                            alpha = w.exp2(old * c - base)
+                            e = w.exp2(s * c - (base - offset))
+                            total = total * alpha + w.sum(e, axis=1, within="lane")
                         if i + 1 < count:
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
                         out = w.wait(out)
-                        if not slack or w.warp_any(old != peak):
+                        if not hopeful and (not slack or w.warp_any(old != peak)):
                             out = out * alpha
                         before.release()
+                        if hopeful:
+                            if w.warpgroup_any(added > MOST):
+                                s = scores(w.wait(w.gemm(mine, block.k.T)))
+                                old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                                base = finite(peak) * c
+                                alpha = w.exp2(old * c - base)
+                                total, out = total * alpha, out * alpha
+                                e = w.exp2(s * c - (base - offset))
+                                added = w.sum(e, axis=1, within="lane")
+                            block.release()
+                            total = total + added
                         p = w.interleaved(e).to(v.dtype)
                 query.release()
                 with values.take() as block:
