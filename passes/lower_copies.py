@@ -76,8 +76,13 @@ def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:
         return
     warps = active_threads.warps_in_warpgroups(op)
     if warps is not None and len(warps) < WARPS:
-        got = ", ".join(map(str, warps)) or "none"
-        raise refuse(op, f"expects all {WARPS} warps of a warpgroup, which hold the fragment, got {got}")
+        numbers = ", ".join(map(str, warps))
+        got = f"warp{'s' * (len(warps) > 1)} {numbers} only" if warps else "none"
+        raise refuse(
+            op,
+            f"expects all {WARPS} warps of a warpgroup, which hold the fragment, got {got}: move it out of "
+            "the branch that the others don't take",
+        )
 
 
 def _copy_async(op: CopyAsyncOp) -> None:

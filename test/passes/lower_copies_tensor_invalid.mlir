@@ -152,7 +152,7 @@ gpu.module @m {
 !Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @three_warps(%b: !Sum, %i: i32) kernel attributes {known_block_size = array<i32: 96, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects all 4 warps of a warpgroup, which hold the fragment, got 0, 1, 2}}
+    // expected-error @below {{'tile.load' op expects all 4 warps of a warpgroup, which hold the fragment, got warps 0, 1, 2 only: move it out of the branch that the others don't take}}
     %0 = "tile.load"(%b, %i, %i) : (!Sum, i32, i32) -> !Rows
     gpu.return
   }
@@ -165,7 +165,7 @@ gpu.module @m {
   gpu.func @a_role_of_two_warps(%f: !Rows, %d: memref<128x16xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     "tile.role"() ({
     ^bb0(%number: i32):
-      // expected-error @below {{'tile.store' op expects all 4 warps of a warpgroup, which hold the fragment, got 1, 2}}
+      // expected-error @below {{'tile.store' op expects all 4 warps of a warpgroup, which hold the fragment, got warps 1, 2 only: move it out of the branch that the others don't take}}
       "tile.store"(%f, %d, %i, %i) : (!Rows, memref<128x16xf32>, i32, i32) -> ()
     }) {first = 1 : i64, warps = 2 : i64} : () -> ()
     gpu.return
