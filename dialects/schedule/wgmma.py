@@ -45,7 +45,7 @@ class WarpgroupSchedule(AnySchedule):
     copies by multicast.
 
     With `loaders`, so many warpgroups load A and B, whose rows may then begin at any element, in place of the
-    one that copies by TMA.
+    one that copies by TMA. With `copies_a`, they load B alone, and TMA copies A.
 
     If it is `skewed`, TMA copies K-major A and B that may begin at any element: both must begin at the same
     distance from a multiple of 16 bytes, and their rows must be multiples of 16 bytes apart.
@@ -62,6 +62,7 @@ class WarpgroupSchedule(AnySchedule):
     stream_k: bool = False
     loaders: int = 0
     skewed: bool = field(default=False, metadata=LEFT_OUT)
+    copies_a: bool = field(default=False, metadata=LEFT_OUT)
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "wgmma"
@@ -161,7 +162,7 @@ class WarpgroupSchedule(AnySchedule):
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """16 bytes where TMA alone copies an operand from its first element on; otherwise one element."""
-        if self.loaders or self.skewed:
+        if self.skewed or (self.loaders and not (self.copies_a and operand == "a")):
             return 1
         of_columns = operand == "scale_b" and types.scale_columns
         return tensor_map.ROW_BYTES if of_columns or operand in ("a", "b", "scale_a") else 1
@@ -188,13 +189,19 @@ class WarpgroupSchedule(AnySchedule):
         """Shared memory of one stage; with loaders, also of the aligned vectors that contain its rows."""
         scales = 4 * sum(map(self.padded_scales, self._scales(types)))
         tiles = super().stage_bytes(types)
-        return tiles + scales + (tiles + self._row_ends(types) if self.loaders else 0)
+        return tiles + scales + self._unshifted_bytes(types)
 
-    def _row_ends(self, types: Types) -> int:
-        """The bytes of a vector for each row of a stage as it is in memory."""
+    def _unshifted_bytes(self, types: Types) -> int:
+        """Of what loaders bring into a stage as it is in memory, with a vector more for each row."""
+        if not self.loaders:
+            return 0
         *extents, k = self.block
-        pairs = zip(extents, self.swapped(*types.transposed), strict=True)
-        return tensor_map.ROW_BYTES * sum(k if mn_major else extent for extent, mn_major in pairs)
+        of_a, of_b = zip(self.swapped(*extents), types.transposed, strict=True)
+        total = 0
+        for extent, mn_major in (of_b,) if self.copies_a else (of_a, of_b):
+            rows, columns = (k, extent) if mn_major else (extent, k)
+            total += rows * (columns * types.input_bytes + tensor_map.ROW_BYTES)
+        return total + STAGE_BARRIER_BYTES * self.copies_a  # of a ring of their own
 
     def copied_bytes(self, types: Types) -> int:
         """Bytes that copies bring into a stage: all, except the padding of rows of scales."""
@@ -313,7 +320,7 @@ class WarpgroupSchedule(AnySchedule):
     def _loader_complaint(self, types: Types) -> str | None:
         """Why threads can't load A and B."""
         if self.loaders == 0:
-            return None
+            return "loaders must be at least 1 with copies_a, got 0" if self.copies_a else None
         if self.loaders > _MOST_LOADERS:
             return f"loaders must be in 0..{_MOST_LOADERS}, got {self.loaders}"
         for what, has in (
@@ -480,6 +487,7 @@ class WarpgroupSchedule(AnySchedule):
         text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
         text += ", stream-K" if self.stream_k else ""
         text += f", {self.loaders} loaders" if self.loaders else ""
+        text += " of B" if self.copies_a else ""
         text += ", skewed" if self.skewed else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")

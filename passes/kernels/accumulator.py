@@ -47,7 +47,7 @@ class Accumulator:
         def block(number: Any, continues: Any, carried: list[Any]) -> list[Any]:
             sums, last, stage, phase = carried
             tile.await_(ring, stage, phase)
-            self.feed.prepare(at, number, stage)
+            self.feed.prepare(at, number, stage, phase)
             sums = self._start(start, sums, stage, continues)
             tile.wait_gemm(pending=int(late))
             with emit.when(continues) if late else nullcontext():

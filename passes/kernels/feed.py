@@ -88,8 +88,10 @@ class Feed(Generic[_S]):
         assert at.k_span is not None
         return each_k_block(at, copy(at.k_span[0], position, begin), copy)
 
-    def prepare(self, at: Tile, number: Any, stage: Any) -> None:
-        """Prepares a filled stage for the products of K block `number` of a tile; for all consumers."""
+    def prepare(self, at: Tile, number: Any, stage: Any, phase: Any) -> None:
+        """Waits for what else a stage needs before the products of K block `number` of a tile; for all
+        consumers.
+        """
         return
 
     def release(self, stage: Any) -> None:

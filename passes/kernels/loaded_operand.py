@@ -4,16 +4,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
+from weft.dialects.schedule import SWIZZLES, Types, WarpgroupSchedule
 from weft.isa.chips import LANES, WARPS
 from weft.mlir import nvvm
-from weft.passes.builders import emit
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch
-from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.feed import Feed, StagedScales
 from weft.passes.kernels.matrices import element_bytes, member
 from weft.passes.kernels.shifted_copies import ShiftedCopy, Unshifted
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles
 
 
 @dataclass
@@ -36,7 +37,31 @@ class LoadedOperand(StagedOperand):
 
 
 class LoadedFeed(Feed[WarpgroupSchedule]):
-    """The stages of `left` and `right`, which several warpgroups fill together."""
+    """The stages of `left` and `right`, which several warpgroups fill together. What they don't load, TMA
+    copies to stages with a ring of their own, which has the same positions.
+    """
+
+    def __init__(
+        self,
+        ring: Any,
+        tiles: Tiles[WarpgroupSchedule],
+        types: Types,
+        operands: tuple[StagedOperand, StagedOperand],
+        scales: StagedScales | None,
+    ) -> None:
+        super().__init__(ring, tiles, types, operands, scales)
+        self._copies: Any = None
+        if not all(isinstance(each, LoadedOperand) for each in operands):
+            self._copies = tile.make_ring(self.schedule.stages, consumers=self.schedule.warpgroups)
+
+    def prepare(self, at: Tile, number: Any, stage: Any, phase: Any) -> None:
+        if self._copies is not None:
+            tile.await_(self._copies, stage, phase)
+
+    def release(self, stage: Any) -> None:
+        super().release(stage)
+        if self._copies is not None:
+            tile.release(self._copies, stage)
 
     def load(self, at: Tile, position: list[Any]) -> list[Any]:
         """Loads all K blocks of a tile into the ring; for all warps. Returns the ring's next position. Copies
@@ -46,16 +71,16 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         (m, n, k), ahead = schedule.block, schedule.stages - 1
         warp = emit.uniform(emit.div(emit.thread(), LANES))  # loaders come first
         starts = emit.mul(at.row, m), emit.mul(at.column, n)
-        assert isinstance(self.left, LoadedOperand) and isinstance(self.right, LoadedOperand)
-        copies = [each.copy_of(at.member, WARPS * schedule.loaders) for each in (self.left, self.right)]
+        warps, pairs = WARPS * schedule.loaders, list(zip((self.left, self.right), starts, strict=True))
+        copies = [(o.copy_of(at.member, warps), s) for o, s in pairs if isinstance(o, LoadedOperand)]
+        copied = [(o, s) for o, s in pairs if not isinstance(o, LoadedOperand)]
         assert at.k_span is not None
         first, after = at.k_span
 
         def each_copy(number: Any) -> list[tuple[ShiftedCopy, Any, Any]]:
             """Each copy, and where its tile for a K block is."""
             depth = emit.mul(at.k_block(number), k)
-            pairs = zip(copies, starts, strict=True)
-            return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in pairs]
+            return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in copies]
 
         def begin(number: Any, stage: Any) -> None:
             with emit.when(emit.less(number, after)):
@@ -66,6 +91,9 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
 
         def block(number: Any, position: list[Any]) -> list[Any]:
             stage, phase = position
+            for operand, start in copied:
+                with emit.when(emit.equal(warp, 0)), thread_ids.one_thread():
+                    self._copy(operand, at, number, start, stage, phase)
             nvvm.cp_async_wait_group(ahead - 1)
             nvvm.SyncWarpOp(emit.value(-1))
             before = emit.select(emit.equal(stage, 0), ahead, emit.sub(stage, 1))
@@ -84,6 +112,16 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
 
         emit.loop(first, emit.add(first, ahead), 1, position[:1], early)
         return emit.loop(first, after, 1, position, block)
+
+    def _copy(
+        self, operand: StagedOperand, at: Tile, number: Any, start: Any, stage: Any, phase: Any
+    ) -> None:
+        """Starts to copy a K block of what isn't loaded; for one thread."""
+        depth = emit.mul(at.k_block(number), self.schedule.block[2])
+        tile.acquire(self._copies, stage, phase)
+        _, rows, columns = operand.buffer.type.shape
+        tile.expect(self._copies, stage, rows * columns * element_bytes(operand.matrix))
+        operand.copy(start, depth, at.member, stage, tile.full_barrier(self._copies, stage), 0, None)
 
     def _after(self, stage: Any) -> Any:
         """The stage after one."""

@@ -45,7 +45,7 @@ class SkewedOperand(StagedOperand):
 class SkewedFeed(Feed[WarpgroupSchedule]):
     """The stages of such operands."""
 
-    def prepare(self, at: Tile, number: Any, stage: Any) -> None:
+    def prepare(self, at: Tile, number: Any, stage: Any, phase: Any) -> None:
         first = arith.andi(emit.equal(at.k_block(number), 0), emit.less(0, skew(self.left.matrix)))
         with emit.when(first):
             thread = emit.sub(emit.thread(), WARPGROUP * self.schedule.producers)

@@ -142,18 +142,19 @@ class GatheredOperand(StagedOperand):
 
 
 def staged_operands(
-    op: MatmulOp, schedule: AnySchedule, kind: Callable[..., StagedOperand] = StagedOperand
+    op: MatmulOp,
+    schedule: AnySchedule,
+    of_a: Callable[..., StagedOperand] = StagedOperand,
+    of_b: Callable[..., StagedOperand] = StagedOperand,
 ) -> tuple[StagedOperand, StagedOperand]:
-    """The left and the right operand of the products, of some kind, built at the insertion point: A and B, or
-    with `swap` B and A.
+    """The left and the right operand of the products, built at the insertion point: A and B of these kinds,
+    or with `swap` B and A.
     """
     k = schedule.block[2]
     a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
-    kinds = (kind, kind)
     if op.role("gathered") is not None:
-        team = Team.of(op)
-        others = partial(GatheredOperand, team=team, others=op.role("gathered"))
-        kinds = schedule.swapped(others, kind)
+        of_a = partial(GatheredOperand, team=Team.of(op), others=op.role("gathered"))
+    kinds = schedule.swapped(of_a, of_b)
     left, right = (
         of_kind(
             *(matrix, k_major, extent // schedule.cta_group, k, schedule.stages, shares),

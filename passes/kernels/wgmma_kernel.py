@@ -56,8 +56,8 @@ def expand(op: MatmulOp) -> None:
     schedule, types = op.schedule, op.types
     assert isinstance(schedule, WarpgroupSchedule)
     # Memory first: buffers are laid out in this order.
-    operand, feed_of = _feeding(schedule)
-    operands = staged_operands(op, schedule, operand)
+    (of_a, of_b), feed_of = _feeding(schedule)
+    operands = staged_operands(op, schedule, of_a, of_b)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
     writer = (StagedWriter if schedule.staged(types) else DirectWriter)(op, schedule)
     sums = _memory_of_sums(op, schedule, writer, over=operands[0].buffer)
@@ -83,11 +83,16 @@ def expand(op: MatmulOp) -> None:
         meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
 
 
-def _feeding(schedule: WarpgroupSchedule) -> tuple[type[StagedOperand], type[Feed[WarpgroupSchedule]]]:
-    """What makes the operands, and what fills their stages."""
+_Kinds = tuple[type[StagedOperand], type[StagedOperand]]
+
+
+def _feeding(schedule: WarpgroupSchedule) -> tuple[_Kinds, type[Feed[WarpgroupSchedule]]]:
+    """What makes A and B, and what fills their stages."""
     if schedule.skewed:
-        return SkewedOperand, SkewedFeed
-    return (LoadedOperand, LoadedFeed) if schedule.loaders else (StagedOperand, Feed)
+        return (SkewedOperand, SkewedOperand), SkewedFeed
+    if schedule.loaders:
+        return (StagedOperand if schedule.copies_a else LoadedOperand, LoadedOperand), LoadedFeed
+    return (StagedOperand, StagedOperand), Feed
 
 
 def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: Any) -> _Sums:

@@ -1,6 +1,7 @@
 """Kernels of `wgmma` whose threads load A and B, with rows that begin at any element."""
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import weft
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
+from weft.multiply import product_kernel
 from weft.target import Target
 
 BF16 = ml_dtypes.bfloat16
@@ -66,6 +68,35 @@ def test_rows_may_begin_anywhere(dtype, shape, transposed, gap, start, schedule)
     assert (weft.matmul(a, b, schedule=schedule, **options) == left @ right).all()
 
 
+OF_B = (
+    ((65, 133, 205), (False, True), of(64, 72, 64, loaders=2, copies_a=True)),
+    ((33, 130, 77), (True, True), of(128, 48, 64, warpgroups=2, loaders=2, copies_a=True)),
+    ((40, 64, 61), (False, False), of(64, 64, 64, swap=False, copies_a=True)),
+    ((20, 130, 333), (False, True), of(128, 24, 64, warpgroups=2, stages=2, global_splits=2, copies_a=True)),
+)
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("shape", "transposed", "schedule"), OF_B)
+def test_b_alone_is_loaded(shape, transposed, schedule):
+    """A is copied to rows that TMA takes, unless it has such rows."""
+    m, n, k = shape
+    kernel = product_kernel.plain(
+        replace(BF16_TYPES, transposed=(transposed[0], not transposed[1])), schedule, "sm_90a"
+    )
+    assert kernel.launch.aligned == (16, 1, 1)
+    for gap in (0, -(m if transposed[0] else k) % 8):
+        a = matrix(*((k, m) if transposed[0] else (m, k)), BF16, gap, gap)
+        b = matrix(*((n, k) if transposed[1] else (k, n)), BF16, 1, 3)
+        left, right = (
+            x.astype(np.float64) for x in (a.T if transposed[0] else a, b.T if transposed[1] else b)
+        )
+        options = {"transpose_a": transposed[0], "transpose_b": transposed[1], "arch": "sm_90a"}
+        found = weft.matmul(a, b, schedule=schedule, out_dtype="f32", **options)
+        assert (found == left @ right).all()
+
+
 def test_a_batch_has_an_epilogue():
     a = np.stack([matrix(5, 67, np.float16) for _ in range(2)])
     b = np.stack([matrix(41, 67, np.float16) for _ in range(2)])
@@ -91,6 +122,11 @@ REFUSED = (
         r"^loaders must be 0 with a cluster that shares copies, got 1$",
     ),
     (BF16_TYPES, of(64, 8, 64, stream_k=True), r"^loaders must be 0 with stream_k, got 1$"),
+    (
+        BF16_TYPES,
+        of(64, 8, 64, loaders=0, copies_a=True),
+        r"^loaders must be at least 1 with copies_a, got 0$",
+    ),
     (
         Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True),
         of(64, 8, 128),
@@ -119,6 +155,7 @@ def test_a_schedule_is_written_with_loaders_where_it_has_some():
         assert "loaders" not in str(of(64, 8, 64, loaders=0).attribute())
     assert read_schedule(text) == schedule
     assert str(schedule).endswith("2 loaders, swapped")
+    assert str(replace(schedule, copies_a=True)).endswith("2 loaders of B, swapped")
 
 
 def test_other_kernels_still_need_aligned_rows():
