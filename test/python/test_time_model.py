@@ -128,6 +128,13 @@ def test_only_tiles_of_16_bit_products_are_staged_in_parts_for_more_stages():
         assert all(s.stages >= 3 for s in parted)  # 128x256x128 with two stages: 12 % slower than 128x224x64
 
 
+def test_threads_store_whole_tiles_of_d():
+    """Where TMA can't write the rows of D, each part would wait until threads have stored the one before."""
+    for (m, n, k), odd in (((2049, 50256, 769), 1), ((6143, 3072, 1535), 7)):
+        parts = [time_model.choose(m, size, k, BF16, H200).staging_parts(BF16) for size in (n, n - odd)]
+        assert parts == [2, 1]
+
+
 def test_the_model_counts_parts_as_the_schedule_does():
     found = list(time_model.candidates(8192, 8192, 4096, BF16, H200))
     kernels = Kernels.of(found, BF16, H200)

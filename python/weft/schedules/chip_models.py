@@ -63,6 +63,7 @@ class ChipModel:
     narrow: float  # the same for each panel after the first in 128 bytes of a row
     store_wait: float  # share of a tile's stores that it waits for
     staged_part: float  # for each part after the first in which a tile of D is staged
+    stored_part: float  # in addition, where threads store it, since TMA can't write the rows of D
     launch_gap: float  # between launches, where a multiprocessor can't hold a CTA of each
 
     cluster: float  # for each doubling of a cluster's CTAs, which start and end together
@@ -119,6 +120,7 @@ H200 = ChipModel(
     narrow=0.1394,
     store_wait=3.225,
     staged_part=700.0,
+    stored_part=7000.0,
     launch_gap=240.5,
     cluster=469.4,
     cluster_start=572.7,
