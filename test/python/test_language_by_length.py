@@ -27,12 +27,13 @@ def test_tiles_by_length_are_complete_and_fair(shape):
     assert work.max() <= lengths.sum() / (mine.max() + 1) + shape[2]
 
 
-@w.kernel(grid=lambda z: (z.size("a") * z.size("b") * z.size("c"),), threads=32)
+@w.kernel(grid=lambda z: (z.size("c"), z.size("b"), z.size("a")), threads=32)
 def numbered(z: w.Out["a b c", w.i32]):
-    """Writes the number of each tile."""
-    x, head, batch = longest_first(w.cta(0), (z.size("c"), z.size("b"), z.size("a")))
+    """Writes the number of the CTA of each tile."""
+    counts = [w.ctas(axis) for axis in range(3)]
+    x, head, batch = longest_first(counts)
     if w.thread() == 0:
-        z[batch, head, x] = w.cta(0)
+        z[batch, head, x] = w.cta(0) + counts[0] * (w.cta(1) + counts[1] * w.cta(2))
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 3), (2, 3, 100), (1, 2, 300)])

@@ -10,7 +10,7 @@ import math
 import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
-from weft.attend.kernels.sequences import SUMS_STEP, sequence_at, sequence_of, slots
+from weft.attend.kernels.sequences import SUMS_STEP, rows_at, sequence_at, sequence_of, slots
 
 LOG2E = math.log2(math.e)
 ROWS = 64  # for each warpgroup
@@ -42,10 +42,7 @@ def products_of_outputs(
     """
     to, head, batch = w.cta(0) * SUMS_STEP, w.cta(1), w.cta(2)
     with w.role():
-        row, end = to, o.rows
-        if packed:
-            number, x = sequence_at(w.cta(0), starts_q, SUMS_STEP)
-            row, end = starts_q[number] + x * SUMS_STEP, starts_q[number + 1].loaded()
+        row, end = rows_at(w.cta(0), starts_q, SUMS_STEP, o.rows, packed=packed)
         like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
 
         def loaded(matrix, at):
@@ -63,14 +60,6 @@ def products_of_outputs(
             zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
             for first in w.range(w.cta(0) * zeros.rows, sums_q.rows, w.ctas(0) * zeros.rows):
                 w.store(zeros, sums_q[batch, head, first, 0])
-
-
-def product_of_queries(ds, keys, me):
-    """Starts a warpgroup's part of ds.T @ keys: half of its rows or columns."""
-    (_, N), (_, width) = ds.shape, keys.shape
-    if N == 2 * ROWS:
-        return w.gemm(ds.columns(me * ROWS, ROWS).T, keys)
-    return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
 
 
 def _grid(q, k, starts_q, starts_k, *, of, packed):
@@ -113,20 +102,17 @@ def gradients(
     lefts=False,
     rights=False,
 ):
-    """The gradients `of` "q", "kv" or "qkv":
+    """The gradients `of` "q": dq = scale * ds @ k, of 64 queries by each warpgroup; of "kv": dk = scale *
+    ds.T @ q of 64 keys by one warpgroup, and dv = p.T @ do by another one; or of "qkv": dk and dv of 64 keys
+    by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, a block later, to wait less.
 
-    q: dq = scale * ds @ k, of 64 queries by each warpgroup
-    kv: dk = scale * ds.T @ q of 64 keys by one warpgroup, and dv = p.T @ do by another one
-    qkv: dk and dv of 64 keys by each warpgroup, and ds @ k of all 128 keys, which they add to `sums_q`; with
-    `late` a block later, so that they wait less for each other
-
-    Products begin with `base` and `delta`; with `late`, these are added to them. `ragged` keys may end inside
-    of a tile. `sections`: tiles come in the order `longest_first`. The other options are those of `forward`.
+    Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
+    before comes last, not first. `ragged` keys may end inside of a tile. With `sections`, tiles are in the
+    order `longest_first`. The other options are those of `forward`.
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
     begun = not (late or capped)
-    padded = -(-N // LANES) * LANES
     window = Window(left if lefts else None, right if rights else None)
     # Without masks, queries after the last one are zeros, and so are their gradients.
     masks = ragged or packed or limited or lefts or rights
@@ -140,8 +126,7 @@ def gradients(
         elif of == "q" and rights:  # the longest first
             x = w.last(0) - x
         elif sections:
-            counts = tuple(w.ctas(axis) for axis in range(3))
-            x, head, number = order.longest_first(x + counts[0] * (head + counts[1] * number), counts)
+            x, head, number = order.longest_first([w.ctas(axis) for axis in range(3)])
         rows = sequence_of(number, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
         first = x * M
         if of == "q":
@@ -183,8 +168,8 @@ def gradients(
     def store(total, to, left, via):
         """Stores a warpgroup's gradients: those of the first `left` rows."""
         limit = {"rows": left} if packed or (limited and of != "q") else {}
-        fits = via.shape == total.shape
-        w.store(total.to(q.dtype), to, via=via if fits else None, waits=of != "qkv", **limit)
+        via = via if via.shape == total.shape else None
+        w.store(total.to(q.dtype), to, via=via, waits=of != "qkv", **limit)
 
     if of == "q":
         kept = w.ring(1, q=(M, width, q.dtype), do=(M, value_width, do.dtype), takers=2)
@@ -221,8 +206,8 @@ def gradients(
             mine.release()
     else:
         kept = w.ring(1, k=(M, width, k.dtype), v=(M, value_width, v.dtype), takers=2)
-        blocks = w.ring(2, q=(N, width, q.dtype), base=(1, padded, w.f32), takers=2)
-        outputs = w.ring(2, do=(N, value_width, do.dtype), delta=(1, padded, w.f32), takers=2)
+        blocks = w.ring(2, q=(N, width, q.dtype), base=(1, N, w.f32), takers=2)
+        outputs = w.ring(2, do=(N, value_width, do.dtype), delta=(1, N, w.f32), takers=2)
     if of == "kv":
         handed = w.ring(2, p=(ROWS * N // LANES, LANES, w.f32))
         with w.role(registers=240):
@@ -258,6 +243,12 @@ def gradients(
         exchange, staging = w.ring(2, ds=(M, N, q.dtype), takers=2), w.shared(2 * part, LANES, w.f32)
         with w.role(warpgroups=2, registers=240) as me:
 
+            def product(ds, keys):
+                """Starts a part of ds.T @ keys: half of its rows or columns."""
+                if N == M:
+                    return w.gemm(ds.columns(me * ROWS, ROWS).T, keys)
+                return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
+
             def add(sum_q, batch, head, block):
                 to = sums_q[batch, head, (block * 2 + me) * part, 0]
                 w.atomic_add(to, w.by_lanes(sum_q), via=staging.rows(part * me, part))
@@ -265,7 +256,7 @@ def gradients(
             @w.inline
             def add_product(keys, batch, head, block):
                 with exchange.take() as slot:
-                    sum_q = w.wait(product_of_queries(slot.ds, keys, me))
+                    sum_q = w.wait(product(slot.ds, keys))
                 add(sum_q, batch, head, block)
 
             rows, head, first, seen = tile_of()
@@ -294,7 +285,7 @@ def gradients(
                     ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
                     if not late:
                         slot = exchange.take()
-                        sum_q = product_of_queries(slot.ds, mine.k, me)
+                        sum_q = product(slot.ds, mine.k)
                     sum_v = w.gemm(p, of_out.do, sum_v)
                     w.store(ds, to.ds.rows(ROWS * me, ROWS))
                 sum_k = w.gemm(ds, block.q, sum_k)
@@ -360,10 +351,7 @@ def convert_queries(
     staging = w.shared(2 * rows, columns, dq.dtype)
     with w.role(warpgroups=2) as me:
         head, batch = w.cta(1), w.cta(2)
-        row, end = w.cta(0) * N, dq.rows
-        if packed:
-            number, x = sequence_at(w.cta(0), starts_q, N)
-            row, end = starts_q[number] + x * N, starts_q[number + 1].loaded()
+        row, end = rows_at(w.cta(0), starts_q, N, dq.rows, packed=packed)
         like = w.by_lanes(w.zeros((rows, columns)))
         part = w.load(sums_q[batch, head, (w.cta(0) * 2 + me) * like.rows, 0], like=like)
         part = (w.from_lanes(part, (rows, columns)) * scale).to(dq.dtype)

@@ -60,6 +60,16 @@ def sequence_at(slot, starts, rows):
     return low, slot - (starts[low] // rows + low)
 
 
+@w.inline
+def rows_at(slot, starts, rows, end, *, packed):
+    """The first of the `rows` rows of a slot, and the end of their sequence: `end` if it is the only one."""
+    first = slot * rows
+    if packed:
+        number, x = sequence_at(slot, starts, rows)
+        first, end = starts[number] + x * rows, starts[number + 1].loaded()
+    return first, end
+
+
 def slots(starts, total, rows):
     """The number of slots of packed sequences, for a grid."""
     return w.ceil_div(total, rows) + starts.size(0) - 1
