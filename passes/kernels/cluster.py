@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from weft.isa.chips import BARRIERS, WARPGROUP
+from weft.isa.chips import BARRIERS, LANES, WARPGROUP
 from weft.mlir import nvvm
 from weft.passes.builders import emit
 
 _CONSUMERS = BARRIERS - 1  # of all consumers; barrier 0 is the CTA's, and a warpgroup has its own, from 1 on
+_FULL, _EMPTY = 4, 7  # of each warpgroup's buffer: from these on
+_HANDED = WARPGROUP + LANES  # threads: a warpgroup and the warp that it hands its buffer over to
 
 
 def meet_cluster() -> None:
@@ -21,10 +23,30 @@ def meet_warpgroup(warpgroup: Any) -> None:
     nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(WARPGROUP))
 
 
-def meet_consumers(warpgroups: int) -> None:
-    """Waits for all threads of all consumer warpgroups of the CTA."""
-    threads = emit.value(warpgroups * WARPGROUP)
+def meet_consumers(warpgroups: int, warps: int = 0) -> None:
+    """Waits for all threads of all consumer warpgroups of the CTA, and so many other warps."""
+    threads = emit.value(warpgroups * WARPGROUP + warps * LANES)
     nvvm.BarrierOp(barrierId=emit.value(_CONSUMERS), numberOfThreads=threads)
+
+
+def hand_over(warpgroup: Any) -> None:
+    """A consumer warpgroup hands its buffer over to a warp, without a wait."""
+    nvvm.BarrierArriveOp(emit.value(_HANDED), barrierId=emit.value(emit.add(warpgroup, _FULL)))
+
+
+def await_full(warpgroup: Any) -> None:
+    """A warp waits for the buffer of a consumer warpgroup."""
+    nvvm.BarrierOp(barrierId=emit.value(emit.add(warpgroup, _FULL)), numberOfThreads=emit.value(_HANDED))
+
+
+def hand_back(warpgroup: Any) -> None:
+    """A warp hands the buffer back."""
+    nvvm.BarrierArriveOp(emit.value(_HANDED), barrierId=emit.value(emit.add(warpgroup, _EMPTY)))
+
+
+def await_empty(warpgroup: Any) -> None:
+    """A consumer warpgroup waits for its buffer."""
+    nvvm.BarrierOp(barrierId=emit.value(emit.add(warpgroup, _EMPTY)), numberOfThreads=emit.value(_HANDED))
 
 
 def await_previous_launch() -> None:

@@ -33,6 +33,10 @@ class Reduction(ABC):
         """Ends the consumers' role, after all tiles."""
         return
 
+    def assist(self) -> None:
+        """What warps of the warpgroup that copies do, all but the first one."""
+        return
+
     def finish_producer(self) -> None:
         """Ends the producer's role."""
         return

@@ -9,78 +9,119 @@ from math import prod
 from typing import Any
 
 from weft.dialects import tile
-from weft.mlir import nvvm
+from weft.isa.chips import LANES
+from weft.mlir import arith, nvvm
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.cluster import (
+    await_empty,
+    await_full,
+    await_previous_launch,
+    hand_back,
+    hand_over,
+    meet_consumers,
+    meet_warpgroup,
+)
 from weft.passes.kernels.fragments import add, convert
 from weft.passes.kernels.sent_sums import TeamReduction
 from weft.passes.kernels.tile_order import Tile
 
-_NOBODY = -1  # a rank
+_WARPGROUP, _SENDER = range(2)  # who has a buffer
 
 
 class ScatteredReduction(TeamReduction):
-    """Sends the sums of other GPUs' rows, and adds up those of this GPU's. A warpgroup keeps the slot and the
-    rank of the sums that it has sent last, until it signals them.
+    """Sends the sums of other GPUs' rows, and adds up those of this GPU's.
+
+    Where sums are copied from shared memory, a warp for each warpgroup sends them, and signals each copy as
+    soon as it has ended, so that warpgroups don't wait. A warpgroup keeps whether that warp has its buffer.
     """
 
-    def begin(self) -> list[Any]:
-        return [*super().begin(), *self._nothing_sent()]
+    @property
+    def senders(self) -> int:
+        return 0 if self.sent.buffer is None else self.schedule.warpgroups
 
-    def _nothing_sent(self) -> list[Any]:
-        return [] if self.sent.buffer is None else [emit.value(0), emit.value(_NOBODY)]
+    def begin(self) -> list[Any]:
+        return [*super().begin(), *self._buffer_is_with(_WARPGROUP)]
+
+    def _buffer_is_with(self, who: int) -> list[Any]:
+        return [emit.value(who)] if self.senders else []
 
     def collect_next(
         self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
     ) -> list[Any]:
-        call, *sent = kept
-        self._signal_last(call, sent)
+        call, *holder = kept
         own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self.part(at, warpgroup)
 
         def add_up() -> list[Any]:
             total = tile.from_lane(self._total(call, lane, part, warpgroup), sums.type)
+            self._take_back(holder, warpgroup)
             self.writer.write(total, row, column, None, warpgroup)
-            return self._nothing_sent()
+            return self._buffer_is_with(_WARPGROUP)
 
         def send() -> list[Any]:
-            slot = emit.value(self.slot(call, self.team.rank, part))
-            if self.sent.buffer is None:
+            if self.senders:
+                self._hand_over(lane, holder, warpgroup)
+            else:
+                slot = emit.value(self.slot(call, self.team.rank, part))
                 self._send(call, lane, at.member, slot, warpgroup)
-                return []
-            self._start_sending(lane, at.member, slot, warpgroup)
-            return [slot, emit.value(at.member)]
+            return self._buffer_is_with(_SENDER)
 
-        return [call, *emit.either(own, [each.type for each in sent], add_up, send)]
+        return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
         raise NotImplementedError  # `collect_next` does it
 
     def end(self, warpgroup: Any, kept: list[Any]) -> None:
-        call, *sent = kept
-        self._signal_last(call, sent)
-        super().end(warpgroup, kept)
+        call, *holder = kept
+        self._take_back(holder, warpgroup)
+        super().end(warpgroup, [call])
 
-    def _signal_last(self, call: Any, sent: list[Any]) -> None:
-        """Signals the sums that were sent last, once they have come."""
-        if not sent:
-            return
-        slot, member = sent
-        with thread_ids.one_thread():
-            nvvm.cp_async_bulk_wait_group(0)
-            with emit.when(emit.less(_NOBODY, member)):
-                tile.signal(self.flags(member), slot, call)
+    def _take_back(self, holder: list[Any], warpgroup: Any) -> None:
+        """Waits for the buffer, if the warp that sends has it."""
+        for who in holder:
+            with emit.when(emit.equal(who, _SENDER)):
+                await_empty(warpgroup)
 
-    def _start_sending(self, lane: Any, member: Any, slot: Any, warpgroup: Any) -> None:
-        """Copies a warpgroup's sums to another GPU."""
+    def _hand_over(self, lane: Any, holder: list[Any], warpgroup: Any) -> None:
+        """Puts sums into the buffer for the warp that sends them."""
         part = tile.stage(self.sent.buffer, emit.value(warpgroup))
         fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
-        meet_warpgroup(warpgroup)  # the copy before has ended
+        self._take_back(holder, warpgroup)
         tile.store(fragment, part, emit.value(0), emit.value(0), vector_bytes=self.sent.vector_bytes)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
-        meet_warpgroup(warpgroup)
-        with thread_ids.one_thread():
-            tile.send_async(part, self.data(member), emit.value(emit.mul(slot, prod(self.sent.shape))))
+        hand_over(warpgroup)
+
+    def assist(self) -> None:
+        """Sends what warpgroups put into their buffers: warp i what warpgroup i - 1 does."""
+        if not self.senders:
+            return
+        warp = emit.uniform(emit.div(emit.thread(), LANES))
+        sends = arith.andi(emit.less(0, warp), emit.less(warp, self.senders + 1))
+        with emit.when(sends):
+            await_previous_launch()
+            call, warpgroup = self.call(), emit.sub(warp, 1)
+            meet_consumers(self.schedule.warpgroups, self.senders)
+
+            def one(at: Tile, carried: list[Any]) -> list[Any]:
+                with emit.when(emit.negate(emit.equal(at.member, self.team.rank))):
+                    self._send_buffer(call, at, warpgroup)
+                return carried
+
+            self.tiles.walk([], one)
+
+    def _send_buffer(self, call: Any, at: Tile, warpgroup: Any) -> None:
+        """Copies a warpgroup's sums to another GPU, and signals them."""
+        slot = emit.value(self.slot(call, self.team.rank, self.part(at, warpgroup)))
+        part = tile.stage(self.sent.buffer, emit.value(warpgroup))
+        await_full(warpgroup)
+        with thread_ids.elected():
+            tile.send_async(part, self.data(at.member), emit.value(emit.mul(slot, prod(self.sent.shape))))
             nvvm.cp_async_bulk_commit_group()
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        nvvm.SyncWarpOp(emit.value(-1))
+        hand_back(warpgroup)
+        with thread_ids.elected():
+            nvvm.cp_async_bulk_wait_group(0)
+            tile.signal(self.flags(at.member), slot, call)
 
     def _send(self, call: Any, lane: Any, member: Any, slot: Any, warpgroup: Any) -> None:
         """Stores a thread's sums in another GPU's memory, and signals those of the warpgroup."""

@@ -40,7 +40,7 @@ class SentSums:
         self.fragment = FragmentType.of(self.shape, self.element, layout)
         self.buffer = None
         fits = element_bytes(self.partials) <= op.types.output_bytes
-        if fits and isinstance(writer, StagedWriter) and writer.parts == 1:
+        if fits and isinstance(writer, StagedWriter) and writer.parts == 1 and not schedule.loaders:
             rows, columns = self.shape
             dense = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
             shape = schedule.warpgroups, *self.shape
@@ -71,12 +71,21 @@ class TeamReduction(Reduction):
         self.parts = emit.mul(emit.mul(rows, self._columns), self.schedule.warpgroups)
         self.members, self._state = size(self.peers, 0), roles["team"]
 
+    @property
+    def senders(self) -> int:
+        """Warps of the warpgroup that copies which send sums; they, too, read the number of the call."""
+        return 0
+
+    def call(self) -> Any:
+        """The number of the call, before it is counted."""
+        return element(self._state, CALL)
+
     def begin(self) -> list[Any]:
         """Reads the number of the call, and counts it once all of this GPU's CTAs have read it. Other threads
         copy the first tiles meanwhile.
         """
-        call, first = element(self._state, CALL), self.schedule.producers * WARPGROUP
-        meet_consumers(self.schedule.warpgroups)
+        call, first = self.call(), self.schedule.producers * WARPGROUP
+        meet_consumers(self.schedule.warpgroups, self.senders)
         with emit.when(emit.equal(emit.thread(), first)):
             ctas = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
             with emit.when(tile.is_last(self._state, emit.value(ARRIVED), ctas)):

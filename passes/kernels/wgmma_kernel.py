@@ -151,10 +151,14 @@ def _consumer(
 
 
 def _producer(
-    tiles: Tiles[WarpgroupSchedule], feed: Feed[WarpgroupSchedule], reduction: Reduction, waits: bool
+    tiles: Tiles[WarpgroupSchedule],
+    feed: Feed[WarpgroupSchedule],
+    reduction: Reduction,
+    waits: bool,
 ) -> Callable[[Any], None]:
-    """What the warpgroups that copy do: one thread keeps the ring full, or all that load do. It `waits` for
-    the launch before where that may have written which tiles there are.
+    """What the warpgroups that copy do: one thread keeps the ring full, or all that load do. Other warps send
+    what the `reduction` sends. It `waits` for the launch before where that may have written which tiles there
+    are.
     """
 
     def produce(_: Any) -> None:
@@ -162,6 +166,7 @@ def _producer(
             tiles.walk([emit.value(0), emit.value(0)], feed.load)
             reduction.finish_producer()
             return
+        reduction.assist()
         with thread_ids.one_thread():
             if waits:
                 await_previous_launch()

@@ -38,3 +38,13 @@ def lone_places(monkeypatch):
     caches = (fragments, "_places"), (wgmma_code, "_shared_places"), (tcgen05_code, "_shared")
     for module, name in (*caches, (tcgen05_code, "_rows")):
         monkeypatch.setattr(module, name, not_kept(getattr(module, name)))
+
+
+@pytest.fixture
+def fresh_kernels():
+    """Kernels are made again, since their parts have changed."""
+    from weft.multiply import product_kernel
+
+    product_kernel.compiled.cache_clear()
+    yield
+    product_kernel.compiled.cache_clear()

@@ -27,14 +27,6 @@ WEAKER = [
 """Instructions, and ones that order too little."""
 
 
-@pytest.fixture
-def fresh_kernels():
-    """Kernels are made again, since their parts have changed."""
-    product_kernel.compiled.cache_clear()
-    yield
-    product_kernel.compiled.cache_clear()
-
-
 def scattered_sums(size, *, calls=1, rows=M, seed=None, partials="f32", dtype=BF16, **added):
     """The report of calls on all ranks, and whether all results are right."""
     world, found = World(size), []
@@ -134,6 +126,37 @@ def test_signals_before_copies_have_ended_are_found(monkeypatch):
     with_ptx(monkeypatch, "cp.async.bulk.wait_group \t0;", "cp.async.bulk.wait_group.read \t0;")
     report, _ = scattered_sums(2, partials=None)
     assert rules(report) == ["global-race"]
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_buffers_that_are_handed_over_before_they_have_sums_are_found(monkeypatch):
+    hand_over, rounded = scattered.hand_over, sent_sums.SentSums.rounded
+
+    def too_early(self, lane):
+        hand_over(0)
+        return rounded(self, lane)
+
+    monkeypatch.setattr(sent_sums.SentSums, "rounded", too_early)
+    monkeypatch.setattr(scattered, "hand_over", lambda warpgroup: None)
+    report, _ = scattered_sums(2, partials=None)
+    assert {"shared-race", "missing-proxy-fence"} & set(rules(report))
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_buffers_that_are_not_handed_back_are_found(monkeypatch):
+    monkeypatch.setattr(scattered, "await_empty", lambda warpgroup: None)
+    monkeypatch.setattr(scattered, "hand_back", lambda warpgroup: None)
+    report, _ = scattered_sums(3, rows=200, partials=None)
+    assert rules(report) == ["async-source-overwritten"]
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_calls_that_are_counted_before_all_warps_have_read_them_are_found(monkeypatch):
+    meet = sent_sums.meet_consumers
+    monkeypatch.setattr(sent_sums, "meet_consumers", lambda warpgroups, warps: meet(warpgroups))
+    monkeypatch.setattr(scattered, "meet_consumers", lambda warpgroups, warps: None)
+    with pytest.raises(Deadlock, match=r"(?s)on rank 0.*on rank 1"):
+        scattered_sums(2, partials=None)
 
 
 def test_sums_without_a_fence_before_they_are_sent_are_found(monkeypatch):
