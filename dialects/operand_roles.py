@@ -59,6 +59,8 @@ FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
 GATHERED = ("gathered", "arrivals", "team")
 """The roles of a product whose rows of A come from several GPUs."""
+SENDING = ("gathered", "arrivals", "peers", "team")
+"""The roles of a product which also sends its rows to the other GPUs."""
 SCATTERED = ("partials", "signals", "peers", "team")
 """The roles of a product whose sums are added up over several GPUs."""
 GROUPINGS = ("groups", "row_ends", "k_ends")

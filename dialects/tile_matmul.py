@@ -88,6 +88,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       has this GPU's number, the number of the call, and how many milliseconds a wait for a flag may take
       before it ends the kernel with an error. Own rows are multiplied first, then those of the GPUs that
       follow, and then from GPU 0 on.
+      With "peers", too, the kernel sends A to matrix i of "gathered" on all other GPUs, where i is this GPU's
+      number: in `chunks` slices of K, of equal numbers of K blocks (the last may have fewer), whose flags it
+      raises. The addresses of "gathered" and "arrivals" of GPU j are `peers[j, 0]` and `peers[j, 1]`. "team"
+      then has 4 + `chunks` numbers, zeros after the first three: the kernel counts the calls there. The
+      number of its own call is one more than what it finds.
     - "partials", "signals", "peers" and "team", together: each GPU of a team has A of all rows, a batch with
       a matrix for the rows of each GPU, but only a part of K. D has this GPU's rows of the sum of all
       products. Sums of other rows are rounded to the type of "partials", and stored to that memory of the GPU
@@ -241,6 +246,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return wrong
         wrong = batch_complaint(self) or gathered_complaint(self)
         return wrong or shape_complaint(self) or schedule_complaint(self)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the kernel sends this GPU's rows of A to the others."""
+        return self.role("gathered") is not None and self.role("peers") is not None
 
     @property
     def is_scattered(self) -> bool:

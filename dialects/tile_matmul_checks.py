@@ -9,6 +9,7 @@ from weft.dialects.operand_roles import (
     GROUPINGS,
     ROLES,
     SCATTERED,
+    SENDING,
     WORD,
     activation_complaint,
     extents,
@@ -141,6 +142,8 @@ def gathered_complaint(op: Any) -> str | None:
     if not given:
         return None if op.role("gathered_scales") is None else "expects gathered with gathered_scales"
     wanted = GATHERED if op.role("partials") is None else SCATTERED
+    if op.is_sending and wanted is GATHERED:
+        wanted = SENDING
     if (op.role("gathered_scales") is not None) != (wanted is GATHERED and op.types.scaled):
         return "expects gathered_scales if and only if there are gathered and scales of f32"
     if sorted(given) != sorted(wanted):
@@ -155,6 +158,8 @@ def gathered_complaint(op: Any) -> str | None:
         return "transpose_a must be false with gathered, got true"
     if op.grouping is not None:
         return f"expects no {op.grouping} with gathered"
+    if op.is_sending and (op.types.scaled or op.a.type.element_type.width != 16):
+        return f"expects A of 16 bits without scales with gathered and peers, got {op.a.type}"
     return None
 
 
@@ -269,11 +274,12 @@ def _team_complaint(op: Any, schedule: AnySchedule) -> str | None:
     """Why kernels of this schedule can't work with those of other GPUs."""
     if op.role("team") is None:
         return None
-    if op.is_scattered or op.is_all_reduced:
+    if op.is_scattered or op.is_all_reduced or op.is_sending:
         one = getattr(schedule, "global_splits", 0) == 1 and schedule.splits == 1
-        if isinstance(schedule, WarpgroupSchedule) and one and not schedule.stream_k:
+        able = isinstance(schedule, WarpgroupSchedule) and one and not schedule.stream_k
+        if able and not (op.is_sending and getattr(schedule, "loaders", False)):
             return None
-        return f"schedule must be one of wgmma without splits with partials, got {schedule}"
+        return f"schedule must be one of wgmma without splits with peers, got {schedule}"
     copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
     if copies and not getattr(schedule, "loaders", 0) and not getattr(schedule, "skewed", False):
         return None

@@ -7,6 +7,7 @@ from weft.mlir import nvvm
 from weft.passes.builders import emit
 
 _CONSUMERS = BARRIERS - 1  # of all consumers; barrier 0 is the CTA's, and a warpgroup has its own, from 1 on
+_PRODUCERS, _SENDERS = BARRIERS - 2, BARRIERS - 3
 _FULL, _EMPTY = 4, 7  # of each warpgroup's buffer: from these on
 _HANDED = WARPGROUP + LANES  # threads: a warpgroup and the warp that it hands its buffer over to
 
@@ -47,6 +48,16 @@ def hand_back(warpgroup: Any) -> None:
 def await_empty(warpgroup: Any) -> None:
     """A consumer warpgroup waits for its buffer."""
     nvvm.BarrierOp(barrierId=emit.value(emit.add(warpgroup, _EMPTY)), numberOfThreads=emit.value(_HANDED))
+
+
+def meet_producers() -> None:
+    """Waits for all threads of the warpgroup that copies."""
+    nvvm.BarrierOp(barrierId=emit.value(_PRODUCERS), numberOfThreads=emit.value(WARPGROUP))
+
+
+def meet_senders(threads: int) -> None:
+    """Waits for all threads that send rows."""
+    nvvm.BarrierOp(barrierId=emit.value(_SENDERS), numberOfThreads=emit.value(threads))
 
 
 def await_previous_launch() -> None:

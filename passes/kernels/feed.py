@@ -50,7 +50,7 @@ class Feed(Generic[_S]):
         self.ring, self.tiles, self.schedule, self.scales = ring, tiles, tiles.schedule, scales
         self.left, self.right = operands
         self._bytes = self.schedule.copied_bytes(types)
-        self._gate = RowGate.of(tiles.team, tiles.schedule)
+        self.gate = RowGate.of(tiles.team, tiles.schedule, tiles.k_blocks)
 
     def fill(self, at: Tile, position: list[Any]) -> list[Any]:
         """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""
@@ -69,6 +69,8 @@ class Feed(Generic[_S]):
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
             before()
+            if self.gate is not None:
+                self.gate.await_block(at, block)
             self.left.copy(left, depth, at.member, stage, full, column_in_cluster, in_row)
             self.right.copy(right, depth, at.member, stage, full, row_in_cluster, in_column)
             if self.scales is not None:
@@ -77,8 +79,8 @@ class Feed(Generic[_S]):
 
         def begin() -> None:
             await_previous_launch()
-            if self._gate is not None:
-                member = self._gate.await_rows(at)
+            if self.gate is not None:
+                member = self.gate.await_rows(at)
                 for operand in (self.left, self.right):
                     operand.begin_member(member)
                 if isinstance(self.scales, BlockScales):

@@ -6,11 +6,12 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
+from weft.mlir import arith
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import size, vector_of
 from weft.passes.kernels.tile_order import Tile, element
 
-RANK, CALL, LIMIT, ARRIVED = range(4)  # the elements of the operand `team`
+RANK, CALL, LIMIT, ARRIVED, SLICES = range(5)  # the elements of the operand `team`: `SLICES` and following
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,38 @@ class Team:
         tile.await_flag(flags, emit.value(index), call, self.limit, proxy=proxy)
 
 
-class RowGate:
-    """Lets the thread that copies rows of A wait until they have come."""
+def slice_blocks(blocks: Any, slices: Any) -> Any:
+    """The K blocks of a slice, of which so many are sent one after the other."""
+    return emit.div(emit.add(blocks, emit.sub(slices, 1)), slices)
 
-    def __init__(self, team: Team, schedule: AnySchedule) -> None:
+
+class RowGate:
+    """Lets the thread that copies rows of A wait until they have come: before a tile, or where GPUs send
+    slices of K, before each of them.
+    """
+
+    def __init__(self, team: Team, schedule: AnySchedule, k_blocks: Any) -> None:
         """Reads sizes at the insertion point."""
         roles = team.op.roles
+        self.call: Any = None
+        """The number of the call, where the kernel counts it."""
         self._team, self._arrivals, self._state = team, roles["arrivals"], roles["team"]
         self._ranks, self._rows = size(team.op.d, 0), size(team.op.d, -2)
         self._has_halves = emit.less(self._ranks, size(roles["gathered"], 0))
         chunks = size(self._arrivals, -1)
-        self._in_chunk = emit.div(emit.add(self._rows, emit.sub(chunks, 1)), chunks)
+        self._has_slices = team.op.is_sending
+        if self._has_slices:
+            self._in_slice = slice_blocks(k_blocks, chunks)
+        else:
+            self._in_chunk = emit.div(emit.add(self._rows, emit.sub(chunks, 1)), chunks)
         self._schedule = schedule
 
     @staticmethod
-    def of(team: Team | None, schedule: AnySchedule) -> "RowGate | None":
+    def of(team: Team | None, schedule: AnySchedule, k_blocks: Any) -> "RowGate | None":
         """The gate of a product whose rows come from other GPUs; otherwise None."""
-        return None if team is None or team.op.role("gathered") is None else RowGate(team, schedule)
+        if team is None or team.op.role("gathered") is None:
+            return None
+        return RowGate(team, schedule, k_blocks)
 
     def await_rows(self, at: Tile) -> Any:
         """Waits for the rows of a tile, unless they are this GPU's own, after the launch before, which may
@@ -67,12 +83,25 @@ class RowGate:
         (height, _), (row, _) = (
             self._schedule.swapped(*x) for x in (self._schedule.block[:2], (at.row, at.column))
         )
-        call = element(self._state, CALL)
-        others = emit.negate(emit.equal(at.member, self._team.rank))
-        with emit.when(others):
-            # Chunks come in order.
-            last = emit.sub(emit.minimum(emit.mul(emit.add(row, 1), height), self._rows), 1)
-            chunk = emit.div(emit.maximum(last, 0), self._in_chunk)
-            self._team.await_(vector_of(self._arrivals, at.member), chunk, call, proxy="async")
+        call = element(self._state, CALL) if self.call is None else self.call
+        if not self._has_slices:
+            with emit.when(self._of_others(at)):
+                # Chunks come in order.
+                last = emit.sub(emit.minimum(emit.mul(emit.add(row, 1), height), self._rows), 1)
+                chunk = emit.div(emit.maximum(last, 0), self._in_chunk)
+                self._team.await_(vector_of(self._arrivals, at.member), chunk, call, proxy="async")
         half = emit.select(self._has_halves, emit.bit_and(call, 1), 0)
         return emit.add(at.member, emit.mul(half, self._ranks))
+
+    def await_block(self, at: Tile, block: Any) -> None:
+        """Waits for the slice that begins with a K block of a tile, if one does."""
+        if not self._has_slices:
+            return
+        begins = emit.equal(emit.rem(block, self._in_slice), 0)
+        with emit.when(arith.andi(self._of_others(at), begins)):
+            number = emit.div(block, self._in_slice)
+            self._team.await_(vector_of(self._arrivals, at.member), number, self.call, proxy="async")
+
+    def _of_others(self, at: Tile) -> Any:
+        """Whether a tile's rows are those of another GPU, an i1."""
+        return emit.negate(emit.equal(at.member, self._team.rank))

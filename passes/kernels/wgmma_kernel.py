@@ -26,6 +26,7 @@ from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.reduction import NoReduction, Reduction
 from weft.passes.kernels.row_scales import RowScales
 from weft.passes.kernels.scattered import ScatteredReduction
+from weft.passes.kernels.sent_rows import RowSender
 from weft.passes.kernels.sent_sums import SentSums
 from weft.passes.kernels.skewed_operand import SkewedFeed, SkewedOperand
 from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
@@ -75,7 +76,7 @@ def expand(op: MatmulOp) -> None:
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
     consumer = _consumer(tiles, accumulator, reduction)
-    producer = _producer(tiles, feed, reduction, waits=types.grouped)
+    producer = _producer(tiles, feed, reduction, RowSender.of(op, tiles), waits=types.grouped)
     Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
     Role(0, schedule.producers, copying, producer).emit()
     reduction.finish()
@@ -154,11 +155,12 @@ def _producer(
     tiles: Tiles[WarpgroupSchedule],
     feed: Feed[WarpgroupSchedule],
     reduction: Reduction,
+    sender: RowSender | None,
     waits: bool,
 ) -> Callable[[Any], None]:
     """What the warpgroups that copy do: one thread keeps the ring full, or all that load do. Other warps send
-    what the `reduction` sends. It `waits` for the launch before where that may have written which tiles there
-    are.
+    rows, if there is a `sender`, or what the `reduction` sends. It `waits` for the launch before where that
+    may have written which tiles there are.
     """
 
     def produce(_: Any) -> None:
@@ -166,6 +168,10 @@ def _producer(
             tiles.walk([emit.value(0), emit.value(0)], feed.load)
             reduction.finish_producer()
             return
+        if sender is not None:
+            assert feed.gate is not None
+            feed.gate.call = sender.begin()
+            sender.send(feed.gate.call)
         reduction.assist()
         with thread_ids.one_thread():
             if waits:

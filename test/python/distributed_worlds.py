@@ -7,10 +7,22 @@ import numpy as np
 
 from weft import emulator
 from weft.dialects.schedule import WarpgroupSchedule
+from weft.distributed import gather
 from weft.launch.kernel import Kernel
 
 SMALL = WarpgroupSchedule(block=(64, 32, 64), warpgroups=1, stages=2)
 M, N, K = 72, 32, 64
+
+WAYS = ["copies", "kernel", "product"]
+"""What sends rows: copy engines, a kernel before the product, or the product's kernel."""
+
+
+def send_by(monkeypatch, way):
+    """All rows are sent in this way, few as they are."""
+    monkeypatch.setattr(gather, "_MOST_SENT", 1 << 20 if way == "product" else -1)
+    monkeypatch.setattr(gather, "_MOST_PUSHED", 1 << 20 if way == "kernel" else -1)
+    monkeypatch.setattr(gather, "_FEWEST_TILES", 1)
+    monkeypatch.setattr(gather, "_SLICE", M * K)  # two slices for each other rank
 
 
 def numbers(*shape, seed, dtype=ml_dtypes.bfloat16):

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
-from distributed_worlds import SMALL, K, M, N, numbers, product, rules, with_ptx
+from distributed_worlds import SMALL, WAYS, K, M, N, numbers, product, rules, send_by, with_ptx
 
 import weft
-from weft.distributed import Team, all_gather_matmul, gather, rows, small_kernels, teams
+from weft.distributed import Team, all_gather_matmul, gather, products, rows, small_kernels, teams
 from weft.distributed.emulated import WorldDevices, WorldQueue
 from weft.emulator import Deadlock, Fault, World
+from weft.passes.kernels.team import RowGate
 
 
 def gathered(size, *, calls=1, world=None, changed=lambda teams: None, seed=None, dtype=ml_dtypes.bfloat16):
@@ -31,14 +32,14 @@ def gathered(size, *, calls=1, world=None, changed=lambda teams: None, seed=None
 
 @pytest.fixture
 def copied(monkeypatch):
-    """Copy engines send rows, few as they are."""
-    monkeypatch.setattr(gather, "_MOST_PUSHED", -1)
+    """Copy engines send rows."""
+    send_by(monkeypatch, "copies")
 
 
 @pytest.mark.each_value(1)
-@pytest.mark.parametrize("most_pushed", [-1, 1 << 20])
-def test_every_rank_multiplies_the_rows_of_all(monkeypatch, most_pushed):
-    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_rank_multiplies_the_rows_of_all(monkeypatch, way):
+    send_by(monkeypatch, way)
     report, right = gathered(2, calls=3)
     assert right and not report.findings
 
@@ -51,9 +52,9 @@ def test_a_team_may_have_one_rank():
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize("most_pushed", [-1, 1 << 20])
-def test_orders_of_ranks_change_nothing(monkeypatch, size, seed, most_pushed):
-    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
+@pytest.mark.parametrize("way", WAYS)
+def test_orders_of_ranks_change_nothing(monkeypatch, size, seed, way):
+    send_by(monkeypatch, way)
     report, right = gathered(size, calls=4, seed=seed, dtype=np.float16)
     assert right and not report.findings
 
@@ -72,9 +73,9 @@ def test_the_epilogue_has_the_whole_result():
     assert all((got == want).all() for got, want in found)
 
 
-@pytest.mark.parametrize("most_pushed", [pytest.param(-1, marks=pytest.mark.slow), 1 << 20])
-def test_several_products_have_the_same_rows(monkeypatch, most_pushed):
-    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
+@pytest.mark.parametrize("way", [pytest.param("copies", marks=pytest.mark.slow), "kernel", "product"])
+def test_several_products_have_the_same_rows(monkeypatch, way):
+    send_by(monkeypatch, way)
     world, found = World(2), []
     members = Team.emulated(world)
     for call in range(2):
@@ -234,10 +235,83 @@ def test_wrong_arrays_are_named(a, b, message):
     ],
 )
 def test_rows_that_are_pushed_without_an_order_are_found(monkeypatch, old, new, found):
+    send_by(monkeypatch, "kernel")
     monkeypatch.setattr(small_kernels, "PUSHED", 1 << 10)  # several CTAs
     with_ptx(monkeypatch, old, new)
     report, _ = gathered(2)
     assert found in rules(report)
+
+
+def in_slices(monkeypatch, k, slices):
+    """Products of K columns, whose kernels send rows in so many slices."""
+    send_by(monkeypatch, "product")
+    monkeypatch.setitem(globals(), "K", k)
+    monkeypatch.setattr(gather, "_SLICE", M * k * 2 // slices)
+
+
+@pytest.mark.parametrize(
+    ("k", "slices"),
+    [
+        (256, 4),  # one for each K block
+        pytest.param(200, 3, marks=pytest.mark.slow),  # the last one is empty
+        pytest.param(328, 5, marks=pytest.mark.slow),  # the last two have one block, and none
+        pytest.param(264, 2, marks=pytest.mark.slow),  # a block of 8 columns
+    ],
+)
+def test_products_send_their_rows_in_slices(monkeypatch, k, slices):
+    in_slices(monkeypatch, k, slices)
+    report, right = gathered(2, calls=2, seed=3)
+    assert right and not report.findings
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "way"),
+    [
+        (128, 3584, 4096, "SendingGather"),  # 3 MiB for three others
+        (128, 7168, 8192, "PushedGather"),  # 6 MiB
+        (512, 3584, 4096, "Gather"),  # 12 MiB
+        (16, 64, 8192, "PushedGather"),  # 8 tiles
+    ],
+)
+def test_shapes_select_what_sends_rows(m, n, k, way):
+    a, b = (gather.arrays.view(np.zeros(shape, ml_dtypes.bfloat16)) for shape in ((m, k), (n, k)))
+    product = products.described("all_gather_matmul", a, b, True, None, None)
+    team = SimpleNamespace(size=4, devices=SimpleNamespace(chip="sm_90a"))
+    assert gather._way(product, team).__name__ == way
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("st.release.sys", "st.relaxed.sys", "global-race"),
+        ("st.release.sys", "st.release.gpu", "global-race"),
+        ("ld.acquire.sys", "ld.relaxed.sys", "global-race"),
+        ("fence.acq_rel.gpu", "// no fence", "global-race"),
+        ("bar.sync \t13, 96;", "", "global-race"),  # of the threads that send
+        ("bar.sync \t14, 128;", "", "global-race"),  # before the call is counted
+        ("fence.proxy.async.global", "// no fence", "missing-proxy-fence"),
+    ],
+)
+def test_slices_that_are_sent_without_an_order_are_found(monkeypatch, old, new, found):
+    in_slices(monkeypatch, 128, 2)
+    with_ptx(monkeypatch, old, new)
+    report, _ = gathered(2, calls=2)
+    assert found in rules(report)
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_tiles_that_wait_for_the_first_slice_only_are_found(monkeypatch):
+    in_slices(monkeypatch, 128, 2)
+    await_block = RowGate.await_block
+
+    def await_first(self, at, block):
+        if isinstance(block, int):  # others are values of a loop
+            await_block(self, at, block)
+
+    monkeypatch.setattr(RowGate, "await_block", await_first)
+    report, _ = gathered(2)
+    assert rules(report) == ["global-race"]
 
 
 def repeated(calls, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
+from distributed_worlds import send_by  # noqa: E402
 from fake_driver import two_gpus  # noqa: E402
 
 from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter  # noqa: E402
@@ -59,7 +60,7 @@ def done(monkeypatch):
         launch = SimpleNamespace(launch=lambda stream, *_: driver.queued.append(("launch", stream)))
         monkeypatch.setattr(cuda.CudaQueue, "prepared", lambda *_: launch)
         monkeypatch.setattr(Product, "kernel", lambda *_, **__: object())
-        monkeypatch.setattr(gather, "_MOST_PUSHED", -1)
+        send_by(monkeypatch, "copies")
         yield driver.queued
     cuda._function.cache_clear()
 

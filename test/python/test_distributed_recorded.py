@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from distributed_worlds import SMALL, K, M, N, numbers, product, rules
+from distributed_worlds import SMALL, K, M, N, numbers, product, rules, send_by
 from recorded_worlds import Ranks, call
 
 from weft import emulator
@@ -34,15 +34,14 @@ def run(world):
     assert not rules(report), report.findings
 
 
-@pytest.mark.parametrize("pushed", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_rows_of_all_ranks_are_multiplied_in_every_call(monkeypatch, pushed):
+@pytest.mark.parametrize("way", ["copies", "product", pytest.param("kernel", marks=pytest.mark.slow)])
+def test_rows_of_all_ranks_are_multiplied_in_every_call(monkeypatch, way):
     """The first call, the second and the third, which uses the memory of the first."""
-    if not pushed:
-        monkeypatch.setattr(gather, "_MOST_PUSHED", 0)
+    send_by(monkeypatch, way)
     world = emulator.World(RANKS)
     ranks, (operands, _) = Ranks(world), gathered(RANKS, 0)
     recordings = ranks.recorded(call("all_gather_matmul", *operands[0], schedule=SMALL))
-    assert len(recordings[0].steps) == (1 if pushed else 2)
+    assert len(recordings[0].steps) == (2 if way == "copies" else 1)
     calls = []
     for seed in range(3):
         operands, want = gathered(RANKS, 100 * seed)

@@ -3,9 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from distributed_worlds import numbers, rules
+from distributed_worlds import WAYS, numbers, rules, send_by
 
-from weft.distributed import Team, all_gather_matmul, gather, matmul_reduce_scatter, rows, scatter, teams
+from weft.distributed import Team, all_gather_matmul, matmul_reduce_scatter, rows, scatter, teams
 from weft.emulator import World
 
 
@@ -59,9 +59,9 @@ def test_products_return_the_rows_that_they_gather(size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most_pushed", [-1, 1 << 20])
-def test_steps_of_training_on_four_ranks_end(monkeypatch, most_pushed):
-    monkeypatch.setattr(gather, "_MOST_PUSHED", most_pushed)
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_of_training_on_four_ranks_end(monkeypatch, way):
+    send_by(monkeypatch, way)
     world, found = World(4), []
     x, gradient = ([numbers(8, 64, seed=(n, rank)) for rank in range(4)] for n in range(2))
     up, down, hidden = (

@@ -90,7 +90,8 @@ def test_no_tile_is_staged_in_parts_unless_a_call_names_it(monkeypatch):
     assert chosen.staging_parts(types) == 2
     whole = replace(chosen, block=(128, 128, 64))
     monkeypatch.setattr(choice, "candidates", lambda product: [chosen, whole])
-    assert products._chosen(types, "sm_90a", (1, *sizes)) == whole
+    assert products._chosen(types, "sm_90a", (1, *sizes), whole=True) == whole
+    assert products._chosen(types, "sm_90a", (1, *sizes), whole=False) == chosen
 
 
 @pytest.mark.slow
@@ -195,7 +196,7 @@ def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monke
 
 @pytest.mark.parametrize(("members", "m", "n", "k"), [(4, 128, 8192, 7168), (1, 64, 4096, 7168)])
 def test_schedules_suit_the_rows_of_each_rank(members, m, n, k):
-    chosen = products._chosen(Types("bf16", "bf16", "bf16"), "sm_90a", (members, m, n, k))
+    chosen = products._chosen(Types("bf16", "bf16", "bf16"), "sm_90a", (members, m, n, k), whole=True)
     (rows, _), (down, _) = chosen.swapped(*chosen.block[:2]), chosen.swapped(*chosen.cluster)
     assert m % (rows * down) == 0  # no CTA of a cluster is idle
     assert chosen.splits == chosen.global_splits == 1

@@ -5,23 +5,28 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
-from weft.dialects.schedule import AnySchedule
+from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed import small_kernels
 from weft.distributed.added import added_to, check_added
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, by_operator, described, is_watched, plan_of
-from weft.distributed.teams import HALVES, Half, Team, Turn
+from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
 
 _NAME = "all_gather_matmul"
 _MOST_CHUNKS = 4
 _CHUNK = 1 << 24  # bytes, at least: a copy of fewer doesn't reach the speed of the links
-_MOST_PUSHED = 6 << 20  # bytes that a kernel sends
+_MOST_PUSHED = 6 << 20  # bytes that a kernel sends before the product
+_MOST_SENT = 3 << 20  # bytes that the product's kernel sends itself
+_SLICE = 768 << 10  # bytes of a slice of K that it sends, at least
+_FEWEST_TILES = 64  # of it: a few CTAs would send slowly
 _MOST_CTAS = 128
 _ALIGNED = 16  # bytes: a vector of the kernel that sends rows
 _FLAG = _WORD = 4
@@ -166,17 +171,52 @@ class Products:
 
 
 def planned(product: Product, team: Team) -> "GatherPlan":
-    """The plan by which rows of this size come fastest: a function of shapes alone."""
-    small = product.a_bytes * (team.size - 1) <= _MOST_PUSHED
-    return (PushedGather if small and team.size > 1 else Gather)(product, team)
+    """The plan by which rows of this size come fastest."""
+    return _way(product, team)(product, team)
+
+
+def _way(product: Product, team: Team) -> "type[GatherPlan]":
+    """How rows are sent: a function of shapes alone."""
+    sent = product.a_bytes * (team.size - 1)
+    return SendingGather if 0 < sent <= _MOST_SENT and _sends(product, team) else _way_before(product, team)
+
+
+def _way_before(product: Product, team: Team) -> "type[GatherPlan]":
+    """The same where the product's kernel doesn't send them."""
+    sent = product.a_bytes * (team.size - 1)
+    return PushedGather if 0 < sent <= _MOST_PUSHED else Gather
+
+
+def _slices(product: Product, team: Team) -> int:
+    """In how many slices of K a kernel sends rows."""
+    sent: int = product.a_bytes * (team.size - 1)
+    return max(min(sent // _SLICE, MOST_SLICES), 1)
+
+
+def _sends(product: Product, team: Team) -> bool:
+    """Whether a product's kernel can send rows, and fast."""
+    schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
+    if not isinstance(schedule, WarpgroupSchedule) or schedule.loaders or product.is_scaled:
+        return False
+    tiles = team.size * prod(map(ceil_div, schedule.swapped(product.a[0], product.n), schedule.block))
+    return tiles >= _FEWEST_TILES and arrays.numpy_dtype(product.dtype).itemsize == 2
 
 
 class Several:
-    """Several products after rows have been sent once."""
+    """Several products of rows that are sent once: by the first kernel that can, which is launched before the
+    others, or before all of them.
+    """
 
     def __init__(self, products: Products, team: Team) -> None:
         """Compiles the kernels, and makes room for the rows."""
-        self._plans = [planned(each, team) for each in products.each]
+        ways = [_way(each, team) for each in products.each]
+        if SendingGather not in ways:
+            ways = [_way_before(each, team) for each in products.each]
+            self._first = 0
+        else:
+            self._first = ways.index(SendingGather)
+            ways = [SendingGather if number == self._first else ReceivedGather for number in range(len(ways))]
+        self._plans = [way(each, team) for way, each in zip(ways, products.each, strict=True)]
 
     def for_others(self) -> "Several":
         """The plan, for arrays with other strides or alignment."""
@@ -187,37 +227,46 @@ class Several:
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """Queues the products of A, and of each B and what its epilogue reads. Returns the results."""
         a, *rest = operands
-        first, results = self._plans[0], list[Any]()
+        first = self._plans[self._first]
         queue = first.team.devices.caller()
         sent = first.send(queue, first.rows_of(operands))
+        given = list[Sequence[Any]]()
         for plan in self._plans:
             count = 1 + len(plan.product.added)
-            own, rest = rest[:count], rest[count:]
-            results.append(plan.multiply(queue, (a, *own), sent))
+            given.append((a, *rest[:count]))
+            rest = rest[count:]
+        found = {self._first: first.multiply(queue, given[self._first], sent)}
+        sent = first.received(sent)
+        for number, plan in enumerate(self._plans):
+            if number != self._first:
+                found[number] = plan.multiply(queue, given[number], sent)
         first.end(queue)
-        return results
+        return [found[number] for number in range(len(given))]
 
 
 class GatherPlan(Plan):
     """A product with rows of all ranks, in matrices of this GPU's memory. `halves`: the kernel selects one of
-    two halves of them. `chunks`: the flags of a rank's rows.
+    two halves of them. `chunks`: the flags of a rank's rows. `sends`: the kernel sends own rows.
     """
 
     halves = 1
     chunks = 1
+    sends = False
 
     def __init__(self, product: Product, team: Team) -> None:
         """Compiles the kernel."""
-        m, k = product.a
+        super().__init__(team, product, self.kernel_of(product, team.size, team.devices.chip))
+        self.schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
+        self.shape, self.out = (team.size * product.a[0], product.n), product.out
+
+    @classmethod
+    def kernel_of(cls, product: Product, ranks: int, chip: str) -> Kernel:
+        """The kernel of a product with the rows of so many ranks."""
         of_scales = [("gathered_scales", "f32", 3)] if product.is_scaled else []
-        kernel = product.kernel(
-            team.devices.chip,
-            ranks=(2, 2, 3),
-            added=(("gathered", product.dtype, 3), *of_scales, ("arrivals", "i32", 2), ("team", "i32", 1)),
-            sizes=(team.size, m, product.n, k),
-        )
-        super().__init__(team, product, kernel)
-        self.shape, self.out = (team.size * m, product.n), product.out
+        of_peers = [("peers", "i64", 2)] if cls.sends else []
+        of_team = ("arrivals", "i32", 2), *of_peers, ("team", "i32", 1)
+        added = ("gathered", product.dtype, 3), *of_scales, *of_team
+        return product.kernel(chip, ranks=(2, 2, 3), added=added, sizes=product.sizes(ranks))
 
     def run(self, operands: Sequence[Any]) -> Any:
         queue = self.team.devices.caller()
@@ -247,6 +296,10 @@ class GatherPlan(Plan):
         self.launch(queue, operands, out, sent)
         return out
 
+    def received(self, sent: Sequence[Memory]) -> Sequence[Memory]:
+        """What `send` has returned, for other products of the same rows."""
+        return sent
+
     def end(self, queue: Any) -> None:
         """Lets what follows wait until this rank's rows have been sent."""
         return
@@ -261,6 +314,49 @@ class GatherPlan(Plan):
             arrivals.view((size, self.chunks), "i32"),
             state.view((4,), "i32"),
         ]
+
+
+class SendingGather(GatherPlan):
+    """The product's kernel sends the rows, in slices of K: tiles of other ranks begin with the first one."""
+
+    halves = HALVES
+    sends = True
+
+    def __init__(self, product: Product, team: Team) -> None:
+        """Compiles the kernel, and makes room for the rows."""
+        super().__init__(product, team)
+        self.chunks = _slices(product, team)
+        self.memory = team.counted("rows", team.size * product.a_bytes, team.size * self.chunks * _FLAG)
+
+    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+        return self.memory.operands
+
+    def received(self, sent: Sequence[Memory]) -> Sequence[Memory]:
+        rows, arrivals, _, state = sent
+        return rows, arrivals, state
+
+    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+        rows, arrivals, *_ = memory
+        return [
+            *self.product.views(operands, d, self.team.size),
+            rows.view((self.halves * self.team.size, *self.product.a), self.product.dtype),
+            arrivals.view((self.team.size, self.chunks), "i32"),
+            *self.memory.views(),
+        ]
+
+
+class ReceivedGather(GatherPlan):
+    """Another product of rows that a kernel before has sent, and waited for: all flags have been raised."""
+
+    halves = HALVES
+
+    def __init__(self, product: Product, team: Team) -> None:
+        """Compiles the kernel."""
+        super().__init__(product, team)
+        self.chunks = _slices(product, team)
+
+    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+        raise NotImplementedError  # the kernel before does it
 
 
 class PushedGather(GatherPlan):

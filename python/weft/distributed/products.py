@@ -96,9 +96,13 @@ class Product:
         layout, scaled = (False, not self.transpose_b), self.is_scaled
         return Types(self.dtype, self.dtype, self.out, layout, promoted=scaled, scaled=scaled)
 
-    def schedule_of(self, chip: str, sizes: Sizes) -> AnySchedule:
-        """The schedule: the caller's, or one for these sizes."""
-        return self.schedule or _chosen(self.types, chip, sizes)
+    def sizes(self, ranks: int) -> Sizes:
+        """Those of a product with the rows of so many ranks."""
+        return ranks, self.a[0], self.n, self.a[1]
+
+    def schedule_of(self, chip: str, sizes: Sizes, whole: bool = False) -> AnySchedule:
+        """The schedule: the caller's, or one for these sizes; `whole`: one that stages whole tiles."""
+        return self.schedule or _chosen(self.types, chip, sizes, whole)
 
     def kernel(
         self,
@@ -107,9 +111,10 @@ class Product:
         ranks: tuple[int, int, int],
         added: tuple[tuple[str, str, int], ...],
         sizes: Sizes,
+        whole: bool = False,
     ) -> Kernel:
         """The kernel, compiled once."""
-        schedule = self.schedule_of(chip, sizes)
+        schedule = self.schedule_of(chip, sizes, whole)
         what = (1.0).hex(), (0.0).hex(), False, self.activation, schedule, chip
         batches = {"residual": ranks[2], "scale_a": 3 if ranks[0] == 3 else 2}
         of_batch = tuple((role, kind, batches.get(role, rank)) for role, kind, rank in self.added)
@@ -141,15 +146,15 @@ class Product:
 
 
 @functools.lru_cache(maxsize=256)
-def _chosen(types: Types, chip: str, sizes: Sizes) -> AnySchedule:
-    """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile, and stages it
-    whole, since copies send sums from there.
+def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool) -> AnySchedule:
+    """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile, and if `whole`
+    stages it at once, since copies send sums from there.
     """
     members, m, n, k = sizes
     chosen = choice.choose(m, n, k, types, chip, members)
-    if not _is_whole(chosen, types):
+    if not _is_able(chosen, types, whole):
         ranked = choice.candidates(database.Product(m, n, k, types, chip))
-        able = [s for s in ranked if type(s) is type(chosen) and _is_whole(s, types)]
+        able = [s for s in ranked if type(s) is type(chosen) and _is_able(s, types, whole)]
         predicted = choice.CHOOSERS[type(chosen)].predicted
         if predicted is not None:
             able.sort(key=functools.partial(predicted, choice.Request(m, n, k, types, chip, members)))
@@ -159,9 +164,9 @@ def _chosen(types: Types, chip: str, sizes: Sizes) -> AnySchedule:
     return replace(chosen, **{name: value for name, value in plain.items() if name in settable})
 
 
-def _is_whole(schedule: AnySchedule, types: Types) -> bool:
-    """Whether one CTA computes all of a tile, and stages all of it at once."""
-    parts = schedule.staging_parts(types) if isinstance(schedule, WarpgroupSchedule) else 1
+def _is_able(schedule: AnySchedule, types: Types, whole: bool) -> bool:
+    """Whether one CTA computes all of a tile, and if `whole` stages it at once."""
+    parts = schedule.staging_parts(types) if whole and isinstance(schedule, WarpgroupSchedule) else 1
     return bool(parts * getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1) == 1)
 
 

@@ -23,6 +23,7 @@ from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
 
 _FLAG = 4
@@ -135,9 +136,9 @@ def type_of(product: Product, partials: str | None) -> str:
     return product.out if partials is None else str(arrays.type_name(partials))
 
 
-def schedule_of(product: Product, team: Team, sizes: Sizes) -> WarpgroupSchedule:
+def schedule_of(product: Product, chip: str, sizes: Sizes) -> WarpgroupSchedule:
     """The schedule for these sizes. Raises WeftError for a chip without `wgmma`."""
-    schedule = product.schedule_of(team.devices.chip, sizes)
+    schedule = product.schedule_of(chip, sizes, whole=True)
     if not isinstance(schedule, WarpgroupSchedule):
         raise WeftError(f"{product.name}: needs a schedule of wgmma, on sm_90a, got {schedule}")
     return schedule
@@ -164,13 +165,18 @@ class Sums(Plan):
         self.kind = type_of(product, partials)
         self.shape, self.out = (rows, product.n), product.out
         sizes = members, rows, product.n, product.a[1]
-        schedule = schedule_of(product, team, sizes)
-        of_sums = ("partials", self.kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
-        kernel = product.kernel(team.devices.chip, ranks=self.ranks, added=of_sums, sizes=sizes)
+        self.schedule = schedule_of(product, team.devices.chip, sizes)
+        kernel = self.kernel_of(product, self.kind, team.devices.chip, sizes)
         super().__init__(team, product, kernel)
-        self.parts, self.sums = slots(product, schedule, team.size, rows)
+        self.parts, self.sums = slots(product, self.schedule, team.size, rows)
         width = arrays.numpy_dtype(self.kind).itemsize
         self.memory = team.counted("sums", self.sums * width, self.parts * _FLAG)
+
+    @classmethod
+    def kernel_of(cls, product: Product, kind: str, chip: str, sizes: Sizes) -> Kernel:
+        """The kernel of a product of these sizes, whose sums are sent in elements of a type."""
+        added = ("partials", kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
+        return product.kernel(chip, ranks=cls.ranks, added=added, sizes=sizes, whole=True)
 
     def run(self, operands: Sequence[Any]) -> Any:
         devices = self.team.devices

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft import emulator
 
 HALVES = 2
+MOST_SLICES = 8  # of rows that a kernel sends
 _STATE = 4  # numbers of the operand `team`
 _STATES = 4096  # calls whose states are written at once
 _SECONDS = 30.0
@@ -177,7 +178,7 @@ class Counted:
         memory = devices.shared(data + flags)
         starts = np.array([devices.address(each) for each in memory], np.int64)
         peers = devices.constant(np.stack([starts, starts + data], axis=-1))
-        state = devices.constant(np.array([devices.rank, 1, limit, 0], np.int32))
+        state = devices.constant(np.array([devices.rank, 1, limit, *[0] * (1 + MOST_SLICES)], np.int32))
         own = memory[devices.rank]
         return Counted(devices.size, sizes, own.part(0, data), own.part(data, flags), peers, state)
 
@@ -188,7 +189,7 @@ class Counted:
 
     def views(self) -> list[ArrayView]:
         """The addresses and the state, for a kernel."""
-        return [self.peers.view((self.ranks, 2), "i64"), self.state.view((_STATE,), "i32")]
+        return [self.peers.view((self.ranks, 2), "i64"), self.state.view((_STATE + MOST_SLICES,), "i32")]
 
     def of_sums(self, sums: int, kind: str, parts: int) -> list[ArrayView]:
         """What a kernel takes that sends so many sums of a type, with a flag for each part."""

@@ -269,6 +269,21 @@ func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?
   return
 }
 
+// A product that also sends its rows to the other GPUs.
+// CHECK-LABEL: func.func @sent
+func.func @sent(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
+                %arrivals: memref<?x?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
+  %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // CHECK: "tile.matmul"
+  // CHECK-SAME: roles = ["gathered", "arrivals", "peers", "team"]
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["gathered", "arrivals", "peers", "team"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
 // A thread raises a flag in the memory of another GPU.
 // CHECK-LABEL: func.func @signal
 func.func @signal(%address: i64, %i: i32, %value: i32) {

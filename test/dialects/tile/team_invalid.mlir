@@ -91,7 +91,7 @@ func.func @sums_with_splits(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: me
   %1 = "tile.operand"(%signals) : (memref<?xi32>) -> !tile.any
   %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
   %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
-  // expected-error @below {{schedule must be one of wgmma without splits with partials, got block 64x64x64}}
+  // expected-error @below {{schedule must be one of wgmma without splits with peers, got block 64x64x64}}
   "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["partials", "signals", "peers", "team"], transpose_b = true,
     schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
     : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
@@ -120,5 +120,34 @@ func.func @only_gathered_scales(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: 
   // expected-error @below {{expects gathered with gathered_scales}}
   "tile.matmul"(%a, %b, %d, %0) {roles = ["gathered_scales"], transpose_b = true}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @bytes_are_not_sent(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?x?xbf16>,
+    %others: memref<?x?x?xf8E4M3FN>, %arrivals: memref<?x?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xf8E4M3FN>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
+  %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects A of 16 bits without scales with gathered and peers, got memref<?x?xf8E4M3FN>}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["gathered", "arrivals", "peers", "team"], transpose_b = true}
+    : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @loaded_rows_are_not_sent(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>,
+    %others: memref<?x?x?xbf16>, %arrivals: memref<?x?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
+  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
+  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
+  %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{schedule must be one of wgmma without splits with peers, got block 64x64x64}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["gathered", "arrivals", "peers", "team"], transpose_b = true,
+    schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, loaders = 1}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
   return
 }
