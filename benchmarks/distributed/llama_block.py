@@ -11,6 +11,10 @@ collectives in `torch.compile`, which has patterns for divided tokens.
 Starts a process for each GPU. Times are in microseconds: the median over rounds, in turns, of bursts of
 calls, in each round that of the slowest rank. Without GPUs, results of small sizes are compared, and nothing
 is timed.
+
+`--parts` times what a rank computes of divided tokens: each product with its collective, the same product
+alone, by Weft and by cuBLAS, NCCL's collective alone, and what is between products, compiled. The sum of
+products alone and of what is between them is the least time of a block whose collectives are all hidden.
 """
 
 import argparse
@@ -192,6 +196,57 @@ def compare(
     return times | {name: round(statistics.median(each), 1) for name, each in rounds.items()}
 
 
+def parts(tokens: int, made: dict[str, Any], mesh: Any, arguments: Any) -> dict[str, Callable[[], Any]]:
+    """What is timed of a block of divided tokens, by name."""
+    torch.manual_seed(0)
+    team, sizes = Team(), Sizes()
+    theirs = OfTorch(sizes, tokens, made, arguments.attention, mesh)
+    block = OfWeft(theirs, tokens, made, arguments.attention, team)
+    found: dict[str, Callable[[], Any]] = {}
+    own = tokens // team.size
+    for name in sizes.weights():
+        weight, gathers = getattr(block, name), name in ("qkv", "up")
+        n, k = weight.shape
+        a, x = torch.randn(own if gathers else tokens, k, **made), torch.randn(own, n, **made)
+        whole, out = torch.randn(tokens, k, **made), torch.empty(tokens, n, **made)
+        call = partial(block.columns, name, a) if gathers else partial(block.rows, name, a, x)
+        found[name] = call
+        found[f"{name}, weft.matmul"] = partial(weft.matmul, whole, weight, transpose_b=True, out=out)
+        found[f"{name}, cuBLAS"] = partial(torch.mm, whole, weight.T, out=out)
+        if gathers:
+            found[f"{name}, NCCL"] = partial(distributed.all_gather_into_tensor, whole, a)
+        else:
+            found[f"{name}, NCCL"] = partial(distributed.reduce_scatter_tensor, x, out)
+    x, qkv, up = (torch.randn(m, n, **made) for m, n in between(block, own, tokens))
+
+    def gated(up: Any) -> Any:
+        gate, rest = up.chunk(2, -1)
+        return functional.silu(gate) * rest
+
+    found["norm"] = partial(torch.compile(block.before), x)
+    found["attention"] = partial(torch.compile(block.attention), qkv)
+    found["silu"] = partial(torch.compile(gated), up)
+    return found
+
+
+def between(block: OfWeft, own: int, tokens: int) -> tuple[tuple[int, int], ...]:
+    """The shapes of what comes between products: of a rank's tokens, and of its columns of two products."""
+    return (own, block.sizes.width), (tokens, block.qkv.shape[0]), (tokens, block.up.shape[0])
+
+
+def timed_parts(tokens: int, made: dict[str, Any], mesh: Any, arguments: Any) -> dict[str, float]:
+    """Microseconds by name, and the least time of a block."""
+    runs = parts(tokens, made, mesh, arguments)
+    rounds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(arguments.rounds):
+        for name, run in runs.items():
+            rounds[name].append(burst(run, CALLS, 1))
+    times = {name: statistics.median(each) for name, each in rounds.items()}
+    alone = sum(min(times[f"{name}, {by}"] for by in ("weft.matmul", "cuBLAS")) for name in Sizes().weights())
+    times["least"] = alone + 2 * times["norm"] + times["attention"] + times["silu"]
+    return {name: round(each, 1) for name, each in times.items()}
+
+
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def measure(rank: int, arguments: Any) -> None:
     """The process of one rank."""
@@ -203,7 +258,11 @@ def measure(rank: int, arguments: Any) -> None:
         options["device_id"] = torch.device("cuda", rank)
     distributed.init_process_group("nccl" if has_gpus else "gloo", **options)
     mesh = init_device_mesh(device, (arguments.gpus,))
-    for tokens in arguments.tokens:
+    if arguments.parts:
+        times = timed_parts(TOKENS[0], {"device": device, "dtype": torch.bfloat16}, mesh, arguments)
+        if rank == 0:
+            _write({"gpus": arguments.gpus, "gpu": torch.cuda.get_device_name(), "parts": times}, arguments)
+    for tokens in arguments.tokens if not arguments.parts else ():
         times = compare(tokens, sizes, {"device": device, "dtype": torch.bfloat16}, mesh, arguments)
         if rank == 0:
             _report(tokens, times, arguments)
@@ -221,6 +280,10 @@ def _report(tokens: int, times: dict[str, Any] | None, arguments: Any) -> None:
     row: dict[str, Any] = {"tokens": tokens, "gpus": arguments.gpus, "attention": arguments.attention}
     row["gpu"] = torch.cuda.get_device_name()
     row |= {"torch version": torch.__version__, **times, "ratio": round(best("weft") / best("torch"), 3)}
+    _write(row, arguments)
+
+
+def _write(row: dict[str, Any], arguments: Any) -> None:
     print(json.dumps(row), flush=True)
     if arguments.out:
         with Path(arguments.out).open("a") as file:
@@ -234,6 +297,7 @@ def main() -> int:
     parser.add_argument("--tokens", nargs="+", type=int, default=TOKENS)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--attention", choices=("weft", "torch"), default="weft")
+    parser.add_argument("--parts", action="store_true", help="times of the parts of a block instead")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     parser.add_argument("--out")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
