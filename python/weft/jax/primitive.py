@@ -40,10 +40,14 @@ def equally_varying(operands: Sequence[Any], axes: frozenset[Any] = frozenset())
 
 
 def _varied(operand: Any, axes: tuple[Any, ...]) -> Any:
-    """An operand that varies over more axes."""
+    """An operand that varies over more axes; the operand itself where JAX doesn't know over which it does
+    (`check_vma=False`): its gradient would be added up over the axes.
+    """
     if hasattr(jax.lax, "pcast"):
-        return jax.lax.pcast(operand, axes, to="varying")
-    return jax.lax.pvary(operand, axes)  # in JAX 0.8
+        varied = jax.lax.pcast(operand, axes, to="varying")
+    else:
+        varied = jax.lax.pvary(operand, axes)  # before JAX 0.8.2
+    return varied if axes_of(varied).issuperset(axes) else operand
 
 
 def axes_of(operand: Any) -> frozenset[Any]:
