@@ -246,3 +246,20 @@ def test_later_calls_only_queue_a_launch(monkeypatch):
 def test_the_same_options_share_plans():
     assert Product("bias", alpha=2.0)._number == Product("bias", alpha=2.0)._number
     assert Product("bias", alpha=2.0)._number != Product("bias")._number
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    "function, sizes",
+    [
+        (lambda x: weft.matmul(x, x.t()), (8, 64)),
+        (lambda x: weft.attention(x, x, x), (1, 2, 16, 64)),
+    ],
+    ids=["matmul", "attention"],
+)
+def test_programs_do_not_read_the_modules_that_threads_import(function, sizes):
+    # Dynamo iterates over a dictionary that it traces: an import of another thread made this fail.
+    guards = torch._dynamo.explain(function)(numbers(*sizes)).out_guards
+    names = [str(each.name) for each in guards]
+    assert any("_current_level" in name for name in names)  # of forward mode
+    assert not [name for name in names if "sys.modules" in name]

@@ -107,8 +107,13 @@ def has_memory(tensor: Any) -> bool:
 
 def has_tangent(tensor: Any) -> bool:
     """Whether PyTorch's forward mode differentiates operations on a tensor."""
-    forward: Any = sys.modules.get("torch.autograd.forward_ad")
-    level = forward._current_level if forward is not None else -1
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    return forward is not None and is_dual(tensor, forward)
+
+
+def is_dual(tensor: Any, forward: Any) -> bool:
+    """As `has_tangent`, by the module `torch.autograd.forward_ad`."""
+    level = forward._current_level
     return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
 
 

@@ -10,9 +10,8 @@ import torch
 from torch.nn import functional
 
 from weft.errors import WeftError
-from weft.launch import torch_tensors
 from weft.torch import operators  # noqa: F401  defines the operators
-from weft.torch.transforms import Arguments, are_transformed
+from weft.torch.transforms import Arguments, are_transformed, has_tangent
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ARGUMENTS = Arguments(torch.ops.weft.matmul.default)
@@ -204,7 +203,7 @@ def through(activation: str, gradient: Any, z: Any) -> Any:
 def _without_gradients(overload: Any) -> Any:
     def refuse(*operands: Any, out: Any = None, **options: Any) -> Any:
         tensors = (*operands, out)
-        if any(isinstance(x, torch.Tensor) and torch_tensors.has_tangent(x) for x in tensors):
+        if any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
             raise WeftError(FORWARD_MODE)
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
             name = overload._schema.name.replace("::", ".")

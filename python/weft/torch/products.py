@@ -9,11 +9,11 @@ import torch
 
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
-from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
 from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply
 from weft.torch.operators import TYPES
 from weft.torch.scaled_gradients import multiply_scaled
+from weft.torch.transforms import has_tangent
 
 
 def product(
@@ -51,7 +51,7 @@ def product(
         )
     limited = out is not None or scales is not None or not all(x is None for x in (groups, row_ends, k_ends))
     for tensor in (a, b, c, *((epilogue.bias, epilogue.residual) if epilogue is not None else ())):
-        if limited and tensor is not None and torch_tensors.has_tangent(tensor):
+        if limited and tensor is not None and has_tangent(tensor):
             raise WeftError(FORWARD_MODE)
     if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
         # Its rules take a second to import, for which a call without DTensors needn't wait.

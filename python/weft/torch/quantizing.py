@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
-from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Quantized, checked
 from weft.torch import lowering
 from weft.torch.operators import LIBRARY, TYPES, without_autocast
+from weft.torch.transforms import has_tangent
 from weft.torch.vectorizing import each_member
 
 _SCHEMA = (
@@ -34,7 +34,7 @@ def quantized(
     arch: str | None = None,
 ) -> Quantized:
     """The result of `weft.quantize` with these arguments, by the operator. Raises WeftError as that does."""
-    if (torch.is_grad_enabled() and x.requires_grad) or torch_tensors.has_tangent(x):
+    if (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x):
         raise WeftError(GRADIENTS)
     found = list(
         torch.ops.weft.quantize(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from weft.errors import WeftError
 from weft.launch import torch_tensors
@@ -19,11 +20,16 @@ def is_transformed() -> bool:
     return transform is not None and transform.key() != torch._C._functorch.TransformType.Functionalize
 
 
+def has_tangent(tensor: Any) -> bool:
+    """Whether PyTorch's forward mode differentiates operations on a tensor. `torch.compile` may trace this:
+    it would iterate over `sys.modules`, to which other threads add.
+    """
+    return torch_tensors.is_dual(tensor, forward_ad)
+
+
 def are_transformed(*operands: Any) -> bool:
     """Whether calls are transformed, or an operand is a tensor with a tangent."""
-    return is_transformed() or any(
-        isinstance(each, torch.Tensor) and torch_tensors.has_tangent(each) for each in operands
-    )
+    return is_transformed() or any(isinstance(each, torch.Tensor) and has_tangent(each) for each in operands)
 
 
 class Arguments:
