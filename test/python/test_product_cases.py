@@ -13,19 +13,24 @@ from products import Case, Product
 from weft.dialects.operand_roles import ACTIVATIONS, FACTORS, GATHERED, ROLES, SCATTERED
 from weft.passes.kernels import wgmma_kernel
 
-ALL = list(cases())
 MOST_KERNELS = 160
 
 
-def test_shapes_are_many():
-    shapes = {case.shape for _, each in ALL for case in each}
+@pytest.fixture(scope="module")
+def every():
+    """All products with their cases. Choosing their schedules takes as long as importing the test does."""
+    return list(cases())
+
+
+def test_shapes_are_many(every):
+    shapes = {case.shape for _, each in every for case in each}
     assert len(shapes) >= 200
     assert all({1, 127, 128, 129, 300} <= sizes for sizes in map(set, zip(*shapes, strict=True)))
     assert 1 << 15 in {k for _, _, k in shapes}
 
 
-def test_everything_is_among_them():
-    products = [product for product, _ in ALL]
+def test_everything_is_among_them(every):
+    products = [product for product, _ in every]
     assert {(p.a, p.b, p.d) for p in products} >= set(TYPES)
     assert {p.transposed for p in products if p.a == "bf16"} == {(x, y) for x in (0, 1) for y in (0, 1)}
     assert {p.activation for p in products} == {None, *ACTIVATIONS}
@@ -48,18 +53,18 @@ def test_everything_is_among_them():
     assert {p.rows for p in products} == {"aligned", "dense", "shifted"}
     schedules = {p.schedule for p in products}
     assert schedules >= {None, *MMA, *(laid(name, "bf16") for name in LAID if name != "few columns")}
-    assert {case.regime for _, each in ALL for case in each} == set(REGIMES)
+    assert {case.regime for _, each in every for case in each} == set(REGIMES)
 
 
-def test_kernels_are_few_enough_to_compile():
+def test_kernels_are_few_enough_to_compile(every):
     # Where rows lie anywhere, TMA's kernel gives its place to another.
-    turned = sum(p.rows != "aligned" and p.schedule not in MMA for p, _ in ALL)
-    assert len({p for p, _ in ALL}) + turned < MOST_KERNELS
+    turned = sum(p.rows != "aligned" and p.schedule not in MMA for p, _ in every)
+    assert len({p for p, _ in every}) + turned < MOST_KERNELS
 
 
-def test_sums_that_are_called_exact_are():
+def test_sums_that_are_called_exact_are(every):
     """Scales by which a product stays exact are powers of two."""
-    assert all(np.log2(abs(p.alpha)).is_integer() and p.beta in (0, 1, 2, 4, -2) for p, _ in ALL)
+    assert all(np.log2(abs(p.alpha)).is_integer() and p.beta in (0, 1, 2, 4, -2) for p, _ in every)
 
 
 SMALL = [Case((70, 35, 150), name) for name in REGIMES] + [Case((3, 131, 1), "normal")]
