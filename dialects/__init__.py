@@ -103,7 +103,10 @@ def context() -> Any:
     other hardware in Python, load the dialect first, for example `context.dialects["tosa"]`.
     """
     known = dialects()
-    made = ir.Context(load_on_create_dialects=_LOADED)
+    made = ir.Context(load_on_create_dialects=())
+    for name in _LOADED:
+        # The constructor would also import the module of each, while another thread may fork.
+        made.get_dialect_descriptor(name)
     made.enable_multithreading(False)
     with made, _lock:
         hand_out_all_attributes()
