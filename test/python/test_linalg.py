@@ -198,10 +198,13 @@ func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf16>
 }"""
 
 
-@pytest.mark.slow
-def test_products_read_arguments_before_they_are_overwritten() -> None:
+def test_one_kernel_cannot_read_an_argument_that_it_has_overwritten() -> None:
     with pytest.raises(WeftError, match="reads what an earlier product has written over"):
         weft.compile(OVERWRITTEN, CHIP)
+
+
+@pytest.mark.slow
+def test_products_read_arguments_before_they_are_overwritten() -> None:
     program = weft.from_linalg(OVERWRITTEN, CHIP)
     a, b, d, e = (_random(16, 16, dtype=np.float16) for _ in range(4))
     before = _wide(d)

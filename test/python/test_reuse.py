@@ -149,6 +149,15 @@ def test_a_kernel_serves_several_sizes_in_later_processes(driver):
     assert len(list(cache.default().directory.glob("cubin-*"))) == assembled == 2
 
 
+def test_a_later_process_knows_the_schedules_that_were_compiled(driver):
+    added = SPLIT, CHOSEN
+    for schedule in added:
+        compiled_schedules.add("a kind", schedule)
+    compiled_schedules._known.cache_clear()
+    assert set(compiled_schedules.of("a kind")) == set(added)
+    assert compiled_schedules.of("another kind") == ()
+
+
 def test_no_compiled_schedule_is_known_with_the_variable(patch):
     patch.setenv("WEFT_CACHE", "0")
     schedule = Schedule((64, 64, 32), (2, 2), 2)

@@ -66,22 +66,22 @@ def constants(module):
     return str(module).count("arith.constant")
 
 
-@pytest.mark.slow
-def test_locations_are_those_of_the_caller_in_every_thread():
+@pytest.mark.parametrize(("threads", "modules"), [(2, 2), pytest.param(4, 20, marks=pytest.mark.slow)])
+def test_locations_are_those_of_the_caller_in_every_thread(threads, modules):
     alone, found = built(), []
     assert alone.count(f'"{__file__}"') >= 2
-    ready = threading.Barrier(4)
+    ready = threading.Barrier(threads)
 
     def work():
         ready.wait()
-        found.extend(built() for _ in range(20))
+        found.extend(built() for _ in range(modules))
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
+    workers = [threading.Thread(target=work) for _ in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert len(found) == 80
+    assert len(found) == threads * modules
     # The frame of a thread's work isn't among the locations, but the builder's own is.
     assert set(found) == {alone}
 

@@ -38,7 +38,7 @@ from weft.tuning.tuner import Tuner
 
 PRODUCT = product_of(SMALL, "sm_90a")
 OWN = written(time_model.choose(512, 512, 512, PRODUCT.types, H200))
-LIMIT = 20
+LIMIT, FEW = 20, 5
 
 Cost = Callable[[WarpgroupSchedule], float]
 
@@ -211,12 +211,15 @@ def test_known_schedules_are_timed_to_the_end(bench: Bench, records: partial.Par
     assert slow in searched(bench, records, known=[slow]).times
 
 
-@pytest.mark.slow
-def test_schedules_that_fail_are_left_out_with_their_reason(bench: Bench, records: partial.Partial) -> None:
-    _, refused, wrong, uncompiled, *_ = map(written, first_tries(PRODUCT, LIMIT))
+@pytest.mark.parametrize("limit", [FEW, pytest.param(LIMIT, marks=pytest.mark.slow)])
+def test_schedules_that_fail_are_left_out_with_their_reason(
+    bench: Bench, records: partial.Partial, limit: int
+) -> None:
+    _, refused, wrong, uncompiled, *_ = map(written, first_tries(PRODUCT, limit))
     bench.fake.checks = {wrong: WRONG}
     bench.at = {2: Refusal("too slow")}
-    found = searched(bench, records, compiler=Compiler({uncompiled: "no register is left"}))
+    compiler = Compiler({uncompiled: "no register is left"})
+    found = searched(bench, records, limit=limit, compiler=compiler)
     assert found.failed == {
         uncompiled: "no register is left",
         refused: "too slow",
