@@ -158,3 +158,18 @@ def test_large_products_are_transposed_by_themselves():
     weft.matmul(a, b.mT.contiguous(), out=d)
     assert right(a, b, d)
     assert "PaddedLaunch" in {type(plan.launch).__name__ for plan in plans._known.values()}
+
+
+@pytest.mark.parametrize("shape", [(65, 2049, 8191), (129, 5121, 3585), (256, 7169, 4097)])
+@pytest.mark.parametrize("gap", [0, 2, 5])
+def test_b_alone_is_loaded(shape, gap):
+    import torch
+
+    m, n, k = shape
+    a, b, _ = operands(m, n, k + gap, dtype="bfloat16")
+    a, b = a[:, :k], b[:, :k]
+    for left in (a, torch.nn.functional.pad(a, (0, -k % 8))[:, :k]):  # A is copied, or not
+        d = torch.full((m, n), 7, device="cuda", dtype=torch.float32)
+        for _ in range(3):
+            weft.matmul(left, b, out=d, transpose_b=True)
+        assert right(left, b, d)
