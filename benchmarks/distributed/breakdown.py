@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from products import GRAPHED, shapes
+from products import GRAPHED, graphed, shapes
 
 CHIP = "sm_90a"
 _SM = 1  # NVML's number of the clock
@@ -78,20 +78,6 @@ class Copies:
             pushes.copy(each, self._devices.of(self._source))
         beside()
         caller.wait(pushes.record())
-
-
-def captured(run: Callable[[], Any]) -> Callable[[], Any]:
-    """The replay of a graph of `GRAPHED` calls."""
-    import torch
-
-    for _ in range(2):
-        run()
-    torch.cuda.synchronize()
-    made = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(made):
-        for _ in range(GRAPHED):
-            run()
-    return made.replay
 
 
 def product_of(a: tuple[int, int], b: tuple[int, int]) -> Any:
@@ -234,7 +220,7 @@ def measured(
     runs = {name: (run, calls) for name, run in parts.items()}
     for name, run in of_graphs.items():
         if name.startswith(("weft", "in turn", "same")):
-            runs[f"{name}, graph"] = captured(run), max(calls // GRAPHED, 1)
+            runs[f"{name}, graph"] = graphed(run), max(calls // GRAPHED, 1)
     times: dict[str, list[float]] = {name: [] for name in runs}
     clocks: dict[str, list[float]] = {name: [] for name in runs}
     names = list(runs)
