@@ -222,14 +222,20 @@ def test_wrong_arrays_are_named(a, b, message):
         all_gather_matmul(a, b, team=Team.emulated(World(2))[0], transpose_b=True)
 
 
+UNORDERED = [
+    ("st.release.sys", "st.relaxed.sys", "global-race"),
+    ("st.release.sys", "st.release.gpu", "global-race"),
+    ("ld.acquire.sys", "ld.relaxed.sys", "global-race"),
+    ("fence.acq_rel.gpu", "// no fence", "global-race"),
+]
+"""Faults of any kernel that sends rows: what its PTX has, what it gets, and the finding."""
+
+
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("st.release.sys", "st.relaxed.sys", "global-race"),
-        ("st.release.sys", "st.release.gpu", "global-race"),
-        ("ld.acquire.sys", "ld.relaxed.sys", "global-race"),
-        ("fence.acq_rel.gpu", "// no fence", "global-race"),
+        *UNORDERED,
         ("bar.sync \t0;", "", "global-race"),
         ("fence.proxy.async.global", "// no fence", "missing-proxy-fence"),
     ],
@@ -284,10 +290,7 @@ def test_shapes_select_what_sends_rows(m, n, k, way):
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("st.release.sys", "st.relaxed.sys", "global-race"),
-        ("st.release.sys", "st.release.gpu", "global-race"),
-        ("ld.acquire.sys", "ld.relaxed.sys", "global-race"),
-        ("fence.acq_rel.gpu", "// no fence", "global-race"),
+        *UNORDERED,
         ("bar.sync \t13, 96;", "", "global-race"),  # of the threads that send
         ("bar.sync \t14, 128;", "", "global-race"),  # before the call is counted
         ("fence.proxy.async.global", "// no fence", "missing-proxy-fence"),
