@@ -55,7 +55,8 @@ class Cache:
     def __init__(self, directory: Path | None, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.directory = directory
         self.limit_bytes = limit_bytes
-        self._writes = 0
+        # Most processes write a few entries, and a prune reads the whole directory: they take turns.
+        self._writes = os.getpid() % _WRITES_PER_PRUNE
         self._warned = False
 
     def get_or_make(
@@ -195,9 +196,9 @@ class Cache:
         except OSError as error:
             self._warn(f"{path.parent}: {error.strerror or error}")
             return
+        self._writes += 1
         if self._writes % _WRITES_PER_PRUNE == 0:
             self.prune()
-        self._writes += 1
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
