@@ -74,6 +74,7 @@ def pytest_collection_modifyitems(items):
         left_out = set(range(len(cases))) - _covering([case.callspec.params for case in cases], limit)
         for number in left_out:
             cases[number].add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("waits") is None)  # beside lit, which uses the time
 
 
 def _covering(cases, limit=None):

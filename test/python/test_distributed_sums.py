@@ -194,7 +194,10 @@ def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monke
     assert rules(report) == ["global-race"]
 
 
-@pytest.mark.parametrize(("members", "m", "n", "k"), [(4, 128, 8192, 7168), (1, 64, 4096, 7168)])
+@pytest.mark.parametrize(
+    ("members", "m", "n", "k"),
+    [(4, 128, 8192, 7168), pytest.param(1, 64, 4096, 7168, marks=pytest.mark.slow)],
+)
 def test_schedules_suit_the_rows_of_each_rank(members, m, n, k):
     chosen = products._chosen(Types("bf16", "bf16", "bf16"), "sm_90a", (members, m, n, k), whole=True)
     (rows, _), (down, _) = chosen.swapped(*chosen.block[:2]), chosen.swapped(*chosen.cluster)

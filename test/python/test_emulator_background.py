@@ -286,6 +286,7 @@ def test_no_more_work_than_cores(monkeypatch):
     assert not background.busy()
 
 
+@pytest.mark.waits
 def test_a_launch_goes_on_until_the_code_is_there():
     said = launches(
         """

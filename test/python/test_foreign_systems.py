@@ -191,6 +191,7 @@ def child_of(process: "subprocess.Popen[str]") -> int:
     return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
 
 
+@pytest.mark.waits
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_work_of_a_tool_ends_with_it(system: str, tmp_path: Path) -> None:

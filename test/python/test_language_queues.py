@@ -9,7 +9,7 @@ import weft.language as w
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("shape", [(640, 64), (64, 32), (130, 96)])
+@pytest.mark.parametrize("shape", [(320, 64), (64, 32), (130, 96)])
 @pytest.mark.parametrize("one_thread", [False, True])
 def test_each_tile_is_taken_once(shape, one_thread):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

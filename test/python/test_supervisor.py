@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.waits
+
 # MLIR's verifier reads the member of a struct whose number it has cut to 32 bits.
 CRASHES_IN_PARSER = """\
 func.func @f(%s: !llvm.struct<(i32, i32)>) {

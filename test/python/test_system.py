@@ -200,6 +200,7 @@ def test_a_disk_that_fills_up_while_a_launch_runs(tmp_path, monkeypatch):
         run(f"{tmp_path}/t.json", faulty)
 
 
+@pytest.mark.waits
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
     fake, started = tmp_path / "ptxas", tmp_path / "pid"
     fake.write_text(f"#!/bin/sh\nsleep 30 & echo $! > {started}; wait\n")

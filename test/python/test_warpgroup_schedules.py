@@ -185,10 +185,10 @@ def test_either_operand_may_be_mn_major(schedule, transposed):
     ("schedule", "stored"),
     [
         (of(128, 96, 64), 128),
-        (of(64, 40, 64, 1, 4, swap=True), 64),
-        (of(64, 24, 64, 1, 4, swap=True), 32),
+        pytest.param(of(64, 40, 64, 1, 4, swap=True), 64, marks=pytest.mark.slow),
+        pytest.param(of(64, 24, 64, 1, 4, swap=True), 32, marks=pytest.mark.slow),
         (of(64, 8, 64, 1, 4, swap=True), 16),
-        (of(128, 208, 64, stages=2), 256),
+        pytest.param(of(128, 208, 64, stages=2), 256, marks=pytest.mark.slow),
         (of(128, 80, 64, cluster=(2, 1)), 128),  # of which each CTA copies a panel
         (of(64, 96, 64, 1, 4, splits=2), 128),
         (of(64, 48, 64, 1, loaders=1), 48),
