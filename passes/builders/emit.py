@@ -73,9 +73,9 @@ def rem(a: Number, b: Number) -> Number:
     return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
 
 
-def ceil_div(a: Number, b: int) -> Number:
+def ceil_div(a: Number, b: Number) -> Number:
     """The quotient of non-negative numbers, rounded up."""
-    return div(add(a, b - 1), b)
+    return div(add(a, sub(b, 1)), b)
 
 
 def bit_and(a: Number, b: int) -> Number:

@@ -17,7 +17,7 @@ from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch, meet_producers, meet_senders
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size
 from weft.passes.kernels.sent_sums import DATA, FLAGS
-from weft.passes.kernels.team import ARRIVED, CALL, SLICES, slice_blocks
+from weft.passes.kernels.team import ARRIVED, CALL, SLICES, each_other
 from weft.passes.kernels.tile_order import element
 from weft.passes.kernels.tiles import Tiles
 
@@ -36,7 +36,7 @@ class RowSender:
         self._rows, self._columns = size(op.a, 0), size(op.a, 1)
         self._members, self._slices = size(self._peers, 0), size(roles["arrivals"], -1)
         self._width = VECTOR_BYTES // element_bytes(op.a)
-        blocks = slice_blocks(tiles.k_blocks, self._slices)
+        blocks = emit.ceil_div(tiles.k_blocks, self._slices)
         self._slice_columns = emit.mul(blocks, schedule.block[2])
         self._ctas = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
 
@@ -94,7 +94,8 @@ class RowSender:
                 vector.LoadOp(kind, self._a, [*map(emit.as_index, at)], alignment=VECTOR_BYTES).result
                 for at in places
             ]
-            self._each_other(partial(self._store, matrix, numbers, vectors, places, found))
+            store = partial(self._store, matrix, numbers, vectors, places, found)
+            each_other(self._team.rank, self._members, store)
             return carried
 
         emit.loop(first, vectors, emit.mul(step, _AT_ONCE), [], some)
@@ -138,15 +139,6 @@ class RowSender:
                 flags = tile.remote(self._address(lane, FLAGS), emit.i32())
                 flag = emit.add(emit.mul(self._team.rank, self._slices), number)
                 tile.signal(flags, emit.value(flag), call)
-
-    def _each_other(self, body: Any) -> None:
-        """A loop over the other GPUs, from the one before this on: it needs the rows first."""
-
-        def one(step: Any, carried: list[Any]) -> list[Any]:
-            body(emit.rem(emit.sub(emit.add(self._team.rank, self._members), step), self._members))
-            return carried
-
-        emit.loop(1, self._members, 1, [], one)
 
     def _address(self, member: Any, which: int) -> Any:
         """An address of a GPU's memory: of its rows or its flags."""

@@ -81,7 +81,7 @@ class StreamOrder:
         """The first CTA whose run begins in a tile, and 1 if the run before ends in it, otherwise 0."""
         runs, tiles = emit.maximum(self.sharing, 1), emit.maximum(self.rest, 1)
         start = emit.mul(tile, runs)
-        first = emit.div(emit.add(start, emit.sub(tiles, 1)), tiles)
+        first = emit.ceil_div(start, tiles)
         inside = _portion(emit.sub(emit.mul(first, tiles), start), self.blocks, runs)
         return first, emit.select(emit.less(0, inside), 1, 0)
 

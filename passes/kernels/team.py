@@ -1,5 +1,6 @@
 """A kernel that runs on several GPUs of a team at once: what it knows of them, and how it waits for them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +43,14 @@ class Team:
         tile.await_flag(flags, emit.value(index), call, self.limit, proxy=proxy)
 
 
-def slice_blocks(blocks: Any, slices: Any) -> Any:
-    """The K blocks of a slice, of which so many are sent one after the other."""
-    return emit.div(emit.add(blocks, emit.sub(slices, 1)), slices)
+def each_other(rank: Any, ranks: Any, body: Callable[[Any], None]) -> None:
+    """A loop over the other GPUs of a team, from the one before this on: it needs the rows first."""
+
+    def one(step: Any, carried: list[Any]) -> list[Any]:
+        body(emit.rem(emit.sub(emit.add(rank, ranks), step), ranks))
+        return carried
+
+    emit.loop(1, ranks, 1, [], one)
 
 
 class RowGate:
@@ -63,9 +69,9 @@ class RowGate:
         chunks = size(self._arrivals, -1)
         self._has_slices = team.op.is_sending
         if self._has_slices:
-            self._in_slice = slice_blocks(k_blocks, chunks)
+            self._in_slice = emit.ceil_div(k_blocks, chunks)
         else:
-            self._in_chunk = emit.div(emit.add(self._rows, emit.sub(chunks, 1)), chunks)
+            self._in_chunk = emit.ceil_div(self._rows, chunks)
         self._schedule = schedule
 
     @staticmethod

@@ -14,7 +14,7 @@ from weft.mlir import memref as memory
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.sent_sums import DATA, FLAGS
-from weft.passes.kernels.team import ARRIVED, CALL, LIMIT, RANK
+from weft.passes.kernels.team import ARRIVED, CALL, LIMIT, RANK, each_other
 from weft.passes.kernels.tile_order import element
 
 PUSH_THREADS = 256
@@ -64,14 +64,14 @@ def push(ctas: int, chip: str, matrices: int = 1) -> kernel.Kernel:
             for source in sources:
                 words = emit.as_i32(memory.dim(source, _index(0)))
                 first = emit.add(begin, emit.mul(matrix, words))
-                _each_other(rank, ranks, partial(_copy, source, words, peers, first, ctas))
+                each_other(rank, ranks, partial(_copy, source, words, peers, first, ctas))
                 begin = emit.add(begin, emit.mul(emit.mul(words, ranks), HALVES))
             gpu.barrier()
             with emit.when(emit.equal(emit.thread(), 0)):
                 last = tile.is_last(state, emit.value(ARRIVED), emit.value(ctas))
                 with emit.when(last):
                     memory.store(call, state, [_index(CALL)])
-                    _each_other(rank, ranks, partial(_signal, peers, rank, call))
+                    each_other(rank, ranks, partial(_signal, peers, rank, call))
     return kernel.compile_own(module.mlir, chip)
 
 
@@ -85,16 +85,6 @@ def _begin() -> None:
     DEPENDENT.set(ir.InsertionPoint.current.block.owner, ir.UnitAttr.get())
     await_previous_launch()
     nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
-
-
-def _each_other(rank: Any, ranks: Any, body: Any) -> None:
-    """A loop over the other ranks, from the one before this on: it needs the rows first."""
-
-    def one(step: Any, carried: list[Any]) -> list[Any]:
-        body(emit.rem(emit.sub(emit.add(rank, ranks), step), ranks))
-        return carried
-
-    emit.loop(1, ranks, 1, [], one)
 
 
 def _copy(rows: Any, words: Any, peers: Any, first: Any, ctas: int, member: Any) -> None:
