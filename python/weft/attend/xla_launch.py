@@ -16,6 +16,7 @@ from weft.language.kernels import KernelFunction
 from weft.launch.arrays import ArrayView, Planned
 from weft.launch.kernel import Kernel
 from weft.launch.runtime import Prepared
+from weft.multiply.xla_product import APART
 
 KERNELS: Mapping[str, KernelFunction] = {
     each.signature.name: each for each in (forward, forward_fp8, combine, products_of_outputs, gradients)
@@ -23,7 +24,6 @@ KERNELS: Mapping[str, KernelFunction] = {
 BEGINNING = '{"launch":'
 """Of the texts."""
 _VERSION = 3
-_APART = 1 << 44  # between planned arrays: more than the memory of any GPU
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]
 """The shape and the strides of an array, and MLIR's name of its elements."""
@@ -63,7 +63,7 @@ class KernelLaunch:
         arguments = list[Any]()
         for number, each in enumerate(self.arguments):
             if isinstance(each, tuple):
-                address = (number + 1) * _APART
+                address = (number + 1) * APART
                 arguments.append(Planned(address, *each, "cuda", ordinal, False, None))
             else:
                 arguments.append(each)

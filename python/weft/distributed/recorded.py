@@ -19,8 +19,7 @@ from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.sequence import CALLER, OTHER, Copy, Counter, Launch, Number, Record, Step, Wait, Where
-
-_APART = 1 << 44  # between arrays without memory: more than the memory of any GPU
+from weft.multiply.xla_product import APART
 
 
 class Peers(Protocol):
@@ -65,7 +64,7 @@ class Place:
     def _address(self) -> int:
         """An address that is aligned as the one of a call."""
         number, begin = self.where
-        return begin if number is None else (number + 1) * _APART + begin
+        return begin if number is None else (number + 1) * APART + begin
 
 
 @dataclass(frozen=True)
