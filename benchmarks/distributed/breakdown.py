@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from products import GRAPHED, graphed, shapes
+from products import GRAPHED, graphed, shapes, slowest
 
 CHIP = "sm_90a"
 _SM = 1  # NVML's number of the clock
@@ -254,9 +254,7 @@ def burst(run: Callable[[], Any], calls: int, clock: Clock) -> tuple[float, list
         found.append(clock.read())
         time.sleep(_BETWEEN)
     torch.cuda.synchronize()
-    took = torch.tensor([start.elapsed_time(end) * 1000 / calls], device="cuda")
-    distributed.all_reduce(took, distributed.ReduceOp.MAX)
-    return took.item(), found
+    return slowest(start.elapsed_time(end) * 1000 / calls), found
 
 
 def measure(rank: int, arguments: Any) -> None:

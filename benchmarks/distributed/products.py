@@ -89,10 +89,18 @@ def burst(run: Callable[[], Any], calls: int, rounds: int) -> float:
             run()
         end.record()
         torch.cuda.synchronize()
-        took = torch.tensor([start.elapsed_time(end) * 1000 / calls], device="cuda")
-        distributed.all_reduce(took, distributed.ReduceOp.MAX)
-        times.append(took.item())
+        times.append(slowest(start.elapsed_time(end) * 1000 / calls))
     return statistics.median(times)
+
+
+def slowest(microseconds: float) -> float:
+    """The longest time of all ranks."""
+    import torch
+    from torch import distributed
+
+    took = torch.tensor([microseconds], device="cuda")
+    distributed.all_reduce(took, distributed.ReduceOp.MAX)
+    return float(took.item())
 
 
 def gathers(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
