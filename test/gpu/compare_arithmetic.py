@@ -87,7 +87,7 @@ def matrices(form: Any, regime: str, tiles: int) -> tuple[Any, Any, Any]:
         a[..., 1::2] = a[..., ::2]
         sign = np.uint64(1 << (ELEMENT_TYPES[form.b_type].bits - 1))
         b[..., 1::2, :] = b[..., ::2, :] ^ sign
-        # Every other pair cancels but for the last bit.
+        # Every other pair cancels except for the last bit.
         b[..., 1::4, :] ^= np.uint64(1 << (13 if form.b_type == "tf32" else 0))
     return a, b, c
 

@@ -79,7 +79,7 @@ class Stated:
     def wrong(
         self, on: str, chips: Sequence[str], ready: Callable[[weft.Kernel], None] = lambda kernel: None
     ) -> str | None:
-        """What is wrong with the product on some chips at any size. Chips whose PTX is alike but for the
+        """What is wrong with the product on some chips at any size. Chips whose PTX is alike except for the
         version and the chip in front of it share a run. `ready` changes a kernel before it runs.
         """
         seen = set[str]()

@@ -21,7 +21,7 @@ from weft.target import Target
 FP8 = ("f8E4M3FN", "f8E5M2")
 NN, TN, TT = (False, False), (True, False), (True, True)
 
-# Blocks with as much of K as fills a row of 128 bytes, but for the last of them.
+# Blocks with as much of K as fills a row of 128 bytes, except for the last of them.
 LAID: dict[str, dict[str, Any]] = {
     "two warpgroups": {"block": (128, 128)},
     "wide": {"block": (128, 256), "stages": 2},

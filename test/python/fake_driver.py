@@ -39,7 +39,7 @@ class FakeDriver:
         self.destroyed: list[int] = []  # graphs
         self.sizes: list[int] = []  # of a kernel's parameters, where a test looks at those
         self.given: list[list[bytes]] = []  # the parameters of each launch
-        self.queued: list[tuple[Any, ...]] = []  # by compiled code or ctypes, but for launches
+        self.queued: list[tuple[Any, ...]] = []  # by compiled code or ctypes, except launches
         self.events: list[tuple[int, int]] = []  # and streams, for each of `queued` that records or waits
         self._made = 0
         self.access: list[tuple[int, int]] = []  # GPUs, and those whose memory they may access

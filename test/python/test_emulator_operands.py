@@ -10,7 +10,7 @@ OPENING = """.visible .entry k() { .shared .align 16 .b8 s[64];
 .reg .b128 %q;
 L: T: .branchtargets L;
 """
-# One instruction of each kind, but for products.
+# One instruction of each kind, except products.
 EXAMPLES = """
 abs.s32 %r1, %r1; add.u32 %r1, %r1, %r1; add.f32 %f1, %f1, %f1; addc.u32 %r1, %r1, %r1; and.b32 %r1, %r1, %r1
 activemask.b32 %r1; alloca.u64 %l1, %l1, 16; applypriority.global.L2::evict_normal [%l1], 128

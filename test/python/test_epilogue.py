@@ -192,7 +192,7 @@ def test_a_bound_of_an_activation_is_not_met_by_another():
     ],
 )
 def test_activations_of_what_is_not_finite(name, want):
-    """-inf as PyTorch has it, but for gelu, whose limit is 0."""
+    """-inf as PyTorch has it, except for gelu, whose limit is 0."""
     x = np.zeros((16, 16), np.float32)
     x[0, :6] = np.nan, np.inf, -np.inf, 0.0, 3e38, -3e38
     np.testing.assert_array_equal(activated(name, x)[0, :6], np.array(want, np.float32))

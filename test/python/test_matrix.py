@@ -183,7 +183,7 @@ def test_some_products_are_right(stated: Stated) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stated", EVERY, ids=str)
 def test_each_product_is_right(stated: Stated) -> None:
-    """On each chip; chips with the same PTX, but for the version and the chip in front, share a run."""
+    """On each chip; chips with the same PTX, except for the version and the chip in front, share a run."""
     assert stated.wrong("emulator", stated.chips) is None
 
 
