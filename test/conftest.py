@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 from weft.launch import runtime
 
@@ -54,7 +53,7 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Marks cases that `sampled(n)` and `each_value` leave out as slow. Refuses names that differ between
-    processes: pytest-xdist would run nothing.
+    runs: nobody could select such a test.
     """
     if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
@@ -118,19 +117,6 @@ def _living_seconds(pid):
     except OSError:
         return 0
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item, nextitem):
-    """In a worker of pytest-xdist, reports a test's call, and its setup and teardown only if they don't pass.
-    A report costs the worker and the controller as much CPU time as a short test.
-    """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return None
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed:
-            item.ihook.pytest_runtest_logreport(report=report)
-    return True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

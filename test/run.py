@@ -20,8 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # lit's program, since `python -m lit.main` runs no tests and exits with 0.
 SUITES = {
     "lit": [str(Path(sys.executable).parent / "lit"), "-sv", "test"],
-    # One process for each core, up to eight because of memory. Idle ones steal tests from others.
-    "pytest": [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"],
+    "pytest": [sys.executable, "test/parallel.py" if hasattr(os, "fork") else "-mpytest"],
 }
 SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
 # Beside pytest's processes, one for each core, lit's use the time in which these wait.

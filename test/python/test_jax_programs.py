@@ -269,23 +269,24 @@ def test_grouped_products():
         assert (found[rows] == f64(a)[rows] @ f64(b)[i]).all()
 
 
-A, B = jnp.ones((32, 64), jnp.bfloat16), jnp.ones((64, 48), jnp.bfloat16)
+# Arrays of NumPy: JAX starts threads for its first array, which forks of this process wouldn't have.
+A, B = np.ones((32, 64), jnp.bfloat16), np.ones((64, 48), jnp.bfloat16)
 WRONG = [
     ({"b": B.T}, "a and b must have the same K, got 32 x 64 and 48 x 64; with transpose_b=True they have"),
     ({"a": [1.0]}, r"a must be an array of JAX or NumPy, got \[1.0\]"),
     ({"b": None}, "b must be an array of JAX or NumPy, got None"),
-    ({"a": A[0, 0]}, "a must have at least one dimension, got a single number: use alpha"),
+    ({"a": np.asarray(A[0, 0])}, "a must have at least one dimension, got a single number: use alpha"),
     ({"a": A[0], "transpose_a": True}, "transpose_a must be False for a vector, got a of"),
     ({"out_dtype": "complex64"}, "out_dtype must be one of float32, .*, got 'complex64'"),
     ({"activation": "tanh"}, "activation must be relu or gelu or gelu_tanh or silu, got 'tanh'"),
-    ({"bias": jnp.ones(32)}, "bias must be 48 elements, got 32"),
-    ({"residual": jnp.ones((48, 32))}, "residual must be 32 x 48, got 48 x 32"),
-    ({"c": jnp.ones((32, 48))}, "beta must be given with c"),
+    ({"bias": np.ones(32, np.float32)}, "bias must be 48 elements, got 32"),
+    ({"residual": np.ones((48, 32))}, "residual must be 32 x 48, got 48 x 32"),
+    ({"c": np.ones((32, 48))}, "beta must be given with c"),
     ({"beta": 1.0}, "beta must have a c"),
     ({"alpha": "2"}, "alpha must be a real number or an array of float32, got '2'"),
     ({"scales": A}, "scales must be a pair, of a and of b"),
     (
-        {"a": jnp.ones((3, 32, 64)), "b": jnp.ones((2, 64, 48))},
+        {"a": np.ones((3, 32, 64)), "b": np.ones((2, 64, 48))},
         r"leading dimensions of a and b must broadcast",
     ),
     ({"a": A.astype(jnp.complex64)}, "a: dtype must be one of .*, got complex64"),
@@ -297,6 +298,7 @@ WRONG = [
 @pytest.mark.parametrize(("given", "message"), WRONG)
 def test_mistakes_are_refused_while_a_program_is_traced(given, message):
     given = {"a": A, "b": B} | given
+    given = {name: jnp.asarray(x) if isinstance(x, np.ndarray) else x for name, x in given.items()}
     with pytest.raises(weft.WeftError, match=message):
         jax.eval_shape(lambda: wjax.matmul(given.pop("a"), given.pop("b"), **given))
 
@@ -304,11 +306,11 @@ def test_mistakes_are_refused_while_a_program_is_traced(given, message):
 def test_a_product_without_a_kernel_is_refused_by_xla():
     schedule = "{block = array<i64: 128, 256, 64>, accumulators = 2, stages = 4}"
     with pytest.raises(jax.errors.JaxRuntimeError, match="schedule must have a legal instruction: tcgen05"):
-        wjax.matmul(A, B.T, transpose_b=True, schedule=schedule).block_until_ready()
+        wjax.matmul(jnp.asarray(A), jnp.asarray(B.T), transpose_b=True, schedule=schedule).block_until_ready()
 
 
 def test_sizes_that_are_unknown_are_refused():
     pytest.importorskip("flatbuffers", reason="jax.export needs it")
     (m,) = jax.export.symbolic_shape("m")
     with pytest.raises(weft.WeftError, match="sizes must be known when a program is traced, got m"):
-        jax.export.export(jax.jit(wjax.matmul))(jax.ShapeDtypeStruct((m, 64), jnp.bfloat16), B)
+        jax.export.export(jax.jit(wjax.matmul))(jax.ShapeDtypeStruct((m, 64), jnp.bfloat16), jnp.asarray(B))

@@ -10,8 +10,14 @@ jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy
 wjax = pytest.importorskip("weft.jax")
 float0 = jax.dtypes.float0
-A, B = jnp.ones((16, 32), jnp.bfloat16), jnp.ones((32, 8), jnp.bfloat16)
-I8 = jnp.ones((16, 32), jnp.int8), jnp.ones((32, 8), jnp.int8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _arrays():
+    """Operands of most tests. JAX starts threads for its first array, which forks wouldn't have."""
+    global A, B, I8
+    A, B = jnp.ones((16, 32), jnp.bfloat16), jnp.ones((32, 8), jnp.bfloat16)
+    I8 = jnp.ones((16, 32), jnp.int8), jnp.ones((32, 8), jnp.int8)
 
 
 def test_integers_have_tangents_without_elements():
@@ -141,11 +147,9 @@ def test_fp4_has_the_kind_of_its_scales(kind):
     np.testing.assert_allclose(factor * np.asarray(found), a.values @ b.values.T, rtol=1e-5, atol=1e-5)
 
 
-MESH = jax.make_mesh((1, 1), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
-
-
 def placed(array, *axes):
-    return jax.device_put(array, jax.sharding.NamedSharding(MESH, jax.sharding.PartitionSpec(*axes)))
+    mesh = jax.make_mesh((1, 1), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    return jax.device_put(array, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)))
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_cpu_time_is_limited_and_listed(tmp_path):
         CONFTEST.read_text().replace("LIMIT_SECONDS = 10", "LIMIT_SECONDS = 0.3").replace("> 1:", "> 0.3:")
     )
     (tmp_path / "conftest.py").write_text(limited)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", tmp_path]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300).stdout
     assert "3 failed, 3 passed" in said, said
     if sys.platform == "linux":  # a worker's time is that of the test that uses it
@@ -94,18 +94,7 @@ def collected(tmp_path_factory):
     (folder / "conftest.py").write_text(CONFTEST.read_text())
 
     def cases(marks):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "--collect-only",
-            "-p",
-            "no:xdist",
-            "-m",
-            marks,
-            folder,
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", marks, folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
         return {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
 
@@ -138,16 +127,3 @@ def test_each_value_without_parameters_is_refused_by_name(conftest):
     )
     with pytest.raises(pytest.UsageError, match=r"each_value must have parameters, got test_it.py::test_it$"):
         conftest.pytest_collection_modifyitems([item])
-
-
-def test_workers_report_calls_and_what_does_not_pass(conftest, patch):
-    outcomes = ("setup", True), ("call", True), ("teardown", True), ("setup", False), ("teardown", False)
-    made = [SimpleNamespace(when=when, passed=passed) for when, passed in outcomes]
-    reported = []
-    hook = SimpleNamespace(pytest_runtest_logreport=lambda report: reported.append(report))
-    patch.setattr(conftest, "runtestprotocol", lambda item, log, nextitem: made)
-    patch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    assert conftest.pytest_runtest_protocol(SimpleNamespace(ihook=hook), None)
-    assert reported == [made[1], *made[3:]]
-    patch.delenv("PYTEST_XDIST_WORKER")
-    assert conftest.pytest_runtest_protocol(SimpleNamespace(ihook=hook), None) is None

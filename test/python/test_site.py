@@ -43,9 +43,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder of the site, and the messages of MkDocs. Processes of pytest-xdist share them."""
+    """The folder of the site, and the messages of MkDocs. Processes of test/parallel.py share them."""
     shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "WEFT_TEST_PROCESS" in os.environ:
         shared = shared.parent
     into, log = shared / "site", shared / "site.log"
     with (shared / "site.lock").open("w") as lock:

@@ -1,0 +1,103 @@
+"""test/parallel.py runs tests in forks of the process that has collected them, and reports what they do."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+
+PARALLEL = Path(__file__).parents[1] / "parallel.py"
+CASES = """
+import os, signal, sys, warnings
+from pathlib import Path
+import pytest
+
+COLLECTED_BY = os.getpid()
+
+@pytest.fixture(scope="module")
+def module_fixture():
+    yield
+    assert False, "the teardown of a file"
+
+def test_a_fork(tmp_path):
+    assert os.getppid() == COLLECTED_BY
+    assert tmp_path.parent.name == "process-" + os.environ["WEFT_TEST_PROCESS"]
+
+@pytest.mark.parametrize("number", range(4))
+def test_that_passes(number, capfd):
+    os.write(1, b"written")
+    assert capfd.readouterr().out == "written"
+
+def test_that_fails():
+    print("said before it fails")
+    assert [1] == [2]
+
+def test_that_is_skipped():
+    pytest.skip("why it is skipped")
+
+def test_that_warns():
+    warnings.warn("a warning of a fork")
+
+def test_that_is_killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_that_exits():
+    os._exit(7)
+
+def test_a_teardown(module_fixture):
+    pass
+"""
+MANY_CASES = """
+import time
+import pytest
+
+@pytest.mark.parametrize("number", range(100))
+def test_one_of_many(number):
+    time.sleep(0.02)
+    assert number != 1
+"""
+
+
+def run(folder, *arguments):
+    """The output of pytest in two forks."""
+    code = f"import runpy; run = runpy.run_path({str(PARALLEL)!r}); import pytest, sys; "
+    code += "sys.exit(pytest.main(sys.argv[1:], plugins=[run['Processes'](2)]))"
+    command = [sys.executable, "-c", code, "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return done.stdout, done.returncode
+
+
+def test_every_outcome_is_reported(tmp_path):
+    (tmp_path / "test_cases.py").write_text(CASES)
+    said, status = run(tmp_path, "-rs")
+    assert status == 1, said
+    assert re.search("3 failed, 7 passed, 1 skipped, 1 warning, 1 error in", said), said
+    assert "said before it fails" in said and "assert [1] == [2]" in said
+    assert "why it is skipped" in said and "UserWarning: a warning of a fork" in said
+    assert "the process that ran this test has ended with signal SIGKILL" in said
+    assert "the process that ran this test has ended with status 7" in said
+    assert "ERROR at teardown of test_a_teardown" in said and "the teardown of a file" in said
+
+
+def test_the_run_stops_at_the_first_failure_if_asked(tmp_path):
+    (tmp_path / "test_cases.py").write_text(MANY_CASES)
+    said, status = run(tmp_path, "-x")
+    assert status == 1 and "stopping after 1 failures" in said, said
+    assert int(re.search(r"1 failed, (\d+) passed", said)[1]) < 90, said
+
+
+def test_threads_of_jax_that_forks_would_lack_are_refused(patch):
+    import parallel
+
+    bridge = SimpleNamespace(backends_are_initialized=lambda: True)
+    patch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    session = SimpleNamespace(
+        config=SimpleNamespace(option=SimpleNamespace(collectonly=False)), testsfailed=0
+    )
+    with pytest.raises(pytest.UsageError, match="must not make arrays of JAX when they are imported"):
+        parallel.Processes(2).pytest_runtestloop(session)
