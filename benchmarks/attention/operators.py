@@ -6,7 +6,8 @@
 
 Forward and backward have 16k tokens, and heads x d = 2048. Prints a line of JSON for each shape, in TFLOP/s
 (backward: 2.5 times the work of forward), or GB/s of keys and values for decoding, and at the end the
-geometric means of the ratios. `host` prints microseconds of the CPU for a call.
+geometric means of the ratios. Calls are in CUDA graphs; of backward also between events, which includes the
+time of the CPU where it is the longer one. `host` prints microseconds of the CPU for a call.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import weft
 
 SETS = 3  # of arrays, so that none is in L2 from the call before
+EVENTS = " between events"
 
 Attention = Callable[..., torch.Tensor]
 
@@ -73,14 +75,16 @@ def arrays(shapes: list[tuple[int, ...]], grad: bool) -> list[list[torch.Tensor]
     return [[torch.randn(shape, **options) for shape in shapes] for _ in range(SETS)]
 
 
-def timed(calls: dict[str, Callable[[int], Any]], graphs: bool) -> dict[str, float | str]:
-    """Milliseconds of each call with a number, in turns; or why it failed."""
+def timed(
+    calls: dict[str, Callable[[int], Any]], graphs: bool = True, stream: Any = None
+) -> dict[str, float | str]:
+    """Milliseconds of each call with a number, in turns, in graphs of `stream`; or why it failed."""
     found: dict[str, float | str] = {}
     runs = dict[str, Callable[[], float]]()
     for name, call in calls.items():
         try:
             call(0)
-            runs[name] = _replays(call) if graphs else functools.partial(_between_events, call)
+            runs[name] = _replays(call, stream) if graphs else functools.partial(_between_events, call)
         except (RuntimeError, weft.WeftError, AssertionError, TypeError, ValueError) as error:
             found[name] = str(error).splitlines()[0][:160]
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -90,12 +94,12 @@ def timed(calls: dict[str, Callable[[int], Any]], graphs: bool) -> dict[str, flo
     return found | {name: statistics.median(each) for name, each in times.items()}
 
 
-def _replays(call: Callable[[int], Any]) -> Callable[[], float]:
+def _replays(call: Callable[[int], Any], stream: Any) -> Callable[[], float]:
     def all_sets() -> None:
         for number in range(SETS):
             call(number)
 
-    graph, count = graph_of(all_sets)
+    graph, count = graph_of(all_sets, stream)
     return lambda: replayed(graph) / count / SETS
 
 
@@ -118,7 +122,7 @@ def forward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[s
         for name, each in implementations().items()
     }
     with torch.no_grad():
-        return timed(calls, True)
+        return timed(calls)
 
 
 def backward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, Any]:
@@ -127,9 +131,12 @@ def backward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[
     sets, gradients = arrays([shape] * 3, True), arrays([shape], False)
     calls: dict[str, Callable[[int], Any]] = {}
     failed: dict[str, str] = {}
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
     for name, each in implementations().items():
         try:
-            outs = [each(*inputs, causal) for inputs in sets]
+            with torch.cuda.stream(stream):
+                outs = [each(*inputs, causal) for inputs in sets]
         except (RuntimeError, weft.WeftError, AssertionError) as error:
             failed[name] = str(error).splitlines()[0][:160]
             continue
@@ -139,7 +146,11 @@ def backward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[
             return torch.autograd.grad(outs[number], sets[number], gradient, retain_graph=True)
 
         calls[name] = call
-    return failed | timed(calls, False)
+    torch.cuda.synchronize()
+    found = failed | timed(calls, stream=stream)
+    with torch.cuda.stream(stream):
+        between = timed(calls, graphs=False)
+    return found | {f"{name}{EVENTS}": time_ for name, time_ in between.items()}
 
 
 def fp8(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, Any]:
@@ -157,7 +168,7 @@ def fp8(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, 
     calls["weft"] = lambda number: weft.attention(*bytes_[number], **scales, causal=causal)
     others, failed = cudnn_fp8.calls(bytes_, causal)
     with torch.no_grad():
-        return timed(calls | others, True) | failed
+        return timed(calls | others) | failed
 
 
 def of_dequantized(arrays: Any, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -189,7 +200,7 @@ def decode(options: argparse.Namespace, d: int, keys: int) -> dict[str, Any]:
     }
     calls["copy"] = lambda number: [each.clone() for each in sets[number][1:]]
     with torch.no_grad():
-        found = timed(calls, True)
+        found = timed(calls)
     amount = 2 * 4 * 4 * keys * d * 2 / 1e6
     rates = {name: each if isinstance(each, str) else round(amount / each) for name, each in found.items()}
     if not isinstance(rates["copy"], str):
@@ -198,22 +209,30 @@ def decode(options: argparse.Namespace, d: int, keys: int) -> dict[str, Any]:
 
 
 def host() -> dict[str, Any]:
-    """Microseconds that the CPU spends in a call that is queued after others."""
-    (inputs, *_) = arrays([(1, 4, 128, 64)] * 3, False)
-    result = {}
-    with torch.no_grad():
-        for name, each in implementations().items():
-            try:
-                each(*inputs, True)
-            except (RuntimeError, weft.WeftError, AssertionError, TypeError, ValueError):
-                continue
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(300):
-                each(*inputs, True)
-            result[name] = round((time.perf_counter() - start) / 300 * 1e6, 1)
-            torch.cuda.synchronize()
+    """Microseconds that the CPU spends in a call that is queued after others, forward and backward."""
+    (inputs, *_), result = arrays([(1, 4, 128, 64)] * 3, True), {}
+    for name, each in implementations().items():
+        try:
+            with torch.no_grad():
+                result[name] = _microseconds(functools.partial(each, *inputs, True))
+            out = each(*inputs, True)
+            of_out = torch.ones_like(out)
+            grad = functools.partial(torch.autograd.grad, retain_graph=True)
+            result[f"{name} backward"] = _microseconds(functools.partial(grad, out, inputs, of_out))
+        except (RuntimeError, weft.WeftError, AssertionError, TypeError, ValueError):
+            continue
     return result
+
+
+def _microseconds(call: Callable[[], Any]) -> float:
+    call()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(300):
+        call()
+    found = round((time.perf_counter() - start) / 300 * 1e6, 1)
+    torch.cuda.synchronize()
+    return found
 
 
 def main() -> None:
@@ -238,7 +257,7 @@ def main() -> None:
                         n: t if isinstance(t, str) else round(work / t / 1e9, 1) for n, t in times.items()
                     }
                     print(json.dumps({"what": what, "d": d, "causal": causal, "s": s} | found), flush=True)
-                    numbers = {n: t for n, t in found.items() if not isinstance(t, str)}
+                    numbers = {n: t for n, t in found.items() if not isinstance(t, str) and EVENTS not in n}
                     for name in numbers.keys() - {"weft"}:
                         if "weft" in numbers:
                             ratio = numbers["weft"] / numbers[name]

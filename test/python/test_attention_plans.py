@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import weft
-from weft.attend import launches, plans
+from weft.attend import gradient_plans, launches, plans
 from weft.language.kernels import KernelFunction
 from weft.launch import arrays, libraries
 
@@ -43,7 +43,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(libraries._Torch, "writer", lambda _: record.written.append)
     monkeypatch.setattr(KernelFunction, "__call__", call)
     monkeypatch.setattr(KernelFunction, "planned", planned)
-    monkeypatch.setattr(plans, "_plans", plans.Plans(8))
+    for module in (plans, gradient_plans):
+        monkeypatch.setattr(module, "_plans", plans.Plans(8))
     return record
 
 
@@ -269,3 +270,93 @@ def test_a_call_with_a_plan_takes_few_steps(gpu, keys, most):
     finally:
         sys.setprofile(None)
     assert gpu.fast and len(steps) <= most, steps
+
+
+def gradients_of(out, *inputs):
+    d_out = torch.empty_like(out)
+    return d_out, torch.autograd.grad(out, inputs, d_out, retain_graph=True)
+
+
+def test_planned_gradients_leave_out_the_operator(gpu):
+    from weft.torch import attention as operators
+
+    inputs = [each.requires_grad_() for each in tensors()]
+    out = weft.attention(*inputs)
+    gradients_of(out, *inputs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators, "_attend_backward", None)
+        gradients_of(out, *inputs)
+    (dq,) = torch.autograd.grad(out, inputs[:1], torch.empty_like(out), create_graph=True)
+    with pytest.raises(weft.WeftError, match="gradients of its gradients are not computed"):
+        dq.sum().backward()
+
+
+BACKWARD = ["products_of_outputs", "gradients", "convert_queries"]
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_later_gradients_launch_with_addresses_of_their_own(gpu, deterministic):
+    kernels = ["products_of_outputs", "gradients", "gradients"] if deterministic else BACKWARD
+    for call in range(3):
+        inputs = [each.requires_grad_() for each in tensors()]
+        out = weft.attention(*inputs, causal=True, deterministic=deterministic)
+        gpu.slow.clear(), gpu.fast.clear()
+        d_out, found = gradients_of(out, *inputs)
+        assert [name for name, *_ in gpu.slow] == (kernels if call == 0 else [])
+        assert [name for name, *_ in gpu.fast] == ([] if call == 0 else kernels)
+    first, *others = (given for _, _, given in gpu.fast)
+    o, do, lse, d_lse, starts, base, delta, sums = first
+    assert (o, do) == addresses((out, d_out)) and len({d_lse, starts, base, delta, sums}) == 5
+    assert {stream for _, stream, _ in gpu.fast} == {STREAM}
+    assert others[0][:6] == (*addresses((*inputs, d_out)), base, delta)
+    assert [each.shape for each in found] == [each.shape for each in inputs]
+    dq, dk, dv = addresses(found)
+    if deterministic:
+        assert others[0][10:12] == (dk, dv) and others[0][9] != dq
+        assert others[1][9] == dq and not {dk, dv} & {*others[1]}
+    else:
+        assert others[0][9:] == (dq, dk, dv, sums) and others[1] == (sums, starts, dq)
+    assert lse not in (0, base, delta)
+
+
+OTHER_GRADIENTS = {
+    "causal": ({"causal": True}, {}),
+    "window": ({"window": (3, 3)}, {}),
+    "softcap": ({"softcap": 2.0}, {}),
+    "deterministic": ({"deterministic": True}, {}),
+    "queries": ({}, {"queries": 32}),
+    "heads": ({}, {"heads": (2, 2)}),
+    "type": ({}, {"dtype": torch.bfloat16}),
+}
+
+
+def test_each_option_has_plans_of_its_own_for_gradients(gpu):
+    for options, sizes in ({}, {}), *OTHER_GRADIENTS.values():
+        for planned in (False, True):
+            inputs = [each.requires_grad_() for each in tensors(**sizes)]
+            out = weft.attention(*inputs, **options)
+            gpu.slow.clear(), gpu.fast.clear()
+            gradients_of(out, *inputs)
+            assert bool(gpu.fast) == planned and bool(gpu.slow) != planned, (options, sizes)
+
+
+def test_gradients_of_copies_and_of_sinks_have_no_plans(gpu):
+    for _ in range(2):
+        inputs = [each.requires_grad_() for each in tensors()]
+        out = weft.attention(*inputs)
+        gpu.fast.clear()
+        torch.autograd.grad(out.sum(), inputs)  # whose gradient is one number, which TMA can't copy
+        sinks = torch.zeros(4, requires_grad=True)
+        with_sinks = weft.attention(*inputs, sinks=sinks)
+        gpu.fast.clear()
+        *_, of_sinks = torch.autograd.grad(with_sinks, (*inputs, sinks), torch.empty_like(out))
+        assert not gpu.fast and of_sinks.shape == (4,)
+
+
+def test_gradients_of_some_rows_are_zeros_elsewhere(gpu):
+    for _ in range(2):
+        inputs = [each.requires_grad_() for each in tensors()]
+        out = weft.attention(*inputs, lengths=torch.ones(1, dtype=torch.int32))
+        gpu.fast.clear()
+        _, found = gradients_of(out, *inputs)
+    assert gpu.fast and not any(each.count_nonzero() for each in found)

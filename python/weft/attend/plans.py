@@ -71,7 +71,7 @@ class Plan:
 
     @classmethod
     def of(
-        cls, call: launches.Call, out: Any, results: tuple[Any, Any], launched: Sequence["_Launched"]
+        cls, call: launches.Call, out: Any, results: tuple[Any, Any], launched: Sequence["Launched"]
     ) -> "Plan | None":
         """The plan of a call that had these results; None if one of its launches can't be prepared. `out` is
         the array that the caller gave.
@@ -116,7 +116,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Launched:
+class Launched:
     """A launch of a kernel, with its arguments in order and its meta-parameters."""
 
     kernel: Any
@@ -141,22 +141,29 @@ Found = tuple[Hashable, Sequence[int], Any]
 """The key of a call, the addresses of its arrays, and its plan or None."""
 
 
+def described(given: Sequence[Any]) -> Any:
+    """The key of arrays and their addresses, as `torch_keys.describer` returns them; None unless all of them
+    are plain tensors.
+    """
+    describe = torch_keys.describer() if "torch" in sys.modules else None
+    return None if describe is None else describe(*given)
+
+
 def found(given: Sequence[Any], options: tuple[Any, ...], window: Any = None) -> Found | None:
     """What is known of a call with these arrays, in the order of `ARRAYS`, and options; None unless all
     arrays are plain tensors.
     """
-    describe = torch_keys.describer() if "torch" in sys.modules else None
-    described = describe(*given) if describe is not None else None
-    if described is None:
+    known = described(given)
+    if known is None:
         return None
     if window.__class__ is tuple or window.__class__ is list:
         options += (len(window), *window)
     else:
         options += (window,)
     # With the types: True and 1.0 are equal, but not both are legal.
-    key = described[0], options, tuple(map(type, options))
+    key = known[0], options, tuple(map(type, options))
     try:
-        return key, described[1:], _plans.get(key)
+        return key, known[1:], _plans.get(key)
     except TypeError:  # of an option that can't be hashed
         return None
 
@@ -174,11 +181,11 @@ def run(
     known: Found | None, given: Mapping[str, Any], options: Options, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
     """Checks a call and runs it. Keeps a plan for calls with the same key if the arrays are on a GPU."""
-    launched: list[_Launched] = []
+    launched: list[Launched] = []
 
     def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
         kernel(*arguments, stream=stream, **meta)
-        launched.append(_Launched(kernel, arguments, meta))
+        launched.append(Launched(kernel, arguments, meta))
 
     call = launches.Call.of(given, options, None if known is None else launch)
     results = launches.run(call, out, stream)

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from weft.attend import fp8_launch, gradients, launches, plans
+from weft.attend import fp8_launch, gradient_plans, gradients, launches, plans
 from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
 from weft.torch.operators import LIBRARY, without_autocast
-from weft.torch.transforms import differentiable, without_gradients
+from weft.torch.transforms import differentiable, is_transformed, without_gradients
 
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
 _OPTIONS = (
@@ -74,22 +74,40 @@ def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
         return plans.run(known, _detached(readable), Options(**options))
 
 
+def _known_gradients(operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What is known of a call of the operator of gradients: None if it can have no plan."""
+    q, k, v, sinks, lengths, starts_q, starts_k, pages, *_, out, lse, d_out, d_lse = operands
+    if sinks is not None or pages is not None:
+        return None
+    given = q, k, None, v, out, lse, d_out, d_lse, lengths, starts_q, starts_k
+    return gradient_plans.found(given, options)
+
+
 def _backward(*operands: Any, **options: Any) -> list[Any]:
     *inputs, out, lse, d_out, d_lse = operands
     with torch.no_grad(), without_autocast(out.device.type):
-        for_all = torch.are_deterministic_algorithms_enabled()
-        options["deterministic"] = options.get("deterministic", False) or for_all
+        options["deterministic"] = _is_deterministic(options)
+        known = _known_gradients(operands, options)
+        if (results := gradient_plans.queued(known)) is not None:
+            return results[:3]
         call = _call(tuple(inputs), options)
         fp8_launch.refuse_gradients(call)
         of_lse = None if d_lse is None else d_lse.contiguous()
-        found = gradients.backward(call, _readable(out), lse.contiguous(), _readable(d_out), of_lse)
-        *of_inputs, delta = found
+        arrays = _readable(out), lse.contiguous(), _readable(d_out), of_lse
+        copied = zip((*arrays, *map(_readable, inputs[:3])), (*operands[-4:], *inputs[:3]), strict=True)
+        if any(one is not other for one, other in copied):
+            known = None  # a copy is made in each call
+        *of_inputs, delta = gradient_plans.run(known, call, arrays)
         if "sinks" in call.given:
             of_inputs.append(_of_sinks(call, lse, delta))
         return of_inputs
 
 
-def _of_sinks(call: launches.Call, lse: Any, delta: Any) -> Any:
+def _is_deterministic(options: dict[str, Any]) -> bool:
+    return bool(options.get("deterministic")) or torch.are_deterministic_algorithms_enabled()
+
+
+def _of_sinks(call: Any, lse: Any, delta: Any) -> Any:
     sinks = call.given["sinks"]
     if delta is None:
         return torch.zeros_like(sinks)
@@ -135,9 +153,15 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
     *inputs, out, lse = ctx.saved_tensors
     if d_out is None and d_lse is None:
         return (None,) * len(_NAMES)
-    d_out = torch.zeros_like(out) if d_out is None else d_out
-    found = _attend_backward(*inputs, out, lse, d_out.to(out.dtype), d_lse, **{**ctx.options, "splits": None})
-    dq, dk, dv, *of_sinks = found
+    d_out = torch.zeros_like(out) if d_out is None else d_out.to(out.dtype)
+    operands, options = (*inputs, out, lse, d_out, d_lse), {**ctx.options, "splits": None}
+    # The operator's way through the dispatcher takes longer than all launches.
+    known = None
+    if not (torch.is_grad_enabled() or is_transformed()):
+        known = _known_gradients(operands, options | {"deterministic": _is_deterministic(options)})
+    if (found := gradient_plans.queued(known)) is not None:
+        return *found[:3], *[None] * (len(_NAMES) - 3)
+    dq, dk, dv, *of_sinks = _attend_backward(*operands, **options)
     return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
 
 

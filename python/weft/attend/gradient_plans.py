@@ -1,0 +1,141 @@
+"""The launches of attention's gradients that are prepared for PyTorch's tensors, as those of `plans`: later
+calls only allocate results and fill in addresses.
+"""
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from weft.attend import gradients, plans
+from weft.attend.launches import Call
+from weft.attend.problem import Options
+from weft.launch import libraries
+from weft.multiply.plans import Plans
+
+_COMPUTED = ("o", "lse", "do", "d_lse")
+ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seqlens_k")
+"""The order in which a call's arrays are described. There is no third one."""
+_NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k"}
+"""The arrays that the kernels have other names for."""
+_RESULTS = ("dq", "dk", "dv", "delta")
+_BETWEEN = ("base", "sums_q")
+_MOST = 1024
+_New = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The launches of all calls with one key. `stream` and `queue` are those of `plans.Plan`. `results` make
+    the results, of which the first three are zeros before the launches with `zeroed`, and `between` the
+    arrays that one kernel writes for the next. `unread` are arguments that the kernels don't read.
+    """
+
+    stream: Callable[[Any], int | None]
+    results: tuple[_New, ...]
+    between: tuple[_New, ...]
+    zeroed: bool
+    address: Callable[[Any], int]
+    unread: tuple[Any, ...]
+    constants: tuple[int, ...]
+    queue: tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
+
+    def run(self, handle: int, addresses: Sequence[int]) -> list[Any]:
+        """The gradients of q, k and v, and delta."""
+        made = [new() for new in self.results]
+        if self.zeroed:
+            for each in made[:3]:
+                each.zero_()
+        # PyTorch may use their memory again once the launches are queued.
+        between = [new() for new in self.between]
+        at = [*addresses, *map(self.address, made), *map(self.address, between), *self.constants]
+        for launch, pick in self.queue:
+            launch(handle, *pick(at))
+        return made
+
+    @classmethod
+    def of(
+        cls, call: Call, arrays: Sequence[Any], results: Sequence[Any], launched: Sequence[plans.Launched]
+    ) -> "Plan | None":
+        """The plan of a call that had these results; None if one of its launches can't be prepared."""
+        torch, q = libraries.TORCH, call.given["q"]
+        ordinal = call.views["q"].device_id
+        given = {*call.given, *(n for n, each in zip(_COMPUTED, arrays, strict=True) if each is not None)}
+        slots = [name for name in ARRAYS if name in given or name == "none"]
+        made = dict(zip(_RESULTS, results, strict=True))
+        first = launched[0]
+        made |= {name: first.arrays[name] for name in _BETWEEN if name == "base" or first.options["adding"]}
+        slots += made
+        unread: list[Any] = []
+        prepared = []
+        for each in launched:
+            numbers = []
+            for name, array in each.arrays.items():
+                slot = _NAMES.get(name, name)
+                known = slot in slots and (name not in made or array.data_ptr() == made[name].data_ptr())
+                slot = slot if known else f"unread {len(unread)}"
+                if not known:
+                    slots.append(slot)
+                    unread.append(array)
+                numbers.append(slots.index(slot))
+            if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
+                return None
+            prepared.append((launch.launch, operator.itemgetter(*numbers)))
+        makers = [torch.maker(q, ordinal, tuple(a.shape), call.views["q"].dtype) for a in results[:3]]
+        makers += [torch.maker(q, ordinal, tuple(a.shape), "f32") for a in list(made.values())[3:]]
+        address = makers[0][1]
+        return cls(
+            libraries.stream_finder([*call.given.values()], ordinal, [*call.views.values()]),
+            tuple(new for new, _ in makers[: len(results)]),
+            tuple(new for new, _ in makers[len(results) :]),
+            call.flags["packed"] or call.flags["limited"],
+            address,
+            tuple(unread),
+            tuple(address(each) for each in unread),
+            tuple(prepared),
+        )
+
+
+_plans: Any = Plans(_MOST)
+_DEFAULTS = {each.name: each.default for each in fields(Options)}
+
+
+def found(given: Sequence[Any], options: dict[str, Any]) -> plans.Found | None:
+    """What is known of a call with these arrays, in the order of `ARRAYS`, and options; None unless all
+    arrays are plain tensors.
+    """
+    described = plans.described(given)
+    if described is None:
+        return None
+    values = tuple((_DEFAULTS | options).values())
+    key: Hashable = described[0], values, tuple(map(type, values))
+    return key, described[1:], _plans.get(key)
+
+
+def queued(known: plans.Found | None) -> list[Any] | None:
+    """The results of a call that has a plan; None if its arguments must be checked."""
+    if known is None or known[2] is None:
+        return None
+    _, addresses, plan = known
+    handle = plan.stream(None)
+    return None if handle is None else plan.run(handle, addresses)
+
+
+def run(known: plans.Found | None, call: Call, arrays: Sequence[Any]) -> list[Any]:
+    """The gradients of q, k and v of a call, and delta, from `arrays`: the output, lse and their gradients.
+    Keeps a plan for calls with the same key if the arrays are on a GPU.
+    """
+    launched: list[plans.Launched] = []
+
+    def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
+        kernel(*arguments, stream=stream, **meta)
+        launched.append(plans.Launched(kernel, arguments, meta))
+
+    if known is not None:
+        call = replace(call, launch=launch)
+    results = gradients.backward(call, *arrays)
+    if known is not None and launched and call.views["q"].device == "cuda":
+        plan = Plan.of(call, arrays, results, launched)
+        if plan is not None:
+            _plans.add(known[0], plan)
+    return [*results]
