@@ -15,7 +15,7 @@ from weft.multiply import product_kernel
 from weft.passes.builders import emit
 from weft.passes.kernels import all_reduced, scattered, sent_sums
 from weft.passes.kernels import team as team_part
-from weft.schedules import choice
+from weft.schedules import choice, wgmma_cycles
 
 BF16 = ml_dtypes.bfloat16
 WEAKER = [
@@ -89,9 +89,18 @@ def test_no_tile_is_staged_in_parts_unless_a_call_names_it(monkeypatch):
     chosen = choice.choose(*sizes, types, "sm_90a")
     assert chosen.staging_parts(types) == 2
     whole = replace(chosen, block=(128, 128, 64))
-    monkeypatch.setattr(choice, "candidates", lambda product: [chosen, whole])
+    monkeypatch.setattr(choice, "by_promise", lambda request: iter([chosen, whole]))
     assert products._chosen(types, "sm_90a", (1, *sizes), whole=True) == whole
     assert products._chosen(types, "sm_90a", (1, *sizes), whole=False) == chosen
+
+
+def test_all_candidates_of_a_product_are_predicted_at_once(monkeypatch):
+    types, sizes, calls = Types("bf16", "bf16", "bf16"), (4, 192, 8192, 7168), []
+    assert not products._is_able(choice.choose(*sizes[1:], types, "sm_90a", sizes[0]), types, whole=True)
+    cycles = wgmma_cycles.cycles
+    monkeypatch.setattr(wgmma_cycles, "cycles", lambda *args: calls.append(args) or cycles(*args))
+    assert products._is_able(products._chosen(types, "sm_90a", sizes, whole=True), types, whole=True)
+    assert len(calls) <= 2
 
 
 @pytest.mark.slow

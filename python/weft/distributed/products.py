@@ -23,7 +23,7 @@ from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
-from weft.schedules import choice, database
+from weft.schedules import choice
 
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
 _ROW_BYTES = 16
@@ -153,12 +153,9 @@ def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool) -> AnySchedule:
     members, m, n, k = sizes
     chosen = choice.choose(m, n, k, types, chip, members)
     if not _is_able(chosen, types, whole):
-        ranked = choice.candidates(database.Product(m, n, k, types, chip))
-        able = [s for s in ranked if type(s) is type(chosen) and _is_able(s, types, whole)]
-        predicted = choice.CHOOSERS[type(chosen)].predicted
-        if predicted is not None:
-            able.sort(key=functools.partial(predicted, choice.Request(m, n, k, types, chip, members)))
-        chosen = next(iter(able), chosen)
+        ranked = choice.by_promise(choice.Request(m, n, k, types, chip, members))
+        able = (s for s in ranked if type(s) is type(chosen) and _is_able(s, types, whole))
+        chosen = next(able, chosen)
     plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
     settable = {each.name for each in fields(chosen) if each.init}
     return replace(chosen, **{name: value for name, value in plain.items() if name in settable})

@@ -3,7 +3,7 @@
 All callers ask `choose`: `--select-schedule`, `weft.matmul`, `weft bench` and `weft tune`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -78,7 +78,8 @@ class Chooser:
     """What chooses schedules of one family.
 
     `choose` returns the best schedule that it knows, or None to leave the product to other families.
-    `candidates` returns what a tuner tries, the most promising first. `predicted` is the time of a schedule,
+    `candidates` returns what a tuner tries, the most promising first: where there is a prediction, by its
+    time. `predicted` is the time of a schedule,
     in any unit; without it, no other kernel is used in place of the chosen one.
     """
 
@@ -97,7 +98,7 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     ),
     WarpgroupSchedule: Chooser(
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
-        lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip)),
+        lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip), members=r.members),
         _modelled,
     ),
     TensorMemorySchedule: Chooser(
@@ -171,8 +172,13 @@ def _grouped_alike(one: AnySchedule, other: AnySchedule, m: int, n: int) -> bool
 
 def candidates(product: Product) -> list[AnySchedule]:
     """What a tuner tries for a product, the most promising first."""
-    request = Request(product.m, product.n, product.k, product.types, product.chip)
-    return [s for family in _able(request, False) for s in CHOOSERS[family].candidates(request)]
+    return list(by_promise(Request(product.m, product.n, product.k, product.types, product.chip)))
+
+
+def by_promise(request: Request) -> Iterator[AnySchedule]:
+    """The candidates of all families, in the order of `candidates`, each made when it is asked for."""
+    for family in _able(request, False):
+        yield from CHOOSERS[family].candidates(request)
 
 
 def passed_over(

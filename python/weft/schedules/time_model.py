@@ -70,9 +70,11 @@ def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: in
     return max(near, key=lambda each: preferred(*each))[1]
 
 
-def ranked(m: int, n: int, k: int, types: Types, chip: ChipModel) -> list[WarpgroupSchedule]:
+def ranked(
+    m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1
+) -> Iterator[WarpgroupSchedule]:
     """The candidates by their modelled time."""
-    return [s for _, s in by_time(m, n, k, types, chip)]
+    return (s for _, s in by_time(m, n, k, types, chip, members))
 
 
 def candidates(m: int, n: int, k: int, types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
