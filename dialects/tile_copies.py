@@ -155,8 +155,8 @@ class CopyOp(Op, dialect=Tile, name="copy"):
 
 
 class CopyOutOp(Op, dialect=Tile, name="copy_out"):
-    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, in words of 4 bytes where
-    there are whole ones. Elements outside of the matrix are not written; no alignment is needed.
+    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, in aligned vectors of 16
+    bytes where there are whole ones. Elements outside of the matrix are not written; no alignment is needed.
     """
 
     tile: ext.Operand[Any]

@@ -2,7 +2,6 @@
 `st` and `cp`, and plain loads and stores.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from weft.dialects.tile import (
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
 from weft.dialects.tile_roles import RoleOp
 from weft.isa.async_copy import CP_ASYNC
-from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf
 from weft.passes.analysis import active_threads, uniformity
 from weft.passes.analysis.uniformity import Scope
@@ -34,11 +33,10 @@ from weft.passes.builders import (
     thread_ids,
 )
 from weft.passes.builders.addresses import Matrix
+from weft.passes.builders.row_stores import RowStores
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
-
-_WORD = 4  # bytes that a lane of `tile.copy_out` stores at once
 
 
 def run(module: Any) -> None:
@@ -180,54 +178,8 @@ def _copy(op: CopyOp) -> None:
 
 
 def _copy_out(op: CopyOutOp) -> None:
-    """Each warp takes every fourth row of the tile. Its lanes store words of 4 bytes from the first multiple
-    of 4 on, and single elements before and after them.
-    """
-    destination, shared = Matrix(op.destination), SharedTile(op.tile.type)
-    rows, columns = op.tile.type.shape
     uniformity.require(op, Scope.WARPGROUP)
-    bytes_ = destination.bytes
-    packed = max(_WORD // bytes_, 1)
-    word, whole = (ir.IntegerType.get_signless(8 * n) for n in (bytes_, packed * bytes_))
-    base, thread = tile.address(op.tile), emit.rem(emit.thread(), WARPGROUP)
-    warp, lane = emit.div(thread, LANES), emit.rem(thread, LANES)
-    count = emit.maximum(emit.minimum(emit.sub(destination.columns, op.column), columns), 0)
-    end = emit.value(emit.minimum(emit.sub(destination.rows, op.row), rows))
-    loop = scf.ForOp(emit.value(warp), end, emit.value(WARPS))
-    with ir.InsertionPoint(loop.body):
-        row = loop.induction_variable
-        start = destination.element_of(destination.row(emit.add(op.row, row)), op.column)
-
-        def element(column: Any) -> Any:
-            address = addresses.offset(base, shared.offset(Point(row), Point(column)))
-            return llvm.load(word, address)
-
-        def store(column: Any, value: Any) -> None:
-            wide = arith.extsi(ir.IntegerType.get_signless(64), emit.mul(column, bytes_))
-            llvm.store(value, addresses.offset(start, wide))
-
-        lead: Any = 0
-        if packed > 1:
-            low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
-            lead = emit.div(emit.bit_and(emit.sub(0, low), _WORD - 1), bytes_)
-            lead = emit.minimum(lead, count)
-        words = emit.div(emit.sub(count, lead), packed)
-        for first in range(0, emit.div(columns, packed), LANES):
-            number = emit.add(lane, first)
-            with emit.when(emit.less(number, words)):
-                column = emit.add(lead, emit.mul(number, packed))
-                elements = [element(emit.add(column, i)) for i in range(packed)]
-                wide = [arith.extui(whole, each) if packed > 1 else each for each in elements]
-                bits = (arith.constant(whole, 8 * bytes_ * i) for i in range(1, packed))
-                parts = [arith.shli(each, by) for each, by in zip(wide[1:], bits, strict=True)]
-                store(column, functools.reduce(arith.ori, parts, wide[0]))
-        if packed > 1:
-            after = emit.add(lead, emit.mul(words, packed))
-            for first, stop in ((0, lead), (after, count)):
-                column = emit.add(first, lane)
-                with emit.when(emit.less(column, stop)):
-                    store(column, element(column))
-        scf.yield_([])
+    RowStores(op).emit()
 
 
 def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:

@@ -1,6 +1,7 @@
 // RUN: weft-opt %s --lower-copies --canonicalize --cse | FileCheck %s
 
 !Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Short = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,4,4):(4,64,1)]">, "shared">
 !Flat = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
 !Vectors = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(32,8):(1@laneid,1)]">>
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
@@ -53,6 +54,34 @@ gpu.module @m {
       attributes {known_block_size = array<i32: 128, 1, 1>} {
     "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, rows = "any", columns = "inside"}
       : (memref<?x?xf16>, i32, i32, !Rows) -> ()
+    gpu.return
+  }
+
+  // A warp stores two rows at once: aligned vectors, each from two of the buffer, then single elements.
+  // CHECK-LABEL: gpu.func @copy_out
+  // CHECK: %[[ROWS:.*]] = arith.constant 8 : i32
+  // CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %[[ROWS]]
+  // CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<4xi32>
+  // CHECK-COUNT-4: llvm.intr.fshr
+  // CHECK: llvm.store %{{.*}}, %{{.*}} : vector<4xi32>, !llvm.ptr<1>
+  // CHECK: %[[ELEMENT:.*]] = llvm.load %{{.*}} : !llvm.ptr<3> -> i16
+  // CHECK: llvm.store %[[ELEMENT]], %{{.*}} : i16, !llvm.ptr<1>
+  // CHECK-NOT: llvm.store
+  // CHECK: gpu.return
+  gpu.func @copy_out(%m: memref<?x?xf16>, %i: i32, %t: !Rows) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.copy_out"(%t, %m, %i, %i) : (!Rows, memref<?x?xf16>, i32, i32) -> ()
+    gpu.return
+  }
+
+  // Runs of 4 elements are contiguous: words of 4 bytes.
+  // CHECK-LABEL: gpu.func @copy_out_of_short_runs
+  // CHECK-NOT: vector<4xi32>
+  // CHECK: llvm.store %{{.*}}, %{{.*}} : i32, !llvm.ptr<1>
+  // CHECK: gpu.return
+  gpu.func @copy_out_of_short_runs(%m: memref<?x?xf16>, %i: i32, %t: !Short) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.copy_out"(%t, %m, %i, %i) : (!Short, memref<?x?xf16>, i32, i32) -> ()
     gpu.return
   }
 

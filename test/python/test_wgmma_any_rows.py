@@ -4,6 +4,8 @@ element, in the emulator with its sanitizer.
 
 from dataclasses import dataclass, fields, replace
 
+import ml_dtypes
+import numpy as np
 import pytest
 from launches import complaint
 from machine_code import local_memory
@@ -93,3 +95,16 @@ def test_tma_stores_aligned_rows_only() -> None:
         report = kernel.emulate(*(placed.values for placed in product.operands(case).values()))
         counts.append(report.counters[COPIES])
     assert counts[1] == counts[0] - 2  # one for each warpgroup
+
+
+@pytest.mark.parametrize("columns", [45, 24])
+def test_rows_of_d_are_stored_from_each_distance_to_an_aligned_vector(columns: int) -> None:
+    kernel = weft.compile(PLAIN[2].module(), "sm_90a")
+    a, b = (np.arange(8 * n, dtype=np.float32).reshape(n, 8) % 5 - 2 for n in (66, columns))
+    wanted, size = (a @ b.T).astype(ml_dtypes.bfloat16), 66 * columns
+    for before in range(8):
+        memory = np.full(size + 16, 7, ml_dtypes.bfloat16)
+        d = memory[before : before + size].reshape(wanted.shape)
+        kernel.emulate(a.astype(d.dtype), b.astype(d.dtype), d)
+        assert (d == wanted).all()
+        assert (memory[:before] == 7).all() and (memory[before + size :] == 7).all()

@@ -1,0 +1,132 @@
+"""Stores of a buffer in shared memory to a matrix whose rows begin at any element, by the threads of a
+warpgroup. TMA doesn't store such rows.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import CopyOutOp
+from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.mlir import arith, ir, llvm, scf
+from weft.passes.builders import addresses, emit
+from weft.passes.builders.addresses import Matrix
+from weft.passes.builders.shared_tiles import Point, SharedTile
+from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
+
+_WORD = 4  # bytes that a lane stores at once where vectors of the buffer aren't contiguous
+
+
+class RowStores:
+    """The copy of a buffer to (`op.row`, `op.column`) of a matrix, as far as the matrix goes."""
+
+    def __init__(self, op: CopyOutOp) -> None:
+        self.matrix, self.shared = Matrix(op.destination), SharedTile(op.tile.type)
+        self.rows, self.columns = op.tile.type.shape
+        self.base, self.row, self.column = tile.address(op.tile), op.row, op.column
+        self.bytes = self.matrix.bytes
+        inside = emit.minimum(emit.sub(self.matrix.columns, op.column), self.columns)
+        self.count = emit.maximum(inside, 0)  # of each row's elements that the matrix has
+        thread = emit.rem(emit.thread(), WARPGROUP)
+        self.warp, self.lane = emit.div(thread, LANES), emit.rem(thread, LANES)
+
+    def emit(self) -> None:
+        """Copies all rows: in aligned vectors of 16 bytes where the buffer allows."""
+        swizzle, per = self.shared.swizzle, BYTES // self.bytes
+        whole = swizzle is None or 1 << swizzle.base >= BYTES
+        if whole and self.columns % per == 0 and self.shared.run_complaint(per) is None:
+            self._by_vectors(per)
+        else:
+            self._by_words()
+
+    def _by_vectors(self, per: int) -> None:
+        """The lanes of a row store the vectors of `per` elements that are aligned in the matrix, then the
+        elements before and after them, one each.
+        """
+        vectors, most_apart = self.columns // per, 2 * (per - 1)
+        lanes = min(1 << (max(vectors, most_apart, 1) - 1).bit_length(), LANES)
+        at_once, own = LANES // lanes, emit.rem(self.lane, lanes)
+
+        def row(number: Any) -> None:
+            start = self._start(number)
+            lead = self._lead(start, BYTES)
+            whole = emit.div(emit.sub(self.count, lead), per)
+            for first in range(0, vectors, lanes):
+                of_lane = emit.add(own, first)
+                with emit.when(emit.less(of_lane, whole)):
+                    words = self._vector(number, of_lane, vectors - 1, per, lead)
+                    column = emit.add(lead, emit.mul(of_lane, per))
+                    self._store(start, column, emit.vector_of(words))
+            inside = emit.mul(whole, per)
+            with emit.when(emit.less(own, emit.sub(self.count, inside))):
+                column = emit.add(own, emit.select(emit.less(own, lead), 0, inside))
+                self._store(start, column, self._element(number, column))
+
+        self._each_row(emit.add(emit.mul(self.warp, at_once), emit.div(self.lane, lanes)), at_once, row)
+
+    def _vector(self, row: Any, number: Any, last: int, per: int, lead: Any) -> list[Any]:
+        """The words of a vector that begins `lead` elements after vector `number` of the buffer's row."""
+        kind = ir.VectorType.get([WORDS], emit.i32())
+        # Where `lead` is 0, the second vector isn't used, and may not exist.
+        pair = number, emit.minimum(emit.add(number, 1), last)
+        loaded = [llvm.load(kind, self._address(row, emit.mul(each, per))) for each in pair]
+        words = [word for each in loaded for word in emit.elements(each)]
+        return shifted(emit.mul(lead, self.bytes), words, self.bytes)
+
+    def _by_words(self) -> None:
+        """The lanes of a warp store words of 4 bytes from the first multiple of 4 on, and single elements
+        before and after them.
+        """
+        packed = max(_WORD // self.bytes, 1)
+        whole = ir.IntegerType.get_signless(8 * packed * self.bytes)
+
+        def row(number: Any) -> None:
+            start = self._start(number)
+            lead = self._lead(start, _WORD) if packed > 1 else 0
+            words = emit.div(emit.sub(self.count, lead), packed)
+            for first in range(0, emit.div(self.columns, packed), LANES):
+                of_lane = emit.add(self.lane, first)
+                with emit.when(emit.less(of_lane, words)):
+                    column = emit.add(lead, emit.mul(of_lane, packed))
+                    elements = [self._element(number, emit.add(column, i)) for i in range(packed)]
+                    wide = [arith.extui(whole, each) if packed > 1 else each for each in elements]
+                    bits = (arith.constant(whole, 8 * self.bytes * i) for i in range(1, packed))
+                    parts = [arith.shli(each, by) for each, by in zip(wide[1:], bits, strict=True)]
+                    self._store(start, column, functools.reduce(arith.ori, parts, wide[0]))
+            if packed > 1:
+                after = emit.add(lead, emit.mul(words, packed))
+                for first, stop in ((0, lead), (after, self.count)):
+                    column = emit.add(first, self.lane)
+                    with emit.when(emit.less(column, stop)):
+                        self._store(start, column, self._element(number, column))
+
+        self._each_row(emit.value(self.warp), 1, row)
+
+    def _each_row(self, first: Any, at_once: int, body: Callable[[Any], None]) -> None:
+        """A loop over every row of the tile that a lane has a part of, from `first` on."""
+        end = emit.value(emit.minimum(emit.sub(self.matrix.rows, self.row), self.rows))
+        loop = scf.ForOp(emit.value(first), end, emit.value(WARPS * at_once))
+        with ir.InsertionPoint(loop.body):
+            body(loop.induction_variable)
+            scf.yield_([])
+
+    def _start(self, row: Any) -> Any:
+        """Where a row of the tile begins in the matrix."""
+        return self.matrix.element_of(self.matrix.row(emit.add(self.row, row)), self.column)
+
+    def _lead(self, start: Any, bytes_: int) -> Any:
+        """The elements of a row before the first multiple of `bytes_`."""
+        low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
+        lead = emit.div(emit.bit_and(emit.sub(0, low), bytes_ - 1), self.bytes)
+        return emit.minimum(lead, self.count)
+
+    def _address(self, row: Any, column: Any) -> Any:
+        return addresses.offset(self.base, self.shared.offset(Point(row), Point(column)))
+
+    def _element(self, row: Any, column: Any) -> Any:
+        return llvm.load(ir.IntegerType.get_signless(8 * self.bytes), self._address(row, column))
+
+    def _store(self, start: Any, column: Any, value: Any) -> None:
+        wide = arith.extsi(ir.IntegerType.get_signless(64), emit.mul(column, self.bytes))
+        llvm.store(value, addresses.offset(start, wide))
