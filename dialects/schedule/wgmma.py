@@ -331,6 +331,9 @@ class WarpgroupSchedule(AnySchedule):
         ):
             if has:
                 return f"loaders must be 0 with {what}, got {self.loaders}"
+        if self.stages < 2 * self.loaders or self.stages % self.loaders:
+            least = max(ceil_div(self.stages, self.loaders), 2) * self.loaders
+            return f"stages must be a multiple of loaders {self.loaders}, at least {least}, got {self.stages}"
         return None
 
     def _skew_complaint(self, types: Types) -> str | None:

@@ -22,8 +22,7 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
     down, across = schedule.cluster
     warpgroups = schedule.warpgroups * (down + across - 1)
     if schedule.loaders:
-        producers = schedule.loaders * WARPS
-        return tile.make_ring(schedule.stages, filled_by="warps", producers=producers, consumers=warpgroups)
+        return tile.make_ring(schedule.stages, filled_by="warps", producers=WARPS, consumers=warpgroups)
     if scaled:  # lanes read the scales
         return tile.make_ring(schedule.stages, emptied_by="warps", consumers=warpgroups * WARPS)
     return tile.make_ring(schedule.stages, consumers=warpgroups)

@@ -1,5 +1,6 @@
 """A and B in a kernel whose threads load them: rows of the matrices may begin at any element."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,18 +65,28 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
             tile.release(self._copies, stage)
 
     def load(self, at: Tile, position: list[Any]) -> list[Any]:
-        """Loads all K blocks of a tile into the ring; for all warps. Returns the ring's next position. Copies
-        run `stages - 1` K blocks ahead.
+        """Loads all K blocks of a tile into the ring; for all warps that load. A warpgroup loads the stages
+        whose number is its own modulo the number of warpgroups. Its copies run ahead by all its stages but
+        one. Returns the ring's next position.
         """
         schedule = self.schedule
-        (m, n, k), ahead = schedule.block, schedule.stages - 1
-        warp = emit.uniform(emit.div(emit.thread(), LANES))  # loaders come first
+        (m, n, k), loaders = schedule.block, schedule.loaders
+        own = schedule.stages // loaders - 1
+        ahead = own * loaders
+        number_of_warp = emit.uniform(emit.div(emit.thread(), LANES))  # loaders come first
+        warp, warpgroup = emit.rem(number_of_warp, WARPS), emit.div(number_of_warp, WARPS)
         starts = emit.mul(at.row, m), emit.mul(at.column, n)
-        warps, pairs = WARPS * schedule.loaders, list(zip((self.left, self.right), starts, strict=True))
-        copies = [(o.copy_of(at.member, warps), s) for o, s in pairs if isinstance(o, LoadedOperand)]
+        pairs = list(zip((self.left, self.right), starts, strict=True))
+        copies = [(o.copy_of(at.member, WARPS), s) for o, s in pairs if isinstance(o, LoadedOperand)]
         copied = [(o, s) for o, s in pairs if not isinstance(o, LoadedOperand)]
         assert at.k_span is not None
         first, after = at.k_span
+
+        def mine(stage: Any) -> Any:
+            """A block for the warpgroup that loads a stage."""
+            if loaders == 1:
+                return nullcontext()
+            return emit.when(emit.equal(emit.rem(stage, loaders), warpgroup))
 
         def each_copy(number: Any) -> list[tuple[ShiftedCopy, Any, Any]]:
             """Each copy, and where its tile for a K block is."""
@@ -91,24 +102,25 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
 
         def block(number: Any, position: list[Any]) -> list[Any]:
             stage, phase = position
-            for operand, start in copied:
-                with emit.when(emit.equal(warp, 0)), thread_ids.one_thread():
-                    self._copy(operand, at, number, start, stage, phase)
-            nvvm.cp_async_wait_group(ahead - 1)
-            nvvm.SyncWarpOp(emit.value(-1))
-            before = emit.select(emit.equal(stage, 0), ahead, emit.sub(stage, 1))
-            begin(emit.add(number, ahead), before)
-            tile.acquire(self.ring, stage, phase)
-            for copy, row, column in each_copy(number):
-                copy.end(row, column, stage, warp)
-            tile.commit(self.ring, stage)
+            with mine(stage):
+                for operand, start in copied:
+                    with emit.when(emit.equal(warp, 0)), thread_ids.one_thread():
+                        self._copy(operand, at, number, start, stage, phase)
+                nvvm.cp_async_wait_group(own - 1)
+                nvvm.SyncWarpOp(emit.value(-1))
+                begin(emit.add(number, ahead), self._after(stage, ahead))
+                tile.acquire(self.ring, stage, phase)
+                for copy, row, column in each_copy(number):
+                    copy.end(row, column, stage, warp)
+                tile.commit(self.ring, stage)
             return list(tile.advance(self.ring, stage, phase))
 
         await_previous_launch()  # the first time
 
         def early(number: Any, carried: list[Any]) -> list[Any]:
-            begin(number, carried[0])
-            return [self._after(carried[0])]
+            with mine(carried[0]):
+                begin(number, carried[0])
+            return [self._after(carried[0], 1)]
 
         emit.loop(first, emit.add(first, ahead), 1, position[:1], early)
         return emit.loop(first, after, 1, position, block)
@@ -123,7 +135,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         tile.expect(self._copies, stage, rows * columns * element_bytes(operand.matrix))
         operand.copy(start, depth, at.member, stage, tile.full_barrier(self._copies, stage), 0, None)
 
-    def _after(self, stage: Any) -> Any:
-        """The stage after one."""
-        following = emit.add(stage, 1)
-        return emit.select(emit.equal(following, self.schedule.stages), 0, following)
+    def _after(self, stage: Any, count: int) -> Any:
+        """The stage so many after one."""
+        following, stages = emit.add(stage, count), self.schedule.stages
+        return emit.select(emit.less(following, stages), following, emit.sub(following, stages))

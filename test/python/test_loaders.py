@@ -20,7 +20,8 @@ RNG = np.random.default_rng(5)
 
 
 def of(*block: int, **fields: object) -> WarpgroupSchedule:
-    given = {"warpgroups": 1, "stages": 3, "swap": True, "loaders": 1, **fields}
+    stages = {2: 4, 3: 6}.get(fields.get("loaders", 1), 3)  # type: ignore[call-overload]
+    given = {"warpgroups": 1, "stages": stages, "swap": True, "loaders": 1, **fields}
     return WarpgroupSchedule(block, **given)  # type: ignore[arg-type]
 
 
@@ -72,7 +73,7 @@ OF_B = (
     ((65, 133, 205), (False, True), of(64, 72, 64, loaders=2, copies_a=True)),
     ((33, 130, 77), (True, True), of(128, 48, 64, warpgroups=2, loaders=2, copies_a=True)),
     ((40, 64, 61), (False, False), of(64, 64, 64, swap=False, copies_a=True)),
-    ((20, 130, 333), (False, True), of(128, 24, 64, warpgroups=2, stages=2, global_splits=2, copies_a=True)),
+    ((20, 130, 333), (False, True), of(128, 24, 64, warpgroups=2, global_splits=2, loaders=2, copies_a=True)),
 )
 
 
@@ -114,6 +115,11 @@ def test_a_batch_has_an_epilogue():
 
 BF16_TYPES = Types("bf16", "bf16", "bf16")
 REFUSED = (
+    (
+        BF16_TYPES,
+        of(64, 8, 64, loaders=2, stages=5),
+        r"^stages must be a multiple of loaders 2, at least 6, got 5$",
+    ),
     (BF16_TYPES, of(64, 8, 64, loaders=4), r"^loaders must be in 0..3, got 4$"),
     (BF16_TYPES, of(64, 8, 64, loaders=-1), r"^loaders must be at least 1, got -1$"),
     (

@@ -1,8 +1,9 @@
 """Products of few rows whose A or B has rows that TMA can't copy: a kernel that loads them itself takes less
 time than copies to padded rows and a kernel that copies these by TMA. On an H200, 1 x 28671 x 4097 in bf16
 takes 65 us from registers, 102 with loaders, 179 with copies; 33 x 4097 x 4095 19, 24 and 29; 128 rows that
-begin at odd elements x 8192 x 8192 77 with loaders, 105 with copies; 129 x 5121 x 3585 42 and 37. On an H100,
-256 x 7168 x 4096 with rows of 4098 elements takes 53 us with loaders of B alone, 72 with copies.
+begin at odd elements x 8192 x 8192 77 with loaders, 105 with copies. With loaders of B alone on an H100,
+65 x 2049 x 8191 takes 27 us, 129 x 5121 x 3585 32, 256 x 7168 x 4096 with rows of 4098 elements 52; with
+copies 37, 45 and 72.
 """
 
 from dataclasses import replace
@@ -10,7 +11,7 @@ from dataclasses import replace
 from weft.dialects.schedule import AnySchedule, DirectSchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.tile_claims import MOST_PARTIES
 from weft.schedules import direct, time_model
-from weft.schedules.chip_models import CHIP_MODELS
+from weft.schedules.chip_models import CHIP_MODELS, ChipModel
 from weft.target import Target
 
 _LOADERS = 2  # One is slower; three leave too few registers for large tiles.
@@ -25,9 +26,12 @@ _COLUMNS_OF_MORE = 192  # of D, in a tile of so many rows
 _MOST_STAGES = 8
 _FEW_COLUMNS = 32  # up to which two warpgroups share the rows of B
 _ROWS_OF_B_ALONE = 256  # of A, the most in one tile
-_ROWS_OF_TALL = 144  # of A, up to which enough stages fit beside a tile of 128 rows of B
-# Microseconds with loaders of B alone: of a K block of a tile, by its rows of B, and in addition.
-_BLOCK_US = {64: 0.77, 128: 0.9}
+_TILE_OF_B_ALONE = 64  # rows of B
+# Depth, loaders, and at least so many stages: the best that fits comes first.
+_KINDS = ((128, 2, 4), (64, 3, 6), (128, 1, 3), (64, 2, 4), (64, 1, 2))
+# Microseconds with loaders of B alone: of 64 columns of B, for few rows of A and for more; and in addition.
+_UNIT, _NARROW = 64, 144
+_UNIT_US, _UNIT_OF_MORE_US = 0.5, 0.71
 _START_US, _SLICES_US = 6.0, 4.0
 _COPIED = 2.7e6  # bytes that copies to padded rows read and write in a microsecond
 _CLEARLY_LESS = 0.85
@@ -48,25 +52,29 @@ def schedule(
 
 
 def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSchedule | None:
-    """With loaders of B alone, which all rows of A share; None for few or many rows, or where it isn't
-    predicted to take clearly less time than copies to padded rows.
+    """With loaders of B alone, which all rows of A share; None for many rows, or where it isn't predicted to
+    take clearly less time than copies to padded rows.
     """
-    if chip not in CHIP_MODELS or types.input_bits != 16 or any(types.transposed):
-        return None
-    if not _MOST_ROWS < m <= _ROWS_OF_B_ALONE:
+    if chip not in CHIP_MODELS or types.input_bits != 16 or any(types.transposed) or m > _ROWS_OF_B_ALONE:
         return None
     model, columns = CHIP_MODELS[chip], 8 * ceil_div(m, 8)
-    rows = 128 if columns <= _ROWS_OF_TALL else 64
-    found = WarpgroupSchedule((rows, columns, 64), rows // 64, 2, swap=True, loaders=_LOADERS, copies_a=True)
-    tiles, blocks = ceil_div(n, rows), ceil_div(k, 64)
+    tiles, blocks = ceil_div(n, _TILE_OF_B_ALONE), ceil_div(k, _UNIT)
     slices = max(min(model.multiprocessors // tiles, blocks // 8, MOST_PARTIES), 1)
-    found = replace(found, global_splits=slices)
-    most = min(found.most_stages(types, model.facts.shared_bytes), _MOST_STAGES)
-    found = replace(found, stages=max(most, 2))
-    if found.complaint(types, Target.of(chip)) is not None:
+    for depth, loaders, fewest in _KINDS:
+        block = _TILE_OF_B_ALONE, columns, depth
+        found = WarpgroupSchedule(
+            block, 1, 2, swap=True, loaders=loaders, copies_a=True, global_splits=slices
+        )
+        found = _with_stages(found, types, model)
+        if found.stages >= fewest and found.complaint(types, Target.of(chip)) is None:
+            break
+    else:
         return None
+    if m <= _MOST_ROWS:
+        return found
     waves = ceil_div(tiles * slices, model.multiprocessors)
-    loaded = waves * ceil_div(blocks, slices) * _BLOCK_US[rows] + _START_US + _SLICES_US * (slices > 1)
+    unit = _UNIT_US if columns <= _NARROW else _UNIT_OF_MORE_US
+    loaded = waves * ceil_div(blocks, slices) * unit + _START_US + _SLICES_US * (slices > 1)
     product = time_model.choose(m, n, k, types, model)
     copied = 2 * (m + n) * k * types.input_bytes / _COPIED
     copied += time_model.modelled(product, m, n, k, types, model) / model.clock_mhz
@@ -99,6 +107,12 @@ def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) 
         tiles = ceil_div(n, _ROWS_OF_B)
     slices = min(model.multiprocessors // tiles, ceil_div(k, 2 * found.block[2]))
     found = replace(found, global_splits=max(slices, 1))
-    stages = min(found.most_stages(types, model.facts.shared_bytes), _MOST_STAGES)
-    found = replace(found, stages=max(stages, 2))
+    found = _with_stages(found, types, model)
     return found if found.complaint(types, Target.of(chip)) is None else None
+
+
+def _with_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> WarpgroupSchedule:
+    """With as many stages as fit: at least two for each warpgroup that loads, or one such warpgroup."""
+    most = min(s.most_stages(types, chip.facts.shared_bytes), _MOST_STAGES)
+    loaders = s.loaders if most >= 2 * s.loaders else 1
+    return replace(s, loaders=loaders, stages=max(most // loaders * loaders, 2))
