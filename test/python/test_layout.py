@@ -111,6 +111,8 @@ def test_positions_follow_the_definition(layout: Layout) -> None:
     for flat in range(layout.size):
         assert layout.positions(flat) == definition(layout, flat)
         assert layout.apply(flat) == definition(layout, flat)[0]
+    firsts = (dict(zip(AXES, first, strict=True)) for first in layout.first_positions().tolist())
+    assert [{a: p[a] for a in layout.axes} for p in firsts] == [layout.apply(i) for i in range(layout.size)]
 
 
 @unhurried
@@ -209,6 +211,7 @@ def test_a_k16_puts_k_hi_at_stride_4() -> None:
 def test_lane_elements_count_warps_and_replicas() -> None:
     layout = parse("S[(2,2,2):(1@warpid,1@laneid,1)] + R[(2):(2)]")
     assert layout.lane_elements(1, (2, 4), warp=1) == [(1, 2), (1, 3), (1, 2), (1, 3)]
+    assert layout.lane_indices(1, warp=1).tolist() == [6, 7, 6, 7]
     assert layout.lane_elements(2, (2, 4)) == []
     # `reg` comes before `m`, whatever the logical order.
     assert parse("S[(2,2):(1,1@reg)]").lane_elements(0, (2, 2)) == [(0, 0), (1, 0), (0, 1), (1, 1)]

@@ -313,10 +313,20 @@ class Layout:
     def lane_elements(self, lane: int, shape: Shape, warp: int = 0) -> list[Coords]:
         """The coordinates in `shape` of a lane's elements, in register order: by `reg`, then `m`."""
         shape = self._checked(shape)
-        flat = _held(self).get(whole("a warp and lane", (warp, lane)), np.zeros(0, np.int64))
+        flat = self.lane_indices(lane, warp)
         if not shape:
             return [()] * len(flat)
         return list(zip(*(digit.tolist() for digit in np.unravel_index(flat, tuple(shape))), strict=True))
+
+    def lane_indices(self, lane: int, warp: int = 0) -> npt.NDArray[np.int64]:
+        """The row-major indices of a lane's elements, in the order of `lane_elements`."""
+        return _held(self).get(whole("a warp and lane", (warp, lane)), np.zeros(0, np.int64))
+
+    def first_positions(self) -> npt.NDArray[np.int64]:
+        """The first position of every element, before the swizzle: a row for each, with a column for each of
+        `AXES`.
+        """
+        return point_table(self.shard) + self._start()
 
     def drawn(self, shape: Shape = (), element_bits: int | None = None) -> Svg:
         """A drawing of a matrix of this shape: in each cell, the lane and register, or the address, that
@@ -356,7 +366,7 @@ def _held(layout: Layout) -> dict[Coords, npt.NDArray[np.int64]]:
     if layout.swizzle:
         layout.swizzle.swizzle_element(0, None)  # raises: registers have no byte addresses
     copies = point_table(layout.replica)
-    positions = (point_table(layout.shard)[:, None] + copies + layout._start()).reshape(-1, len(AXES))
+    positions = (layout.first_positions()[:, None] + copies).reshape(-1, len(AXES))
     flat = np.repeat(np.arange(layout.size), len(copies))
     warp, lane, *_, register, memory = positions.T
     order = np.lexsort((flat, memory, register, lane, warp))

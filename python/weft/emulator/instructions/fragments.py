@@ -14,7 +14,7 @@ from weft.emulator.running.product_code import Places
 from weft.emulator.running.register_block import RegisterBlock, getter
 from weft.emulator.running.wave import Wave
 from weft.isa.family import Registers
-from weft.layout import MEMORY, Layout
+from weft.layout import AXES, MEMORY, Layout
 
 Index = npt.NDArray[np.intp]
 
@@ -27,8 +27,8 @@ _SHIFT = {"e2m1": 2}
 def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
     """The row-major matrix index of every element in the lanes, lane by lane in register order."""
     parsed = Layout.parse(layout)
-    held = [parsed.lane_elements(lane, shape) for lane in range(32)]
-    return np.array([np.ravel_multi_index(at, shape) for lane in held for at in lane], np.intp)
+    assert math.prod(shape) == parsed.size
+    return np.concatenate([parsed.lane_indices(lane) for lane in range(32)]).astype(np.intp)
 
 
 @cache
@@ -37,11 +37,10 @@ def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
     lane.
     """
     parsed = Layout.parse(layout)
-    coordinates = [parsed.apply(at, shape) for at in range(math.prod(shape))]
-    return np.array(
-        [coordinate.get("laneid", 0) * per_lane + coordinate.get(MEMORY, 0) for coordinate in coordinates],
-        np.intp,
-    )
+    assert math.prod(shape) == parsed.size and parsed.swizzle is None
+    positions = parsed.first_positions()
+    index = positions[:, AXES.index("laneid")] * per_lane + positions[:, AXES.index(MEMORY)]
+    return index.astype(np.intp)
 
 
 @cache
