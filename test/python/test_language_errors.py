@@ -325,11 +325,18 @@ def a_stage_outside_of_roles(d: w.Out["m", w.f32]):
     ring.take()  # here
 
 
-@mistake("a stage of this ring has a, b, got no 'b'")
+@mistake("a stage of this ring has a, b, got no 'b': None leaves it as it is")
 def a_stage_that_is_filled_in_part(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
     ring = w.ring(2, a=(64, 64, w.f16), b=(64, 64, w.f16))
     with w.role():
         ring.fill(a=a[0, 0])  # here
+
+
+@mistake("at least one buffer of a stage must be filled: ring.lend()")
+def a_stage_that_is_filled_with_nothing(d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16), b=(64, 64, w.f16))
+    with w.role():
+        ring.fill(a=None, b=None)  # here
 
 
 @mistake("'a' has elements of w.f16, got .* of w.f32")

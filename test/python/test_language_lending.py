@@ -40,6 +40,28 @@ def test_a_store_need_not_wait_for_tma_if_nothing_fills_its_stage_again():
         assert findings or np.array_equal(y, -x)
 
 
+@w.kernel()
+def differences(x: w.In["m k", w.f16], y: w.Out["m k", w.f16]):
+    """Differences of two buffers, of which the first tiles are the same, and then only one is filled."""
+    ring = w.ring(1, a=(64, 64, x.dtype), b=(64, 64, x.dtype))
+    with w.role():
+        for i in range(2):
+            with ring.take() as stage:
+                t = w.load(stage.a) - w.load(stage.b)
+            w.store(t, y[64 * i, 0])
+    with w.role(), w.one_thread():
+        ring.fill(a=x[0, 0], b=x[0, 0])
+        ring.fill(a=x[64, 0], b=None)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", pytest.param("sm_80", marks=pytest.mark.slow)])
+def test_a_stage_is_filled_in_part(arch):
+    x = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float16)
+    y = np.zeros_like(x)
+    assert not differences.emulate(x, y, arch=arch).findings
+    assert not y[:64].any() and np.array_equal(y[64:], x[64:] - x[:64])
+
+
 @pytest.mark.parametrize(
     "part, match",
     [

@@ -53,8 +53,11 @@ class Ring:
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
-        self._bytes = sum(rows * columns * dtype.bytes for rows, columns, dtype in buffers.values())
         self.begin()
+
+    def _bytes(self, name: str) -> int:
+        rows, columns, dtype = self.kinds[name]
+        return rows * columns * dtype.bytes
 
     def begin(self) -> None:
         """Sets the positions of a role that begins."""
@@ -65,6 +68,7 @@ class Ring:
     def fill(self, **places: Any) -> None:
         """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile, or
         equal parts of its rows (of its columns, if it has one row) from each of several elements in a tuple.
+        A buffer of None is left as it is.
 
         Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
         """
@@ -84,7 +88,12 @@ class Ring:
                 )
         for name in self.kinds:
             if name not in places:
-                raise mistake(f"a stage of this ring has {self.name}, got no '{name}'")
+                raise mistake(
+                    f"a stage of this ring has {self.name}, got no '{name}': None leaves it as it is"
+                )
+        places = {name: place for name, place in places.items() if place is not None}
+        if not places:
+            raise mistake("at least one buffer of a stage must be filled: ring.lend() hands it over as it is")
         for name, place in places.items():
             self._check_places(name, place if isinstance(place, tuple) else (place,))
         stage, phase = (each.value for each in self.filled)
@@ -93,7 +102,7 @@ class Ring:
         else:
             with nullcontext() if current.one_thread else thread_ids.one_thread():
                 tile.acquire(self._ring, stage, phase)
-                tile.expect(self._ring, stage, self._bytes)
+                tile.expect(self._ring, stage, sum(map(self._bytes, places)))
                 barrier = tile.full_barrier(self._ring, stage)
                 for name, place in places.items():
                     part = tile.stage(self._buffers[name], stage)
