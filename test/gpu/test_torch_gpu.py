@@ -7,13 +7,15 @@ torch = pytest.importorskip("torch")
 
 import weft  # noqa: E402
 import weft.nn  # noqa: E402
+from weft.launch import runtime  # noqa: E402
+from weft.nn import gated_product  # noqa: E402
 
 pytestmark = GPU
 
 
-def layer():
+def layer(hidden=512):
     torch.manual_seed(0)
-    return weft.nn.GatedMLP(256, 512, True, "cuda", torch.bfloat16)
+    return weft.nn.GatedMLP(256, hidden, True, "cuda", torch.bfloat16)
 
 
 def gradients(model, x):
@@ -23,9 +25,10 @@ def gradients(model, x):
     return [x.grad.clone(), *(each.grad.clone() for each in model.parameters())]
 
 
-def test_a_graph_of_forward_and_backward_replays():
-    model = layer()
-    x = torch.randn(128, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+@pytest.mark.parametrize("rows, hidden", [(128, 512), (2048, 9000)])
+def test_a_graph_of_forward_and_backward_replays(rows, hidden):  # with two kernels for the gate, and with one
+    model = layer(hidden)
+    x = torch.randn(rows, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     other = torch.randn_like(x)
     wanted = gradients(model, other.clone().requires_grad_())
     side = torch.cuda.Stream()
@@ -41,6 +44,21 @@ def test_a_graph_of_forward_and_backward_replays():
     graph.replay()
     for ours, theirs in zip(found, wanted, strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("rows, hidden", [(4096, 8704), (4000, 8712)])
+def test_the_gradient_of_a_large_gated_mlp_is_one_kernel(rows, hidden, activation, monkeypatch):
+    calls, run = [], gated_product.gradient_of_gated
+    monkeypatch.setattr(gated_product, "gradient_of_gated", lambda *given: calls.append(1) or run(*given))
+    model = layer(hidden)
+    model.activation = activation
+    x = torch.randn(rows, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    found = gradients(model, x)
+    assert len(calls) == (runtime.device(0).chip in gated_product.CHIPS)
+    model.down.register_forward_hook(lambda *_: None)  # with which the layers are apart
+    for one, two in zip(found, gradients(model, x), strict=True):
+        assert (one.float() - two.float()).norm() <= 0.01 * two.float().norm()
 
 
 @pytest.mark.parametrize("fp8", [None, "tensorwise"])

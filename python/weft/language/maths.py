@@ -161,6 +161,16 @@ def _activation(x: Any, name: str) -> Any:
     return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
 
 
+def activated(x: Any, name: str) -> Any:
+    """An activation of `weft.matmul`, by its name."""
+    return _activation(x, name)
+
+
+def derivative(x: Any, name: str) -> Any:
+    """The derivative of an activation of `weft.matmul` at each element of a fragment of f32."""
+    return _unary(x, name, float, lambda lane: activations.derivative(name, lane), whole=True)
+
+
 def absolute(x: Any) -> Any:
     """The absolute value."""
     if isinstance(x, NUMBERS):

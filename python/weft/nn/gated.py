@@ -10,7 +10,8 @@ from torch import overrides
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, runtime
 from weft.multiply import plans, torch_keys
-from weft.nn import gating
+from weft.multiply.matmul import matmul
+from weft.nn import gated_product, gating
 from weft.nn.arguments import check_layer, check_tensor
 from weft.nn.fp8 import checked_recipe
 from weft.nn.linear import Linear, checked_activation, is_plain
@@ -52,7 +53,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         checked_recipe("weft.nn.GatedMLP", fp8, **sizes)
         if activation is None:
             raise WeftError("weft.nn.GatedMLP: activation must be a name, such as 'silu', got None")
-        self.activation = checked_activation("weft.nn.GatedMLP", activation)
+        self.activation: Any = checked_activation("weft.nn.GatedMLP", activation)
         made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         made |= {"fuse_wgrad_accumulation": fuse_wgrad_accumulation, "fp8": fp8, "fp8_promote": fp8_promote}
         self.gate_up = Linear(features, 2 * intermediate_features, **made)
@@ -83,7 +84,10 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """The module of a tensor of ... x features: one of the same shape."""
-        return self.down(gated(self.gate_up(x), self.activation))
+        z = self.gate_up(x)
+        if gated_product.applies(z, self.down):
+            return gated_product.product(z, self.down, self.activation)
+        return self.down(gated(z, self.activation))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}"
@@ -160,6 +164,20 @@ _define(
 )
 
 
+def _product_backward(gradient: Any, weight: Any, z: Any, activation: str) -> Any:
+    of_z = torch.empty_like(z)
+    ProductGradient(activation)(gradient, weight, z, out=of_z)
+    return of_z
+
+
+_define(
+    "gated_product_backward",
+    "Tensor gradient, Tensor weight, Tensor z, str activation",
+    _product_backward,
+    lambda gradient, weight, z, activation: torch.empty_like(z),
+)
+
+
 class Gate:
     """The operators of an activation in compiled programs: `gate(z, out=h)`, and for the gradient
     `gate(dh, z, out=dz)`. They are queued on PyTorch's current stream.
@@ -172,6 +190,21 @@ class Gate:
         _run(self._activation, out, *tensors)
 
 
+class ProductGradient:
+    """The gradient of z from that of a product of the gated z, in compiled programs: by one kernel where it
+    applies.
+    """
+
+    def __init__(self, activation: str) -> None:
+        self._activation = activation
+
+    def __call__(self, gradient: Any, weight: Any, z: Any, *, out: Any) -> None:
+        if gated_product.fits_memory(weight, z):
+            gated_product.gradient_of_gated(gradient, weight, z, self._activation, out)
+        else:
+            _run(self._activation, out, matmul(gradient, weight), z)
+
+
 lowering.add(
     torch.ops.weft.gated.default,
     lambda given: lowering.Made(__name__, "Gate", [given["z"]], [given["activation"]]),
@@ -179,6 +212,12 @@ lowering.add(
 lowering.add(
     torch.ops.weft.gated_backward.default,
     lambda given: lowering.Made(__name__, "Gate", [given["gradient"], given["z"]], [given["activation"]]),
+)
+lowering.add(
+    torch.ops.weft.gated_product_backward.default,
+    lambda given: lowering.Made(
+        __name__, "ProductGradient", [given["gradient"], given["weight"], given["z"]], [given["activation"]]
+    ),
 )
 _plans: Any = plans.Plans()  # the launches by the tensors' sizes and alignment
 

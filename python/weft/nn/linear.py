@@ -18,7 +18,8 @@ from weft.torch.autograd import activated
 from weft.torch.operators import TYPE_NAMES, without_autocast
 from weft.torch.transforms import are_transformed
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""The types of tensors that kernels multiply without PyTorch's dispatcher."""
 _CAST = (torch.bfloat16, torch.float16, torch.float32)
 _TYPES = (*_CAST, torch.float64)
 
@@ -131,7 +132,7 @@ def linear(
         return activated(activation, linear(x, weight, bias, **options))
     if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
         return _apply(x, weight, bias, activation, accumulates, cast)
-    rows = _rows(x)
+    rows = rows_of(x)
     if fp8 is not None and are_transformed(*tensors):
         elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
         promoted = fp8_products.promoted(fp8_promote)
@@ -197,7 +198,7 @@ def is_plain(*tensors: Any) -> bool:
     if torch.compiler.is_compiling() or torch_tensors.are_transformed():
         return False
     for each in tensors:
-        if type(each) not in _PLAIN or each.layout is not torch.strided or each.is_meta:
+        if type(each) not in PLAIN or each.layout is not torch.strided or each.is_meta:
             return False
     return True
 
@@ -215,7 +216,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
     ) -> Any:
         near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
         # A result of all dimensions, since PyTorch refuses to change views of results in place.
-        rows = _rows(near) if x.dim() == 2 else _rows(near).view(x.shape)
+        rows = rows_of(near) if x.dim() == 2 else rows_of(near).view(x.shape)
         with without_autocast(x.device.type):
             d = matmul(rows, far, transpose_b=True, epilogue=_epilogue(bias, activation))
         # Only gradients of what is saved as it was given have gradients.
@@ -232,34 +233,51 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
                 "weft.nn.Linear: gradients of gradients aren't computed under torch.autocast: cast x and the "
                 "layer to one type instead"
             )
-        x, shape = _rows(x), ctx.shape
+        shape = ctx.shape
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
-        if len(shape) != 2:
-            gradient = gradient.reshape(-1, gradient.shape[-1])
-        if gradient.stride(-1) != 1 or gradient.stride(0) < gradient.shape[1]:
-            gradient = gradient.contiguous()  # such as that of a sum: one number for all elements
-        to_x, to_weight, to_bias, *_ = ctx.needs_input_grad
-        type_x, type_weight, type_bias = ctx.types
-        of_x = of_weight = of_bias = None
-        with without_autocast(x.device.type):
-            if to_x:
-                of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[type_x])
-                of_x = of_x if len(shape) == 2 else of_x.view(shape)
-            if to_weight and accumulated is not None and fp8_products.accumulates_now(accumulated):
-                matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
-            elif to_weight:
-                of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[type_weight])
-            if to_bias:
-                of_bias = gradient.sum(0, dtype=type_bias)
+        gradient = rows_of_gradient(gradient)
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            with without_autocast(x.device.type):
+                of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[ctx.types[0]])
+            of_x = of_x if len(shape) == 2 else of_x.view(shape)
+        wanted = ctx.needs_input_grad[1:3]
+        of_weight, of_bias = of_parameters(gradient, rows_of(x), wanted, ctx.types[1:], accumulated)
         return of_x, of_weight, of_bias, None, None, None
+
+
+def of_parameters(
+    gradient: Any, x: Any, wanted: tuple[bool, bool], types: tuple[Any, Any], accumulated: Any
+) -> tuple[Any, Any]:
+    """The gradients of a layer's weight and bias that are wanted, in these types, from the rows of that of
+    its product and of its input. That of an `accumulated` weight is added to what it has, if it can be.
+    """
+    of_weight = of_bias = None
+    with without_autocast(x.device.type):
+        if wanted[0] and accumulated is not None and fp8_products.accumulates_now(accumulated):
+            matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
+        elif wanted[0]:
+            of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[types[0]])
+        if wanted[1]:
+            of_bias = gradient.sum(0, dtype=types[1])
+    return of_weight, of_bias
+
+
+def rows_of_gradient(gradient: Any) -> Any:
+    """A gradient as a matrix of contiguous rows."""
+    if gradient.dim() != 2:
+        gradient = gradient.reshape(-1, gradient.shape[-1])
+    if gradient.stride(-1) != 1 or gradient.stride(0) < gradient.shape[1]:
+        gradient = gradient.contiguous()  # such as that of a sum: one number for all elements
+    return gradient
 
 
 # Without PyTorch's search for tensors that transforms have left behind, which `matmul` refuses.
 _apply = super(torch.autograd.Function, _Product).apply
 
 
-def _rows(x: Any) -> Any:
+def rows_of(x: Any) -> Any:
     """A matrix of contiguous rows or columns, from a tensor of any leading dimensions."""
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     return rows if 1 in rows.stride() else rows.contiguous()

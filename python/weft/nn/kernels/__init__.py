@@ -1,0 +1,1 @@
+"""The kernels of layers, in `weft.language`."""
