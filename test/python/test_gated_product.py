@@ -46,6 +46,12 @@ def test_the_gradient_is_that_of_f64(m, n, k, dtype, activation):
     assert (error <= 2.0 ** (-8 if dtype == BF16 else -11) * exact.grad.abs() + 1e-4).all()
 
 
+def test_the_operator_is_two_kernels_where_the_one_does_not_apply():
+    of_y, weight, z = numbers(16, 24), numbers(24, 16, seed=1), numbers(16, 32, seed=2)
+    found = torch.ops.weft.gated_product_backward(of_y, weight, z, "silu")
+    assert torch.equal(found, torch.ops.weft.gated_backward(weft.matmul(of_y, weight), z, "silu"))
+
+
 def layer(bias=True, **options):
     torch.manual_seed(0)
     return weft.nn.GatedMLP(32, 48, bias, dtype=BF16, **options)
