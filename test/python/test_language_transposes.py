@@ -38,6 +38,37 @@ def test_bytes_are_transposed(m, n, interleaved):
 
 
 @w.kernel()
+def transposed_in_place(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, n, interleaved, count=2):
+    """y = x.T, of tiles of 128 rows, one after the other."""
+    copies = w.ring(1, x=(128, n, x.dtype))
+    made = w.ring(1, y=(n, 128, x.dtype), over=copies)
+    with w.role():
+        for number in w.range(count):
+            copies.fill(x=x[number * 128, 0])
+            block = copies.take()
+            with made.write(block) as to:
+                w.transpose(block.x, to.y, interleaved=interleaved)
+    with w.role():
+        for number in w.range(count):
+            with made.take() as stage:
+                w.store(w.load(stage.y), y[0, number * 128])
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("n", [128, 256])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_bytes_are_transposed_in_place(n, interleaved):
+    x = np.random.default_rng(0).standard_normal((2 * 128, n)).astype(E4M3)
+    y = np.zeros((n, 2 * 128), E4M3)
+    report = transposed_in_place.emulate(x, y, n=n, interleaved=interleaved)
+    assert not report.findings, report.findings[0]
+    order = np.arange(2 * 128)
+    if interleaved:
+        order = order.reshape(-1, 2, 4, 2).swapaxes(1, 2).reshape(-1)
+    assert np.array_equal(y.view(np.uint8), x.T[:, order].view(np.uint8))
+
+
+@w.kernel()
 def twice(
     a: w.In["64 k", w.e4m3],
     b: w.In["n k", w.e4m3],
@@ -127,6 +158,49 @@ def test_mistakes(what):
     text = re.escape(MISTAKES[what]).replace(r"\.\*", ".*")
     with pytest.raises(weft.WeftError, match=text):
         wrong.compile(what=what)
+
+
+@w.kernel()
+def wrong_over(x: w.In["m n", w.e4m3], *, what):
+    copies, other = w.ring(2, x=(64, 128, x.dtype)), w.ring(2, x=(64, 128, x.dtype))
+    stages, takers, rows = (
+        {"stages": 3}.get(what, 2),
+        {"takers": 2}.get(what, 1),
+        {"bytes": 64}.get(what, 128),
+    )
+    under = {"not a ring": 1, "own memory": w.ring(2, over=copies, y=(128, 64, x.dtype))}.get(what, copies)
+    made = w.ring(stages, takers=takers, over=under, y=(rows, 64, x.dtype))
+    with w.role():
+        copies.fill(x=x[0, 0])
+        other.fill(x=x[0, 0])
+        block = (other if what == "another ring" else copies).take()
+        if what == "released":
+            block.release()
+        if what == "no ring below":
+            with other.write(block):
+                pass
+        with made.write() if what == "no stage" else made.write(block) as to:
+            w.transpose(block.x, to.y)
+
+
+OVER_MISTAKES = {
+    "not a ring": "over must be a ring with its own memory, got 1",
+    "own memory": "over must be a ring with its own memory, got Ring",
+    "stages": "over ring 'x' must have its 2 stages, 1 takers, and buffers of 8192 bytes, got 3, 1 and 8192",
+    "takers": "over ring 'x' must have its 2 stages, 1 takers, and buffers of 8192 bytes, got 2, 2 and 8192",
+    "bytes": "over ring 'x' must have its 2 stages, 1 takers, and buffers of 8192 bytes, got 2, 1 and 4096",
+    "another ring": "ring 'y' is over ring 'x': write a stage that was taken from it and isn't released",
+    "released": "ring 'y' is over ring 'x': write a stage that was taken from it and isn't released",
+    "no stage": "ring 'y' is over ring 'x': write a stage that was taken from it and isn't released",
+    "no ring below": "ring 'x' has its own memory: write() takes no stage of another one",
+    "shape": "w.transpose in place needs 128 rows and a multiple of 128 columns, got a buffer of 64 x 128",
+}
+
+
+@pytest.mark.parametrize("what", OVER_MISTAKES)
+def test_mistakes_with_rings_over_others(what):
+    with pytest.raises(weft.WeftError, match=re.escape(OVER_MISTAKES[what])):
+        wrong_over.compile(what=what)
 
 
 def test_chips_without_these_instructions():

@@ -37,15 +37,19 @@ class Ring:
         takers: int,
         buffers: dict[str, tuple[int, int, DType]],
         shared: dict[str, int],
+        over: "Ring | None" = None,
     ) -> None:
         self.name = ", ".join(buffers)
         self.stages, self.kinds, self._shared = stages, buffers, shared
+        self.over = over
+        """The ring in whose memory the stages are, if they aren't in their own."""
         # This CTA's takers must have read a stage, and those of CTAs that it copies for.
         self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
         with trace.current().before_barriers():
-            self._buffers = {
-                name: tile.alloc(buffer_type(rows, columns, dtype, stages))
-                for name, (rows, columns, dtype) in buffers.items()
+            below = list(over._buffers.values()) if over else [None] * len(buffers)
+            self._buffers: dict[str, Any] = {
+                name: tile.alloc(buffer_type(rows, columns, dtype, stages), over=memory)
+                for (name, (rows, columns, dtype)), memory in zip(buffers.items(), below, strict=True)
             }
         self._copied = not trace.current().has_tma
         self._writer: Any = None  # "copies", or the role that writes its stages
@@ -191,21 +195,39 @@ class Ring:
         self.filled = self._next(self.filled)
 
     @contextmanager
-    def write(self) -> Iterator["Slot"]:
+    def write(self, taken: "Slot | None" = None) -> Iterator["Slot"]:
         """Waits until the next stage is empty. In the block, the warpgroups of the role write its buffers;
         the stage is full at its end. A ring is either written or filled.
+
+        A ring over another one is written from a stage that was taken from that one, in the same memory.
+        Whoever takes it from this ring releases it, so that it can be filled again.
         """
         current = self._in_role("written")
         if current.one_thread:
             raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
+        self._check_source(taken)
         self._written_by(current.role)
         stage, phase = (each.value for each in self.filled)
-        tile.acquire(self._ring, stage, phase)
+        if taken is None:
+            tile.acquire(self._ring, stage, phase)
+        else:
+            taken.hand_over()
         slot = Slot(self, stage)
         slot.held, slot.taken = False, False
         yield slot
         tile.commit(self._ring, stage)
         self.filled = self._next(self.filled)
+
+    def _check_source(self, taken: "Slot | None") -> None:
+        """Raises WeftError unless a stage of the ring below is written, and only there."""
+        if self.over is None:
+            if taken is not None:
+                raise mistake(f"ring '{self.name}' has its own memory: write() takes no stage of another one")
+        elif not isinstance(taken, Slot) or taken.ring is not self.over or not taken.held:
+            raise mistake(
+                f"ring '{self.name}' is over ring '{self.over.name}': write a stage that was taken from it "
+                f"and isn't released, as in write(block), got {shown(taken)}"
+            )
 
     def _written_by(self, role: Any) -> None:
         """Each warp of a role announces what it has written."""
@@ -251,6 +273,9 @@ class Ring:
 
     def read_by_lanes(self) -> None:
         """Lanes read the stages, not only products: each warp then releases them."""
+        if self.over is not None:
+            self.over.read_by_lanes()
+            return
         maker = self._ring.owner
         i64 = ir.IntegerType.get_signless(64)
         maker.attributes["consumers"] = ir.IntegerAttr.get(i64, self.takers * WARPS)
@@ -258,6 +283,9 @@ class Ring:
 
     def release(self, stage: Any) -> None:
         """Lets a stage be filled again, by all CTAs that copy into it."""
+        if self.over is not None:
+            self.over.release(stage)
+            return
         tile.release(self._ring, stage)
         for axis in sorted(set(self._shared.values())):
             for rank in clusters.peers(axis):
@@ -344,7 +372,7 @@ class Slot(Carried):
         return f"<{self}>"
 
 
-def ring(stages: int, *, takers: int = 1, shared: Any = None, **buffers: Any) -> Ring:
+def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, **buffers: Any) -> Ring:
     """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
 
     `takers` warpgroups take, and release, each stage. Make it before the first role.
@@ -352,6 +380,9 @@ def ring(stages: int, *, takers: int = 1, shared: Any = None, **buffers: Any) ->
     In a kernel with clusters, `shared={"b": 0}` states that the CTAs of a cluster along axis 0 of the grid
     fill `b` from the same elements: each of them copies a share of the rows, for all. These CTAs must fill
     and take equally many stages.
+
+    `over=other` makes a ring in the memory of another one, which has as many stages and takers and buffers
+    of the same sizes. A role takes stages of the other ring, and changes them in place: `write(block)`.
     """
     current = trace.current()
     current.check_before_roles("a ring")
@@ -365,10 +396,31 @@ def ring(stages: int, *, takers: int = 1, shared: Any = None, **buffers: Any) ->
             raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
         if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
-    made = Ring(stages, takers, buffers, _sharing(shared, buffers))
+    _check_over(over, stages, takers, buffers, shared)
+    made = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
     current.shares_copies |= bool(made._shared)
     current.rings.append(made)
     return made
+
+
+def _check_over(over: Any, stages: int, takers: int, buffers: dict[str, Any], shared: Any) -> None:
+    """Raises WeftError for a ring in whose memory another one can't be."""
+    if over is None:
+        return
+    if not isinstance(over, Ring) or over.over is not None:
+        raise mistake(f"over must be a ring with its own memory, got {shown(over)}")
+    if shared:
+        raise mistake("a ring over another one isn't filled by copies: shared is for the other ring")
+    sizes, others = (
+        [rows * columns * dtype.bits for rows, columns, dtype in each.values()]
+        for each in (buffers, over.kinds)
+    )
+    if (stages, takers) != (over.stages, over.takers) or sizes != others:
+        raise mistake(
+            f"a ring over ring '{over.name}' must have its {over.stages} stages, {over.takers} takers, and "
+            f"buffers of {', '.join(str(bits // 8) for bits in others)} bytes, got {stages}, {takers} and "
+            f"{', '.join(str(bits // 8) for bits in sizes)}"
+        )
 
 
 def _sharing(shared: Any, buffers: dict[str, Any]) -> dict[str, int]:
