@@ -151,11 +151,44 @@ def test_tiles_fit_into_shared_memory():
             for queries, window in ((1, False), (1024, False), (1024, True), (4096, False), (4096, True)):
                 meta = tiles.forward_fp8(d, e, queries, causal=False, window=window)
                 rows, wide, value = 64 * meta["groups"], meta["width"], meta["value_width"]
-                needed = rows * wide * (2 if meta["ahead"] else 1) + meta["N"] * (2 * wide + 4 * value)
+                blocks = meta["stages"] * wide + (meta["stages"] + meta["copied"]) * value
+                needed = rows * wide * (2 if meta["ahead"] else 1) + meta["N"] * blocks
                 assert needed + (2 * rows * value if meta["staged"] else 0) <= 226 * 1024
                 assert meta["N"] * value % 2048 == 0
-    short, long = (tiles.forward_fp8(128, 128, n, causal=False, window=False) for n in (1024, 2048))
-    assert (short["N"], short["ahead"], long["N"], long["ahead"]) == (128, True, 160, False)
+                assert meta["copied"] or (meta["N"] == 128 and value % 128 == 0)
+
+
+@pytest.mark.parametrize(
+    "d, queries, expected",
+    [
+        (128, 1024, {"N": 128, "ahead": True, "copied": 0, "stages": 3}),
+        (128, 2048, {"N": 160, "ahead": False, "copied": 2}),
+        (256, 1024, {"N": 96, "copied": 1, "staged": True}),
+        (256, 2048, {"N": 128, "copied": 0, "staged": True}),
+    ],
+)
+def test_chosen_tiles(d, queries, expected):
+    assert expected.items() <= tiles.forward_fp8(d, d, queries, causal=False, window=False).items()
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("copied, N", [(0, 128), (1, 96), pytest.param(2, 96, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("limited", [False, True])
+def test_blocks_of_values_are_transposed(copied, N, limited):
+    """In place, and with one or two blocks of copies."""
+    given = arrays(1, (1, 1), 70, 300, (32, 128))
+    keys, (q, k, v) = 200 if limited else 300, (given[name] for name in "qkv")
+    if limited:
+        k[:, :, keys:] = v[:, :, keys:] = np.nan
+    out, lse, none = np.zeros((1, 1, 70, 128), BF16), np.zeros((1, 1, 70), np.float32), np.zeros(1, np.int32)
+    chosen = tiles.forward_fp8(32, 128, 1024, causal=False, window=False) | {"stages": 2, "ahead": False}
+    meta = chosen | {"N": N, "copied": copied, "limited": limited, "scaled": "qkv"}
+    scales = (given[name][None] for name in SCALES)
+    arguments = (q, k, v, none, none, none + keys, *scales, np.zeros(1, np.float32), out, lse)
+    report = forward_fp8.emulate(*arguments, 32**-0.5, 0.0, 0, 0, **meta)
+    assert not report.findings, report.findings[0]
+    q, k, v = scaled(given)
+    check(out, lse, q, k[:, :, :keys], v[:, :, :keys])
 
 
 TYPES = ("e4m3",) * 3 + ("i32",) * 3 + ("f32",) * 4 + ("bf16", "f32", "f32", "f32", "i32", "i32")

@@ -76,11 +76,31 @@ def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> 
     # A warpgroup transposes 16 columns of 32 keys with each of its warps.
     while n * value % (4 * 32 * 16):
         n += 32
-    # Short sequences gain from two tiles of queries. Blocks of fewer keys leave registers to copies.
-    small = short and largest > 64 and n <= (128 if largest <= 128 else 96)
-    chosen = {"N": n, "groups": groups, "staged": largest <= 128, "optimistic": optimistic}
-    chosen |= {"ahead": small, "copier": 56 if small or (64 < largest <= 128 and n == 160) else 24}
-    return chosen | {"width": wide, "value_width": value}
+    # Short sequences gain from two tiles of queries, or where these are too wide, from memory for the output.
+    # Blocks of fewer keys leave registers to copies.
+    small = short and largest > 64 and n == (128 if largest <= 128 else 96)
+    many = small or (64 < largest <= 128 and n == 160)
+    chosen: dict[str, Any] = {
+        "N": n,
+        "groups": groups,
+        "optimistic": optimistic,
+        "stages": 2,
+        "copier": 56 if many else 24,
+    }
+    chosen |= {"ahead": small and largest <= 128, "width": wide, "value_width": value}
+    # Whole panels of 128 keys and columns can be transposed in place.
+    if n == 128 and value % 128 == 0 and (small or largest > 128):
+        return chosen | {"copied": 0, "staged": True, "stages": 3 if small else 2}
+    choices = ({"copied": 2, "staged": True}, {"copied": 1, "staged": True}, {"copied": 2, "staged": False})
+    return chosen | next(each for each in choices if _bytes_fp8(chosen | each) <= _SHARED_BYTES - 1024)
+
+
+def _bytes_fp8(meta: dict[str, Any]) -> int:
+    """The bytes of shared memory of the forward kernel of e4m3."""
+    rows, value, stages = WARPGROUP_ROWS * meta["groups"], meta["value_width"], meta["stages"]
+    queries = rows * meta["width"] * (2 if meta["ahead"] else 1)
+    blocks = meta["N"] * (stages * meta["width"] + (stages + meta["copied"]) * value)
+    return int(queries + blocks + (2 * rows * value if meta["staged"] else 0))
 
 
 def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool, stages: int) -> int:

@@ -47,6 +47,7 @@ def forward_fp8(
     ahead=False,
     copier=24,
     staged=True,
+    copied=2,
     scaled="",
     slack=4.0,
     optimistic=False,
@@ -64,9 +65,11 @@ def forward_fp8(
     by their first letters, the others are 1.
 
     `stages` is the number of blocks of keys and of transposed values in memory. With `ahead` there are two
-    tiles of queries, so that the next one comes early; with `staged`, the output has memory of its own.
-    `copier` is the number of registers of the threads that copy for two warpgroups. Exponents may exceed 0 by
-    up to `slack` before sums are rescaled. The others are the meta-parameters of `forward`.
+    tiles of queries, so that the next one comes early; with `staged`, the output has memory of its own. So
+    many blocks of values as `copied` are copied before they are transposed; with 0, blocks of 128 keys are
+    transposed in place. `copier` is the number of registers of the threads that copy for two warpgroups.
+    Exponents may exceed 0 by up to `slack` before sums are rescaled. The others are the meta-parameters of
+    `forward`.
 
     With `optimistic`, the exponents of a block whose keys are all seen are relative to the largest scores of
     earlier blocks, and wait for no maximum. If a sum of shares shows that one may be too large, the warpgroup
@@ -75,8 +78,9 @@ def forward_fp8(
     M = ROWS * groups
     queries = w.ring(2 if ahead else 1, q=(M, width, q.dtype), takers=groups)
     keys = w.ring(stages, k=(N, width, k.dtype), takers=groups)
-    copies = w.ring(2, v=(N, value_width, v.dtype))
-    values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups)
+    copies = w.ring(copied or stages, v=(N, value_width, v.dtype), takers=1 if copied else groups)
+    memory = None if copied else copies
+    values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups, over=memory)
     output = w.shared(M, value_width, o.dtype) if staged else None
     turns = w.turns(groups) if groups > 1 else None
     kept = {"packed": packed, "limited": limited}
@@ -101,8 +105,8 @@ def forward_fp8(
         first = x * M
         return rows, first, blocks_of_keys(window, first + rows.shift, M, 0, rows.keys, N)
 
-    def of_head(name, scales, sequence, head):
-        return scales[w.minimum(sequence, scales.rows - 1), head].loaded() if name in scaled else 1.0
+    def of_head(name, scales, rows, head):
+        return scales[w.minimum(rows.number, scales.rows - 1), head].loaded() if name in scaled else 1.0
 
     with w.role(warpgroups=groups, registers=160 if groups == 3 else 252 - copier // 2) as me:
 
@@ -116,18 +120,18 @@ def forward_fp8(
                 rows, first, blocks = tile_of(x, half, batch)
                 position, last = first + rows.shift, blocks.end - 1
                 shared = head // (q.size("heads") // k.size("key_heads"))
-                factor = scale * of_head("q", q_scale, rows.number, head)
-                factor = factor * of_head("k", k_scale, rows.number, shared)
+                of_q, of_k = of_head("q", q_scale, rows, head), of_head("k", k_scale, rows, shared)
+                query = queries.take()
+                mine = query.q.rows(ROWS * me, ROWS)
+                with keys.take() as block:  # the last one: the first ones to come have masks
+                    s = w.wait(w.gemm(mine, block.k.T))
+                factor = scale * of_q * of_k  # which have come meanwhile
                 c = softcap * LOG2E if capped else factor * LOG2E
                 inner = factor / softcap if capped else 1.0
 
                 def scores(s, inner=inner):
                     return w.tanh(s * inner) if capped else s
 
-                query = queries.take()
-                mine = query.q.rows(ROWS * me, ROWS)
-                with keys.take() as block:  # the last one: the first ones to come have masks
-                    s = w.wait(w.gemm(mine, block.k.T))
                 s = seen(scores(s), position, last, rows.keys)
                 peak = w.max(s, axis=1)
                 e = w.exp2(s * c - (finite(peak) * c - offset))
@@ -181,6 +185,7 @@ def forward_fp8(
                             total = total + added
                         p = w.interleaved(e).to(v.dtype)
                 query.release()
+                of_v = of_head("v", v_scale, rows, shared)
                 with values.take() as block:
                     out = w.wait(w.gemm(p, block.v.T, out))
                 total, top, shrink = w.sum(total, axis=1), peak * c - offset, None
@@ -189,7 +194,7 @@ def forward_fp8(
                     most = finite(w.maximum(peak * c, sink))
                     shrink = w.exp2(peak * c - most)
                     top, total = most - offset, total * shrink + w.exp2(sink - (most - offset))
-                share = w.where(total == 0.0, 0.0, w.rcp(total)) * of_head("v", v_scale, rows.number, shared)
+                share = w.where(total == 0.0, 0.0, w.rcp(total)) * of_v
                 share = share * shrink if sinking else share
                 mine_of = ROWS * me + first
                 to = rows.first_query + mine_of
@@ -203,11 +208,14 @@ def forward_fp8(
 
         def transpose(first):
             """Of a block of values, only the keys before `first` exist: 0 times a NaN is a NaN."""
-            with copies.take() as block, values.write() as to:
+            block = copies.take()
+            with values.write() if copied else values.write(block) as to:
                 if (packed or limited) and first < N:
                     w.clear_rows(block.v, w.maximum(first, 0))
                     w.barrier()
                 w.transpose(block.v, to.v, interleaved=True)
+            if copied:
+                block.release()
 
         for x, head, batch in w.tiles():
             for half in halves(x):
@@ -220,6 +228,9 @@ def forward_fp8(
                 for i in w.range(1, blocks.end - blocks.begin):
                     place = at, shared, rows.first_key + (last - i) * N
                     keys.fill(k=k[place])
+                    if copied < 2:  # the next stage becomes free when this one is transposed, or used
+                        transpose(rows.keys - (last + 1 - i) * N)
                     copies.fill(v=v[place])
-                    transpose(rows.keys - (last + 1 - i) * N)
+                    if copied > 1:
+                        transpose(rows.keys - (last + 1 - i) * N)
                 transpose(rows.keys - blocks.begin * N)
