@@ -1,6 +1,7 @@
 """Which schedules of tcgen05 the model of their times chooses, and in which order it ranks them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,17 @@ def test_the_choice_is_among_the_fastest_that_are_legal(shape: tuple[int, int, i
     assert {s.dynamic for s in ranked} == {False, True}
     chosen = tcgen05.choose(*shape, types, "sm_100a")
     assert chosen in ranked and time(chosen, shape, types) <= 1.01 * times[0]
+
+
+def test_few_of_the_schedules_that_take_about_as_long_are_checked(patch: pytest.MonkeyPatch) -> None:
+    calls, complaint = [0], TensorMemorySchedule.complaint
+
+    def counted(self: TensorMemorySchedule, *args: Any) -> str | None:
+        calls[0] += 1
+        return complaint(self, *args)
+
+    patch.setattr(TensorMemorySchedule, "complaint", counted)
+    assert tcgen05.choose(16, 8192, 7168, BF16, "sm_100a") is not None and calls[0] < 20
 
 
 def test_the_model_prefers_what_the_best_kernels_have() -> None:

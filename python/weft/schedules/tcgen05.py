@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product, takewhile
 
 from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
 from weft.dialects.schedule.tcgen05 import CTA_ROWS
@@ -35,15 +35,13 @@ def choose(
     if not has_model(chip):
         return None
     target, timed = Target.of(chip), _timed(m, n, k, types, gpu_of(chip).name, members)
-    legal = ((time, s) for time, s in timed if s.complaint(types, target) is None)
-    if (first := next(legal, None)) is None:
+    first = next((at for at, (_, s) in enumerate(timed) if s.complaint(types, target) is None), None)
+    if first is None:
         return None
-    near = [first]
-    for time, schedule in legal:
-        if time > first[0] * _NEAR:
-            break
-        near.append((time, schedule))
-    return max(near, key=lambda each: _preferred(*each))[1]
+    # Of hundreds that may be near, few have to be checked: those that are preferred to the chosen one.
+    near = list(takewhile(lambda each: each[0] <= timed[first][0] * _NEAR, islice(timed, first, None)))
+    near.sort(key=lambda each: _preferred(*each), reverse=True)
+    return next(s for _, s in near if s.complaint(types, target) is None)
 
 
 def ranked(m: int, n: int, k: int, types: Types, chip: str) -> list[TensorMemorySchedule]:
