@@ -41,7 +41,8 @@ class Lanes:
         rows = np.flatnonzero(threads.any(axis=1))
         chosen = _selected(rows, len(threads))
         threads = threads if chosen is None else threads[chosen]
-        return cls(wave, chosen, None if threads.all() else threads, len(rows))
+        every = np.count_nonzero(threads) == threads.size
+        return cls(wave, chosen, None if every else threads, len(rows))
 
     def narrowed(self, mask: Bools) -> "Lanes":
         """The same warps with only the lanes of `mask`, which must be active already."""

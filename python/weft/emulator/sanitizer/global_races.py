@@ -156,47 +156,50 @@ class GlobalRaces:
         index, count = shadow.elements(offsets, access.width)
         rows = rows if count == 1 else np.repeat(rows, count)
         if access.kind == "load":
-            used = self._checked_lanes(access)[access.lanes.enabled()]
-            if not used.all():
-                index, rows = index[np.repeat(used, count)], rows[np.repeat(used, count)]
+            if (checked := self._checked_lanes(access)) is not None:
+                used = np.repeat(checked[access.lanes.enabled()], count)
+                index, rows = index[used], rows[used]
             if shadow.is_written:
                 self._after(shadow, 0, access, index, rows, count, level)
             if access.segment.writable and not level:
                 self._read(shadow, index, self._owners(rows), self.clocks.known[rows, rows], access.line)
             return
-        changed = None if level else np.repeat(changes(access, self.wave), count)
         for slot in range(1 if level else 3):
             if slot or shadow.is_written:
-                self._after(shadow, slot, access, index, rows, count, level, changed)
+                self._after(shadow, slot, access, index, rows, count, level)
         owner = self._owners(rows)
         shadow.owner[0, index], shadow.time[0, index] = owner, self.clocks.known[rows, rows]
         shadow.line[0, index], shadow.level[index], shadow.is_written = access.line, level, True
         if level < GPU and len(rows) and rows[0] != rows[-1]:
             mixed: Bools = shadow.owner[0, index] != owner
-            if mixed.any() and level:
+            several = np.count_nonzero(mixed)
+            if several and level:
                 mixed &= self.wave.distances(rows, shadow.owner[0, index] & _COLUMN) >= level
-            elif mixed.any():
+            elif several:
                 mixed &= np.repeat(disagree(access, self.wave), count)
-            if mixed.any():
+            if several and mixed.any():
                 alone = ", and their scopes don't include each other" if level else ""
                 self._report_access(f"is written by two warps at once{alone}", access, mixed, count)
 
-    def _checked_lanes(self, access: Access) -> Bools:
-        """The lanes that are checked. For masked lanes, compilers load from the start of a matrix and ignore
-        the value, so if several lanes of a warp load from its lowest address, they aren't checked. If all of
-        its lanes do, they are checked unless the address was selected.
+    def _checked_lanes(self, access: Access) -> Bools | None:
+        """The lanes of a load that are checked; None for all that are active. For masked lanes, compilers
+        load from the start of a matrix and ignore the value, so if several lanes of a warp load from its
+        lowest address, they aren't checked. If all of its lanes do, they are checked unless the address was
+        selected.
         """
-        enabled = access.lanes.enabled()
-        if access.kind != "load":
-            return enabled
-        offsets = np.where(enabled, access.offsets, np.uint64(_FAR))
+        mask, offsets = access.lanes.mask, access.offsets
+        if mask is not None:
+            offsets = np.where(mask, offsets, np.uint64(_FAR))
         least = offsets.min(axis=1, keepdims=True)
         masked: Bools = offsets == least
+        if np.count_nonzero(masked) == len(masked):
+            return None  # no two lanes of a warp load from its lowest address
         several = np.count_nonzero(masked, axis=1) > 1
+        enabled = access.lanes.enabled()
         if access.line not in self._chosen_addresses:
             several &= (enabled & ~masked).any(axis=1)
         if not several.any():
-            return enabled
+            return None
         counted: Bools = enabled & ~np.isin(offsets, np.unique(least[several]))
         return counted
 
@@ -231,9 +234,10 @@ class GlobalRaces:
         line: int,
     ) -> None:
         """Records reads; the last reads of two CTAs are kept."""
-        last = shadow.owner[1, index]
-        other = (last != owner) & (shadow.time[1, index] > 0)
-        if other.any():
+        other = shadow.time[1, index] > 0
+        if np.count_nonzero(other):
+            other &= shadow.owner[1, index] != owner
+        if np.count_nonzero(other):
             moved = index[other]
             for part in (shadow.owner, shadow.time, shadow.line):
                 part[2, moved] = part[1, moved]
@@ -241,15 +245,21 @@ class GlobalRaces:
 
     def _late(self, shadow: GlobalShadow, slot: int, index: Index, rows: Index) -> Bools | None:
         """Where the warps don't know of an earlier access; None if there is no such element."""
-        time, owner = shadow.time[slot, index], shadow.owner[slot, index]
+        time = shadow.time[slot, index]
+        if not np.count_nonzero(time):
+            return None
+        owner = shadow.owner[slot, index]
         wave, column = owner >> COLUMN_BITS, owner & _COLUMN
         mine = wave == self.number
-        late: Bools = mine & (time > self.clocks.known[rows, np.where(mine, column, 0)])
+        if np.count_nonzero(mine) == len(mine):
+            late: Bools = time > self.clocks.known[rows, column]
+            return late if np.count_nonzero(late) else None
+        late = mine & (time > self.clocks.known[rows, np.where(mine, column, 0)])
         foreign = ~mine & (time > 0)
-        for other in np.unique(wave[foreign]).tolist() if foreign.any() else ():
+        for other in np.unique(wave[foreign]).tolist() if np.count_nonzero(foreign) else ():
             here = foreign & (wave == other)
             late[here] = time[here] > self._known_of(other, rows[here], column[here])
-        return late if late.any() else None
+        return late if np.count_nonzero(late) else None
 
     def _known_of(
         self, other: int, rows: Index, columns: Index, fenced_here: int = 0, fenced_there: int = 0
@@ -278,15 +288,14 @@ class GlobalRaces:
         rows: Index,
         count: int,
         level: int,
-        changed: Bools | None = None,
     ) -> None:
         late = self._late(shadow, slot, index, rows)
         if late is None:
             return
         if level:
             late &= ~self._may_meet(shadow, index, rows, level)
-        if changed is not None:
-            late &= changed
+        elif access.kind != "load":
+            late &= np.repeat(changes(access, self.wave), count)
         if late.any():
             at = self._access_at(shadow, slot, index[int(late.argmax())])
             done = "read" if access.kind == "load" else "written"
@@ -322,7 +331,9 @@ class GlobalRaces:
         return meet
 
     def _report_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
-        at = int(np.flatnonzero(self._checked_lanes(access))[int(bad.argmax()) // count])
+        checked = self._checked_lanes(access) if access.kind == "load" else None
+        lanes = access.lanes.enabled() if checked is None else checked
+        at = int(np.flatnonzero(lanes)[int(bad.argmax()) // count])
         row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
         times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
         address = int(access.address.flat[at])

@@ -89,11 +89,12 @@ class Races:
         shadow.write_line[index] = access.line
         if not self.wave.memory.by_unit and len(rows) and rows[0] != rows[-1]:
             mixed = shadow.writer[index] != rows
-            if mixed.any() and level:
+            several = np.count_nonzero(mixed)
+            if several and level:
                 mixed &= self.wave.distances(rows, shadow.writer[index]) >= level
-            elif mixed.any():
+            elif several:
                 mixed &= np.repeat(disagree(access, self.wave), count)
-            if mixed.any():
+            if several and mixed.any():
                 alone = ", and their scopes don't include each other" if level else ""
                 self._report("shared-race", f"is written by two warps at once{alone}", access, mixed, count)
 
@@ -130,25 +131,25 @@ class Races:
         """Where the warps don't know of the last write; None if there is no such element."""
         shadow = self.shadow
         bad: Bools = shadow.written[index] > self.clocks.known[rows, shadow.writer[index]]
-        return bad if bad.any() else None
+        return bad if np.count_nonzero(bad) else None
 
     def _after_reads(self, access: Access, index: Index, rows: Rows, count: int) -> None:
         shadow, known = self.shadow, self.clocks.known
         first = rows - self._rank[rows]
         by = shadow.readers(index)
-        if self._per_cluster > 1 and (by & READ_BY_THREADS).any():
+        if self._per_cluster > 1 and np.count_nonzero(by & READ_BY_THREADS):
             clusters = np.unique(first).tolist()
             for begin in clusters:
                 mine = first == begin if len(clusters) > 1 else slice(None)
                 seen = known[:, begin : begin + self._per_cluster]
                 late = shadow.reads[index[mine]] > seen[rows[mine]]
-                if late.any():
+                if np.count_nonzero(late):
                     bad = np.zeros(len(rows), np.bool_)
                     bad[mine] = late.any(axis=1)
                     line = int(shadow.read_line[index[int(bad.argmax())]])
                     what = f"is written, and read by another warp at line {line}; nothing orders the two"
                     self._report("shared-race", what, access, bad, count)
-        if (by & READ_BY_UNITS).any():
+        if np.count_nonzero(by & READ_BY_UNITS):
             held: Bools = np.logical_or.reduce(shadow.taken[:, index] > known[rows, shadow.unit[:, index]])
             if held.any():
                 line = int(shadow.read_line[index[int(held.argmax())]])

@@ -97,7 +97,7 @@ class WarpLanes:
         """The part of an access by lanes that don't know what others of their warps have acquired; while it
         is in use, the clocks have what those lanes know.
         """
-        if not self.holding.any():
+        if not np.count_nonzero(self.holding):
             return
         rows = [row for row in access.lanes.row_numbers().tolist() if self.holding[row]]
         if not rows:
