@@ -1,15 +1,21 @@
 """The documentation as a site: it builds without a warning, and has what the repository's viewer shows."""
 
 import fcntl
+import functools
+import hashlib
 import importlib.util
 import json
 import os
+import pickle
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from html.parser import HTMLParser
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -34,6 +40,9 @@ class Page(HTMLParser):
         self.tags, self.ids, self.links = Counter(), set(), set()
         self.feed(text)
 
+    def found(self):
+        return {"tags": self.tags, "ids": self.ids, "links": self.links}
+
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
         self.tags[tag] += 1
@@ -41,31 +50,71 @@ class Page(HTMLParser):
         self.links |= {found[name] for name in ("href", "src") if found.get(name)}
 
 
+# Files of these aren't on the site; a page may link to one below test/, whose name counts then.
+NOT_SHOWN = {"build", "dist", "node_modules", "test"}
+KEPT = ROOT / "build" / "tested_site"
+
+
+@functools.cache
+def installed():
+    return sorted(f"{each.name} {each.version}" for each in metadata.distributions())
+
+
+def inputs(root):
+    """A digest of what decides about the site: files, installed packages, and how it is read here."""
+    digest = hashlib.sha256("\n".join([sys.version, *installed()]).encode())
+    digest.update(Path(__file__).read_bytes())
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(each for each in folders if each[0] != "." and not each.startswith("__"))
+        within = Path(folder).relative_to(root)
+        for name in sorted(each for each in files if each[0] != "." and not each.endswith(".pyc")):
+            digest.update(f"{within / name}\0".encode())
+            if not NOT_SHOWN & set(within.parts):
+                digest.update(hashlib.sha256((Path(folder) / name).read_bytes()).digest())
+        folders[:] = [each for each in folders if each not in NOT_SHOWN - {"test"}]
+    return digest.hexdigest()
+
+
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The folder of the site, and the messages of MkDocs. Processes of test/parallel.py share them."""
-    shared = tmp_path_factory.getbasetemp()
-    if "WEFT_TEST_PROCESS" in os.environ:
-        shared = shared.parent
-    into, log = shared / "site", shared / "site.log"
-    with (shared / "site.lock").open("w") as lock:
+def built():
+    """The folder of the site, and the messages of MkDocs. The site of the last run is used again if what it
+    was made of is the same. Processes share it.
+    """
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        into = KEPT / inputs(ROOT)
+        log = into.with_suffix(".log")
         if not log.exists():
+            for old in KEPT.iterdir():
+                if old.is_dir():
+                    shutil.rmtree(old)
+                elif old.name != "lock":
+                    old.unlink()
             command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", into]
             environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
             done = subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
             )
-            log.write_text(f"{done.stdout}{done.stderr}exit status {done.returncode}\n")
+            said = f"{done.stdout}{done.stderr}exit status {done.returncode}\n"
+            if done.returncode:
+                return into, said.splitlines()
+            log.write_text(said)
     return into, [line for line in log.read_text().splitlines() if not line.startswith("INFO ")]
 
 
 @pytest.fixture(scope="module")
 def pages(built):
-    return {
-        path.relative_to(built[0]).as_posix(): Page(path.read_text("utf-8"))
-        for path in built[0].rglob("*.html")
-    }
+    parsed = built[0].with_suffix(".pickle")
+    if not parsed.exists():
+        found = {
+            path.relative_to(built[0]).as_posix(): Page(path.read_text("utf-8"))
+            for path in built[0].rglob("*.html")
+        }
+        whole = parsed.with_suffix(f".{os.getpid()}")
+        whole.write_bytes(pickle.dumps({name: page.found() for name, page in found.items()}))
+        whole.replace(parsed)
+    return {name: SimpleNamespace(**page) for name, page in pickle.loads(parsed.read_bytes()).items()}
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +128,22 @@ def hook():
 
 def test_it_builds_without_a_warning(built):
     assert built[1] == ["exit status 0"], "\n".join(built[1])
+
+
+def test_another_site_is_built_if_a_file_or_a_name_changes(tmp_path):
+    for name in ("docs/a.md", "python/weft/b.py", "test/c.py", "build/d", ".git/e", "docs/__pycache__/f.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before")
+    keys = [inputs(tmp_path)]
+    for ignored in ("test/c.py", "build/d", ".git/e", "docs/__pycache__/f.pyc"):
+        (tmp_path / ignored).write_text("after")
+        assert inputs(tmp_path) == keys[0], ignored
+    for counts in ("docs/a.md", "python/weft/b.py"):
+        (tmp_path / counts).write_text("after")
+        keys.append(inputs(tmp_path))
+    (tmp_path / "test/c.py").rename(tmp_path / "test/other.py")
+    keys.append(inputs(tmp_path))
+    assert len(set(keys)) == 4
 
 
 def lost(page, pages, files):
