@@ -4,10 +4,13 @@
 
 import importlib
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import lit.formats
+import lit.TestRunner
 
 from weft.launch import runtime
 
@@ -20,17 +23,21 @@ config.excludes = ["python", "gpu", "fuzz", "Inputs"]
 config.test_source_root = str(root)
 config.test_exec_root = str(root.parent / "build" / "test")
 
-# The tools are those of the Python that runs lit, not those of PATH; FileCheck is PyPI's port. One process
-# that has imported them serves all calls. test/python/test_tools.py runs them as programs.
-sys.path.insert(0, str(root))
-scripts = importlib.import_module("warm_tools").folder(filled=True)
-sys.path.pop(0)
+# The tools are those of the Python that runs lit, not those of PATH; FileCheck is PyPI's port. lit's
+# processes have imported them, and fork for each call. test/python/test_tools.py runs them as programs.
 beside = Path(sys.executable).parent
-config.environment["PATH"] = os.pathsep.join([str(scripts), str(beside), os.environ.get("PATH", os.defpath)])
+config.environment["PATH"] = os.pathsep.join([str(beside), os.environ.get("PATH", os.defpath)])
 config.substitutions += [
-    (r"\bFileCheck\b", str(scripts / "filecheck")),
+    (r"\bFileCheck\b", str(beside / "filecheck")),
     ("%examples", str(root.parent / "examples")),
 ]
+sys.path.insert(0, str(root))
+warm_tools = importlib.import_module("warm_tools")
+sys.path.pop(0)
+warm_tools.tools_of_lit()  # before lit forks its processes
+lit.TestRunner.subprocess = SimpleNamespace(
+    PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT, Popen=warm_tools.Popen
+)
 
 # Tests use no database of tuned schedules unless they name one.
 config.environment["WEFT_SCHEDULES"] = ""

@@ -1,8 +1,9 @@
-"""Serves calls of weft, weft-opt, FileCheck and Python from one process that has imported them, by forks.
+"""Runs weft, weft-opt, FileCheck and Python in forks of a process that has imported them.
 
-A tool's imports take half a second of CPU time, and lit calls tools about five hundred times. The programs
-in `folder()` send their arguments, directory, environment and standard streams to the server. Workers
-of the tools, for LLVM and MLIR, are forks too; other tests start them as users' processes do.
+A tool's imports take half a second of CPU time, and lit calls tools about six hundred times: `Popen`, by
+which lit starts programs, forks lit's own process. For other tests there are programs in `folder()`, which
+send their arguments, directory, environment and standard streams to a server that forks. Workers of the
+tools, for LLVM and MLIR, are forks too; other tests start them as users' processes do.
 """
 
 import array
@@ -20,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 # Runs without `site` and with built-in modules alone, in a hundredth of a second.
@@ -38,18 +40,15 @@ while sent < len(request):
 status = server.recv(1)
 posix._exit(status[0] if status else 134)
 """
-TOOLS = ("weft", "weft-opt", "filecheck", "warm-python")
-# Where test/run.py has started a server for all suites.
+TOOLS = ("weft", "weft-opt", "warm-python")
+# Where test/run.py has started a server for all processes.
 VARIABLE = "WEFT_WARM_TOOLS"
 
 
 @functools.cache
-def folder(filled: bool = False) -> Path:
-    """A folder with programs that call the server of this run of tests; this process starts it if none runs.
-
-    `filled` is whether the server has looked for extensions, dialects and passes before it forks.
-    """
-    return Path(os.environ.get(VARIABLE) or start()) / ("filled" if filled else "bare")
+def folder() -> Path:
+    """A folder with programs that call the server of this run of tests, which this starts if none runs."""
+    return Path(os.environ.get(VARIABLE) or start())
 
 
 @functools.cache
@@ -57,23 +56,17 @@ def start() -> str:
     """Starts a server that ends with this process, and returns its folder. It imports when it is called."""
     made = tempfile.mkdtemp(prefix="weft-tools-")
     atexit.register(_remove, made, os.getpid())
-    sockets = []
-    for name in ("bare", "filled", "filecheck"):
-        sockets.append(socket.socket(socket.AF_UNIX))
-        sockets[-1].bind(f"{made}/{name}.socket")
-        sockets[-1].listen(64)
-    for name in ("bare", "filled"):
-        Path(made, name).mkdir()
-        for tool in TOOLS:
-            program = Path(made, name, tool)
-            path = f"{made}/{tool if tool == 'filecheck' else name}.socket"
-            program.write_text(_CLIENT.format(python=sys.executable, path=path, tool=tool))
-            program.chmod(0o755)
-    numbers = [each.fileno() for each in sockets]
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"{made}/socket")
+    listening.listen(64)
+    for tool in TOOLS:
+        program = Path(made, tool)
+        program.write_text(_CLIENT.format(python=sys.executable, path=f"{made}/socket", tool=tool))
+        program.chmod(0o755)
+    number = listening.fileno()
     # The pipe closes when this process ends, even if it is killed.
-    subprocess.Popen([sys.executable, __file__, *map(str, numbers)], stdin=subprocess.PIPE, pass_fds=numbers)
-    for each in sockets:
-        each.close()
+    subprocess.Popen([sys.executable, __file__, str(number)], stdin=subprocess.PIPE, pass_fds=[number])
+    listening.close()
     return made
 
 
@@ -82,31 +75,10 @@ def _remove(made: str, owner: int) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def serve(bare: socket.socket, filled: socket.socket, filecheck: socket.socket) -> None:
-    """Forks for each call, until stdin closes. Forks of this process serve `filled` and `filecheck`."""
-    if os.fork() == 0:
-        bare.close()
-        filled.close()
-        if 0 in select.select([filecheck, 0], [], [])[0]:
-            return
-        # Without Weft's memory, a fork takes 5 ms less.
-        _serve(filecheck, {"filecheck": importlib.import_module("filecheck.main").main})
-        return
-    filecheck.close()
-    select.select([bare, filled, 0], [], [])
+def serve(listening: socket.socket) -> None:
+    """Forks for each call, until stdin closes."""
+    select.select([listening, 0], [], [])  # imports take time, and there may be no call
     mains = _mains()
-    importlib.import_module("weft.compiler.channels").start = _start_worker
-    if os.fork():
-        filled.close()
-        _serve(bare, mains)
-    else:
-        bare.close()
-        if 0 not in select.select([filled, 0], [], [])[0]:
-            _fill_caches(mains["weft-opt"])
-            _serve(filled, mains)
-
-
-def _serve(listening: socket.socket, mains) -> None:
     gc.freeze()  # a collection in a fork would copy the memory of all these objects
     while True:
         ready, _, _ = select.select([listening, 0], [], [])
@@ -143,6 +115,7 @@ def _mains():
         "rich.table",
     ):
         importlib.import_module(late)
+    importlib.import_module("weft.compiler.channels").start = _start_worker
     programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt"}
     mains = {tool: importlib.import_module(program).main for tool, program in programs.items()}
     return mains | {"warm-python": _run_code}
@@ -195,16 +168,6 @@ def _start_worker(command, phases, said):
     return _Worker(pid), channels._Socket(ours)
 
 
-def _fill_caches(weft_opt) -> None:
-    """Runs a pass over an empty module, so that calls find their dialects and passes loaded, and Weft's files
-    read, which are in the keys of the cache.
-    """
-    with tempfile.NamedTemporaryFile(suffix=".mlir") as empty:
-        if weft_opt([empty.name, "--lower-mma", "-o", os.devnull]):
-            raise SystemExit("weft-opt refuses an empty module")
-    importlib.import_module("weft.compiler.cache_keys").lowering()
-
-
 def _run_code() -> None:
     """`warm-python -c CODE` or `warm-python FILE ARGUMENTS`"""
     if sys.argv[1] == "-c":
@@ -229,30 +192,73 @@ def _answer(call, mains) -> int:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    os.chdir(directory)
+    called = os.getpid()
+    status = _run(tool, mains[tool], arguments, dict(each.split("=", 1) for each in environment))
+    if os.getpid() == called:  # a process that the tool has forked returns here, too
+        call.send(bytes([status]))
+    return status
+
+
+def _run(tool, main, arguments, environment) -> int:
+    """Runs a tool in this process, which then ends, and returns its exit status."""
     # As Python creates them at its start.
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace", buffering=1)
-    os.chdir(directory)
     os.environ.clear()
-    os.environ.update(variable.split("=", 1) for variable in environment)
+    os.environ.update(environment)
     sys.argv = [tool, *arguments]
-    waiting = os.getpid()
     try:
-        status = mains[tool]()
+        status = main()
     except SystemExit as exit_:
         status = exit_.code
         if isinstance(status, str):
             print(status, file=sys.stderr)
             status = 1
-    status = int(status or 0) & 255
     atexit._run_exitfuncs()
     with contextlib.suppress(OSError):  # the reader has closed the pipe
         sys.stdout.flush()
         sys.stderr.flush()
-    if os.getpid() == waiting:  # a process that the tool has forked returns here, too
-        call.send(bytes([status]))
-    return status
+    return int(status or 0) & 255
+
+
+@functools.cache
+def tools_of_lit():
+    """The tools that lit calls, by their programs. They have looked for extensions, dialects and passes, and
+    read Weft's files, which are in the keys of the cache. A crash ends the fork, with no message.
+    """
+    mains = _mains()
+    with tempfile.NamedTemporaryFile(suffix=".mlir") as empty:
+        if mains["weft-opt"]([empty.name, "--lower-mma", "-o", os.devnull]):
+            raise SystemExit("weft-opt refuses an empty module")
+    importlib.import_module("weft.compiler.cache_keys").lowering()
+    importlib.import_module("weft.phase").share(bytearray(1 << 13))
+    mains["filecheck"] = importlib.import_module("filecheck.main").main
+    gc.freeze()
+    beside = Path(sys.executable).parent
+    return {str(beside / tool): main for tool, main in mains.items()}
+
+
+class Popen(subprocess.Popen):
+    """`subprocess.Popen`, which starts tools of this environment by forks of this process."""
+
+    def __init__(self, args, *, executable=None, env=None, **options) -> None:
+        if (main := tools_of_lit().get(executable)) is not None:
+            # Called in the fork, with its streams and directory; no program is executed.
+            options["preexec_fn"] = functools.partial(_become, executable, main, args[1:], env)
+        super().__init__(args, executable=executable, env=env, **options)
+
+
+def _become(program, main, arguments, environment) -> None:
+    status = 1
+    try:
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        status = _run(Path(program).name, main, arguments, environment)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 if __name__ == "__main__":
-    serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    serve(socket.socket(fileno=int(sys.argv[1])))

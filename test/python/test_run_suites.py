@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_tools
 
 RUN = Path(__file__).parents[1] / "run.py"
 PROGRAM = """
@@ -46,3 +47,28 @@ def test_both_call_tools_from_one_server():
     done = run(code, code)
     first, second = (line for line in done.stdout.splitlines() if not line.startswith("=="))
     assert first == second and not Path(first).exists()  # removed at the end
+
+
+@pytest.mark.parametrize(("main", "status"), [(lambda: 3, 3), (lambda: sys.exit("a message"), 1)])
+def test_forks_of_lit_end_with_the_status_of_the_tool(main, status, patch):
+    patch.setattr(warm_tools, "tools_of_lit", lambda: {"/bin/tool": main})
+    assert warm_tools.Popen(["tool"], executable="/bin/tool", env={}).wait() == status
+
+
+def test_forks_of_lit_have_its_streams_directory_and_environment(tmp_path, patch):
+    def tool():
+        print(sys.argv, os.environ["NAME"], Path.cwd() == tmp_path, sys.stdin.read())
+
+    patch.setattr(warm_tools, "tools_of_lit", lambda: {"/bin/tool": tool})
+    called = warm_tools.Popen(
+        ["tool", "-x"],
+        executable="/bin/tool",
+        cwd=tmp_path,
+        env={"NAME": "value"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert called.communicate("given")[0] == "['tool', '-x'] value True given\n"
+    program = warm_tools.Popen(["sh", "-c", "exit $STATUS"], executable="/bin/sh", env={"STATUS": "5"})
+    assert program.wait() == 5
