@@ -53,6 +53,7 @@ ROLES = {
     "partials": Role(("f32", "f16", "bf16"), ("parts",)),  # sums that other GPUs send
     "signals": Role(("i32",), ("parts",)),  # flags of those that have come
     "peers": Role(("i64",), ("team", "parts")),  # the addresses of all GPUs' sums and flags
+    "bands": Role(("i32",), ("team", "parts")),  # counters of the parts that are done in bands of tiles
     "team": Role(("i32",), ("team",)),  # this GPU's rank, the flags' value, and the limit of waits
 }
 FACTORS = ("row_factors", "column_factors")

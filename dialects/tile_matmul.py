@@ -99,6 +99,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       that has these rows, whose address is `peers[i, 0]`. Then a flag at `peers[i, 1]` is set to the number
       of the call. Both have a slot for each GPU, tile and warpgroup. The kernel adds what it finds in
       "partials", for which "signals" are set, to its own sums.
+      With "bands" (GPUs x bands), too, others copy sums: the kernel stores those for other GPUs in this GPU's
+      own memory. Each GPU's tiles are divided into bands of equal size (the last may be smaller). "partials"
+      is followed by that memory, and each half of both has a place for each other GPU, in the order of GPUs.
+      "signals" has a flag for each of those and each band: first of sums that come, then of those that the
+      kernel has stored. The second are what the kernel sets. "bands" counts what is done, and is 0 before and
+      after. The kernel uses the number of the call in "team", and doesn't count it.
       If A isn't a batch, D has all rows of the sum of all products: each GPU sends its sums of every tile to
       all GPUs, also to itself, and then adds those in "partials", all rounded alike, in the order of GPUs.
       Slots are in two halves of the memory, which calls use in turn. "team" has a fourth number, 0: the
@@ -300,6 +306,7 @@ def matmul(
     partials: Any | None = None,
     signals: Any | None = None,
     peers: Any | None = None,
+    bands: Any | None = None,
     team: Any | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,
@@ -319,6 +326,7 @@ def matmul(
     operands |= {"row_factors": row_factors, "column_factors": column_factors}
     operands |= {"gathered": gathered, "gathered_scales": gathered_scales, "arrivals": arrivals}
     operands |= {"partials": partials, "signals": signals, "peers": peers, "team": team}
+    operands |= {"bands": bands}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

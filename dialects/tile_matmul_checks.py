@@ -138,10 +138,12 @@ def batch_complaint(op: Any) -> str | None:
 
 def gathered_complaint(op: Any) -> str | None:
     """What is wrong with matrices of A of other GPUs."""
-    given = [name for name in (*SCATTERED, *GATHERED[:-1]) if op.role(name) is not None]
+    given = [name for name in (*SCATTERED, *GATHERED[:-1], "bands") if op.role(name) is not None]
     if not given:
         return None if op.role("gathered_scales") is None else "expects gathered with gathered_scales"
-    wanted = GATHERED if op.role("partials") is None else SCATTERED
+    wanted: tuple[str, ...] = GATHERED if op.role("partials") is None else SCATTERED
+    if op.role("bands") is not None:
+        wanted = *SCATTERED, "bands"
     if op.is_sending and wanted is GATHERED:
         wanted = SENDING
     if (op.role("gathered_scales") is not None) != (wanted is GATHERED and op.types.scaled):
@@ -170,6 +172,8 @@ def _scattered_complaint(op: Any) -> str | None:
         return f"expects A of rank 2 or 3, and B and D of rank 2, with partials, got {kinds}"
     if op.types.sums != "f32":
         return f"expects sums of f32 with partials, got A of {op.a.type}"
+    if op.role("bands") is not None and op.a.type.rank != 3:
+        return f"expects A of rank 3 with bands, got {op.a.type}"
     return None if op.grouping is None else f"expects no {op.grouping} with partials"
 
 

@@ -102,7 +102,8 @@ def compile_kernels(kind: str, m: int, n: int, k: int, gpus: int) -> None:
     else:
         product, size = product_of((m, k // gpus), (n, k // gpus)), (m, n, k // gpus)
         sizes = gpus, m // gpus, n, k // gpus
-        scatter.Scatter.kernel_of(product, "bf16", CHIP, sizes)
+        for kind_ in (scatter.Scatter, scatter.CopiedScatter):
+            kind_.kernel_of(product, "bf16", CHIP, sizes)
         with without_sums():
             scatter.Scatter.kernel_of(product, "bf16", CHIP, sizes)
         schedule = scatter.schedule_of(product, CHIP, sizes)
@@ -165,6 +166,11 @@ def scatters(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
 
     parts["in turn"] = in_turn
     parts["weft"] = lambda: matmul_reduce_scatter(a, b, team=team, transpose_b=True)
+    ways = {"by copy engines": scatter.CopiedScatter, "by the product": scatter.Scatter}
+    for name, make in ways.items():
+        if type(plan) is not make:
+            other = make(None, plan.product, team)
+            parts[f"weft, {name}"] = lambda other=other: other.run((a, b))
     with without_sums():
         unsent = scatter.Scatter(None, plan.product, team)
     parts["weft, without sums"] = lambda: unsent.run((a, b))

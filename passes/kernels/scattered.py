@@ -40,7 +40,12 @@ class ScatteredReduction(TeamReduction):
         return 0 if self.sent.buffer is None else self.schedule.warpgroups
 
     def begin(self) -> list[Any]:
-        return [*super().begin(), *self._buffer_is_with(_WARPGROUP)]
+        (call,) = super().begin()
+        return self.kept(call)
+
+    def kept(self, call: Any) -> list[Any]:
+        """What a warpgroup keeps at first."""
+        return [call, *self._buffer_is_with(_WARPGROUP)]
 
     def _buffer_is_with(self, who: int) -> list[Any]:
         return [emit.value(who)] if self.senders else []
@@ -61,8 +66,7 @@ class ScatteredReduction(TeamReduction):
             if self.senders:
                 self._hand_over(lane, holder, warpgroup)
             else:
-                slot = emit.value(self.slot(call, self.team.rank, part))
-                self._send(call, lane, at.member, slot, warpgroup)
+                self._send(call, lane, at.member, part, warpgroup)
             return self._buffer_is_with(_SENDER)
 
         return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
@@ -99,7 +103,7 @@ class ScatteredReduction(TeamReduction):
         with emit.when(sends):
             await_previous_launch()
             call, warpgroup = self.call(), emit.sub(warp, 1)
-            meet_consumers(self.schedule.warpgroups, self.senders)
+            self.await_count()
 
             def one(at: Tile, carried: list[Any]) -> list[Any]:
                 with emit.when(emit.negate(emit.equal(at.member, self.team.rank))):
@@ -110,25 +114,46 @@ class ScatteredReduction(TeamReduction):
 
     def _send_buffer(self, call: Any, at: Tile, warpgroup: Any) -> None:
         """Copies a warpgroup's sums to another GPU, and signals them."""
-        slot = emit.value(self.slot(call, self.team.rank, self.part(at, warpgroup)))
-        part = tile.stage(self.sent.buffer, emit.value(warpgroup))
+        part = self.part(at, warpgroup)
+        slot, buffer = (
+            self.sent_to(call, at.member, part),
+            tile.stage(self.sent.buffer, emit.value(warpgroup)),
+        )
         await_full(warpgroup)
         with thread_ids.elected():
-            tile.send_async(part, self.data(at.member), emit.value(emit.mul(slot, prod(self.sent.shape))))
+            at_slot = emit.value(emit.mul(slot, prod(self.sent.shape)))
+            tile.send_async(buffer, self.memory_for(at.member), at_slot)
             nvvm.cp_async_bulk_commit_group()
             nvvm.cp_async_bulk_wait_group(0, read=True)
         nvvm.SyncWarpOp(emit.value(-1))
         hand_back(warpgroup)
         with thread_ids.elected():
             nvvm.cp_async_bulk_wait_group(0)
-            tile.signal(self.flags(at.member), slot, call)
+            self.signal(call, at.member, part)
 
-    def _send(self, call: Any, lane: Any, member: Any, slot: Any, warpgroup: Any) -> None:
+    def _send(self, call: Any, lane: Any, member: Any, part: Any, warpgroup: Any) -> None:
         """Stores a thread's sums in another GPU's memory, and signals those of the warpgroup."""
-        self.store(emit.elements(self.sent.rounded(lane)), self.data(member), slot)
+        slot = emit.value(self.sent_to(call, member, part))
+        self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(member), slot)
         meet_warpgroup(warpgroup)
         with thread_ids.one_thread():
-            tile.signal(self.flags(member), slot, call)
+            self.signal(call, member, part)
+
+    def memory_for(self, member: Any) -> Any:
+        """The memory to which sums for another GPU are stored."""
+        return self.data(member)
+
+    def sent_to(self, call: Any, member: Any, part: Any) -> Any:
+        """The slot of sums in this memory."""
+        return self.slot(call, self.team.rank, part)
+
+    def signal(self, call: Any, member: Any, part: Any) -> None:
+        """Signals that sums for another GPU have been stored."""
+        tile.signal(self.flags(member), emit.value(self.slot(call, self.team.rank, part)), call)
+
+    def await_count(self) -> None:
+        """Lets the call be counted, whose number warps that send have read."""
+        meet_consumers(self.schedule.warpgroups, self.senders)
 
     def _total(self, call: Any, lane: Any, part: Any, warpgroup: Any) -> Any:
         """A thread's sums of this GPU's rows: its own, and those of the others in the order of ranks."""

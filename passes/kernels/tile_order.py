@@ -19,8 +19,9 @@ class Tile:
     """A tile of D, or a K slice of one: its row and column, counted in tiles, and its product's index in a
     batch (None without a batch).
 
-    `k_span` is the first K block and the one after the last (None: all of K). With K slices, `number` is the
-    tile's own and `slice` the slice's; of `turns` slices each takes every `turns`-th K block.
+    `k_span` is the first K block and the one after the last (None: all of K). In a batch, `number` is the
+    tile's own among those of its product. With K slices, `number` is the tile's own and `slice` the slice's;
+    of `turns` slices each takes every `turns`-th K block.
     """
 
     row: Any
@@ -100,11 +101,12 @@ class Order:
         if self.members is None:
             return Tile(*grouped(number, self.rows, self.columns, self.group))
         each = emit.mul(self.rows, self.columns)
-        inside = grouped(emit.rem(number, each), self.rows, self.columns, self.group)
+        own = emit.rem(number, each)
+        inside = grouped(own, self.rows, self.columns, self.group)
         member = emit.div(number, each)
         if not isinstance(self.first_member, int):
             member = emit.rem(emit.add(member, self.first_member), self.members)
-        return Tile(*inside, member)
+        return Tile(*inside, member, own)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import Accumulator
 from weft.passes.kernels.all_reduced import AllReduction
+from weft.passes.kernels.banded import BandedReduction
 from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
@@ -119,10 +120,16 @@ def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], write
         case StreamSums():
             return StreamReduction(op, sums, tiles, writer)
         case SentSums():
-            kind = ScatteredReduction if op.is_scattered else AllReduction
-            return kind(op, sums, tiles, writer)
+            return _team_reduction(op)(op, sums, tiles, writer)
         case None:
             return NoReduction(writer)
+
+
+def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
+    """The reduction over GPUs."""
+    if not op.is_scattered:
+        return AllReduction
+    return ScatteredReduction if op.role("bands") is None else BandedReduction
 
 
 def _consumer(

@@ -14,6 +14,7 @@ os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 SHAPES = ((136, 264, 128), (1024, 1024, 2048), (1, 64, 64))
 SLICED = ((128, 1024, 4096), (72, 2056, 6152))  # rows that kernels send in several slices of K
 LARGE = ((4096, 512, 2048),)  # rows that copy engines send
+BANDS = ((2048, 8192, 512), (1000, 4104, 1024))  # rows of a rank whose sums copy engines send
 _LATE = 60  # seconds
 _STARTED = time.perf_counter()
 DECODED = ((1, 4096, 2048), (16, 8192, 4096), (64, 4096, 7168), (33, 264, 128))
@@ -142,7 +143,7 @@ def scattered_sums(team: Any) -> None:
 
     from weft.distributed import matmul_reduce_scatter
 
-    for m, n, k in SHAPES:
+    for m, n, k in (*SHAPES, *BANDS):
         for partials in ("bf16", "f32"):
             results = []
             for turn in range(4):

@@ -241,6 +241,10 @@ class FakeDriver:
         self.queued.append(("set", address, value, stream))
         return 0
 
+    def _await_value(self, stream: int, address: int, value: int, flags: int) -> int:
+        self.queued.append(("await", address, value, flags, stream))
+        return 0
+
     def _record(self, event: int, stream: int) -> int:
         self.queued.append(("record", stream))
         self.events.append((event, stream))
@@ -275,6 +279,7 @@ _ENTRIES = {
     "cuMemsetD32Async": ("_set", "huhh"),
     "cuEventRecord": ("_record", "hh"),
     "cuStreamWaitEvent": ("_await", "hhu"),
+    "cuStreamWaitValue32": ("_await_value", "hhuu"),
 }
 
 

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 from distributed_worlds import send_by  # noqa: E402
 from fake_driver import two_gpus  # noqa: E402
 
-from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter  # noqa: E402
+from weft.dialects.schedule import WarpgroupSchedule  # noqa: E402
+from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter, scatter  # noqa: E402
 from weft.distributed.products import Product  # noqa: E402
 from weft.nn import ColumnParallelLinear, RowParallelLinear  # noqa: E402
 
@@ -102,6 +103,44 @@ def test_chunks_go_to_the_rank_first_that_needs_them_first(done, monkeypatch):
             want.append((half.data[peer].address + size + begin, a.data_ptr() + begin, 1024))
             want.append((half.flags[peer].address + 4 * (2 + chunk), copies[1][1], 4))
     assert copies == want
+
+
+def test_sums_are_copied_after_the_kernel_has_set_their_flags(done, monkeypatch):
+    monkeypatch.setattr(scatter, "_FEWEST_TILES", 1)
+    monkeypatch.setattr(scatter, "_TILES_OF_BAND", 4)
+    team = Team.of(Devices(rank=1, size=3))
+    a, b = torch.ones(3 * 512, 64, dtype=BF16), torch.ones(512, 64, dtype=BF16)
+    options = {"transpose_b": True, "schedule": WarpgroupSchedule((64, 128, 64), 1, 2)}
+    for call in range(2):
+        del done[:]
+        assert matmul_reduce_scatter(a, b, team=team, **options).shape == (512, 512)
+        half = team.exchange("scatter")._halves[call % 2]
+        data, flags = ([each.address for each in memory] for memory in (half.data, half.flags))
+        assert done[:3] == [("record", CALLER), ("wait", PUSHES), ("launch", CALLER)]
+        assert done[-2:] == [("record", PUSHES), ("wait", CALLER)]
+        number, size, want = done[5][2], 512 * 512 * 2, []
+        for peer, sent, come in ((2, 3, 1), (0, 2, 0)):  # their places among the others
+            for band in range(8):
+                begin, length = band * size // 8, size // 8
+                want += [
+                    ("await", flags[1] + 4 * (8 * sent + band), call + 1, 0, PUSHES),
+                    ("copy", data[peer] + come * size + begin, data[1] + sent * size + begin, length, PUSHES),
+                    ("copy", flags[peer] + 4 * (8 * come + band), number, 4, PUSHES),
+                ]
+        assert done[3:-2] == want
+
+
+def test_kernels_send_the_sums_of_captured_calls(done, monkeypatch):
+    monkeypatch.setattr(scatter, "_FEWEST_TILES", 1)
+    team = Team.of(Devices())
+    a, b = torch.ones(256, 64, dtype=BF16), torch.ones(128, 64, dtype=BF16)
+    options = {"transpose_b": True, "schedule": WarpgroupSchedule((64, 128, 64), 1, 2)}
+    matmul_reduce_scatter(a, b, team=team, **options)
+    monkeypatch.setattr(team.devices, "_is_captured", lambda: True)
+    for _ in range(2):
+        del done[:]
+        matmul_reduce_scatter(a, b, team=team, **options)
+        assert done == [("launch", CALLER)]
 
 
 def test_errors_of_copies_are_named(done, monkeypatch):

@@ -24,6 +24,7 @@ from weft.multiply import torch_keys
 _FLAG, _UNIT = 4, 256  # bytes
 _barriers: defaultdict[str, Any] = defaultdict(itertools.count)  # of a group: all ranks make them together
 _ALIGNED = 32  # bytes; kernels need no more
+_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ: the difference, of 32 bits with a sign, isn't negative
 _PRIORITY = -1  # of the stream of pushes: above others
 
 
@@ -62,6 +63,7 @@ class CudaQueue:
         self._event = int(call("creating an event", driver.cuEventCreate, flags))
         self._copy = _function("cuMemcpyDtoDAsync", "pppp")
         self._record, self._wait = _function("cuEventRecord", "pp"), _function("cuStreamWaitEvent", "ppu")
+        self._await_value = _function("cuStreamWaitValue32", "ppuu")
 
     def copy(self, to: Address, source: Address) -> None:
         if error := self._copy(to.address, source.address, source.size, self.handle):
@@ -70,6 +72,10 @@ class CudaQueue:
     def fill(self, flags: Address, value: int) -> None:
         count = flags.size // _FLAG
         call("setting flags", api().cuMemsetD32Async, flags.address, value, count, self.handle)
+
+    def await_value(self, flag: Address, value: int) -> None:
+        if error := self._await_value(self.handle, flag.address, value, _AT_LEAST):
+            _failed("waiting for a flag", error)
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel.plan(list(views))
@@ -96,6 +102,8 @@ def _failed(action: str, error: int) -> None:
 
 class CudaDevices:
     """This process's GPU of a process group."""
+
+    may_capture = True
 
     def __init__(self, group: Any) -> None:
         import torch

@@ -32,6 +32,11 @@ class Queue(Protocol):
     def fill(self, flags: Any, value: int) -> None:
         """Adds writes of a number to flags of 4 bytes."""
 
+    def await_value(self, flag: Any, value: int) -> None:
+        """What is added from now on begins when a flag of 4 bytes of this GPU has been set to a number, or to
+        one of the next 2**31 - 1.
+        """
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         """A launch with arrays like these, for `launch`."""
 
@@ -72,6 +77,10 @@ class Devices(Host, Protocol):
     @property
     def pushes(self) -> Queue:
         """The stream of copies to other GPUs."""
+
+    @property
+    def may_capture(self) -> bool:
+        """Whether the caller's work may be captured in graphs, which have no waits for flags."""
 
     @property
     def captures(self) -> bool:

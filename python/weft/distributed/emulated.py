@@ -28,6 +28,9 @@ class WorldQueue:
         for begin in range(0, flags.size, 4):
             self.stream.write(flags.part(begin, 4).array, value)
 
+    def await_value(self, flag: Bytes, value: int) -> None:
+        self.stream.wait_value(flag.array, value)
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel, views
 
@@ -56,6 +59,8 @@ class _Together:
 
 class WorldDevices:
     """One GPU of a team in the emulator."""
+
+    may_capture = False
 
     def __init__(self, together: _Together, rank: int, chip: str) -> None:
         self._together, self.rank, self.size, self.chip = together, rank, together.world.ranks, chip

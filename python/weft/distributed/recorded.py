@@ -114,6 +114,9 @@ class RecordedQueue:
     def fill(self, flags: Any, value: int) -> None:
         raise NotImplementedError  # only captured calls fill flags
 
+    def await_value(self, flag: Any, value: int) -> None:
+        raise NotImplementedError  # sequences have no such steps
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return self._peers.prepared(kernel, views)
 
@@ -132,7 +135,7 @@ class RecordedQueue:
 class RecordedDevices:
     """One GPU of a team whose calls are recorded."""
 
-    captures = False
+    captures = may_capture = False
 
     def __init__(self, peers: Peers, rank: int, shared: list[list[int]]) -> None:
         """`shared` are the addresses of memory that ranks have allocated, the same list for all of them."""

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed.added import added_to, check_added
@@ -19,7 +21,7 @@ from weft.distributed.products import (
     is_watched,
     plan_of,
 )
-from weft.distributed.teams import Team
+from weft.distributed.teams import Half, Team
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors
 from weft.launch.arrays import ArrayView
@@ -27,6 +29,11 @@ from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
 
 _FLAG = 4
+_FEWEST_TILES = 120  # of a GPU's rows, so that copies of the last sums end before they are computed
+_TILES_OF_BAND = 128  # at least: about as many as run at the same time
+_MOST_BANDS = 8
+_OPERANDS = ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
+"""What a kernel takes after the sums that come."""
 _MOST_SUMS = (1 << 31) - 1  # indices have 32 bits
 
 
@@ -73,7 +80,7 @@ def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
     """`matmul_reduce_scatter` of arrays with memory, without gradients."""
     return queued_sums(
         "matmul_reduce_scatter",
-        Scatter,
+        planned,
         a,
         b,
         team=team,
@@ -116,6 +123,17 @@ def queued_sums(
         return replace(product, partials=partials and type_of(product, partials))
 
     return plan_of(name, partial(make, partials), team, operands, options, describe).run(operands)
+
+
+def planned(partials: str | None, product: Product, team: Team) -> Plan:
+    """The plan by which sums of this size come fastest: a function of shapes alone."""
+    if team.size == 1:
+        return Scatter(partials, product, team)
+    sizes = team.size, product.a[0] // team.size, product.n, product.a[1]
+    schedule = schedule_of(product, team.devices.chip, sizes)
+    parts, sums = slots(product, schedule, team.size, sizes[1])
+    has_many = parts // team.size // schedule.warpgroups >= _FEWEST_TILES
+    return (CopiedScatter if has_many and 2 * sums <= _MOST_SUMS else Scatter)(partials, product, team)
 
 
 def check_rows(product: Product, ranks: int) -> None:
@@ -169,13 +187,17 @@ class Sums(Plan):
         kernel = self.kernel_of(product, self.kind, team.devices.chip, sizes)
         super().__init__(team, product, kernel)
         self.parts, self.sums = slots(product, self.schedule, team.size, rows)
+        self.reserve()
+
+    def reserve(self) -> None:
+        """Makes room for the sums."""
         width = arrays.numpy_dtype(self.kind).itemsize
-        self.memory = team.counted("sums", self.sums * width, self.parts * _FLAG)
+        self.memory = self.team.counted("sums", self.sums * width, self.parts * _FLAG)
 
     @classmethod
     def kernel_of(cls, product: Product, kind: str, chip: str, sizes: Sizes) -> Kernel:
         """The kernel of a product of these sizes, whose sums are sent in elements of a type."""
-        added = ("partials", kind, 1), ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
+        added = ("partials", kind, 1), *_OPERANDS
         return product.kernel(chip, ranks=cls.ranks, added=added, sizes=sizes, whole=True)
 
     def run(self, operands: Sequence[Any]) -> Any:
@@ -189,7 +211,11 @@ class Sums(Plan):
         self.launch(queue, operands, d, self.memory.operands)
 
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
-        return [*self.product.views(operands, d), *self.memory.of_sums(self.sums, self.kind, self.parts)]
+        return [*self.product.views(operands, d), *self.of_team(memory)]
+
+    def of_team(self, memory: Sequence[Memory]) -> list[ArrayView]:
+        """The memory of the team, as the kernel takes it."""
+        return self.memory.of_sums(self.sums, self.kind, self.parts)
 
 
 class Scatter(Sums):
@@ -211,3 +237,97 @@ class Scatter(Sums):
         """Scales of A as a batch: columns of each rank's rows."""
         (blocks, _), rows = scales.shape, self.shape[0]
         return replace(scales, shape=(self.team.size, blocks, rows), strides=(rows, *scales.strides))
+
+
+class CopiedScatter(Scatter):
+    """The same, but the kernel leaves sums of other ranks' rows in this GPU's memory, in bands of tiles. Copy
+    engines send a band as soon as the kernel has set its flag. In captures, the kernel sends them.
+    """
+
+    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
+        super().__init__(partials, product, team)
+        size, ctas = team.size, self.schedule.ctas
+        of_tile = ctas * self.schedule.warpgroups
+        tiles = self.parts // size // of_tile
+        bands = max(min(tiles * ctas // _TILES_OF_BAND, _MOST_BANDS, tiles), 1)
+        in_band = ceil_div(tiles, bands)
+        self._bands = ceil_div(tiles, in_band)
+        width = self.sums // (size * tiles) * arrays.numpy_dtype(self.kind).itemsize
+        self._bytes, self._in_band = tiles * width, in_band * width
+        self._done = team.devices.constant(np.zeros((size, self._bands), np.int32))
+        self.exchange = team.exchange("scatter")
+        team.barrier()  # of which captured calls need one
+        places = 2 * (size - 1)
+        self.exchange.reserve(places * self._bytes, places * _MOST_BANDS * _FLAG)
+        self._captured = Scatter(partials, product, team) if team.devices.may_capture else None
+
+    def for_others(self) -> Self:
+        other = super().for_others()
+        other._captured = self._captured and self._captured.for_others()
+        return other
+
+    def reserve(self) -> None:
+        """The exchange has the memory."""
+
+    @classmethod
+    def kernel_of(cls, product: Product, kind: str, chip: str, sizes: Sizes) -> Kernel:
+        added = (*_OPERANDS, ("bands", "i32", 2))
+        of_kind = ("partials", kind, 1), *added
+        return product.kernel(chip, ranks=cls.ranks, added=of_kind, sizes=sizes, whole=True)
+
+    def add(self, queue: Any, operands: Sequence[Any], d: Any) -> None:
+        team, pushes = self.team, self.team.devices.pushes
+        if self._captured and team.devices.captures:  # waits for flags can't be
+            self._captured.add(queue, operands, d)
+            return
+        turn = team.begin(self.exchange)
+        half = turn.half
+        pushes.wait(queue.record())
+        data, flags = half.data[team.rank], half.flags[team.rank]
+        self.launch(queue, operands, d, (data, flags, half.peers, turn.state, self._done))
+        # The kernel comes first: with one queue for all streams, it would wait for these.
+        for done, to, source, flag in half.routes.get((self.product, self._bands)) or self._routes(half):
+            pushes.await_value(done, turn.call % (1 << 32))
+            pushes.copy(to, source)
+            pushes.copy(flag, turn.number)
+        queue.wait(pushes.record())
+
+    def of_team(self, memory: Sequence[Memory]) -> list[ArrayView]:
+        data, flags, peers, state, done = memory
+        others, size = self.team.size - 1, self.team.size
+        return [
+            data.view((others * self.sums // size,), self.kind),
+            flags.view((2 * others * self._bands,), "i32"),
+            peers.view((size, 2), "i64"),
+            state.view((4,), "i32"),
+            done.view((size, self._bands), "i32"),
+        ]
+
+    def _routes(self, half: Half) -> list[tuple[Memory, Memory, Memory, Memory]]:
+        """The copies of each band of sums for each rank, in the order in which they are computed: the flag
+        for which a copy waits, to where and from where it copies, and the flag that follows.
+        """
+        rank, size, routes = self.team.rank, self.team.size, list[tuple[Memory, Memory, Memory, Memory]]()
+        data, flags = half.data, half.flags
+        for step in range(1, size):
+            peer = (rank + step) % size
+            sent, come = size - 1 + _place(peer, rank), _place(rank, peer)
+            for band in range(self._bands):
+                begin = band * self._in_band
+                length = min(self._in_band, self._bytes - begin)
+                done, flag = (
+                    each.part((place * self._bands + band) * _FLAG, _FLAG)
+                    for each, place in ((flags[rank], sent), (flags[peer], come))
+                )
+                to, source = (
+                    each.part(place * self._bytes + begin, length)
+                    for each, place in ((data[peer], come), (data[rank], sent))
+                )
+                routes.append((done, to, source, flag))
+        half.routes[self.product, self._bands] = routes
+        return routes
+
+
+def _place(rank: int, among: int) -> int:
+    """The number of a rank among those other than `among`."""
+    return rank - (rank > among)

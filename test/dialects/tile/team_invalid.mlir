@@ -151,3 +151,27 @@ func.func @loaded_rows_are_not_sent(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, 
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
   return
 }
+
+// -----
+
+func.func @bands_of_all_rows(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %sums: memref<?xf32>,
+                             %signals: memref<?xi32>, %peers: memref<?x?xi64>, %bands: memref<?x?xi32>, %team: memref<?xi32>) {
+  %0 = "tile.operand"(%sums) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%signals) : (memref<?xi32>) -> !tile.any
+  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
+  %3 = "tile.operand"(%bands) : (memref<?x?xi32>) -> !tile.any
+  %4 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  // expected-error @below {{expects A of rank 3 with bands, got memref<?x?xbf16>}}
+  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3, %4) {roles = ["partials", "signals", "peers", "bands", "team"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @only_bands(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %bands: memref<?x?xi32>) {
+  // expected-error @below {{expects partials, signals, peers, team, bands together, got only bands}}
+  "tile.matmul"(%a, %b, %d, %bands) {roles = ["bands"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xi32>) -> ()
+  return
+}
