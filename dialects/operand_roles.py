@@ -86,6 +86,12 @@ COLUMN_SCALES = Role(("f32",), ("K/128", "N"))
 """What `scale_b` of f32 is with `scale_columns`: it scales each column of B, for each block of K."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
+GATES = {"swiglu": "silu"}
+"""Functions of two columns, by the activation of the first one, by which the second one is multiplied."""
+GATE_RUN = 8
+"""Columns of the first kind, and then as many of the second, that follow each other in B."""
+GATED_COLUMNS = 32
+"""Columns of B of which a tile must have a multiple, so that those of D can be staged."""
 _EXACT = ("relu",)
 
 
@@ -160,7 +166,7 @@ def activation_complaint(activation: Any, sums: str) -> str | None:
     """
     if activation is None:
         return None
-    legal = ACTIVATIONS if sums == "f32" else _EXACT
+    legal = (*ACTIVATIONS, *GATES) if sums == "f32" else _EXACT
     if activation not in legal:
         what = f"'{activation}'" if isinstance(activation, str) else str(activation)
         only = "" if sums == "f32" else f" where D is {sums}"

@@ -8,6 +8,7 @@ from typing import Any
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
     FACTORS,
+    GATES,
     GROUPINGS,
     OUTPUT_TYPES,
     SCALE_OF_WORDS,
@@ -111,7 +112,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       kernel counts the calls there, so that a graph of launches can be repeated.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
-    gelu, gelu_tanh or silu. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
+    gelu, gelu_tanh or silu. With swiglu, D has half the columns of B: of 16 columns of B, each of D's 8 is
+    silu of one of the first 8, multiplied by the one 8 columns further. Kernels of `wgmma` compute it, and
+    nothing is added to it. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
     as tf32. With `accumulate = "f16"`, tensor cores add up products of f16 and fp8 in f16, and only sums of K
     slices are added in f32. The epilogue is computed in f32 (i32, f64) and rounded once, to D's elements.
     With f64, D and what is added are f64, too, and the activation is relu. Tensor cores add up products of
@@ -224,7 +227,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """M, N and K; None for a size that no operand's type gives."""
         (m_a, k_a), (k_b, n_b) = self.sizes("a"), self.sizes("b")
         m_d, n_d = dims(self.d)
-        return m_a or m_d, n_b or n_d, k_a or k_b
+        return m_a or m_d, n_b or (n_d and n_d * self.columns_of_b), k_a or k_b
 
     def sizes(self, name: str) -> tuple[int | None, int | None]:
         """Rows and columns of A or B, transposed as the product reads them."""
@@ -252,6 +255,16 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return wrong
         wrong = batch_complaint(self) or gathered_complaint(self)
         return wrong or shape_complaint(self) or schedule_complaint(self)
+
+    @property
+    def gate(self) -> str | None:
+        """The activation of a gate, which leaves half of the columns."""
+        return GATES.get(self.attribute("activation") or "")
+
+    @property
+    def columns_of_b(self) -> int:
+        """The columns of B for each one of D."""
+        return 1 if self.gate is None else 2
 
     @property
     def is_sending(self) -> bool:

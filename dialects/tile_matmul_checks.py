@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects.operand_roles import (
     FACTORS,
+    GATED_COLUMNS,
     GATHERED,
     GROUPINGS,
     ROLES,
@@ -204,6 +205,11 @@ def _named(op: Any) -> list[tuple[str, Any]]:
 def shape_complaint(op: Any) -> str | None:
     """Which sizes of operands differ, or are no multiple of what the types need."""
     (m, k), (k_b, n), (m_d, n_d) = op.sizes("a"), op.sizes("b"), dims(op.d)
+    if op.gate is not None:
+        if n and n_d and n != 2 * n_d:
+            name = op.attribute("activation")
+            return f"expects B to have twice the columns of D with {name}, got {n} and {n_d}"
+        n = n_d
     pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
     for dim, x, x_size, y, y_size in pairs:
         if x_size and y_size and x_size != y_size:
@@ -271,7 +277,28 @@ def schedule_complaint(op: Any) -> str | None:
         schedule = schedule_of(attribute)
     except WeftError as error:
         return error.diagnostics[0].message
-    return schedule.complaint(op.types, op.target) or _team_complaint(op, schedule)
+    return (
+        schedule.complaint(op.types, op.target)
+        or _team_complaint(op, schedule)
+        or _gate_complaint(op, schedule)
+    )
+
+
+def _gate_complaint(op: Any, schedule: AnySchedule) -> str | None:
+    """Why kernels of this schedule can't compute a gate."""
+    if op.gate is None:
+        return None
+    name = op.attribute("activation")
+    more = ("c", "bias", "residual", "partials", "alpha", *FACTORS)
+    if any(op.role(each) is not None for each in more) or op.attribute("alpha") != 1.0:
+        return f"expects nothing that is added or multiplied with {name}"
+    plain = isinstance(schedule, WarpgroupSchedule) and schedule.splits == schedule.global_splits == 1
+    if plain and not (schedule.swap or schedule.stream_k) and schedule.block[1] % GATED_COLUMNS == 0:
+        return None
+    return (
+        f"schedule must be one of wgmma without swap and splits, and with columns in multiples of "
+        f"{GATED_COLUMNS}, with {name}, got {schedule}"
+    )
 
 
 def _team_complaint(op: Any, schedule: AnySchedule) -> str | None:

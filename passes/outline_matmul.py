@@ -128,7 +128,7 @@ def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[Any
     # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
     return [
         ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
-        ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
+        ir.AffineExpr.get_ceil_div(columns, schedule.block[1] // product.columns_of_b * across) * across,
         matrices * schedule.tile_ctas,
     ]
 
@@ -161,6 +161,7 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     elif (scales := product.role("scale_b")) is not None and b.type.rank == 3:
         pairs += [((scales, 0), (b, 0))]
     differences = [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
+    differences[2] = sizes.of(b, n) - sizes.of(d, -1) * product.columns_of_b
     mnk = sizes.of(d, -2), sizes.of(d, -1), sizes.of(a, k_a)
     products = ir.AffineExpr.get_constant(1) if product.batch is None else sizes.of(product.batch, 0)
     wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div, products)

@@ -38,7 +38,7 @@ from torch.distributed.tensor import Shard, init_device_mesh, parallel
 from torch.nn import functional
 
 import weft
-from weft.distributed import Team, all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from weft.distributed import Team, all_gather_matmul, interleaved, matmul_all_reduce, matmul_reduce_scatter
 
 TOKENS = 8192, 64
 DIVIDED = 1024  # tokens, at least, that are divided among the GPUs
@@ -88,8 +88,12 @@ class Block(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         x = self.rows("out", self.attention(self.columns("qkv", self.before(x))), x)
-        gate, up = self.columns("up", self.between(x)).chunk(2, -1)
-        return self.rows("down", functional.silu(gate) * up, x)
+        return self.rows("down", self.inner(self.between(x)), x)
+
+    def inner(self, x: Any) -> Any:
+        """Gate and up, and their product."""
+        gate, up = self.columns("up", x).chunk(2, -1)
+        return functional.silu(gate) * up
 
     def attention(self, qkv: Any) -> Any:
         """Causal attention of this rank's heads, of all tokens."""
@@ -133,13 +137,30 @@ class OfTorch(Block):
 
 
 class OfWeft(Block):
-    """By Weft's products, with the weights of the other block."""
+    """By Weft's products, with the weights of the other block. Of divided tokens, one kernel multiplies by
+    the weights of gate and up, and computes what is between them; with `apart`, it only multiplies.
+    """
 
-    def __init__(self, other: OfTorch, tokens: int, made: dict[str, Any], attention: str, team: Team) -> None:
+    def __init__(
+        self,
+        other: OfTorch,
+        tokens: int,
+        made: dict[str, Any],
+        attention: str,
+        team: Team,
+        apart: bool = False,
+    ) -> None:
         super().__init__(other.sizes, tokens, made, attention)
         self.team, self.divided = team, tokens >= DIVIDED
         for name in other.sizes.weights():
             setattr(self, name, getattr(other, name).weight.to_local())
+        self.gated = None if apart or not self.divided else interleaved(*self.up.chunk(2))
+
+    def inner(self, x: Any) -> Any:
+        if self.gated is None:
+            return super().inner(x)
+        gate = weft.Epilogue(activation="swiglu")
+        return all_gather_matmul(x, self.gated, team=self.team, transpose_b=True, epilogue=gate)
 
     def columns(self, name: str, x: Any) -> Any:
         weight = getattr(self, name)
@@ -170,13 +191,16 @@ def compare(
     torch.manual_seed(0)
     team = Team()
     theirs = OfTorch(sizes, tokens, made, arguments.attention, mesh)
-    ours = OfWeft(theirs, tokens, made, arguments.attention, team)
+    ours, apart = (OfWeft(theirs, tokens, made, arguments.attention, team, each) for each in (False, True))
     has_gpus = made["device"] == "cuda"
     x = torch.randn(tokens, sizes.width, **made)
     x = x.chunk(team.size)[team.rank].contiguous() if tokens >= DIVIDED else x
     wanted, runs = theirs(x).float(), dict[str, Callable[[], Any]]()
     times: dict[str, Any] = {}
-    for name, block in variants(theirs, ours, has_gpus and not arguments.eager).items():
+    blocks = variants(theirs, ours, has_gpus and not arguments.eager)
+    if ours.gated is not None:
+        blocks["weft, gate apart"] = apart if arguments.eager or not has_gpus else torch.compile(apart)
+    for name, block in blocks.items():
         try:
             worst = (block(x).float() - wanted).abs().max().item()
             assert worst <= APART * wanted.abs().max().item(), (name, worst)
@@ -211,6 +235,8 @@ def parts(tokens: int, made: dict[str, Any], mesh: Any, arguments: Any) -> dict[
         whole, out = torch.randn(tokens, k, **made), torch.empty(tokens, n, **made)
         call = partial(block.columns, name, a) if gathers else partial(block.rows, name, a, x)
         found[name] = call
+        if name == "up":
+            found["up, gated"] = partial(block.inner, a)
         found[f"{name}, weft.matmul"] = partial(weft.matmul, whole, weight, transpose_b=True, out=out)
         found[f"{name}, cuBLAS"] = partial(torch.mm, whole, weight.T, out=out)
         if gathers:

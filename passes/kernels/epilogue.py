@@ -38,7 +38,8 @@ def finish(
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
     read = any(op.role(name) is not None for name in ("bias", "residual"))
-    if not read and not op.factor_vectors and op.c is None and op.attribute("activation") is None:
+    plain = op.attribute("activation") is None or op.gate is not None
+    if not read and not op.factor_vectors and op.c is None and plain:
         whole = FragmentType.of(kind.shape, element, kind.layout)
         yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
         return

@@ -53,6 +53,7 @@ class Tiles(Generic[_S]):
         """The order of the clusters' tiles."""
         schedule = self.schedule
         (m, n, _), (down, across) = schedule.block, schedule.cluster
+        n //= op.columns_of_b
         rows, columns = schedule.swapped(size(op.d, -2), size(op.d, -1))
         height, width, group = m * down, n * across, schedule.group
         batch = op.a if op.is_scattered else op.d

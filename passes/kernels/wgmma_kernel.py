@@ -14,6 +14,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels import gate
 from weft.passes.kernels.accumulator import Accumulator
 from weft.passes.kernels.all_reduced import AllReduction
 from weft.passes.kernels.banded import BandedReduction
@@ -61,7 +62,8 @@ def expand(op: MatmulOp) -> None:
     (of_a, of_b), feed_of = _feeding(schedule)
     operands = staged_operands(op, schedule, of_a, of_b)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
-    writer = (StagedWriter if schedule.staged(types) else DirectWriter)(op, schedule)
+    written = gate.written(op, schedule)
+    writer = (StagedWriter if written.staged(types) else DirectWriter)(op, written)
     sums = _memory_of_sums(op, schedule, writer, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)
     # Then the parts that use it.
@@ -76,7 +78,7 @@ def expand(op: MatmulOp) -> None:
         gpu.barrier()
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    consumer = _consumer(tiles, accumulator, reduction)
+    consumer = _consumer(op, tiles, accumulator, reduction)
     producer = _producer(tiles, feed, reduction, RowSender.of(op, tiles), waits=types.grouped)
     Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
     Role(0, schedule.producers, copying, producer).emit()
@@ -133,7 +135,10 @@ def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
 
 
 def _consumer(
-    tiles: Tiles[WarpgroupSchedule], accumulator: Accumulator | PromotedAccumulator, reduction: Reduction
+    op: MatmulOp,
+    tiles: Tiles[WarpgroupSchedule],
+    accumulator: Accumulator | PromotedAccumulator,
+    reduction: Reduction,
 ) -> Callable[[Any], None]:
     """What the warpgroups that multiply do, each with its rows of a tile."""
     (m, n, _), rows = tiles.schedule.block, tiles.schedule.rows
@@ -149,7 +154,8 @@ def _consumer(
                 at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
             stage, phase, *kept = position
             sums, *position = accumulator.multiply(at, start, [stage, phase])
-            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
+            sums = gate.gated(op, sums)
+            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
             return [*position, *reduction.collect_next(sums, at, row, column, warpgroup, kept)]
 
         _, _, *kept = tiles.walk([emit.value(0), emit.value(0), *reduction.begin()], one)

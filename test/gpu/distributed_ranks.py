@@ -20,39 +20,6 @@ _STARTED = time.perf_counter()
 DECODED = ((1, 4096, 2048), (16, 8192, 4096), (64, 4096, 7168), (33, 264, 128))
 
 
-def probe(team: Any) -> None:
-    """Prints what the driver can do with memory of another GPU."""
-    import torch
-
-    from weft.launch import cuda_driver
-
-    driver = cuda_driver.api()
-    memory = team.devices.shared(1 << 20)
-    peer = (team.rank + 1) % team.size
-    stream = torch.cuda.current_stream().cuda_stream
-    for name, call in (
-        (
-            "copy of 4 bytes",
-            lambda: driver.cuMemcpyDtoDAsync(memory[peer].address, memory[team.rank].address, 4, stream),
-        ),
-        ("write value", lambda: driver.cuStreamWriteValue32(stream, memory[peer].address, 7, 0)),
-        ("wait for value", lambda: driver.cuStreamWaitValue32(stream, memory[team.rank].address, 0, 0)),
-    ):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        status = call()
-        torch.cuda.synchronize()
-        start.record()
-        begun = time.perf_counter()
-        for _ in range(100):
-            call()
-        took = time.perf_counter() - begun
-        end.record()
-        torch.cuda.synchronize()
-        gpu = start.elapsed_time(end) * 10
-        if team.rank == 0:
-            print(f"{name}: {status}, host {took * 1e4:.1f} us, stream {gpu:.1f} us", flush=True)
-
-
 def gathered_rows(team: Any) -> None:
     """Rows of all ranks times this rank's B: the bits of one GPU's product, call after call."""
     import torch
@@ -101,6 +68,25 @@ def several_products(team: Any) -> None:
             for each, b, epilogue in zip(found, bs, epilogues, strict=True):
                 want = all_gather_matmul(a, b, team=team, transpose_b=True, epilogue=epilogue)
                 assert torch.equal(each, want), (m, k, turn)
+
+
+def gated_products(team: Any) -> None:
+    """A gate, near that of separate products."""
+    import torch
+
+    import weft
+    from weft.distributed import all_gather_matmul, interleaved
+
+    gate = weft.Epilogue(activation="swiglu")
+    for m, n, k in (*SHAPES[:2], (2048, 1024, 1024), (4096, 3584, 1024)):
+        torch.manual_seed(team.rank)
+        a = torch.randn(m, k, device="cuda").bfloat16()
+        first, second = (torch.randn(n, k, device="cuda").bfloat16() / k**0.5 for _ in range(2))
+        options = {"team": team, "transpose_b": True}
+        z, up = (all_gather_matmul(a, each, **options).float() for each in (first, second))
+        for _ in range(3):
+            found = all_gather_matmul(a, interleaved(first, second), epilogue=gate, **options)
+            near(found, torch.nn.functional.silu(z) * up, "gate")
 
 
 def scaled_products(team: Any) -> None:
@@ -453,8 +439,6 @@ def main(rank: int, size: int) -> None:
     device = torch.device("cuda", rank)
     distributed.init_process_group("nccl", rank=rank, world_size=size, device_id=device)
     team = Team(seconds=20)
-    if "probe" in sys.argv:
-        probe(team)
     for check in [each for each in CHECKS if each.__name__ in sys.argv] or CHECKS:
         begun = time.perf_counter()
         check(team)
@@ -470,6 +454,7 @@ def main(rank: int, size: int) -> None:
 CHECKS = [
     gathered_rows,
     several_products,
+    gated_products,
     scaled_products,
     scattered_sums,
     all_reduced_sums,

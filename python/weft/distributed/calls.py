@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from weft.dialects.operand_roles import GATE_RUN, GATES
 from weft.distributed import watching
 from weft.distributed.added import added_to
 from weft.distributed.teams import Team
@@ -38,7 +39,9 @@ def _called(
     bias = residual = activation = None
     if epilogue is not None:
         bias, residual = epilogue.bias, epilogue.residual
-        activation = checked_activation(epilogue.activation)
+        activation = epilogue.activation
+        if activation not in GATES or name != "all_gather_matmul":
+            checked_activation(activation)
     tensors = [x for x in (*given, bias, residual) if x is not None]
     is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
     if not is_plain and are_transformed(*tensors):
@@ -59,8 +62,14 @@ def _called(
         d = getattr(torch.ops.weft, name)(a, b.mT if transposed else b, *added, *scales, **options)
     if not of_torch:
         return d
-    d = activated(activation, d)
+    d = gated(activation, d) if activation in GATES else activated(activation, d)
     return d if residual is None else (d + residual).to(d.dtype)
+
+
+def gated(name: str, z: Any) -> Any:
+    """The gate of what `interleaved` columns have been multiplied to."""
+    gate, up = z.unflatten(-1, (-1, 2, GATE_RUN)).unbind(-2)
+    return (activated(GATES[name], gate) * up).flatten(-2)
 
 
 @functools.cache

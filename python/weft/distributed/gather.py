@@ -8,9 +8,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from weft.dialects.operand_roles import GATE_RUN, GATES
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed import small_kernels
-from weft.distributed.added import added_to, check_added
+from weft.distributed.added import SCALES, added_to, check_added
 from weft.distributed.devices import Memory
 from weft.distributed.products import Plan, Product, by_operator, described, is_watched, plan_of
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
@@ -103,9 +104,25 @@ def _described(
     a: Any, b: Any, team: Team, transpose_b: bool, epilogue: Epilogue | None, *how: Any
 ) -> Product:
     """The product of a call. Raises WeftError for arrays that don't fit."""
-    product = described(_NAME, a, b, transpose_b, epilogue, *how)
+    schedule, scales = how
+    product = described(_NAME, a, b, transpose_b, epilogue, schedule, scales, gates=True)
+    if product.activation in GATES:
+        _check_gate(product)
     check_added(_NAME, epilogue, (team.size * product.a[0], product.n))
     return product
+
+
+def _check_gate(product: Product) -> None:
+    """Raises WeftError for a product without the columns of a gate."""
+    name = f"{_NAME}: {product.activation}"
+    if product.columns % (2 * GATE_RUN):
+        near = ceil_div(product.columns, 2 * GATE_RUN) * 2 * GATE_RUN
+        raise WeftError(
+            f"{name} takes columns of b in multiples of {2 * GATE_RUN}, got {product.columns}; "
+            f"the next is {near}"
+        )
+    if any(role not in SCALES for role, *_ in product.added):
+        raise WeftError(f"{name} has no bias and no residual")
 
 
 def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
@@ -198,7 +215,7 @@ def _sends(product: Product, team: Team) -> bool:
     schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
     if not isinstance(schedule, WarpgroupSchedule) or schedule.loaders or product.is_scaled:
         return False
-    tiles = team.size * prod(map(ceil_div, schedule.swapped(product.a[0], product.n), schedule.block))
+    tiles = team.size * prod(map(ceil_div, schedule.swapped(product.a[0], product.columns), schedule.block))
     return tiles >= _FEWEST_TILES and arrays.numpy_dtype(product.dtype).itemsize == 2
 
 

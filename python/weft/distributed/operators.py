@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from weft.dialects.operand_roles import GATES
 from weft.distributed import gather, gradients, reduce, rows, scatter
 from weft.distributed.teams import Team, named
 from weft.errors import WeftError
@@ -84,7 +85,8 @@ def _beside(a: Any, b: Any, others: Any, *, team: str | Team) -> Any:
 
 
 def _gather_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
-    return a.new_empty(named(team).size * a.shape[0], b.shape[1], dtype=_result(a))
+    columns = b.shape[1] // (2 if options.get("activation") in GATES else 1)
+    return a.new_empty(named(team).size * a.shape[0], columns, dtype=_result(a))
 
 
 def _scatter_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:

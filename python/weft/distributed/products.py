@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Self
 
+from weft.dialects.operand_roles import GATED_COLUMNS, GATES
 from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import PROMOTED
@@ -23,6 +24,7 @@ from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
+from weft.multiply.options import checked_activation
 from weft.schedules import choice
 
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
@@ -63,6 +65,11 @@ class Product:
     @property
     def n(self) -> int:
         """The columns of the result."""
+        return self.columns // (2 if self.activation in GATES else 1)
+
+    @property
+    def columns(self) -> int:
+        """The columns of B."""
         return self.b[0 if self.transpose_b else 1]
 
     @property
@@ -98,11 +105,11 @@ class Product:
 
     def sizes(self, ranks: int) -> Sizes:
         """Those of a product with the rows of so many ranks."""
-        return ranks, self.a[0], self.n, self.a[1]
+        return ranks, self.a[0], self.columns, self.a[1]
 
     def schedule_of(self, chip: str, sizes: Sizes, whole: bool = False) -> AnySchedule:
         """The schedule: the caller's, or one for these sizes; `whole`: one that stages whole tiles."""
-        return self.schedule or _chosen(self.types, chip, sizes, whole)
+        return self.schedule or _chosen(self.types, chip, sizes, whole, self.activation in GATES)
 
     def kernel(
         self,
@@ -146,23 +153,25 @@ class Product:
 
 
 @functools.lru_cache(maxsize=256)
-def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool) -> AnySchedule:
+def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool, gate: bool = False) -> AnySchedule:
     """The schedule for sizes alone: all ranks choose the same. One CTA computes all of a tile, and if `whole`
-    stages it at once, since copies send sums from there.
+    stages it at once, since copies send sums from there. `gate`: there is one.
     """
     members, m, n, k = sizes
     chosen = choice.choose(m, n, k, types, chip, members)
-    if not _is_able(chosen, types, whole):
+    if not _is_able(chosen, types, whole, gate):
         ranked = choice.by_promise(choice.Request(m, n, k, types, chip, members))
-        able = (s for s in ranked if type(s) is type(chosen) and _is_able(s, types, whole))
+        able = (s for s in ranked if type(s) is type(chosen) and _is_able(s, types, whole, gate))
         chosen = next(able, chosen)
     plain = {"stream_k": False, "global_splits": 1, "splits": 1, "loaders": 0}
     settable = {each.name for each in fields(chosen) if each.init}
     return replace(chosen, **{name: value for name, value in plain.items() if name in settable})
 
 
-def _is_able(schedule: AnySchedule, types: Types, whole: bool) -> bool:
-    """Whether one CTA computes all of a tile, and if `whole` stages it at once."""
+def _is_able(schedule: AnySchedule, types: Types, whole: bool, gate: bool = False) -> bool:
+    """Whether one CTA computes all of a tile, and if `whole` stages it at once, and with a `gate` if so."""
+    if gate and (getattr(schedule, "swap", False) or schedule.block[1] % GATED_COLUMNS):
+        return False
     parts = schedule.staging_parts(types) if whole and isinstance(schedule, WarpgroupSchedule) else 1
     return bool(parts * getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1) == 1)
 
@@ -286,16 +295,12 @@ def described(
     epilogue: Epilogue | None,
     schedule: AnySchedule | str | None,
     scales: Any = None,
+    gates: bool = False,
 ) -> Product:
-    """The product of a call. Raises WeftError for arrays that don't fit."""
+    """The product of a call; with `gates`, it may have one. Raises WeftError for arrays that don't fit."""
     left, right = arrays.view(a), arrays.view(b)
     for what, view in (("a", left), ("b", right)):
-        if len(view.shape) != 2:
-            raise WeftError(f"{name}: {what} must be a matrix, got an array of shape {view.shape}")
-        if view.dtype not in _ELEMENTS:
-            raise WeftError(
-                f"{name}: {what} must be of {', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}, got {view.dtype}"
-            )
+        _check_matrix(f"{name}: {what}", view)
     if left.dtype != right.dtype:
         raise WeftError(f"{name}: a and b must have one element type, got {left.dtype} and {right.dtype}")
     if 0 in (*left.shape, *right.shape):
@@ -318,6 +323,8 @@ def described(
         _check_scales(name, added, (left.shape[0], right.shape[0 if transpose_b else 1], k), left.dtype)
     kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
     activation = epilogue.activation if epilogue is not None else None
+    if not (gates and activation in GATES):
+        checked_activation(activation)
     return Product(
         name,
         left.shape,  # type: ignore[arg-type]
@@ -329,6 +336,14 @@ def described(
         activation,
         as_schedule(schedule),
     )
+
+
+def _check_matrix(what: str, view: ArrayView) -> None:
+    """Raises WeftError unless `what` is a matrix of elements that are multiplied."""
+    if len(view.shape) != 2:
+        raise WeftError(f"{what} must be a matrix, got an array of shape {view.shape}")
+    if view.dtype not in _ELEMENTS:
+        raise WeftError(f"{what} must be of {', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}, got {view.dtype}")
 
 
 def _check_scales(name: str, added: dict[str, Any], sizes: tuple[int, int, int], element: str) -> None:

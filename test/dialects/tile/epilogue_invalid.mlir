@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @role_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, row_ends, k_ends, alpha, row_factors, column_factors, gathered, gathered_scales, arrivals, partials, signals, peers, team, got 'bais'}}
+  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, row_ends, k_ends, alpha, row_factors, column_factors, gathered, gathered_scales, arrivals, partials, signals, peers, bands, team, got 'bais'}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bais"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
@@ -149,7 +149,7 @@ func.func @bias_of_integers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 // -----
 
 func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu, got 'swish'}}
+  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu or swiglu, got 'swish'}}
   "tile.matmul"(%a, %b, %d) {activation = "swish"}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -158,7 +158,7 @@ func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 // -----
 
 func.func @activation_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu, got 1}}
+  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu or swiglu, got 1}}
   "tile.matmul"(%a, %b, %d) {activation = 1}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -325,5 +325,33 @@ func.func @row_factors_with_groups(%a: memref<?x?xf16>, %b: memref<?x?x?xf16>, %
   // expected-error @below {{expects no row_factors with groups: use alpha, with a factor for each product}}
   "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["row_factors", "groups"], transpose_b = true}
     : (memref<?x?xf16>, memref<?x?x?xf16>, memref<?x?xf32>, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @columns_of_a_gate(%a: memref<?x?xbf16>, %b: memref<?x96xbf16>, %d: memref<?x96xbf16>) {
+  // expected-error @below {{expects B to have twice the columns of D with swiglu, got 96 and 96}}
+  "tile.matmul"(%a, %b, %d) {activation = "swiglu"} : (memref<?x?xbf16>, memref<?x96xbf16>, memref<?x96xbf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @sum_with_a_gate(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
+  // expected-error @below {{expects nothing that is added or multiplied with swiglu}}
+  "tile.matmul"(%a, %b, %d) {activation = "swiglu", alpha = 2.0 : f32,
+    schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @gate_without_its_columns(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
+  // expected-error @below {{without swap and splits, and with columns in multiples of 32, with swiglu, got block 64x16x64}}
+  "tile.matmul"(%a, %b, %d) {activation = "swiglu",
+    schedule = {block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 2}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   return
 }

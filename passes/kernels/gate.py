@@ -1,0 +1,44 @@
+"""The gate of a `wgmma` kernel: it leaves half of a tile's columns, each from two of them."""
+
+from dataclasses import replace
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.operand_roles import GATE_RUN
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import FragmentType, MatmulOp
+from weft.mlir import arith
+from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.kernels import activations
+from weft.passes.kernels.accumulator import sums_type
+
+_AT_ONCE = 8  # elements of a lane
+
+
+def written(op: MatmulOp, schedule: WarpgroupSchedule) -> WarpgroupSchedule:
+    """The schedule, with the columns of a tile that are written."""
+    m, n, k = schedule.block
+    return schedule if op.gate is None else replace(schedule, block=(m, n // 2, k))
+
+
+def gated(op: MatmulOp, sums: Any) -> Any:
+    """A warpgroup's sums after the gate, which `op` may have."""
+    if op.gate is None:
+        return sums
+    assert isinstance(op.schedule, WarpgroupSchedule)
+    kind = sums_type(written(op, op.schedule), op.types)
+    elements = emit.elements(tile.to_lane(sums))
+    held = {at: number for number, at in enumerate(_coordinates(sums.type))}
+    found = list[Any]()
+    places = [(row, 2 * column - column % GATE_RUN) for row, column in _coordinates(kind)]
+    for start in range(0, len(places), _AT_ONCE):
+        some = places[start : start + _AT_ONCE]
+        first = emit.vector_of([elements[held[at]] for at in some])
+        second = emit.vector_of([elements[held[row, column + GATE_RUN]] for row, column in some])
+        found += emit.elements(arith.mulf(activations.apply(op.gate, first), second))
+    return tile.from_lane(emit.vector_of(found), kind)
+
+
+def _coordinates(kind: FragmentType) -> list[tuple[int, int]]:
+    """Rows and columns of the first lane's elements."""
+    return [(row, column) for row, column in fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]]

@@ -1,0 +1,33 @@
+"""The order of columns in which a product computes a gate."""
+
+from typing import Any
+
+import numpy as np
+
+from weft.dialects.operand_roles import GATE_RUN
+from weft.errors import WeftError
+from weft.launch import arrays
+
+
+def interleaved(first: Any, second: Any) -> Any:
+    """The weights of both parts of a gate, N x K each, in one matrix, as the activation "swiglu" takes it
+    with `transpose_b`: 8 rows of `first`, whose products are activated, 8 of `second`, and so on.
+
+    Takes NumPy arrays or tensors of PyTorch. Raises WeftError for others, and for shapes that don't fit.
+    """
+    libraries = {arrays.library(type(each)) for each in (first, second)}
+    if libraries not in ({"numpy"}, {"torch"}):
+        kinds = " and ".join(type(each).__name__ for each in (first, second))
+        raise WeftError(f"interleaved: weights must be arrays of NumPy or PyTorch, got {kinds}")
+    shapes = tuple(first.shape), tuple(second.shape)
+    if len(shapes[0]) != 2 or shapes[0] != shapes[1] or shapes[0][0] % GATE_RUN:
+        raise WeftError(
+            f"interleaved: weights must be two matrices of one shape, with a multiple of {GATE_RUN} rows, "
+            f"got shapes {shapes[0]} and {shapes[1]}"
+        )
+    parts = [each.reshape(-1, GATE_RUN, shapes[0][1]) for each in (first, second)]
+    if libraries == {"numpy"}:
+        return np.stack(parts, 1).reshape(-1, shapes[0][1])
+    import torch
+
+    return torch.stack(parts, 1).reshape(-1, shapes[0][1])
