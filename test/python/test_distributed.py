@@ -273,18 +273,19 @@ def test_products_send_their_rows_in_slices(monkeypatch, k, slices):
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "way"),
+    ("ranks", "m", "n", "k", "way"),
     [
-        (128, 3584, 4096, "SendingGather"),  # 3 MiB for three others
-        (128, 7168, 8192, "PushedGather"),  # 6 MiB
-        (512, 3584, 4096, "Gather"),  # 12 MiB
-        (16, 64, 8192, "PushedGather"),  # 8 tiles
+        (4, 128, 3584, 4096, "SendingGather"),  # 3 MiB for three others
+        (2, 256, 14336, 8192, "SendingGather"),  # 4 MiB
+        (4, 128, 7168, 8192, "PushedGather"),  # 6 MiB
+        (4, 512, 3584, 4096, "Gather"),  # 12 MiB
+        (4, 16, 64, 8192, "PushedGather"),  # 8 tiles
     ],
 )
-def test_shapes_select_what_sends_rows(m, n, k, way):
+def test_shapes_select_what_sends_rows(ranks, m, n, k, way):
     a, b = (gather.arrays.view(np.zeros(shape, ml_dtypes.bfloat16)) for shape in ((m, k), (n, k)))
     product = products.described("all_gather_matmul", a, b, True, None, None)
-    team = SimpleNamespace(size=4, devices=SimpleNamespace(chip="sm_90a"))
+    team = SimpleNamespace(size=ranks, devices=SimpleNamespace(chip="sm_90a"))
     assert gather._way(product, team).__name__ == way
 
 

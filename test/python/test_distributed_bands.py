@@ -1,5 +1,7 @@
 """Sums over several emulated GPUs that copy engines send: results, bits, and planted faults."""
 
+from types import SimpleNamespace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from test_distributed_sums import scattered_sums
 
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed import Team, emulated, matmul_reduce_scatter, scatter, teams
+from weft.distributed.products import Product
 from weft.emulator import Deadlock, World
 from weft.passes.kernels import banded, team
 
@@ -32,6 +35,23 @@ def test_bands_have_whole_clusters():
     shared = WarpgroupSchedule((64, 32, 64), 1, 2, cluster=(2, 1))
     report, right = scattered_sums(2, rows=136, partials=None, schedule=lambda: shared)
     assert right and not report.findings
+
+
+@pytest.mark.parametrize(
+    ("ranks", "m", "n", "k", "way"),
+    [
+        (2, 2048, 4096, 7168, "CopiedScatter"),  # 128 tiles
+        (2, 512, 8192, 14336, "Scatter"),  # 64 tiles, all at the same time
+        (4, 2048, 4096, 3584, "Scatter"),
+        (1, 2048, 4096, 7168, "Scatter"),
+        (2, 160000, 8192, 64, "Scatter"),  # indices of 32 bits
+    ],
+)
+def test_shapes_select_what_sends_sums(monkeypatch, ranks, m, n, k, way):
+    monkeypatch.setattr(scatter, "_FEWEST_TILES", 120)
+    product = Product("sums", (m, k), (n, k), (k, 1), "bf16", True, (), None, None)
+    team = SimpleNamespace(size=ranks, devices=SimpleNamespace(chip="sm_90a"))
+    assert scatter._way(product, team).__name__ == way
 
 
 def test_few_sums_are_sent_by_the_kernel(monkeypatch):

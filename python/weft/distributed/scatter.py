@@ -126,14 +126,19 @@ def queued_sums(
 
 
 def planned(partials: str | None, product: Product, team: Team) -> Plan:
-    """The plan by which sums of this size come fastest: a function of shapes alone."""
+    """The plan by which sums of this size come fastest."""
+    return _way(product, team)(partials, product, team)
+
+
+def _way(product: Product, team: Team) -> "type[Scatter]":
+    """How sums are sent: a function of shapes alone."""
     if team.size == 1:
-        return Scatter(partials, product, team)
+        return Scatter
     sizes = team.size, product.a[0] // team.size, product.n, product.a[1]
     schedule = schedule_of(product, team.devices.chip, sizes)
     parts, sums = slots(product, schedule, team.size, sizes[1])
     has_many = parts // team.size // schedule.warpgroups >= _FEWEST_TILES
-    return (CopiedScatter if has_many and 2 * sums <= _MOST_SUMS else Scatter)(partials, product, team)
+    return CopiedScatter if has_many and 2 * sums <= _MOST_SUMS else Scatter
 
 
 def check_rows(product: Product, ranks: int) -> None:
