@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,16 +22,15 @@ os.environ["WEFT_SCHEDULES"] = ""
 os.environ["WEFT_EMULATOR_BACKGROUND"] = "0"
 
 
-@pytest.fixture(autouse=True)
-def _uncached(request):
-    """Disables the cache in tests that use `monkeypatch`. Such a test may change a number or a table of a
-    pass, which the cache's keys don't contain: they contain files, registrations and functions.
+@pytest.fixture
+def monkeypatch(monkeypatch):
+    """Pytest's, without the cache. A test may change a number or a table of a pass, which the cache's keys
+    don't contain: they contain files, registrations and functions.
     """
-    if "monkeypatch" in request.fixturenames:
-        monkeypatch = request.getfixturevalue("monkeypatch")
-        monkeypatch.setattr("weft.compiler.stages.decides_all", lambda module: False)
-        # Another process wouldn't have the change.
-        monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda present=True: False)
+    monkeypatch.setattr("weft.compiler.stages.decides_all", lambda module: False)
+    # Another process wouldn't have the change.
+    monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda present=True: False)
+    return monkeypatch
 
 
 @pytest.fixture
@@ -50,29 +49,47 @@ def pytest_ignore_collect(collection_path, config):
     return None if any(each.resolve().is_relative_to(GPU_TESTS) for each in named) else True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc):
+    """Marks cases that `sampled(n)` and `each_value` leave out as slow. The default run makes no test of a
+    slow case: there are more of them than of others.
+    """
+    result = yield
+    cases, function = metafunc._calls, metafunc.definition
+    for number in _left_out(function, cases):
+        cases[number].marks.append(pytest.mark.slow.mark)
+    options = metafunc.config.option
+    if options.markexpr == "not slow" and not any("::" in each for each in options.file_or_dir):
+        whole = function.get_closest_marker("slow") is not None
+        # A function without cases would be a test.
+        metafunc._calls = [case for case in cases if not (whole or _is_slow(case))] or cases[:1]
+    return result
+
+
+def _is_slow(case):
+    return any(mark.name == "slow" for mark in case.marks)
+
+
+def _left_out(function, cases):
+    """The numbers of the cases of a function that its markers leave out."""
+    left_out = set()
+    if (marker := function.get_closest_marker("sampled")) is not None:
+        left_out |= {number for number in range(len(cases)) if number % marker.args[0]}
+    marker = function.get_closest_marker("each_value")
+    if marker is None or function.get_closest_marker("slow") is not None:
+        return left_out
+    if not cases:
+        raise pytest.UsageError(f"a test with each_value must have parameters, got {function.nodeid}")
+    others = [n for n, case in enumerate(cases) if n not in left_out and not _is_slow(case)]
+    chosen = _covering([cases[number].params for number in others], next(iter(marker.args), None))
+    return left_out | (set(others) - {others[each] for each in chosen})
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks cases that `sampled(n)` and `each_value` leave out as slow. Refuses names that differ between
-    runs: nobody could select such a test.
-    """
+    """Refuses names that differ between runs: nobody could select such a test."""
     if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
-    seen, tests = Counter(), defaultdict(list)
-    for item in items:
-        name = item.path, item.originalname
-        if (marker := item.get_closest_marker("sampled")) is not None:
-            if seen[name] % marker.args[0]:
-                item.add_marker(pytest.mark.slow)
-            seen[name] += 1
-        if item.get_closest_marker("each_value") is not None and item.get_closest_marker("slow") is None:
-            if not hasattr(item, "callspec"):
-                raise pytest.UsageError(f"a test with each_value must have parameters, got {item.nodeid}")
-            tests[name].append(item)
-    for cases in tests.values():
-        limit = next(iter(cases[0].get_closest_marker("each_value").args), None)
-        left_out = set(range(len(cases))) - _covering([case.callspec.params for case in cases], limit)
-        for number in left_out:
-            cases[number].add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)  # beside lit, which uses the time
 
 

@@ -122,8 +122,6 @@ def conftest(request):
 
 def test_each_value_without_parameters_is_refused_by_name(conftest):
     marker = {"each_value": pytest.mark.each_value.mark}
-    item = SimpleNamespace(
-        nodeid="test_it.py::test_it", path=CONFTEST, originalname="test_it", get_closest_marker=marker.get
-    )
+    function = SimpleNamespace(nodeid="test_it.py::test_it", get_closest_marker=marker.get)
     with pytest.raises(pytest.UsageError, match=r"each_value must have parameters, got test_it.py::test_it$"):
-        conftest.pytest_collection_modifyitems([item])
+        conftest._left_out(function, [])
