@@ -120,12 +120,18 @@ def forward_fp8(
                 rows, first, blocks = tile_of(x, half, batch)
                 position, last = first + rows.shift, blocks.end - 1
                 shared = head // (q.size("heads") // k.size("key_heads"))
-                of_q, of_k = of_head("q", q_scale, rows, head), of_head("k", k_scale, rows, shared)
+
+                def of_scores(rows=rows, head=head, shared=shared):
+                    return of_head("q", q_scale, rows, head), of_head("k", k_scale, rows, shared)
+
+                of_q, of_k = (None, None) if ahead else of_scores()
                 query = queries.take()
                 mine = query.q.rows(ROWS * me, ROWS)
                 with keys.take() as block:  # the last one: the first ones to come have masks
-                    s = w.wait(w.gemm(mine, block.k.T))
-                factor = scale * of_q * of_k  # which have come meanwhile
+                    s = w.gemm(mine, block.k.T)
+                    of_q, of_k = of_scores() if ahead else (of_q, of_k)  # which come meanwhile
+                    s = w.wait(s)
+                factor = scale * of_q * of_k
                 c = softcap * LOG2E if capped else factor * LOG2E
                 inner = factor / softcap if capped else 1.0
 
