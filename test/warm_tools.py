@@ -41,6 +41,27 @@ status = server.recv(1)
 posix._exit(status[0] if status else 134)
 """
 TOOLS = ("weft", "weft-opt", "warm-python")
+# What most calls, or a tenth of them, import only when they need it.
+_LATE = (
+    "weft.emulator",
+    "weft.compiler.stages",
+    "weft.tools.findings",
+    "weft.tools.inputs",
+    "weft.tools.isa_patterns",
+    "weft.tools.opt",
+    "weft.tools.product",
+    "weft.bench.gpu",
+    "weft.bench.implementations",
+    "weft.bench.suites",
+    "weft.launch.kernel",
+    "cuda.pathfinder",
+    "llvmlite.binding",
+    "numpy.ma",
+    "rich.console",
+    "rich.table",
+    "torch_mlir.dialects.linalg",
+    "torch_mlir.dialects.tensor",
+)
 # Where test/run.py has started a server for all processes.
 VARIABLE = "WEFT_WARM_TOOLS"
 
@@ -100,20 +121,7 @@ def _reap() -> None:
 
 
 def _mains():
-    for late in (
-        "weft.emulator",
-        "weft.compiler.stages",
-        "weft.tools.opt",
-        "weft.tools.product",
-        "weft.tools.inputs",
-        "weft.tools.isa_patterns",
-        "weft.bench.implementations",
-        "weft.bench.suites",
-        "weft.launch.kernel",
-        "cuda.pathfinder",
-        "llvmlite.binding",
-        "rich.table",
-    ):
+    for late in _LATE:
         importlib.import_module(late)
     importlib.import_module("weft.compiler.channels").start = _start_worker
     programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt"}
@@ -202,6 +210,9 @@ def _answer(call, mains) -> int:
 
 def _run(tool, main, arguments, environment) -> int:
     """Runs a tool in this process, which then ends, and returns its exit status."""
+    # What the imports have registered takes longer than to fork, and frees what the end of the process frees.
+    atexit._clear()
+    atexit.register(importlib.import_module("weft.compiler.worker")._stop_all)
     # As Python creates them at its start.
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace", buffering=1)
