@@ -92,3 +92,31 @@ def test_a_written_ring_isnt_lent():
 
     with pytest.raises(weft.WeftError, match="ring 'x' is written: a stage is lent by the role that fills"):
         kernel.compile()
+
+
+@w.kernel()
+def doubled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    """y = 2 x: a role changes the stages in place between those that copy and those that store."""
+    copies = w.ring(2, x=(64, 32, x.dtype))
+    made = w.ring(2, y=(64, 32, x.dtype), over=copies)
+    with w.role():
+        for row in w.range(0, x.rows, 64):
+            copies.fill(x=x[row, 0])
+    with w.role():
+        for _ in w.range(0, x.rows, 64):
+            block = copies.take()
+            with made.write(block) as to:
+                w.store(w.load(block.x) * 2.0, to.y)
+    with w.role():
+        for row in w.range(0, x.rows, 64):
+            with made.take() as stage:
+                w.store(w.load(stage.y), y[row, 0])
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_stages_of_a_ring_over_another_one_are_changed_in_place(arch):
+    x = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32)
+    y = np.zeros_like(x)
+    report = doubled.emulate(x, y, arch=arch)
+    assert not report.findings, report.findings[0]
+    assert np.array_equal(y, 2 * x)
