@@ -121,9 +121,9 @@ class WarpgroupSchedule(AnySchedule):
     @property
     def overlaps(self) -> bool:
         """Whether a single warpgroup that multiplies leaves a K block's products in flight while it starts
-        the next one's. If block N isn't a power of two, ptxas makes each wait for the previous one.
+        the next one's.
         """
-        return self.warpgroups == 1 and self.block[1].bit_count() == 1
+        return self.warpgroups == 1
 
     @property
     def workspace(self) -> Workspace | None:

@@ -28,45 +28,45 @@ def of(m: int, n: int, k: int, warpgroups: int = 2, stages: int = 3, **fields: o
 
 # A fit to new times changes these numbers. Without one, a change of a number is a mistake in the formula.
 MODELLED = (
-    (BF16, (4096, 4096, 4096), of(128, 256, 64), 333760),
-    (BF16, (4096, 4096, 4096), of(256, 128, 64), 333760),
-    (BF16, (4000, 2000, 3000), of(192, 96, 64, 3, 3), 221451),
+    (BF16, (4096, 4096, 4096), of(128, 256, 64), 333920),
+    (BF16, (4096, 4096, 4096), of(256, 128, 64), 333920),
+    (BF16, (4000, 2000, 3000), of(192, 96, 64, 3, 3), 221610),
     (BF16, (4000, 2000, 3000), of(128, 80, 64), 281875),
     (BF16, (1000, 1000, 1000), of(64, 64, 64, 1, 4), 24892),
-    (BF16, (1000, 1000, 1000), of(64, 48, 64, 1, 4), 28638),
-    (BF16, (1000, 1000, 1000), of(64, 128, 64, 1, 8), 17396),
+    (BF16, (1000, 1000, 1000), of(64, 48, 64, 1, 4), 33737),
+    (BF16, (1000, 1000, 1000), of(64, 128, 64, 1, 8), 17556),
     (BF16, (1, 8192, 8192), of(64, 8, 128, 1, 6, swap=True), 67591),
-    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=2), 29847),
-    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=4), 38534),
-    (BF16, (512, 512, 32768), of(128, 128, 128, splits=8), 104552),
-    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=8), 69473),
-    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=3, cluster=(2, 1)), 121562),
-    (BF16, (512, 512, 32768), of(128, 192, 64, global_splits=5), 114778),
-    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(2, 1)), 319351),
-    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(1, 2)), 327570),
-    (BF16, (300, 40, 5000), of(64, 64, 64, 1, 7, cluster=(2, 2)), 27515),
-    (BF16, (3000, 40, 5000), of(64, 64, 64, 1, 7, cluster=(4, 1)), 32200),
+    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=2), 30274),
+    (BF16, (100, 2112, 7168), of(64, 64, 128, 1, 7, splits=4), 37340),
+    (BF16, (512, 512, 32768), of(128, 128, 128, splits=8), 103458),
+    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=8), 69633),
+    (BF16, (512, 512, 32768), of(128, 128, 128, global_splits=3, cluster=(2, 1)), 122552),
+    (BF16, (512, 512, 32768), of(128, 192, 64, global_splits=5), 114938),
+    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(2, 1)), 320341),
+    (BF16, (4096, 4096, 4096), of(128, 256, 64, cluster=(1, 2)), 328560),
+    (BF16, (300, 40, 5000), of(64, 64, 64, 1, 7, cluster=(2, 2)), 28036),
+    (BF16, (3000, 40, 5000), of(64, 64, 64, 1, 7, cluster=(4, 1)), 32721),
     # As many CTAs as a wave of clusters has, or as many more as make a wave more.
-    (BF16, (896, 1216, 1024), of(64, 64, 64, 1, 4, cluster=(2, 1)), 31315),
-    (BF16, (1408, 1408, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 48282),
-    (BF16, (640, 768, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 13374),
-    (TF32, (2048, 2048, 2048), of(128, 256, 32, 2, 4), 96527),
-    (S8, (2048, 2048, 2048), of(128, 192, 128, 2, 4), 45872),
-    (E4M3, (2048, 2048, 2048), of(128, 256, 128), 28288),
-    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128), 186567),
-    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128, cluster=(1, 2)), 180628),
-    (PROMOTED, (4096, 4096, 4096), of(128, 128, 128, cluster=(1, 2)), 213663),
-    (PROMOTED, (1000, 1000, 1000), of(64, 128, 128, 1, 3), 11449),
+    (BF16, (896, 1216, 1024), of(64, 64, 64, 1, 4, cluster=(2, 1)), 32545),
+    (BF16, (1408, 1408, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 49043),
+    (BF16, (640, 768, 1024), of(64, 64, 64, 1, 4, cluster=(2, 2)), 14135),
+    (TF32, (2048, 2048, 2048), of(128, 256, 32, 2, 4), 96687),
+    (S8, (2048, 2048, 2048), of(128, 192, 128, 2, 4), 46032),
+    (E4M3, (2048, 2048, 2048), of(128, 256, 128), 28448),
+    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128), 186727),
+    (PROMOTED, (4096, 4096, 4096), of(256, 128, 128, cluster=(1, 2)), 181618),
+    (PROMOTED, (4096, 4096, 4096), of(128, 128, 128, cluster=(1, 2)), 214654),
+    (PROMOTED, (1000, 1000, 1000), of(64, 128, 128, 1, 3), 11608),
     (PROMOTED, (1000, 1000, 1000), of(64, 64, 128, 1, 4), 12932),
     (PROMOTED, (1000, 1000, 1000), of(64, 48, 128, 1, 4), 16525),
-    (SCALED, (4096, 4096, 4096), of(128, 192, 128), 228498),
-    (SCALED, (4096, 4096, 4096), of(128, 128, 128, 2, 4), 224569),
+    (SCALED, (4096, 4096, 4096), of(128, 192, 128), 228658),
+    (SCALED, (4096, 4096, 4096), of(128, 128, 128, 2, 4), 224729),
     (SCALED, (1000, 1000, 1000), of(64, 64, 128, 1, 4), 13272),
-    (SCALED, (1000, 1000, 1000), of(64, 192, 128, 1, 4), 13279),
-    (SCALED, (16, 4096, 7168), of(64, 16, 128, 1, 11, splits=2, swap=True), 18907),
-    (SCALED, (64, 4096, 7168), of(128, 64, 128, 2, 4, swap=True), 42730),
-    (BF16, (128, 24576, 1536), of(128, 192, 64, 2, 4), 45832),
-    (SCALED, (64, 4096, 7168), of(64, 64, 128, 1, 6, splits=2), 21507),
+    (SCALED, (1000, 1000, 1000), of(64, 192, 128, 1, 4), 13438),
+    (SCALED, (16, 4096, 7168), of(64, 16, 128, 1, 11, splits=2, swap=True), 19890),
+    (SCALED, (64, 4096, 7168), of(128, 64, 128, 2, 4, swap=True), 42889),
+    (BF16, (128, 24576, 1536), of(128, 192, 64, 2, 4), 45992),
+    (SCALED, (64, 4096, 7168), of(64, 64, 128, 1, 6, splits=2), 22280),
     (BF16, (8192, 16, 8192), of(64, 16, 128, 1, 5), 68169),
 )
 
@@ -80,14 +80,14 @@ def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cy
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
-    (BF16, (8192, 16, 8192), {8: 214}),
-    (BF16, (8192, 8192, 1024), {8: 2157, 16: 256}),
-    (BF16, (256, 16, 512), {4: 237, 8: 40}),
-    (BF16, (64, 16, 2048), {8: 313}),
-    (E4M3, (64, 40, 1000), {4: 184, 8: 1}),
+    (BF16, (8192, 16, 8192), {8: 666}),
+    (BF16, (8192, 8192, 1024), {8: 2380, 16: 572}),
+    (BF16, (256, 16, 512), {4: 763, 8: 56}),
+    (BF16, (64, 16, 2048), {8: 744}),
+    (E4M3, (64, 40, 1000), {4: 374, 8: 1}),
     (PROMOTED, (8192, 16, 8192), {8: 257}),
     (SCALED, (100, 128, 1024), {4: 898, 8: 79}),
-    (TF32, (130, 40, 256), {4: 770, 8: 36}),
+    (TF32, (130, 40, 256), {4: 1249, 8: 38}),
 )
 
 
@@ -110,7 +110,9 @@ def test_candidates_for_few_sums_and_a_long_k_divide_it_in_every_way():
 def test_candidates_for_many_sums_have_every_block_and_cluster():
     found = list(time_model.candidates(8192, 8192, 1024, BF16, H200))
     assert {(s.warpgroups, s.block[0]) for s in found} == {(1, 64), (2, 128), (2, 256), (3, 192)}
-    assert {s.block[1] for s in found if s.swap} == set(range(8, 257, 8))
+    for warpgroups in (1, 2):
+        tiles = {s.block[1] for s in found if s.swap and s.warpgroups == warpgroups}
+        assert tiles == set(range(8, 257, 8))
     assert {s.block[1] for s in found if not s.swap} == set(range(16, 257, 16))  # as TMA writes them
     assert {s.ctas for s in found} == {1, 2, 4, 8}
     assert {s.stages for s in found} == set(range(2, 13))
@@ -163,9 +165,9 @@ CHOSEN = (
     (
         BF16,
         (64, 4096, 7168),
-        "block 64x128x64, 1 warpgroups, 9 stages, group 8, 4 global splits, cluster 1x2",
+        "block 64x128x64, 1 warpgroups, 9 stages, group 8, 4 global splits",
     ),
-    (BF16, (1024, 1024, 1024), "block 64x128x64, 1 warpgroups, 8 stages, group 8, cluster 2x1"),
+    (BF16, (1024, 1024, 1024), "block 64x128x64, 1 warpgroups, 8 stages, group 8"),
     (
         BF16,
         (512, 512, 32768),
@@ -175,12 +177,12 @@ CHOSEN = (
     (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
     (BF16, (8192, 28672, 4096), "block 256x192x64, 2 warpgroups, 3 stages, group 16, cluster 1x2"),
     (BF16, (5200, 976, 11832), "block 256x176x64, 2 warpgroups, 3 stages, group 8, cluster 2x2, swapped"),
-    (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 12 stages, group 8"),
+    (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),
     (E4M3, (3000, 40, 5000), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
-    (E4M3, (1024, 1024, 1024), "block 64x128x128, 1 warpgroups, 8 stages, group 4"),
+    (E4M3, (1024, 1024, 1024), "block 128x64x128, 2 warpgroups, 4 stages, group 4"),
     (E4M3, (8192, 8192, 1024), "block 128x224x128, 2 warpgroups, 3 stages, group 8, cluster 2x1, swapped"),
-    (E4M3, (64, 4096, 7168), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x2, swapped"),
-    (PROMOTED, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 12 stages, group 8"),
+    (E4M3, (64, 4096, 7168), "block 64x48x256, 1 warpgroups, 7 stages, group 8, cluster 1x8"),
+    (PROMOTED, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),
     (PROMOTED, (8192, 8192, 1024), "block 192x128x128, 3 warpgroups, 4 stages, group 8, cluster 1x2"),
     (PROMOTED, (4096, 4096, 4096), "block 256x128x128, 2 warpgroups, 3 stages, group 8, cluster 1x2"),
     (
@@ -188,13 +190,13 @@ CHOSEN = (
         (512, 512, 32768),
         "block 128x128x128, 2 warpgroups, 7 stages, group 8, 8 global splits, cluster 2x1",
     ),
-    (SCALED, (3000, 40, 5000), "block 64x48x128, 1 warpgroups, 7 stages, group 8, 2 splits"),
+    (SCALED, (3000, 40, 5000), "block 64x48x128, 1 warpgroups, 12 stages, group 8, 2 splits"),
     (SCALED, (8192, 8192, 8192), "block 192x128x128, 3 warpgroups, 4 stages, group 8, cluster 1x2"),
     (SCALED, (4096, 7168, 16384), "block 256x128x128, 2 warpgroups, 3 stages, group 8, cluster 1x2"),
-    (SCALED, (64, 4096, 7168), "block 64x64x128, 1 warpgroups, 6 stages, group 8, 2 splits"),
-    (TF32, (8192, 16, 8192), "block 64x16x32, 1 warpgroups, 12 stages, group 8, cluster 2x1"),
+    (SCALED, (64, 4096, 7168), "block 64x160x128, 1 warpgroups, 8 stages, group 8, 4 splits"),
+    (TF32, (8192, 16, 8192), "block 64x16x32, 1 warpgroups, 12 stages, group 8"),
     (TF32, (2048, 2048, 2048), "block 128x256x32, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
-    (S8, (256, 256, 8192), "block 64x64x128, 1 warpgroups, 7 stages, group 8, 4 splits"),
+    (S8, (256, 256, 8192), "block 64x64x128, 1 warpgroups, 12 stages, group 8, 4 splits"),
     (S8, (8192, 8192, 1024), "block 128x224x128, 2 warpgroups, 5 stages, group 8, cluster 2x1"),
 )
 

@@ -432,3 +432,9 @@ def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
 def test_clusters_of_eight_give_the_right_result():
     product = Product()
     assert not product.wrong(product.compiled(of(64, 64, 64, 1, 3, cluster=(4, 2))), (300, 130, 200))
+
+
+def test_products_of_one_warpgroup_overlap_with_any_columns() -> None:
+    kernel = Product().compiled(WarpgroupSchedule((64, 200, 64), 1, 4, swap=True))
+    assert "wgmma.wait_group.sync.aligned \t1;" in kernel.ptx  # one K block's products are left in flight
+    assert "serialized" not in kernel.compiled.assembled.log and not kernel.resources.spill_stores

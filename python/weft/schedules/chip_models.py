@@ -31,7 +31,6 @@ class ChipModel:
     factor_fp8: float
     factor_s8: float
     factor_promoted: float  # and for promoted sums
-    drain: float  # from the end of a product to the start of the next, where nothing else is in flight
 
     promoted_drain: float  # the same before sums are promoted
     scale: float  # for each column of 64 rows of sums that is scaled
@@ -64,10 +63,9 @@ class ChipModel:
     store_wait: float  # share of a tile's stores that it waits for
     staged_part: float  # for each part after the first in which a tile of D is staged
     stored_part: float  # in addition, where threads store it, since TMA can't write the rows of D
-    launch_gap: float  # between launches, where a multiprocessor can't hold a CTA of each
+    launch_gap: float  # between launches with clusters, or where a multiprocessor can't hold a CTA of each
 
-    cluster: float  # for each doubling of a cluster's CTAs, which start and end together
-    cluster_start: float  # for a cluster whose CTAs add their sums
+    cluster: float  # for a cluster, whose CTAs start and end together
     cluster_sums: float  # rate at which a CTA of a cluster writes sums and reads those of others
     claim: float  # from a CTA's arrival at a counter to the first sums of other CTAs
     sums_written: float  # rate at which a multiprocessor writes sums to global memory
@@ -92,7 +90,6 @@ H200 = ChipModel(
     factor_fp8=1.082,
     factor_s8=1.175,
     factor_promoted=1.0,
-    drain=138.2,
     promoted_drain=99.01,
     scale=0.9185,
     scale_swapped=5.789,
@@ -120,10 +117,9 @@ H200 = ChipModel(
     narrow=0.1394,
     store_wait=3.225,
     staged_part=700.0,
-    stored_part=7000.0,
-    launch_gap=240.5,
-    cluster=469.4,
-    cluster_start=572.7,
+    stored_part=2000.0,
+    launch_gap=400.0,
+    cluster=1300.0,
     cluster_sums=15.61,
     claim=2494.0,
     sums_written=12.9,

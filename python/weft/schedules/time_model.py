@@ -167,8 +167,6 @@ def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
         if swap and types.scaled and columns > _SCALED_COLUMNS:
             continue
         whole = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap)
-        if warpgroups == 1 and not types.promoted and not whole.overlaps:
-            continue  # slower than those that do
         if whole.complaint(types, target) is None:
             yield whole
 

@@ -163,7 +163,7 @@ def product_cycles(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> float
     parts, steps = rows // wgmma.M, depth * types.input_bytes // 32
     one = steps * max(columns / 2, chip.read_a + chip.read_b * columns) * _factor(types, chip)
     if not types.promoted:
-        return parts * one + (chip.drain if s.warpgroups == 1 and not s.overlaps else 0.0)
+        return parts * one
     scale = (chip.scale_swapped if s.swap else chip.scale) if types.scaled else 0.0
     added = chip.promoted_drain + columns * scale
     if s.warpgroups == 1:
@@ -197,20 +197,22 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
     types, chip = kernels.types, kernels.chip
     size, depth = types.input_bytes, kernels.depth * types.input_bytes
     pitches = (m if types.transposed[0] else k), (n if types.transposed[1] else k)
-    slow = [_slower(pitch * size, chip) for pitch in pitches]
     down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)
     readers_down = np.minimum(ceil_div(down, kernels.rows * kernels.height), _READERS)
     readers_across = np.minimum(ceil_div(across, kernels.columns * kernels.width), _READERS)
     asked: Array = 0.0
     rare: Array = 0.0
-    for extent, of, readers in (
-        (kernels.rows / kernels.width, (0, 1), readers_across),
-        (kernels.stored_columns / kernels.height, (1, 0), readers_down),
+    for extent, tile, of, readers, whole in (
+        (kernels.rows / kernels.width, kernels.rows, (0, 1), readers_across, down),
+        (kernels.stored_columns / kernels.height, kernels.columns, (1, 0), readers_down, across),
     ):
-        pitch = np.where(kernels.swap, slow[of[1]], slow[of[0]])
+        pitch = np.where(kernels.swap, pitches[of[1]], pitches[of[0]])
         mn_major = np.where(kernels.swap, types.transposed[of[1]], types.transposed[of[0]])
+        # MN-major tiles begin at multiples of their extent in a row.
+        apart = np.where(mn_major & (tile < whole), tile, 0)
+        slow = _slower((pitch | apart) * size, chip)
         wide = np.where(mn_major, np.maximum(extent, _WIDEST / size), extent)
-        asked = asked + wide * depth * (1 + pitch)
+        asked = asked + wide * depth * (1 + slow)
         rare = rare + extent * depth / np.sqrt(readers)
     return asked, rare
 
@@ -230,8 +232,9 @@ def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
     rest = ctas - whole * kernels.resident
     written = _store_cycles(kernels, n)
     used = np.minimum(ctas, kernels.resident) / chip.multiprocessors
-    end = written + chip.cluster * np.log2(kernels.ctas) + chip.start + chip.start_all * used
-    end = end + np.where(kernels.two_fit, 0.0, chip.launch_gap)
+    alone = kernels.ctas == 1
+    end = written + np.where(alone, 0.0, chip.cluster) + chip.start + chip.start_all * used
+    end = end + np.where(kernels.two_fit & alone, 0.0, chip.launch_gap)
     end = end + chip.first * (
         fill_cycles(kernels, m, n, k, np.minimum(ctas, kernels.resident)) + kernels.products
     )
@@ -243,7 +246,7 @@ def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
     tile = chip.tile + waiting + np.where(divided, chip.claim + sums / chip.sums_written, 0.0)
     stored = np.where(n * types.output_bytes % tensor_map.ROW_BYTES != 0, chip.stored_part, 0.0)
     tile = tile + (chip.staged_part + stored) * (kernels.staging_parts - 1)
-    tile = tile + np.where(kernels.splits > 1, chip.cluster_start + sums / chip.cluster_sums, 0.0)
+    tile = tile + np.where(kernels.splits > 1, sums / chip.cluster_sums, 0.0)
     full = block_cycles(kernels, m, n, k, kernels.resident)
     last = block_cycles(kernels, m, n, k, np.maximum(rest, 1))
     tiles = whole * (blocks * full + tile) + np.where(rest > 0, blocks * last + tile, 0.0)
