@@ -77,7 +77,7 @@ def _launch(
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
-    options: dict[str, Any] = {**call.flags, "stream": stream}
+    options: dict[str, Any] = {**call.flags, "group": call.sizes.group, "stream": stream}
     if how is None:
         of_keys, of_queries = tiles.backward(call.sizes.d, call.sizes.e)
         none = call.added("", call.views["q"].dtype, 4)

@@ -44,11 +44,12 @@ def products_of_outputs(
     with w.role():
         row, end = rows_at(w.cta(0), starts_q, SUMS_STEP, o.rows, packed=packed)
         like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
-
-        def loaded(matrix, at):
-            return w.load(matrix[batch, head, row, at], like=like).to(w.f32)
-
-        parts = [loaded(o, at) * loaded(do, at) for at in range(0, width, PANEL)]
+        if adding:
+            zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
+            for first in w.range(w.cta(0) * zeros.rows, sums_q.rows, w.ctas(0) * zeros.rows):
+                w.store(zeros, sums_q[batch, head, first, 0])
+        both = [[w.load(x[batch, head, row, i], like=like) for x in (o, do)] for i in range(0, width, PANEL)]
+        parts = [one.to(w.f32) * other.to(w.f32) for one, other in both]  # when all loads are started
         total = -w.sum(sum(parts[1:], parts[0]), axis=1)
         if of_lse:
             total = total + w.load_column(d_lse[batch, head, row], like=total)
@@ -56,10 +57,6 @@ def products_of_outputs(
         inside = w.row(total) + row < end
         w.store_column(w.where(inside, low, 0.0), base[batch, head, to])
         w.store_column(w.where(inside, total, 0.0), delta[batch, head, to])
-        if adding:
-            zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
-            for first in w.range(w.cta(0) * zeros.rows, sums_q.rows, w.ctas(0) * zeros.rows):
-                w.store(zeros, sums_q[batch, head, first, 0])
 
 
 def _grid(q, k, starts_q, starts_k, *, of, packed):
@@ -91,6 +88,7 @@ def gradients(
     width,
     value_width,
     of,
+    group,
     N=64,
     value_stages=2,
     late=False,
@@ -107,8 +105,8 @@ def gradients(
     by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, a block later, to wait less.
 
     Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
-    before comes last, not first. `ragged` keys may end inside of a tile. With `sections`, tiles are in the
-    order `longest_first`. The other options are those of `forward`.
+    before comes last, not first. `group` heads of q share keys. `ragged` keys may end inside of a tile. With
+    `sections`, tiles are in the order `longest_first`. The other options are those of `forward`.
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
@@ -138,20 +136,15 @@ def gradients(
             seen.whole = w.where(first + M > rows.keys, seen.end, seen.whole)
         return rows, head, first, seen
 
-    def sharing():
-        """The heads of q that share keys."""
-        return q.size("heads") // k.size("key_heads")
-
     def beginning(vector):
         """Sums that begin with an element for each query."""
         return w.full((ROWS, N), w.load_row(vector, like=w.zeros((ROWS, N))))
 
     def unmasked(s, low):
         """The shares of scores before masks, and the slopes of capped ones. `low` is added to exponents."""
-        if capped:
-            s = w.tanh(s * (scale / softcap))
-            return w.exp2(s * (softcap * LOG2E) + low), 1.0 - s * s
-        return w.exp2(s * (scale * LOG2E) if low is None else s * (scale * LOG2E) + low), None
+        s = w.tanh(s * (scale / softcap)) if capped else s
+        logs = s * ((softcap if capped else scale) * LOG2E)
+        return w.exp2(logs if low is None else logs + low), 1.0 - s * s if capped else None
 
     @w.inline
     def shares_of(s, low, i, own, rows, seen):
@@ -160,9 +153,11 @@ def gradients(
         if masks:
             whole = w.minimum(w.maximum(seen.whole, seen.begin), seen.end)
             if i < whole or i >= w.maximum(w.minimum(seen.ragged, seen.end), whole):
-                position = w.column(p) + (i * N + rows.shift)
-                in_window = visible(window, w.row(p) + own, position, rows.keys)
-                p = w.where(in_window & (w.column(p) + i * N < rows.queries), p, 0.0)
+                at, keys = w.column(p) + i * N, rows.keys if ragged or packed or limited else None
+                in_window = visible(window, w.row(p) + own, at + rows.shift, keys)
+                if packed:  # after the last query come those of the next sequence
+                    in_window = in_window & (at < rows.queries)
+                p = w.where(in_window, p, 0.0)
         return p, slopes
 
     def store(total, to, left, via):
@@ -177,8 +172,7 @@ def gradients(
         values = w.ring(value_stages, v=(N, value_width, v.dtype), takers=2)
         with w.role(warpgroups=2, registers=240) as me:
             rows, head, first, seen = tile_of()
-            own = first + ROWS * me
-            mine = kept.take()
+            own, mine = first + ROWS * me, kept.take()
             queries, of_out = mine.q.rows(ROWS * me, ROWS), mine.do.rows(ROWS * me, ROWS)
             sums = rows.batch, head, rows.first_sum + own
             low = w.load_column(base[sums], like=w.zeros(ROWS)) * (1.0 if capped else scale * LOG2E)
@@ -213,7 +207,7 @@ def gradients(
         with w.role(registers=240):
             rows, head, first, seen = tile_of()
             mine, total = kept.take(), w.zeros((ROWS, value_width))
-            for _ in w.range(sharing()):
+            for _ in w.range(group):
                 for i in w.range(seen.begin, seen.end):
                     with blocks.take() as block:
                         s = w.wait(w.gemm(mine.k, block.q.T, beginning(block.base) if begun else None))
@@ -228,7 +222,7 @@ def gradients(
         with w.role(registers=240):
             rows, head, first, seen = tile_of()
             mine, total, like = kept.take(), w.zeros((ROWS, width)), w.zeros((ROWS, N))
-            for _ in w.range(sharing()):
+            for _ in w.range(group):
                 for _i in w.range(seen.begin, seen.end):
                     with outputs.take() as of_out:
                         of_p = w.gemm(mine.v, of_out.do.T, beginning(of_out.delta))
@@ -260,48 +254,44 @@ def gradients(
                 add(sum_q, batch, head, block)
 
             rows, head, first, seen = tile_of()
-            own = first + ROWS * me
-            mine = kept.take()
+            own, mine = first + ROWS * me, kept.take()
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
             sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
-            i, of_head = w.i32(0) + seen.begin, w.i32(0) + head * sharing()
+            i, of_head = w.i32(0) + seen.begin, w.i32(0) + head * group
             before, head_before = i, of_head
-            steps = sharing() * w.maximum(seen.end - seen.begin, 0)
+            steps = group * w.maximum(seen.end - seen.begin, 0)
             if not late:  # the gradients of the scores before the first block
                 with exchange.write() as to:
                     w.store(w.zeros((ROWS, N), q.dtype), to.ds.rows(ROWS * me, ROWS))
             for step in w.range(steps):
-                block = blocks.take()
-                s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
-                of_out = outputs.take()
-                of_p = w.gemm(values, of_out.do.T, None if late else beginning(of_out.delta))
-                s = w.wait(s, pending=1)
-                low = None if begun else w.load_row(block.base, like=s)
-                p, slopes = shares_of(s, low, i, own, rows, seen)
-                p = w.pin(p)  # with the next stage awaited, or the shares would come after this product
-                with exchange.write() as to:
-                    of_p = w.wait(of_p)
-                    ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
-                    ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
-                    if not late:
-                        slot = exchange.take()
-                        sum_q = product(slot.ds, mine.k)
-                    sum_v = w.gemm(p, of_out.do, sum_v)
-                    w.store(ds, to.ds.rows(ROWS * me, ROWS))
-                sum_k = w.gemm(ds, block.q, sum_k)
-                if not late:
-                    sum_q = w.wait(sum_q, pending=2)
-                    slot.release()
-                    if step > 0:
-                        add(sum_q, rows.batch, head_before, rows.first_block + before)
-                elif step > 0:
-                    add_product(mine.k, rows.batch, head_before, rows.first_block + before)
-                sum_k, sum_v = w.wait(sum_k, sum_v)
-                of_out.release()
-                block.release()
-                before, head_before = i, of_head
-                i = i + 1
-                of_head = w.where(i == seen.end, of_head + 1, of_head)
+                with blocks.take() as block:
+                    s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
+                    with outputs.take() as of_out:
+                        of_p = w.gemm(values, of_out.do.T, None if late else beginning(of_out.delta))
+                        s = w.wait(s, pending=1)
+                        low = None if begun else w.load_row(block.base, like=s)
+                        p, slopes = shares_of(s, low, i, own, rows, seen)
+                        p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
+                        with exchange.write() as to:
+                            of_p = w.wait(of_p)
+                            ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
+                            ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
+                            if not late:
+                                slot = exchange.take()
+                                sum_q = product(slot.ds, mine.k)
+                            sum_v = w.gemm(p, of_out.do, sum_v)
+                            w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                        sum_k = w.gemm(ds, block.q, sum_k)
+                        if not late:
+                            sum_q = w.wait(sum_q, pending=2)
+                            slot.release()
+                            if step > 0:
+                                add(sum_q, rows.batch, head_before, rows.first_block + before)
+                        elif step > 0:
+                            add_product(mine.k, rows.batch, head_before, rows.first_block + before)
+                        sum_k, sum_v = w.wait(sum_k, sum_v)
+                before, head_before, i = i, of_head, i + 1
+                of_head = w.where(i == seen.end, of_head + 1, of_head) if group > 1 else of_head
                 i = w.where(i == seen.end, seen.begin, i)
             if steps > 0:
                 add_product(mine.k, rows.batch, head_before, rows.first_block + before)
@@ -314,7 +304,7 @@ def gradients(
     with w.role(registers=24), w.one_thread():
         rows, head, first, seen = tile_of()
         if of == "q":
-            shared, at = head // sharing(), (rows.batch, head, rows.first_query + first)
+            shared, at = head // group, (rows.batch, head, rows.first_query + first)
             kept.fill(q=q[at], do=do[at])
             for i in w.range(seen.end - seen.begin):
                 at = rows.batch, shared, rows.first_key + (seen.end - 1 - i) * N
@@ -323,9 +313,9 @@ def gradients(
         else:
             at = rows.batch, head, rows.first_key + first
             kept.fill(k=k[at], v=v[at])
-            for g in w.range(sharing()):
+            for g in w.range(group):
                 for i in w.range(seen.begin, seen.end):
-                    of_head = rows.batch, head * sharing() + g
+                    of_head = rows.batch, head * group + g
                     at, sums = (*of_head, rows.first_query + i * N), (*of_head, rows.first_sum + i * N)
                     blocks.fill(q=q[at], base=base[sums])
                     outputs.fill(do=do[at], delta=delta[sums])

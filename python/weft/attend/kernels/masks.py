@@ -1,5 +1,7 @@
 """Masks of attention: which keys a query sees, and the blocks of keys that a tile of queries needs."""
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,14 +77,14 @@ def blocks_of_queries(window, first, rows, shift, queries, size):
 
 def visible(window, column, position, keys):
     """Where a tile of products is seen: `column` are its keys' numbers, and `position` the keys at its
-    queries' positions.
+    queries' positions. `keys` is None where all of them exist.
     """
-    seen = column < keys
+    seen = [] if keys is None else [column < keys]
     if window.right is not None:
-        seen = seen & (column <= position + window.right)
+        seen.append(column <= position + window.right)
     if window.left is not None:
-        seen = seen & (column >= position - window.left)
-    return seen
+        seen.append(column >= position - window.left)
+    return functools.reduce(operator.and_, seen)
 
 
 def finite(peak):
