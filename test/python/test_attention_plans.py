@@ -316,6 +316,7 @@ def test_later_gradients_launch_with_addresses_of_their_own(gpu, deterministic):
         assert others[1][9] == dq and not {dk, dv} & {*others[1]}
     else:
         assert others[0][9:] == (dq, dk, dv, sums) and others[1] == (sums, starts, dq)
+        assert (delta, sums) == (base + 4 * 4 * 64, base + 2 * 4 * 4 * 64)  # 4 heads of 64 rows
     assert lse not in (0, base, delta)
 
 

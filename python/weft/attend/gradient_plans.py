@@ -18,8 +18,7 @@ ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seql
 """The order in which a call's arrays are described. There is no third one."""
 _NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k"}
 """The arrays that the kernels have other names for."""
-_RESULTS = ("dq", "dk", "dv", "delta")
-_BETWEEN = ("base", "sums_q")
+_RESULTS = ("dq", "dk", "dv")
 _MOST = 1024
 _New = Callable[[], Any]
 
@@ -27,13 +26,15 @@ _New = Callable[[], Any]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The launches of all calls with one key. `stream` and `queue` are those of `plans.Plan`. `results` make
-    the results, of which the first three are zeros before the launches with `zeroed`, and `between` the
-    arrays that one kernel writes for the next. `unread` are arguments that the kernels don't read.
+    the results, which are zeros before the launches with `zeroed`, and `between` the memory for arrays that
+    one kernel writes for the next, which begin at `offsets`. `unread` are arguments that the kernels don't
+    read.
     """
 
     stream: Callable[[Any], int | None]
     results: tuple[_New, ...]
-    between: tuple[_New, ...]
+    between: _New
+    offsets: tuple[int, ...]
     zeroed: bool
     address: Callable[[Any], int]
     unread: tuple[Any, ...]
@@ -41,14 +42,14 @@ class Plan:
     queue: tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
 
     def run(self, handle: int, addresses: Sequence[int]) -> list[Any]:
-        """The gradients of q, k and v, and delta."""
+        """The gradients of q, k and v."""
         made = [new() for new in self.results]
         if self.zeroed:
-            for each in made[:3]:
+            for each in made:
                 each.zero_()
-        # PyTorch may use their memory again once the launches are queued.
-        between = [new() for new in self.between]
-        at = [*addresses, *map(self.address, made), *map(self.address, between), *self.constants]
+        between = self.between()  # PyTorch may use its memory again once the launches are queued
+        start = self.address(between)
+        at = [*addresses, *map(self.address, made), *(start + each for each in self.offsets), *self.constants]
         for launch, pick in self.queue:
             launch(handle, *pick(at))
         return made
@@ -62,9 +63,9 @@ class Plan:
         ordinal = call.views["q"].device_id
         given = {*call.given, *(n for n, each in zip(_COMPUTED, arrays, strict=True) if each is not None)}
         slots = [name for name in ARRAYS if name in given or name == "none"]
-        made = dict(zip(_RESULTS, results, strict=True))
-        first = launched[0]
-        made |= {name: first.arrays[name] for name in _BETWEEN if name == "base" or first.options["adding"]}
+        first, names = launched[0], ("base", "delta", *(("sums_q",) if launched[0].options["adding"] else ()))
+        between = {name: first.arrays[name] for name in names}
+        made = dict(zip(_RESULTS, results[:3], strict=True)) | between
         slots += made
         unread: list[Any] = []
         prepared = []
@@ -82,12 +83,13 @@ class Plan:
                 return None
             prepared.append((launch.launch, operator.itemgetter(*numbers)))
         makers = [torch.maker(q, ordinal, tuple(a.shape), call.views["q"].dtype) for a in results[:3]]
-        makers += [torch.maker(q, ordinal, tuple(a.shape), "f32") for a in list(made.values())[3:]]
         address = makers[0][1]
+        sizes = [each.numel() for each in between.values()]  # of f32, multiples of SUMS_STEP
         return cls(
             libraries.stream_finder([*call.given.values()], ordinal, [*call.views.values()]),
-            tuple(new for new, _ in makers[: len(results)]),
-            tuple(new for new, _ in makers[len(results) :]),
+            tuple(new for new, _ in makers),
+            torch.maker(q, ordinal, (sum(sizes),), "f32")[0],
+            tuple(4 * sum(sizes[:number]) for number in range(len(sizes))),
             call.flags["packed"] or call.flags["limited"],
             address,
             tuple(unread),

@@ -89,7 +89,7 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
         options["deterministic"] = _is_deterministic(options)
         known = _known_gradients(operands, options)
         if (results := gradient_plans.queued(known)) is not None:
-            return results[:3]
+            return results
         call = _call(tuple(inputs), options)
         fp8_launch.refuse_gradients(call)
         of_lse = None if d_lse is None else d_lse.contiguous()
@@ -153,14 +153,15 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
     *inputs, out, lse = ctx.saved_tensors
     if d_out is None and d_lse is None:
         return (None,) * len(_NAMES)
-    d_out = torch.zeros_like(out) if d_out is None else d_out.to(out.dtype)
+    if d_out is None or d_out.dtype != out.dtype:
+        d_out = torch.zeros_like(out) if d_out is None else d_out.to(out.dtype)
     operands, options = (*inputs, out, lse, d_out, d_lse), {**ctx.options, "splits": None}
     # The operator's way through the dispatcher takes longer than all launches.
     known = None
     if not (torch.is_grad_enabled() or is_transformed()):
         known = _known_gradients(operands, options | {"deterministic": _is_deterministic(options)})
     if (found := gradient_plans.queued(known)) is not None:
-        return *found[:3], *[None] * (len(_NAMES) - 3)
+        return *found, *[None] * (len(_NAMES) - 3)
     dq, dk, dv, *of_sinks = _attend_backward(*operands, **options)
     return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
 
