@@ -48,7 +48,7 @@ class Waiter(Protocol):
     stalled: bool
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # not frozen, which takes four times as long to make
 class Access:
     """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`.
 

@@ -204,5 +204,9 @@ class VectorClocks:
 
     def fitted(self, clock: Clocks) -> Clocks:
         """A clock, extended to the current number of columns."""
-        lacking = self._both.shape[2] - clock.shape[1]
-        return clock if not lacking else np.pad(clock, ((0, 0), (0, lacking)))
+        width = self._both.shape[2]
+        if clock.shape[1] == width:
+            return clock
+        fitted: Clocks = np.zeros((len(clock), width), clock.dtype)  # np.pad takes ten times as long
+        fitted[:, : clock.shape[1]] = clock
+        return fitted

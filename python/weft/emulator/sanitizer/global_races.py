@@ -461,8 +461,10 @@ class GlobalRaces:
 
 def _joined(a: Clocks, b: Clocks) -> Clocks:
     """What either of two clocks knows."""
-    width = max(a.shape[1], b.shape[1])
-    joined: Clocks = np.maximum(*(np.pad(c, ((0, 0), (0, width - c.shape[1]))) for c in (a, b)))
+    narrow, wide = (a, b) if a.shape[1] < b.shape[1] else (b, a)
+    joined: Clocks = wide.copy()
+    part = joined[:, : narrow.shape[1]]
+    np.maximum(part, narrow, out=part)
     return joined
 
 
