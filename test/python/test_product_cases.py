@@ -46,6 +46,7 @@ def test_everything_is_among_them(every):
         *FACTORS,
         *GATHERED,
         *SCATTERED,
+        "bands",
     }
     assert added | others == set(ROLES)
     assert {p.factors for p in products} == {"", "one", "each"}
