@@ -132,7 +132,9 @@ class Processes:
                         getattr(self, f"_{kind}")(session, *values)
                     if status is not None:
                         living.remove(process)
-                        if status and self._failed(session, queue.read(process.number)[0], status):
+                        running, _, _ = queue.read(process.number)
+                        if status or running != _NONE:
+                            self._failed(session, running, status)
                             living.append(self._start(session, queue, process.number, living))
                 if session.shouldfail or session.shouldstop:
                     queue.clear()
@@ -156,7 +158,7 @@ class Processes:
         session.config.hook.pytest_warning_recorded.call_historic(kwargs=values | {"warning_message": made})
 
     def _failed(self, session, running, status):
-        """Reports that a process has ended, and returns whether it ran a test."""
+        """Reports that a process has ended in a test, whatever its status."""
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         if running == _NONE:
             raise RuntimeError(f"a process of tests has ended with {how} and ran no test")
@@ -164,7 +166,6 @@ class Processes:
         said = f"the process that ran this test has ended with {how}"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
         session.config.hook.pytest_runtest_logreport(report=report)
-        return True
 
     def _start(self, session, queue, number, others):
         receives, sends = multiprocessing.connection.Pipe(duplex=False)

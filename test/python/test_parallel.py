@@ -46,8 +46,9 @@ def test_that_warns():
 def test_that_is_killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
-def test_that_exits():
-    os._exit(7)
+@pytest.mark.parametrize("status", [0, 7])
+def test_that_exits(status):
+    os._exit(status)
 
 def test_a_teardown(module_fixture):
     pass
@@ -76,11 +77,12 @@ def test_every_outcome_is_reported(tmp_path):
     (tmp_path / "test_cases.py").write_text(CASES)
     said, status = run(tmp_path, "-rs")
     assert status == 1, said
-    assert re.search("3 failed, 7 passed, 1 skipped, 1 warning, 1 error in", said), said
+    assert re.search("4 failed, 7 passed, 1 skipped, 1 warning, 1 error in", said), said
     assert "said before it fails" in said and "assert [1] == [2]" in said
     assert "why it is skipped" in said and "UserWarning: a warning of a fork" in said
     assert "the process that ran this test has ended with signal SIGKILL" in said
-    assert "the process that ran this test has ended with status 7" in said
+    for ended in (0, 7):
+        assert f"the process that ran this test has ended with status {ended}" in said
     assert "ERROR at teardown of test_a_teardown" in said and "the teardown of a file" in said
 
 
