@@ -1,6 +1,6 @@
 """Counts the warp instructions for which the emulator has compiled code, in the kernels that tests run.
 
-    PYTHONPATH=benchmarks/emulator pytest -n 0 -p compiled_share test/python/test_emulator_triton.py
+    PYTHONPATH=benchmarks/emulator pytest -p compiled_share test/python/test_emulator_triton.py
 
 At the end, a line for each file of tests has the number of instructions that were executed, the share of
 those with compiled code, and what most of the others were.
