@@ -347,6 +347,7 @@ def test_gradients_of_copies_and_of_sinks_have_no_plans(gpu):
         out = weft.attention(*inputs)
         gpu.fast.clear()
         torch.autograd.grad(out.sum(), inputs)  # whose gradient is one number, which TMA can't copy
+        assert not gpu.fast
         sinks = torch.zeros(4, requires_grad=True)
         with_sinks = weft.attention(*inputs, sinks=sinks)
         gpu.fast.clear()
