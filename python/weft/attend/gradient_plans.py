@@ -2,7 +2,6 @@
 calls only allocate results and fill in addresses.
 """
 
-import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -39,7 +38,7 @@ class Plan:
     address: Callable[[Any], int]
     unread: tuple[Any, ...]
     constants: tuple[int, ...]
-    queue: tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
+    queue: plans.Queue
 
     def run(self, handle: int, addresses: Sequence[int]) -> list[Any]:
         """The gradients of q, k and v."""
@@ -67,21 +66,15 @@ class Plan:
         between = {name: first.arrays[name] for name in names}
         made = dict(zip(_RESULTS, results[:3], strict=True)) | between
         slots += made
-        unread: list[Any] = []
-        prepared = []
-        for each in launched:
-            numbers = []
-            for name, array in each.arrays.items():
-                slot = _NAMES.get(name, name)
-                known = slot in slots and (name not in made or array.data_ptr() == made[name].data_ptr())
-                slot = slot if known else f"unread {len(unread)}"
-                if not known:
-                    slots.append(slot)
-                    unread.append(array)
-                numbers.append(slots.index(slot))
-            if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
-                return None
-            prepared.append((launch.launch, operator.itemgetter(*numbers)))
+
+        def slot_of(_: plans.Launched, name: str, array: Any) -> str | None:
+            of_call = name not in made or array.data_ptr() == made[name].data_ptr()
+            return _NAMES.get(name, name) if of_call else None
+
+        found = plans.prepared(launched, slots, slot_of)
+        if found is None:
+            return None
+        queue, unread = found
         makers = [torch.maker(q, ordinal, tuple(a.shape), call.views["q"].dtype) for a in results[:3]]
         address = makers[0][1]
         sizes = [each.numel() for each in between.values()]  # of f32, multiples of SUMS_STEP
@@ -92,9 +85,9 @@ class Plan:
             tuple(4 * sum(sizes[:number]) for number in range(len(sizes))),
             call.flags["packed"] or call.flags["limited"],
             address,
-            tuple(unread),
+            unread,
             tuple(address(each) for each in unread),
-            tuple(prepared),
+            queue,
         )
 
 
@@ -128,13 +121,8 @@ def run(known: plans.Found | None, call: Call, arrays: Sequence[Any]) -> list[An
     Keeps a plan for calls with the same key if the arrays are on a GPU.
     """
     launched: list[plans.Launched] = []
-
-    def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
-        kernel(*arguments, stream=stream, **meta)
-        launched.append(plans.Launched(kernel, arguments, meta))
-
     if known is not None:
-        call = replace(call, launch=launch)
+        call = replace(call, launch=plans.recorder(launched))
     results = gradients.backward(call, *arrays)
     if known is not None and launched and call.views["q"].device == "cuda":
         plan = Plan.of(call, arrays, results, launched)

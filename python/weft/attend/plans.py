@@ -25,6 +25,8 @@ _MOST = 1024
 _NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "pages": "page_table", "o": "out"}
 """The arrays that the kernels have other names for."""
 _New = Callable[[], Any]
+Queue = tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
+"""Launches in order, each with what picks its addresses from a call's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Plan:
     sinks: int | None
     unread: tuple[Any, ...]
     constants: tuple[int, ...]
-    queue: tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
+    queue: Queue
 
     def run(self, handle: int, addresses: Sequence[int], given: Sequence[Any]) -> tuple[Any, Any]:
         """The output and lse of the arrays given, in the order of `ARRAYS`, at these addresses."""
@@ -84,20 +86,11 @@ class Plan:
             slots += ["parts", "sums"]
             named = launched[1].arrays
             between = tuple(torch.maker(q, ordinal, tuple(named[n].shape), "f32")[0] for n in slots[-2:])
-        unread: list[Any] = []
-        prepared = []
-        for each in launched:
-            numbers = []
-            for name, array in each.arrays.items():
-                slot = each.slot(name, split=len(launched) > 1)
-                if slot not in slots:  # an optional array that isn't given
-                    slot = f"unread {len(unread)}"
-                    slots.append(slot)
-                    unread.append(array)
-                numbers.append(slots.index(slot))
-            if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
-                return None
-            prepared.append((launch.launch, operator.itemgetter(*numbers)))
+        split = len(launched) > 1
+        found = prepared(launched, slots, lambda each, name, array: each.slot(name, split))
+        if found is None:
+            return None
+        queue, unread = found
         converted = "sinks" in call.given and call.views["sinks"].dtype != "f32"
         new_out, address = torch.maker(q, ordinal, tuple(results[0].shape), call.result_types[0])
         arrays = [*call.given.values(), *([] if out is None else [out])]
@@ -109,9 +102,9 @@ class Plan:
             address,
             torch.writer(),
             slots.index("sinks") if converted else None,
-            tuple(unread),
+            unread,
             tuple(address(each) for each in unread),
-            tuple(prepared),
+            queue,
         )
 
 
@@ -134,6 +127,40 @@ class Launched:
         if split and self.kernel is forward and name in ("o", "lse"):
             return "parts" if name == "o" else "sums"
         return _NAMES.get(name, name)
+
+
+def prepared(
+    launched: Sequence[Launched], slots: list[str], slot_of: Callable[[Launched, str, Any], str | None]
+) -> tuple[Queue, tuple[Any, ...]] | None:
+    """The prepared launches, and the arguments for which `slot_of`, called with a launch and the name and
+    array of an argument, returns none of `slots`: optional arrays that aren't given. They get slots of their
+    own at the end. None if a launch can't be prepared.
+    """
+    unread: list[Any] = []
+    queue = []
+    for each in launched:
+        numbers = []
+        for name, array in each.arrays.items():
+            slot = slot_of(each, name, array)
+            if slot is None or slot not in slots:
+                slot = f"unread {len(unread)}"
+                slots.append(slot)
+                unread.append(array)
+            numbers.append(slots.index(slot))
+        if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
+            return None
+        queue.append((launch.launch, operator.itemgetter(*numbers)))
+    return tuple(queue), tuple(unread)
+
+
+def recorder(launched: list[Launched]) -> Callable[..., None]:
+    """What launches a kernel and adds the launch to a list."""
+
+    def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
+        kernel(*arguments, stream=stream, **meta)
+        launched.append(Launched(kernel, arguments, meta))
+
+    return launch
 
 
 _plans: Any = Plans(_MOST)
@@ -182,12 +209,7 @@ def run(
 ) -> tuple[Any, Any]:
     """Checks a call and runs it. Keeps a plan for calls with the same key if the arrays are on a GPU."""
     launched: list[Launched] = []
-
-    def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
-        kernel(*arguments, stream=stream, **meta)
-        launched.append(Launched(kernel, arguments, meta))
-
-    call = launches.Call.of(given, options, None if known is None else launch)
+    call = launches.Call.of(given, options, None if known is None else recorder(launched))
     results = launches.run(call, out, stream)
     if known is not None and launched and call.views["q"].device == "cuda":
         plan = Plan.of(call, out, results, launched)
