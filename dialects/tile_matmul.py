@@ -102,7 +102,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       "partials", for which "signals" are set, to its own sums.
       With "bands" (GPUs x bands), too, others copy sums: the kernel stores those for other GPUs in this GPU's
       own memory. Each GPU's tiles are divided into bands of equal size (the last may be smaller). "partials"
-      is followed by that memory, and each half of both has a place for each other GPU, in the order of GPUs.
+      is followed by that memory, and each half of both has a part for each other GPU, in the order of GPUs.
       "signals" has a flag for each of those and each band: first of sums that come, then of those that the
       kernel has stored. The second are what the kernel sets. "bands" counts what is done, and is 0 before and
       after. The kernel uses the number of the call in "team", and doesn't count it.

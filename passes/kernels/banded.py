@@ -46,13 +46,13 @@ class BandedReduction(ScatteredReduction):
         return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
 
     def slot(self, call: Any, source: Any, part: Any) -> Any:
-        return emit.add(emit.mul(self._place(source), self.parts), part)
+        return emit.add(emit.mul(self._among_others(source), self.parts), part)
 
     def memory_for(self, member: Any) -> Any:
         return self.data(self.team.rank)
 
     def sent_to(self, call: Any, member: Any, part: Any) -> Any:
-        return emit.add(emit.mul(self._sent_place(member), self.parts), part)
+        return emit.add(emit.mul(self._of_sums_sent(member), self.parts), part)
 
     def signal(self, call: Any, member: Any, part: Any) -> None:
         """Sets the flag of a band, if this part is the last one of it."""
@@ -60,21 +60,21 @@ class BandedReduction(ScatteredReduction):
         left = emit.sub(self.parts, emit.mul(band, self._in_band))
         count = emit.value(emit.minimum(left, self._in_band))
         with emit.when(tile.is_last(vector_of(self._done, member), emit.value(band), count)):
-            flag = emit.add(emit.mul(self._sent_place(member), self._bands), band)
+            flag = emit.add(emit.mul(self._of_sums_sent(member), self._bands), band)
             tile.signal(self.flags(self.team.rank), emit.value(flag), call)
 
     def await_others(self, call: Any, part: Any, warpgroup: Any) -> None:
         member, is_other = self.other()
         band = emit.div(part, self._in_band)
         with emit.when(is_other):
-            flag = emit.add(emit.mul(self._place(member), self._bands), band)
+            flag = emit.add(emit.mul(self._among_others(member), self._bands), band)
             self.team.await_(self.signals, flag, call)
         meet_warpgroup(warpgroup)
 
-    def _place(self, member: Any) -> Any:
+    def _among_others(self, member: Any) -> Any:
         """The number of another GPU among the others."""
         return emit.select(emit.less(self.team.rank, member), emit.sub(member, 1), member)
 
-    def _sent_place(self, member: Any) -> Any:
-        """The place of sums for another GPU: after those that come."""
-        return emit.add(emit.sub(self.members, 1), self._place(member))
+    def _of_sums_sent(self, member: Any) -> Any:
+        """The part of the memory for another GPU's sums: after those for sums that come."""
+        return emit.add(emit.sub(self.members, 1), self._among_others(member))

@@ -30,9 +30,9 @@ def gated(op: MatmulOp, sums: Any) -> Any:
     elements = emit.elements(tile.to_lane(sums))
     held = {at: number for number, at in enumerate(_coordinates(sums.type))}
     found = list[Any]()
-    places = [(row, 2 * column - column % GATE_RUN) for row, column in _coordinates(kind)]
-    for start in range(0, len(places), _AT_ONCE):
-        some = places[start : start + _AT_ONCE]
+    firsts = [(row, 2 * column - column % GATE_RUN) for row, column in _coordinates(kind)]
+    for start in range(0, len(firsts), _AT_ONCE):
+        some = firsts[start : start + _AT_ONCE]
         first = emit.vector_of([elements[held[at]] for at in some])
         second = emit.vector_of([elements[held[row, column + GATE_RUN]] for row, column in some])
         found += emit.elements(arith.mulf(activations.apply(op.gate, first), second))

@@ -262,8 +262,8 @@ class CopiedScatter(Scatter):
         self._done = team.devices.constant(np.zeros((size, self._bands), np.int32))
         self.exchange = team.exchange("scatter")
         team.barrier()  # of which captured calls need one
-        places = 2 * (size - 1)
-        self.exchange.reserve(places * self._bytes, places * _MOST_BANDS * _FLAG)
+        parts = 2 * (size - 1)
+        self.exchange.reserve(parts * self._bytes, parts * _MOST_BANDS * _FLAG)
         self._captured = Scatter(partials, product, team) if team.devices.may_capture else None
 
     def for_others(self) -> Self:
@@ -316,23 +316,23 @@ class CopiedScatter(Scatter):
         data, flags = half.data, half.flags
         for step in range(1, size):
             peer = (rank + step) % size
-            sent, come = size - 1 + _place(peer, rank), _place(rank, peer)
+            sent, come = size - 1 + _among_others(peer, rank), _among_others(rank, peer)
             for band in range(self._bands):
                 begin = band * self._in_band
                 length = min(self._in_band, self._bytes - begin)
                 done, flag = (
-                    each.part((place * self._bands + band) * _FLAG, _FLAG)
-                    for each, place in ((flags[rank], sent), (flags[peer], come))
+                    each.part((number * self._bands + band) * _FLAG, _FLAG)
+                    for each, number in ((flags[rank], sent), (flags[peer], come))
                 )
                 to, source = (
-                    each.part(place * self._bytes + begin, length)
-                    for each, place in ((data[peer], come), (data[rank], sent))
+                    each.part(number * self._bytes + begin, length)
+                    for each, number in ((data[peer], come), (data[rank], sent))
                 )
                 routes.append((done, to, source, flag))
         half.routes[self.product, self._bands] = routes
         return routes
 
 
-def _place(rank: int, among: int) -> int:
-    """The number of a rank among those other than `among`."""
-    return rank - (rank > among)
+def _among_others(rank: int, own: int) -> int:
+    """The number of a rank among those other than `own`."""
+    return rank - (rank > own)
