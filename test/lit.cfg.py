@@ -34,16 +34,16 @@ config.substitutions += [
 sys.path.insert(0, str(root))
 warm_tools = importlib.import_module("warm_tools")
 sys.path.pop(0)
-warm_tools.tools_of_lit()  # before lit forks its processes
-lit.TestRunner.subprocess = SimpleNamespace(
-    PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT, Popen=warm_tools.Popen
-)
+if runtime.available() is None:
+    config.available_features.add("gpu")
+else:  # CUDA doesn't work in forks of a process that has looked for a GPU
+    warm_tools.tools_of_lit()  # before lit forks its processes
+    lit.TestRunner.subprocess = SimpleNamespace(
+        PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT, Popen=warm_tools.Popen
+    )
 
 # Tests use no database of tuned schedules unless they name one.
 config.environment["WEFT_SCHEDULES"] = ""
 
 # Tests don't write to the user's cache.
 config.environment["WEFT_CACHE_DIR"] = str(root.parent / "build" / "cache")
-
-if runtime.available() is None:
-    config.available_features.add("gpu")

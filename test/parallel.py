@@ -1,7 +1,8 @@
 """Runs pytest's tests in several processes: `python test/parallel.py ARGUMENTS`
 
 One process collects the tests, then forks. Processes that each collect all tests, as those of pytest-xdist,
-would take as long for that as for many tests. A process that ends in a test fails it, and is replaced.
+would take as long for that as for many tests: it is used where a GPU is. A process that ends in a test fails
+it, and is replaced.
 """
 
 import atexit
@@ -20,6 +21,8 @@ from itertools import groupby
 
 import pytest
 from _pytest.runner import runtestprotocol
+
+from weft.launch import runtime
 
 # The number of a process of tests, in its environment.
 VARIABLE = "WEFT_TEST_PROCESS"
@@ -228,7 +231,11 @@ class Processes:
 
 def main(arguments: list[str]) -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return pytest.main(arguments, plugins=[Processes(min(usable, MOST_PROCESSES))])
+    count = min(usable, MOST_PROCESSES)
+    if runtime.available() is None:
+        # CUDA doesn't work in forks of a process that has looked for a GPU, which collecting does.
+        return pytest.main(["-n", str(count), "--dist", "worksteal", *arguments])
+    return pytest.main(arguments, plugins=[Processes(count)])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+if hasattr(os, "fork"):
+    import parallel
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 
 PARALLEL = Path(__file__).parents[1] / "parallel.py"
@@ -94,8 +97,6 @@ def test_the_run_stops_at_the_first_failure_if_asked(tmp_path):
 
 
 def test_threads_of_jax_that_forks_would_lack_are_refused(patch):
-    import parallel
-
     bridge = SimpleNamespace(backends_are_initialized=lambda: True)
     patch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
     session = SimpleNamespace(
@@ -103,3 +104,14 @@ def test_threads_of_jax_that_forks_would_lack_are_refused(patch):
     )
     with pytest.raises(pytest.UsageError, match="must not make arrays of JAX when they are imported"):
         parallel.Processes(2).pytest_runtestloop(session)
+
+
+def test_forks_are_not_used_where_a_gpu_is(patch):
+    called = []
+    patch.setattr(parallel.pytest, "main", lambda arguments, plugins=(): called.append((arguments, plugins)))
+    for found in (None, "no GPU"):
+        patch.setattr(parallel.runtime, "available", lambda found=found: found)
+        parallel.main(["-x"])
+    (exact, none), (plain, (plugin,)) = called
+    assert exact[0] == "-n" and exact[-1] == "-x" and not none
+    assert plain == ["-x"] and isinstance(plugin, parallel.Processes)
