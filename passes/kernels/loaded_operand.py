@@ -70,7 +70,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         one. Returns the ring's next position.
         """
         schedule = self.schedule
-        (m, n, k), loaders = schedule.block, schedule.loaders
+        (m, n, _), loaders = schedule.block, schedule.loaders
         own = schedule.stages // loaders - 1
         ahead = own * loaders
         number_of_warp = emit.uniform(emit.div(emit.thread(), LANES))  # loaders come first
@@ -82,27 +82,16 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         assert at.k_span is not None
         first, after = at.k_span
 
-        def mine(stage: Any) -> Any:
-            """A block for the warpgroup that loads a stage."""
-            if loaders == 1:
-                return nullcontext()
-            return emit.when(emit.equal(emit.rem(stage, loaders), warpgroup))
-
-        def each_copy(number: Any) -> list[tuple[ShiftedCopy, Any, Any]]:
-            """Each copy, and where its tile for a K block is."""
-            depth = emit.mul(at.k_block(number), k)
-            return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in copies]
-
         def begin(number: Any, stage: Any) -> None:
             with emit.when(emit.less(number, after)):
-                for copy, row, column in each_copy(number):
+                for copy, row, column in self._corners(copies, at, number):
                     copy.begin(row, column, stage, warp)
             nvvm.SyncWarpOp(emit.value(-1))  # lanes form their groups together
             nvvm.cp_async_commit_group()
 
         def block(number: Any, position: list[Any]) -> list[Any]:
             stage, phase = position
-            with mine(stage):
+            with self._when_own(stage, warpgroup):
                 for operand, start in copied:
                     with emit.when(emit.equal(warp, 0)), thread_ids.one_thread():
                         self._copy(operand, at, number, start, stage, phase)
@@ -110,7 +99,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
                 nvvm.SyncWarpOp(emit.value(-1))
                 begin(emit.add(number, ahead), self._after(stage, ahead))
                 tile.acquire(self.ring, stage, phase)
-                for copy, row, column in each_copy(number):
+                for copy, row, column in self._corners(copies, at, number):
                     copy.end(row, column, stage, warp)
                 tile.commit(self.ring, stage)
             return list(tile.advance(self.ring, stage, phase))
@@ -118,12 +107,24 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         await_previous_launch()  # the first time
 
         def early(number: Any, carried: list[Any]) -> list[Any]:
-            with mine(carried[0]):
+            with self._when_own(carried[0], warpgroup):
                 begin(number, carried[0])
             return [self._after(carried[0], 1)]
 
         emit.loop(first, emit.add(first, ahead), 1, position[:1], early)
         return emit.loop(first, after, 1, position, block)
+
+    def _when_own(self, stage: Any, warpgroup: Any) -> Any:
+        """A block for the warpgroup that loads a stage."""
+        loaders = self.schedule.loaders
+        return emit.when(emit.equal(emit.rem(stage, loaders), warpgroup)) if loaders > 1 else nullcontext()
+
+    def _corners(
+        self, copies: list[tuple[ShiftedCopy, Any]], at: Tile, number: Any
+    ) -> list[tuple[ShiftedCopy, Any, Any]]:
+        """Each copy, and the first row and column of its tile for a K block."""
+        depth = emit.mul(at.k_block(number), self.schedule.block[2])
+        return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in copies]
 
     def _copy(
         self, operand: StagedOperand, at: Tile, number: Any, start: Any, stage: Any, phase: Any
