@@ -18,7 +18,6 @@ ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seql
 _NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k"}
 """The arrays that the kernels have other names for."""
 _RESULTS = ("dq", "dk", "dv")
-_MOST = 1024
 _New = Callable[[], Any]
 
 
@@ -91,7 +90,7 @@ class Plan:
         )
 
 
-_plans: Any = Plans(_MOST)
+_plans: Any = Plans(plans.MOST)
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 
 

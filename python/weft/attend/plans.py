@@ -21,7 +21,8 @@ ARRAYS = (
 )
 """The order in which a call's arrays are described. The third one may be new in each call."""
 _OUT, _SINKS = ARRAYS.index("out"), ARRAYS.index("sinks")
-_MOST = 1024
+MOST = 1024
+"""Plans that are kept, and as many of gradients."""
 _NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "pages": "page_table", "o": "out"}
 """The arrays that the kernels have other names for."""
 _New = Callable[[], Any]
@@ -163,7 +164,7 @@ def recorder(launched: list[Launched]) -> Callable[..., None]:
     return launch
 
 
-_plans: Any = Plans(_MOST)
+_plans: Any = Plans(MOST)
 Found = tuple[Hashable, Sequence[int], Any]
 """The key of a call, the addresses of its arrays, and its plan or None."""
 
