@@ -32,7 +32,7 @@ class ChipModel:
     factor_s8: float
     factor_promoted: float  # and for promoted sums
 
-    promoted_drain: float  # the same before sums are promoted
+    promoted_drain: float  # from the end of a product to the start of the next: between, sums are promoted
     scale: float  # for each column of 64 rows of sums that is scaled
     scale_swapped: float  # the same, where each column has a scale of its own
     promote: float  # for each K block that several warpgroups promote
