@@ -87,7 +87,7 @@ class _Process:
         self.pid, self.number, self.messages = pid, number, messages
 
     def received(self):
-        with contextlib.suppress(EOFError):
+        with contextlib.suppress(EOFError, OSError):  # OSError: it was killed while it sent
             while self.messages.poll():
                 yield self.messages.recv()
 
@@ -97,8 +97,9 @@ class _Process:
         return os.waitstatus_to_exitcode(status) if pid else None
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # `status` has said that it ended
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
 
 
 class Processes:
@@ -110,8 +111,9 @@ class Processes:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session):
-        if session.config.option.collectonly or session.testsfailed:
-            return None  # pytest itself stops there
+        option = session.config.option
+        if option.collectonly or session.testsfailed or getattr(option, "dist", "no") != "no":
+            return None  # pytest itself stops there, and pytest-xdist has processes of its own with -n
         bridge = sys.modules.get("jax._src.xla_bridge")
         if bridge is not None and bridge.backends_are_initialized():
             raise pytest.UsageError(
@@ -160,6 +162,10 @@ class Processes:
         made = warnings.WarningMessage(text, type(category, (Warning,), {}), filename, line)
         session.config.hook.pytest_warning_recorded.call_historic(kwargs=values | {"warning_message": made})
 
+    def _exit(self, session, message, status):
+        """Ends the run, as a test has asked."""
+        pytest.exit(message, status)
+
     def _failed(self, session, running, status):
         """Reports that a process has ended in a test, whatever its status."""
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
@@ -182,7 +188,10 @@ class Processes:
             for messages in (receives, *(each.messages for each in others)):
                 messages.close()
             self._send = sends.send
-            self._run(session, queue, number)
+            try:
+                self._run(session, queue, number)
+            except pytest.exit.Exception as error:
+                self._send(("exit", error.msg, error.returncode))
             atexit._run_exitfuncs()
             status = 0
         except BaseException:

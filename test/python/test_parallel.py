@@ -1,5 +1,6 @@
 """test/parallel.py runs tests in forks of the process that has collected them, and reports what they do."""
 
+import multiprocessing.connection
 import os
 import re
 import subprocess
@@ -94,6 +95,26 @@ def test_the_run_stops_at_the_first_failure_if_asked(tmp_path):
     said, status = run(tmp_path, "-x")
     assert status == 1 and "stopping after 1 failures" in said, said
     assert int(re.search(r"1 failed, (\d+) passed", said)[1]) < 90, said
+
+
+def test_a_test_can_end_the_run(tmp_path):
+    cases = "import pytest\ndef test_that_ends_it():\n    pytest.exit('why it ends', 9)\n"
+    (tmp_path / "test_cases.py").write_text(cases)
+    said, status = run(tmp_path)
+    assert status == 9 and "Exit: why it ends" in said, said
+
+
+def test_processes_of_xdist_are_used_if_asked(tmp_path):
+    (tmp_path / "test_cases.py").write_text("def test_that_passes():\n    pass\n")
+    said, status = run(tmp_path, "-n", "1")
+    assert status == 0 and "1 passed" in said, said
+
+
+def test_half_a_message_of_a_killed_process_is_left_out():
+    receives, sends = multiprocessing.connection.Pipe(duplex=False)
+    os.write(sends.fileno(), (100).to_bytes(4, "big") + b"half")
+    sends.close()
+    assert list(parallel._Process(0, 0, receives).received()) == []
 
 
 def test_threads_of_jax_that_forks_would_lack_are_refused(patch):
