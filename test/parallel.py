@@ -220,11 +220,11 @@ class Processes:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        """In a fork, reports a test's call, and its setup and teardown only if they don't pass."""
+        """In a fork, reports a test's call, and its setup and teardown if they don't pass or are timed."""
         if self._send is None:
             return None
         for report in runtestprotocol(item, log=False, nextitem=nextitem):
-            if report.when == "call" or not report.passed:
+            if report.when == "call" or not report.passed or item.config.option.durations is not None:
                 hook = item.config.hook
                 data = hook.pytest_report_to_serializable(config=item.config, report=report)
                 self._send(("report", data))

@@ -104,6 +104,14 @@ def test_a_test_can_end_the_run(tmp_path):
     assert status == 9 and "Exit: why it ends" in said, said
 
 
+def test_setups_are_timed_if_asked(tmp_path):
+    cases = "import pytest\n@pytest.fixture\ndef slow():\n    import time\n    time.sleep(0.02)\n"
+    (tmp_path / "test_cases.py").write_text(cases + "def test_one(slow):\n    pass\n")
+    said, status = run(tmp_path, "--durations=3")
+    assert status == 0 and re.search(r"0\.0[2-9]s setup +test_cases.py::test_one", said), said
+    assert "1 passed in" in said, said
+
+
 def test_processes_of_xdist_are_used_if_asked(tmp_path):
     (tmp_path / "test_cases.py").write_text("def test_that_passes():\n    pass\n")
     said, status = run(tmp_path, "-n", "1")
