@@ -60,7 +60,7 @@ def kernel(seed):
     return "\n".join([HEAD, "L:", *lines, loop, "ret; }"])
 
 
-def shadows(text, compiled, monkeypatch):
+def shadows(text, compiled, monkeypatch, grid=3):
     """All that a launch leaves: its report, its data, and the shadows of its waves."""
     waves = []
     init = checker.Sanitizer.__init__
@@ -69,7 +69,7 @@ def shadows(text, compiled, monkeypatch):
             checker.Sanitizer, "__init__", lambda self, *args: (init(self, *args), waves.append(self))[0]
         )
         data = np.zeros(BYTES, np.uint8)
-        report = module(text).launch("k", grid=3, block=96, args=[data], compiled=compiled, threads=1)
+        report = module(text).launch("k", grid=grid, block=96, args=[data], compiled=compiled, threads=1)
     found = [report, data]
     for wave in waves:
         shared = wave.races.shadow
@@ -103,6 +103,29 @@ def test_a_store_is_noted_for_later_waves(compiled, monkeypatch):
     report, *_, written = shadows(HEAD + body, compiled, monkeypatch)
     assert written
     assert [finding.rule for finding in report.findings] == ["global-race"]
+
+
+LOAD, STORE = "ld.global.u32 %v2, {};", "st.global.u32 {}, %v0;"
+
+
+@pytest.mark.parametrize("between", ["", "bar.sync 0;"])
+@pytest.mark.parametrize("second", [LOAD, STORE])
+@pytest.mark.parametrize("first", [LOAD, STORE])
+def test_accesses_to_the_elements_of_another_warp(first, second, between, monkeypatch):
+    """Each warp accesses its own 32 elements, and then those of the next one."""
+    elements = (
+        "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2; add.u32 %r7, %r1, 32; rem.u32 %r7, %r7, 96;"
+    )
+    others = "mul.wide.u32 %rd4, %r7, 4; add.u64 %rd5, %rd1, %rd4;"
+    before = f"{STORE} bar.sync 0; {LOAD} bar.sync 0;".replace("{}", "[%rd3+1024]")  # in the same buffer
+    own = f"{before} {first.format('[%rd3]')}"
+    text = f"{HEAD} {elements} {others} {own} {between} {second.format('[%rd5]')} ret; }}"
+    plain, fast = (shadows(text, compiled, monkeypatch, grid=1) for compiled in (False, True))
+    rules = [finding.rule for finding in fast[0].findings]
+    assert rules == ([] if between or first == second == LOAD else ["global-race"])
+    assert rules == [finding.rule for finding in plain[0].findings]
+    for one, other in zip(plain[1:], fast[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_code_makes_the_first_store_of_many_warps(monkeypatch):

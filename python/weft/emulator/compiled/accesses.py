@@ -79,9 +79,17 @@ class AccessCode(Code):
             with self.bits(active) as lane:
                 yield index, warp, lane
 
-    def granules(self, granule: Value, body: Callable[[Value, Value, Value], None], mask: int = MASK) -> None:
+    def granules(
+        self,
+        granule: Value,
+        body: Callable[[Value, Value, Value], None],
+        mask: int = MASK,
+        *,
+        unless: Callable[[Value, Value, Value], Value] | None = None,
+    ) -> None:
         """Adds `body` for every granule of every active lane: the warp's index, its row, the granule.
         Meanwhile, `clock` is that of the warp, `now` its own time, and `rank` its number in its cluster.
+        `unless`: whether a run of one granule a lane needs no `body`, from the first granule.
         """
         each = self.b.shl(self.number(1), self.b.sub(self.width, granule))
         readers = self.field(Field.READERS)
@@ -95,6 +103,9 @@ class AccessCode(Code):
                 with together:
                     first = self.b.lshr(self.load(warp), granule)
                     end = self.b.add(first, self.b.mul(each, self.number(LANES)))
+                    if unless is not None:
+                        one = self.b.and_(self.is_("==", each, 1), unless(index, row, first))
+                        end = self.b.select(one, first, end)
                     with self.loop(end, first) as at:
                         body(index, row, at)
                 with apart, self.bits(self.load(self.at(warp, mask, I8), 0, I32)) as lane:
@@ -110,14 +121,18 @@ class AccessCode(Code):
         """Whether all lanes of a warp access adjacent elements."""
         b, wide = self.b, ir.VectorType(I64, LANES)
         addresses = b.load(warp, typ=wide, align=8)
-        first = b.extract_element(addresses, self.number(0, I32))
-        begin = b.insert_element(ir.Constant(wide, None), first, self.number(0, I32))
-        order = ir.Constant(ir.VectorType(I32, LANES), None)
-        size = b.insert_element(ir.Constant(wide, None), self.bytes, self.number(0, I32))
-        steps = b.mul(ir.Constant(wide, list(range(LANES))), b.shuffle_vector(size, size, order))
-        same = b.icmp_unsigned("==", addresses, b.add(b.shuffle_vector(begin, begin, order), steps))
+        begin = self.all_lanes(b.extract_element(addresses, self.number(0, I32)))
+        steps = b.mul(ir.Constant(wide, list(range(LANES))), self.all_lanes(self.bytes))
+        same = b.icmp_unsigned("==", addresses, b.add(begin, steps))
         full = self.is_("==", self.load(self.at(warp, MASK, I8), 0, I32), 0xFFFFFFFF)
         return b.and_(self.is_("==", b.bitcast(same, I32), 0xFFFFFFFF), full)
+
+    def all_lanes(self, value: Value) -> Value:
+        """A vector with `value` for each lane."""
+        one = self.b.insert_element(
+            ir.Constant(ir.VectorType(value.type, LANES), None), value, self.number(0, I32)
+        )
+        return self.b.shuffle_vector(one, one, ir.Constant(ir.VectorType(I32, LANES), None))
 
     def set_run(self, warp: Value, run: "Value | int") -> None:
         """Keeps whether the accesses of a warp are a run."""
@@ -247,6 +262,19 @@ class _GlobalCheck(AccessCode):
     def owner(self, row: Value) -> Value:
         return self.b.or_(row, self.b.shl(self.wave, self.number(_COLUMN_BITS)))
 
+    def own(self, row: Value, first: Value, *slots: int) -> Value:
+        """Whether nobody else made the earlier accesses to a run of granules."""
+        fine = self.number(-1, I32)
+        for slot in slots:
+            owners, times = (
+                self.b.load(self.of(which, slot, first, kind), typ=ir.VectorType(kind, LANES), align=4)
+                for which, kind in ((Part.OWNER, I64), (Part.TIME, I32))
+            )
+            mine = self.b.icmp_unsigned("==", owners, self.all_lanes(self.owner(row)))
+            never = self.b.icmp_unsigned("==", times, ir.Constant(times.type, None))
+            fine = self.b.and_(fine, self.b.bitcast(self.b.or_(mine, never), I32))
+        return self.is_("==", fine, 0xFFFFFFFF)
+
     def refuse_late(self, slot: int, at: Value) -> None:
         """Leaves the access to the interpreter if the warp doesn't know of an earlier one."""
         time = self.b.load(self.of(Part.TIME, slot, at, I32), typ=I32)
@@ -279,9 +307,9 @@ def check_global_load(module: ir.Module) -> Any:
         c.b.store(c.line, c.of(Part.LINE, 1, at, I32))
 
     with c.when(c.is_("!=", c.part(Part.IS_WRITTEN), 0)):
-        c.granules(c.granule, late, USED)
+        c.granules(c.granule, late, USED, unless=lambda index, row, first: c.own(row, first, 0))
     with c.when(c.is_("!=", c.part(Part.WRITABLE), 0)):
-        c.granules(c.granule, keep, USED)
+        c.granules(c.granule, keep, USED, unless=lambda index, row, first: c.own(row, first, 1))
         c.granules(c.granule, read, USED)
     c.give(1)
     return c.function
@@ -349,7 +377,7 @@ def check_global_store(module: ir.Module) -> Any:
         c.b.store(c.line, c.of(Part.LINE, 0, at, I32))
         c.store(0, c.part(Part.LEVEL, POINTER), at, I8)
 
-    c.granules(c.granule, late)
+    c.granules(c.granule, late, unless=lambda index, row, first: c.own(row, first, 0, 1, 2))
     c.refuse_mixed(c.part(Part.STAMPS, POINTER), c.granule)
     c.granules(c.granule, write)
     c.store(1, c.segment, Part.IS_WRITTEN)
