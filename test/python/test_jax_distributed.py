@@ -1,12 +1,10 @@
 """Products over several devices of JAX, on the CPU. `jax.vmap` with a name of its axis has collectives."""
 
-import os
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
 import pytest
+from jax_processes import run
 
 import weft
 from weft.dialects.operand_roles import ACTIVATIONS
@@ -176,7 +174,4 @@ print("well")
 
 @pytest.mark.slow
 def test_products_under_shard_map():
-    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    run = partial(subprocess.run, capture_output=True, text=True, check=False, timeout=100)
-    done = run([sys.executable, "-c", PROGRAM], env=os.environ | flags)
-    assert done.stdout == "well\n", done.stderr
+    assert run(PROGRAM, devices=2, timeout=100) == "well\n"

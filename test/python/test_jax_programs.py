@@ -1,13 +1,11 @@
 """`weft.jax.matmul` in whole programs of JAX, on the CPU: exported, cached, distributed, and refused."""
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
 import pytest
+from jax_processes import run
 
 import weft
 from weft import reference
@@ -25,20 +23,6 @@ def small(*shape, dtype=jnp.bfloat16):
 
 def f64(array):
     return np.asarray(array, np.float64)
-
-
-def run(program, **environment):
-    """What a program prints, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=os.environ | {"JAX_PLATFORMS": "cpu"} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 START = """
@@ -159,7 +143,7 @@ assert (f64(found) == f64(batch) @ f64(weights)).all() and found.sharding.spec[0
 print("well")
 """
     )
-    assert run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4") == "well\n"
+    assert run(program, devices=4) == "well\n"
 
 
 @pytest.mark.slow
@@ -186,7 +170,7 @@ for of_a, of_b, of_result, gathers in (
 print("well")
 """
     )
-    assert run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4") == "well\n"
+    assert run(program, devices=4) == "well\n"
 
 
 def test_a_process_may_end_while_products_are_emulated():
@@ -202,8 +186,7 @@ results = [multiply(a, b) for _ in range(3)]
 print("well")
 """
     )
-    said = run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4")
-    assert said == "well\n"
+    assert run(program, devices=4) == "well\n"
 
 
 def test_scaled_products():

@@ -1,15 +1,13 @@
 """Programs of JAX over several GPUs, as they are lowered for them, without a GPU."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from jax_processes import run
 
 import weft
 from weft.distributed import xla_call
@@ -248,7 +246,4 @@ print("well")
 @pytest.mark.slow
 def test_programs_and_gradients_are_those_of_xlas_collectives():
     """On the CPU, where the primitive is lowered to them: the same derivatives, with and without it."""
-    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    run = partial(subprocess.run, capture_output=True, text=True, check=False, timeout=400)
-    done = run([sys.executable, "-c", PROGRAM], env=os.environ | flags)
-    assert done.stdout == "well\n", done.stderr
+    assert run(PROGRAM, devices=4, timeout=400) == "well\n"
