@@ -18,13 +18,10 @@ from weft.distributed.teams import MOST_RANKS
 from weft.errors import WeftError, about
 from weft.launch.sequence import Sequence, Where
 from weft.multiply.matmul import Epilogue
-from weft.multiply.xla_product import read_schedule, written_schedule
+from weft.multiply.xla_product import Described, read_schedule, written_schedule
 
 _VERSION = 1
 _SECONDS = 30.0  # that a kernel waits for another GPU
-
-Described = tuple[tuple[int, ...], str]
-"""The shape of an array in C order, and MLIR's name of its elements."""
 
 
 def _sums(make: Any, call: "TeamCall", product: Product, team: Any) -> Any:
