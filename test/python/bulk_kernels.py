@@ -109,7 +109,7 @@ def values(kind, count):
 
 
 def reduced(op, old, new):
-    """What the ISA says of each operation; sums of halves are rounded once."""
+    """The operation as the ISA defines it; sums of halves are rounded once."""
     if op == "add" and old.dtype in (np.dtype(np.float16), np.dtype(BF16)):
         return (old.astype(np.float64) + new.astype(np.float64)).astype(old.dtype)
     if op == "inc":

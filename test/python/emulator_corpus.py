@@ -35,7 +35,7 @@ def chips(name):
 
 
 def facts(name, chip):
-    """What Triton says of a kernel: its name, warps, shared memory, descriptors and scratch."""
+    """Triton's description of a kernel: its name, warps, shared memory, descriptors and scratch."""
     return json.loads(text(name, chip).splitlines()[0].removeprefix("// "))
 
 
