@@ -108,8 +108,8 @@ class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
                 of_z = torch.autograd.grad(h, z, of_h, create_graph=True)[0]
             else:
                 of_z = gradient_of_gated(gradient, weight, z, ctx.activation)
-        rows = h.reshape(-1, h.shape[-1])
-        of_weight, of_bias = of_parameters(gradient, rows, ctx.needs_input_grad[1:3], ctx.types, accumulated)
+            rows, wanted = h.reshape(-1, h.shape[-1]), ctx.needs_input_grad[1:3]
+            of_weight, of_bias = of_parameters(gradient, rows, wanted, ctx.types, accumulated)
         return of_z, of_weight, of_bias, None, None
 
 

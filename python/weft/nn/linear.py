@@ -237,13 +237,12 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
         gradient = rows_of_gradient(gradient)
-        of_x = None
-        if ctx.needs_input_grad[0]:
-            with without_autocast(x.device.type):
+        of_x, wanted = None, ctx.needs_input_grad[1:3]
+        with without_autocast(x.device.type):
+            if ctx.needs_input_grad[0]:
                 of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[ctx.types[0]])
-            of_x = of_x if len(shape) == 2 else of_x.view(shape)
-        wanted = ctx.needs_input_grad[1:3]
-        of_weight, of_bias = of_parameters(gradient, rows_of(x), wanted, ctx.types[1:], accumulated)
+                of_x = of_x if len(shape) == 2 else of_x.view(shape)
+            of_weight, of_bias = of_parameters(gradient, rows_of(x), wanted, ctx.types[1:], accumulated)
         return of_x, of_weight, of_bias, None, None, None
 
 
@@ -251,16 +250,16 @@ def of_parameters(
     gradient: Any, x: Any, wanted: tuple[bool, bool], types: tuple[Any, Any], accumulated: Any
 ) -> tuple[Any, Any]:
     """The gradients of a layer's weight and bias that are wanted, in these types, from the rows of that of
-    its product and of its input. That of an `accumulated` weight is added to what it has, if it can be.
+    its product and of its input. That of an `accumulated` weight is added to what it has, if it can be. For
+    a block without autocast.
     """
     of_weight = of_bias = None
-    with without_autocast(x.device.type):
-        if wanted[0] and accumulated is not None and fp8_products.accumulates_now(accumulated):
-            matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
-        elif wanted[0]:
-            of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[types[0]])
-        if wanted[1]:
-            of_bias = gradient.sum(0, dtype=types[1])
+    if wanted[0] and accumulated is not None and fp8_products.accumulates_now(accumulated):
+        matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
+    elif wanted[0]:
+        of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[types[0]])
+    if wanted[1]:
+        of_bias = gradient.sum(0, dtype=types[1])
     return of_weight, of_bias
 
 
