@@ -163,7 +163,8 @@ def pytest_terminal_summary(terminalreporter):
     for reports in terminalreporter.stats.values():
         for report in reports:
             if getattr(report, "when", None) == "call":
-                spent[report.nodeid] = dict(report.user_properties)["cpu_seconds"]
+                # A test has no time if its process ended.
+                spent[report.nodeid] = dict(report.user_properties).get("cpu_seconds", 0.0)
     slowest = sorted(spent.items(), key=lambda each: -each[1])[:10]
     if slowest and slowest[0][1] > 1:
         terminalreporter.section(f"most CPU time, of {sum(spent.values()):.0f} s in {len(spent)} tests")

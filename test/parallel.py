@@ -1,8 +1,8 @@
 """Runs pytest's tests in several processes: `python test/parallel.py ARGUMENTS`
 
 One process collects the tests, then forks. Processes that each collect all tests, as those of pytest-xdist,
-would take as long for that as for many tests: it is used where a GPU is. A process that ends in a test fails
-it, and is replaced.
+would take as long for that as for many tests: it is used where a GPU is. A test fails if its process ends
+or if it runs for too long; the process is then replaced.
 """
 
 import atexit
@@ -18,6 +18,7 @@ import time
 import traceback
 import warnings
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -27,6 +28,9 @@ from weft.launch import runtime
 # The number of a process of tests, in its environment.
 VARIABLE = "WEFT_TEST_PROCESS"
 MOST_PROCESSES = 8  # because of memory
+# Seconds after which a test has hung; the second is of slow tests, such as hours of mutated input.
+LIMITS = 600, 7200
+_DYING = 10  # seconds in which a process must end that was asked to print its stacks and end
 _NONE = -1
 
 
@@ -85,6 +89,20 @@ class _Process:
 
     def __init__(self, pid: int, number: int, messages: multiprocessing.connection.Connection) -> None:
         self.pid, self.number, self.messages = pid, number, messages
+        self.running, self._since, self.hung = _NONE, 0.0, False
+
+    def watch(self, running: int, limit: float) -> None:
+        """Ends the process if its test has run for longer than `limit`."""
+        if running != self.running:
+            self.running, self._since, self.hung = running, time.monotonic(), False
+        elif running != _NONE and time.monotonic() - self._since > limit + _DYING * self.hung:
+            children = list(_descendants(self.pid))  # such as a tool, for which the test waits
+            # SIGABRT makes pytest's faulthandler print the stacks.
+            os.kill(self.pid, signal.SIGKILL if self.hung else signal.SIGABRT)
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.hung = True
 
     def received(self):
         with contextlib.suppress(EOFError, OSError):  # OSError: it was killed while it sent
@@ -102,11 +120,20 @@ class _Process:
             os.waitpid(self.pid, 0)
 
 
+def _descendants(pid: int):
+    """The children of a process, and theirs; none where the system doesn't list them."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has ended
+            for child in map(int, path.read_text().split()):
+                yield from _descendants(child)
+                yield child
+
+
 class Processes:
     """A plugin of pytest that runs the collected tests in forks."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, count: int, limits: tuple[float, float] = LIMITS) -> None:
+        self._count, self._limits = count, limits
         self._send = None  # in a fork, what sends a message to the process that forked
 
     @pytest.hookimpl(tryfirst=True)
@@ -135,12 +162,14 @@ class Processes:
                     status = process.status()
                     for kind, *values in process.received():
                         getattr(self, f"_{kind}")(session, *values)
-                    if status is not None:
-                        living.remove(process)
-                        running, _, _ = queue.read(process.number)
-                        if status or running != _NONE:
-                            self._failed(session, running, status)
-                            living.append(self._start(session, queue, process.number, living))
+                    running, _, _ = queue.read(process.number)
+                    if status is None:
+                        process.watch(running, self._limit(session, running))
+                        continue
+                    living.remove(process)
+                    if status or running != _NONE:
+                        self._failed(session, running, status, process.hung)
+                        living.append(self._start(session, queue, process.number, living))
                 if session.shouldfail or session.shouldstop:
                     queue.clear()
         finally:
@@ -166,13 +195,20 @@ class Processes:
         """Ends the run, as a test has asked."""
         pytest.exit(message, status)
 
-    def _failed(self, session, running, status):
+    def _limit(self, session, running) -> float:
+        slow = running != _NONE and session.items[running].get_closest_marker("slow") is not None
+        return self._limits[slow]
+
+    def _failed(self, session, running, status, hung):
         """Reports that a process has ended in a test, whatever its status."""
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         if running == _NONE:
             raise RuntimeError(f"a process of tests has ended with {how} and ran no test")
         item = session.items[running]
         said = f"the process that ran this test has ended with {how}"
+        if hung:
+            limit = self._limit(session, running)
+            said = f"a test must end within {limit:g} s, or be marked as slow; this one was ended with {how}"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
         session.config.hook.pytest_runtest_logreport(report=report)
 

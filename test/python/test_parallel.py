@@ -3,6 +3,7 @@
 import multiprocessing.connection
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,17 +69,18 @@ def test_one_of_many(number):
 """
 
 
-def run(folder, *arguments):
+def run(folder, *arguments, limits="run['LIMITS']"):
     """The output of pytest in two forks."""
     code = f"import runpy; run = runpy.run_path({str(PARALLEL)!r}); import pytest, sys; "
-    code += "sys.exit(pytest.main(sys.argv[1:], plugins=[run['Processes'](2)]))"
+    code += f"sys.exit(pytest.main(sys.argv[1:], plugins=[run['Processes'](2, {limits})]))"
     command = [sys.executable, "-c", code, "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
-    return done.stdout, done.returncode
+    return done.stdout + done.stderr, done.returncode
 
 
 def test_every_outcome_is_reported(tmp_path):
     (tmp_path / "test_cases.py").write_text(CASES)
+    shutil.copy(PARALLEL.with_name("conftest.py"), tmp_path)
     said, status = run(tmp_path, "-rs")
     assert status == 1, said
     assert re.search("4 failed, 7 passed, 1 skipped, 1 warning, 1 error in", said), said
@@ -102,6 +104,36 @@ def test_a_test_can_end_the_run(tmp_path):
     (tmp_path / "test_cases.py").write_text(cases)
     said, status = run(tmp_path)
     assert status == 9 and "Exit: why it ends" in said, said
+
+
+HANGING_CASES = """
+import subprocess, sys, time
+from pathlib import Path
+import pytest
+
+def test_that_hangs():
+    tool = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    Path("tool").write_text(str(tool.pid))
+    tool.wait()
+
+@pytest.mark.slow
+def test_that_is_slow():
+    time.sleep(1.5)
+
+def test_that_passes():
+    pass
+"""
+
+
+def test_a_test_that_hangs_is_named_and_ended(tmp_path):
+    (tmp_path / "test_cases.py").write_text(HANGING_CASES)
+    said, status = run(tmp_path, "-o", "markers=slow", limits="(1, 100)")
+    assert status == 1 and "1 failed, 2 passed" in said, said
+    assert "test_cases.py::test_that_hangs" in said
+    assert "must end within 1 s, or be marked as slow; this one was ended with signal SIGABRT" in said
+    assert re.search(r"line \d+ in test_that_hangs", said), said  # the stack
+    tool = Path("/proc") / (tmp_path / "tool").read_text()
+    assert not tool.exists() or "\nState:\tZ" in (tool / "status").read_text()
 
 
 def test_setups_are_timed_if_asked(tmp_path):
