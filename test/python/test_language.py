@@ -193,6 +193,27 @@ def test_vectors_of_rows_and_columns():
     assert np.allclose(sums, x.sum(1), atol=1e-5)
 
 
+def test_vectors_go_through_buffers_to_another_role():
+    @w.kernel()
+    def scaled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        ring = w.ring(1, down=(1, 128, w.f32), across=(1, 32, w.f32))
+        with w.role(), ring.write() as slot:
+            t = [w.load(x[64 * half, 0], (64, 32)) for half in range(2)]
+            for half, each in enumerate(t):
+                w.store_column(w.sum(each, axis=1), slot.down.columns(64 * half, 64))
+            w.store_row(w.sum(t[0] + t[1], axis=0), slot.across)
+        with w.role(), ring.take() as slot:
+            for half in range(2):
+                like = w.zeros((64, 32))
+                down = w.load_column(slot.down.columns(64 * half, 64), like=like)
+                w.store(like + down + w.load_row(slot.across, like=like), y[64 * half, 0])
+
+    x = np.random.default_rng(0).integers(-8, 8, (128, 32)).astype(np.float32)
+    y = np.zeros_like(x)
+    clean(scaled.emulate(x, y))
+    assert (y == x.sum(1)[:, None] + x.sum(0)).all()
+
+
 def test_a_fragment_is_carried_by_while_and_if():
     @w.kernel()
     def doubled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], n: w.i32):

@@ -21,6 +21,7 @@ from weft.language.roles import one_thread, warpgroup_barrier
 from weft.language.scalars import DType, Scalar, as_scalar, i32
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref, nvvm, scf
+from weft.mlir import vector as vector_
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
@@ -194,14 +195,17 @@ def _row_of(place: Place) -> Any:
 
 
 def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
-    """Stores a vector of rows to an array whose last dimension is these rows. One of the lanes
-    that hold an element stores it; elements outside of the array are not written. With `rows`, only the first
-    `rows` elements are.
+    """Stores a vector of rows to an array whose last dimension is these rows, or to a buffer of one row. One
+    of the lanes that hold an element stores it; elements outside of the array are not written. With `rows`,
+    only the first `rows` elements are, of an array.
     """
     if not isinstance(vector, Fragment) or len(vector.shape) != 1:
         raise mistake(f"expects a vector, as w.sum(x, axis=1), got {vector}")
+    if isinstance(to, Buffer):
+        _vector_to_buffer(vector, to, rows)
+        return
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
-        raise mistake(f"expects an element of an array, with all its indices, got {to}")
+        raise mistake(f"expects an element of an array, with all its indices, or a buffer, got {to}")
     check_written(to, vector.dtype)
     numbers, limit = vector_indices(vector, to)
     if rows is not None:
@@ -214,9 +218,27 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
                 memref.store(element, to.matrix.value, element_at(to, number))
 
 
+def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
+    """Stores a vector to the only row of a buffer."""
+    if rows is not None:
+        raise mistake("rows is for stores to an array: a vector is stored whole to a buffer")
+    shape = (1, *vector.shape)
+    if buffer.shape != shape or buffer.dtype != vector.dtype:
+        raise mistake(f"expects a buffer of {' x '.join(map(str, shape))} {vector.dtype}, got {buffer}")
+    base, numbers = tile.address(buffer.value), row(vector)
+    elements, stored = vector.elements(), addresses.stored_type(vector.dtype.type)
+    if stored != vector.dtype.type:
+        elements = emit.elements(vector_.bitcast(ir.VectorType.get([len(elements)], stored), vector.lane))
+    with emit.when(first_of_copies(vector.layout)):
+        for offset, element in zip(numbers.offsets, elements, strict=True):
+            number = emit.add(numbers.base.value, offset)
+            at = addresses.offset(base, emit.value(emit.mul(number, buffer.dtype.bytes)))
+            llvm.store(element, at, alignment=buffer.dtype.bytes)
+
+
 def store_row(vector: Any, to: Any) -> None:
     """Stores a vector of columns, such as `w.sum(x, axis=0)`, to an array whose last dimension is these
-    columns. Elements outside of the array are not written.
+    columns, or to a buffer of one row. Elements outside of the array are not written.
     """
     store_column(vector, to)
 
