@@ -1,12 +1,13 @@
-"""Times a block of Llama 3 8B, forward and backward in bf16, with PyTorch's linear layers and with Weft's.
+"""Times a block of Llama 3 8B, forward and backward in bf16: PyTorch's, one with Weft's layers, and one that
+also computes attention by `weft.attention`.
 
     python benchmarks/torch/llama_block.py > benchmarks/torch/h200-llama-block.json
 
 `--patterns` compiles Weft's blocks with `weft.inductor.enable()`.
 
 Each line is one case: milliseconds of a step (medians of rounds in turns), the median and the quartiles of
-the ratios of Weft's to PyTorch's in one round, and the largest difference of a gradient, relative to the
-largest element.
+the ratios of a block with Weft to PyTorch's in one round, and the largest difference of a gradient, relative
+to the largest element.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+import weft
 import weft.inductor
 import weft.nn
 
@@ -37,14 +39,17 @@ class Attention(torch.nn.Module):  # type: ignore[misc]
         rates = 500000.0 ** -(torch.arange(0, self.size, 2, device="cuda") / self.size)
         angles = torch.outer(torch.arange(tokens, device="cuda"), rates)
         self.cosines, self.sines = (f(angles).repeat(1, 2).to(torch.bfloat16) for f in (torch.cos, torch.sin))
+        self.by_weft = False
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, residual: Any) -> Any:
         heads = self.qkv(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
         q, k, v = heads.split([HEADS, GROUPS, GROUPS], 1)
-        found = functional.scaled_dot_product_attention(
-            self.turned(q), self.turned(k), v, is_causal=True, enable_gqa=True
-        )
-        return self.out(found.transpose(1, 2).flatten(2))
+        q, k = self.turned(q), self.turned(k)
+        if self.by_weft:
+            found = weft.attention(q, k, v, causal=True)
+        else:
+            found = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return added(residual, self.out, found.transpose(1, 2).flatten(2))
 
     def turned(self, x: Any) -> Any:
         low, high = x.chunk(2, -1)
@@ -70,14 +75,22 @@ class Block(torch.nn.Module):  # type: ignore[misc]
         self.before, self.between = (torch.nn.RMSNorm(WIDTH, eps=1e-5, **made) for _ in range(2))
 
     def forward(self, x: Any) -> Any:
-        x = x + self.attention(self.before(x))
-        return x + self.mlp(self.between(x))
+        x = self.attention(self.before(x), x)
+        return added(x, self.mlp, self.between(x))
 
 
-def by_weft(block: Any) -> Any:
-    """A copy of a block with Weft's layers."""
+def added(residual: Any, layer: Any, x: Any) -> Any:
+    """The sum of a residual and a layer, which layers of Weft compute themselves."""
+    if isinstance(layer, weft.nn.Linear | weft.nn.GatedMLP):
+        return layer(x, residual=residual)
+    return residual + layer(x)
+
+
+def by_weft(block: Any, attention: bool) -> Any:
+    """A copy of a block with Weft's layers, and its attention."""
     made = Block(block.attention.cosines.shape[0])
     made.load_state_dict(block.state_dict())
+    made.attention.by_weft = attention
     made.mlp = weft.nn.GatedMLP.of(made.mlp.gate, made.mlp.up, made.mlp.down)
     return weft.nn.convert(made)
 
@@ -124,43 +137,49 @@ def difference(x: Any, y: Any) -> float:
     return float((x.float() - y.float()).abs().max() / y.float().abs().max())
 
 
+def gradients(block: Any, x: Any, gradient: Any) -> list[Any]:
+    step(block, x, gradient)
+    return [x.grad, block.attention.qkv.weight.grad, block.mlp.down.weight.grad]
+
+
 def main() -> None:
     for batch, tokens in ((1, 8192), (4, 2048)):
         torch.manual_seed(0)
         theirs = Block(tokens)
-        ours = by_weft(theirs)
+        blocks = {"layers": by_weft(theirs, False), "layers, attention": by_weft(theirs, True), "": theirs}
         x = torch.randn(batch, tokens, WIDTH, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         gradient = torch.randn_like(x)
-        step(theirs, x, gradient)
-        wanted = [x.grad, theirs.attention.qkv.weight.grad, theirs.mlp.down.weight.grad]
-        step(ours, x, gradient)
-        found = [x.grad, ours.attention.qkv.weight.grad, ours.mlp.down.weight.grad]
-        apart = max(difference(a, b) for a, b in zip(found, wanted, strict=True))
+        wanted = gradients(theirs, x, gradient)
+        apart = {}
+        for name, block in blocks.items():
+            found = gradients(block, x, gradient)
+            apart[name] = max(difference(a, b) for a, b in zip(found, wanted, strict=True))
         del wanted, found
         torch._dynamo.reset()  # the first case's sizes would make those of the second dynamic
         for mode in ("eager", "compiled"):
-            pair = ours, theirs
             if mode == "compiled":
-                patterns = "--patterns" in sys.argv, False
-                pair = tuple(
-                    compiled(block, x, gradient, patterns=each)
-                    for block, each in zip(pair, patterns, strict=True)
-                )
-            of_weft, of_torch = time([partial(step, each, x, gradient) for each in pair])
-            ratios = sorted(a / b for a, b in zip(of_weft, of_torch, strict=True))
-            line = {
-                "gpu": torch.cuda.get_device_name(),
-                "torch": torch.__version__,
-                "batch": batch,
-                "tokens": tokens,
-                "mode": mode,
-                "weft_ms": round(statistics.median(of_weft), 3),
-                "torch_ms": round(statistics.median(of_torch), 3),
-                "ratio": round(statistics.median(ratios), 4),
-                "quartiles": [round(ratios[len(ratios) * i // 4], 4) for i in (1, 3)],
-                "difference": round(apart, 5),
-            }
-            print(json.dumps(line), flush=True)
+                patterns = "--patterns" in sys.argv
+                blocks = {
+                    name: compiled(block, x, gradient, patterns=patterns and bool(name))
+                    for name, block in blocks.items()
+                }
+            *ours, of_torch = time([partial(step, each, x, gradient) for each in blocks.values()])
+            for name, of_weft in zip(blocks, ours, strict=False):
+                ratios = sorted(a / b for a, b in zip(of_weft, of_torch, strict=True))
+                line = {
+                    "gpu": torch.cuda.get_device_name(),
+                    "torch": torch.__version__,
+                    "batch": batch,
+                    "tokens": tokens,
+                    "mode": mode,
+                    "weft": name,
+                    "weft_ms": round(statistics.median(of_weft), 3),
+                    "torch_ms": round(statistics.median(of_torch), 3),
+                    "ratio": round(statistics.median(ratios), 4),
+                    "quartiles": [round(ratios[len(ratios) * i // 4], 4) for i in (1, 3)],
+                    "difference": round(apart[name], 5),
+                }
+                print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

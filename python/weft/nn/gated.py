@@ -82,12 +82,20 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         made.train(gate.training)
         return made
 
-    def forward(self, x: Any) -> Any:
-        """The module of a tensor of ... x features: one of the same shape."""
+    def forward(self, x: Any, residual: Any = None) -> Any:
+        """The module of a tensor of ... x features: one of the same shape. A `residual` is added to it, as by
+        `weft.nn.Linear`.
+        """
         z = self.gate_up(x)
         if gated_product.applies(z, self.down):
-            return gated_product.product(z, self.down, self.activation)
-        return self.down(gated(z, self.activation))
+            return gated_product.product(z, self.down, self.activation, residual)
+        h = gated(z, self.activation)
+        if residual is None:
+            return self.down(h)
+        if isinstance(self.down, Linear):
+            return self.down(h, residual=residual)
+        check_tensor("weft.nn.GatedMLP", "residual", residual)
+        return self.down(h) + residual
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}"

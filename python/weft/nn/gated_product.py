@@ -9,9 +9,18 @@ from torch.nn.modules import module
 
 from weft.dialects.schedule import ceil_div
 from weft.launch import runtime
-from weft.multiply.matmul import Epilogue, matmul
+from weft.multiply.matmul import matmul
 from weft.nn import gating
-from weft.nn.linear import PLAIN, Linear, is_plain, of_parameters, rows_of_gradient
+from weft.nn.arguments import check_tensor
+from weft.nn.linear import (
+    PLAIN,
+    Linear,
+    epilogue_of,
+    is_plain,
+    is_result,
+    of_parameters,
+    rows_of_gradient,
+)
 from weft.torch.autograd import activated
 from weft.torch.operators import without_autocast
 from weft.torch.transforms import is_transformed
@@ -76,9 +85,12 @@ def fits_memory(weight: Any, z: Any) -> bool:
     return bool(tiles >= _TILES * runtime.device(z.device.index).multiprocessors)
 
 
-def product(z: Any, down: Any, activation: str) -> Any:
-    """The layer of the gated z, where the kernel applies."""
-    inputs = z.contiguous(), down.weight, down.bias, activation, down.fuse_wgrad_accumulation
+def product(z: Any, down: Any, activation: str, residual: Any = None) -> Any:
+    """The layer of the gated z, and a residual, where the kernel applies."""
+    if residual is not None and not is_result(residual, z, down.weight, z.dtype):
+        check_tensor("weft.nn.GatedMLP", "residual", residual)
+        return product(z, down, activation) + residual
+    inputs = z.contiguous(), down.weight, down.bias, activation, down.fuse_wgrad_accumulation, residual
     if torch.compiler.is_compiling():
         return _GatedProduct.apply(*inputs)
     return _apply(*inputs)
@@ -86,9 +98,12 @@ def product(z: Any, down: Any, activation: str) -> Any:
 
 class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, z: Any, weight: Any, bias: Any, activation: str, accumulates: bool) -> Any:
+    def forward(
+        ctx: Any, z: Any, weight: Any, bias: Any, activation: str, accumulates: bool, residual: Any
+    ) -> Any:
         h = torch.ops.weft.gated(z, activation)
-        y = matmul(h, weight, transpose_b=True, epilogue=None if bias is None else Epilogue(bias, None))
+        added = None if residual is None else residual.contiguous()
+        y = matmul(h, weight, transpose_b=True, epilogue=epilogue_of(bias, None, added))
         ctx.save_for_backward(z, h, weight, weight if accumulates else None)
         ctx.types = weight.dtype, None if bias is None else bias.dtype
         ctx.activation = activation
@@ -97,6 +112,7 @@ class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         z, h, weight, accumulated = ctx.saved_tensors
+        of_residual = gradient if ctx.needs_input_grad[5] else None
         gradient = rows_of_gradient(gradient)
         with without_autocast(z.device.type):
             if torch.compiler.is_compiling():
@@ -110,7 +126,7 @@ class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
                 of_z = gradient_of_gated(gradient, weight, z, ctx.activation)
             rows, wanted = h.reshape(-1, h.shape[-1]), ctx.needs_input_grad[1:3]
             of_weight, of_bias = of_parameters(gradient, rows, wanted, ctx.types, accumulated)
-        return of_z, of_weight, of_bias, None, None
+        return of_z, of_weight, of_bias, None, None, of_residual
 
 
 _apply = super(torch.autograd.Function, _GatedProduct).apply  # as in weft.nn.linear

@@ -69,13 +69,17 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         self.activation = checked_activation("weft.nn.Linear", activation)
         self.fuse_wgrad_accumulation = fuse_wgrad_accumulation
 
-    def forward(self, input: Any) -> Any:
-        """The layer of a tensor of ... x in_features: ... x out_features."""
+    def forward(self, input: Any, residual: Any = None) -> Any:
+        """The layer of a tensor of ... x in_features: ... x out_features. A `residual` is added to it, by the
+        product's kernel if it has the result's shape and type, the layer no `fp8`, and no gradient needs what
+        is before an activation.
+        """
         return linear(
             input,
             self.weight,
             self.bias,
             self.activation,
+            residual=residual,
             accumulates=self.fuse_wgrad_accumulation,
             fp8=self.fp8,
             fp8_promote=self.fp8_promote,
@@ -108,30 +112,39 @@ def linear(
     bias: Any = None,
     activation: str | None = None,
     *,
+    residual: Any = None,
     accumulates: bool = False,
     fp8: str | None = None,
     fp8_promote: bool | None = None,
 ) -> Any:
-    """`activation(x @ weight.mT + bias)` for `x` of ... x K and `weight` of N x K, with gradients: the
-    function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its `fuse_wgrad_accumulation`.
+    """`activation(x @ weight.mT + bias) + residual` for `x` of ... x K and `weight` of N x K, with gradients:
+    the function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its
+    `fuse_wgrad_accumulation`.
     """
+    options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
     if not isinstance(x, torch.Tensor):
         if overrides.has_torch_function_unary(x):  # of torch.fx
-            options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
+            options["residual"] = residual
             return overrides.handle_torch_function(linear, (x,), x, weight, bias, activation, **options)
         check_tensor("weft.nn.Linear", "x", x)
     cast = _autocast_type(x)
-    if not _is_ours(x, weight, cast, fp8):
+    ours = _is_ours(x, weight, cast, fp8)
+    if residual is not None:
+        fused = ours and fp8 is None and is_result(residual, x, weight, cast or x.dtype)
+        if not fused or (activation is not None and torch.is_grad_enabled()):
+            check_tensor("weft.nn.Linear", "residual", residual)
+            return linear(x, weight, bias, activation, **options) + residual
+    if not ours:
         check_input("weft.nn.Linear", x, weight, cast is not None or torch.is_autocast_enabled(x.device.type))
         return activated(activation, functional.linear(x, weight, bias))
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    wanted = weight.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
-    wanted = wanted and torch.is_grad_enabled()
+    if residual is not None:
+        tensors = (*tensors, residual)
+    wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     if wanted and activation not in (None, "relu"):
-        options = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}
         return activated(activation, linear(x, weight, bias, **options))
     if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
-        return _apply(x, weight, bias, activation, accumulates, cast)
+        return _apply(x, weight, bias, activation, accumulates, cast, residual)
     rows = rows_of(x)
     if fp8 is not None and are_transformed(*tensors):
         elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
@@ -145,7 +158,7 @@ def linear(
             accumulates = accumulates and not torch.compiler.is_compiling()  # graphs don't change parameters
             d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast, fp8, promoted)
     else:
-        epilogue = _epilogue(bias, activation)
+        epilogue = epilogue_of(bias, activation, None if residual is None else rows_of(residual))
         d = matmul(rows, weight, transpose_b=True, epilogue=epilogue, out_dtype=cast and TYPE_NAMES[cast])
     return d if x.dim() == 2 else d.reshape(*x.shape[:-1], d.shape[-1])
 
@@ -187,8 +200,16 @@ def _fits(x: Any, weight: Any) -> bool:
     return not x.is_nested and x.dim() > 0 and 0 not in x.shape and x.shape[-1] == weight.shape[-1]
 
 
-def _epilogue(bias: Any, activation: str | None) -> Epilogue | None:
-    return None if bias is None and activation is None else Epilogue(bias, activation)
+def is_result(residual: Any, x: Any, weight: Any, dtype: Any) -> bool:
+    """Whether the layer's kernel can add this: a tensor with the shape, type and device of its result."""
+    if type(residual) not in PLAIN or residual.layout is not torch.strided or residual.device != x.device:
+        return False
+    return bool(residual.dtype == dtype and residual.shape == (*x.shape[:-1], weight.shape[0]))
+
+
+def epilogue_of(bias: Any, activation: str | None, residual: Any) -> Epilogue | None:
+    given = not (bias is None and activation is None and residual is None)
+    return Epilogue(bias, activation, residual) if given else None
 
 
 def is_plain(*tensors: Any) -> bool:
@@ -212,13 +233,21 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, x: Any, weight: Any, bias: Any, activation: str | None, accumulates: bool, cast: Any
+        ctx: Any,
+        x: Any,
+        weight: Any,
+        bias: Any,
+        activation: str | None,
+        accumulates: bool,
+        cast: Any,
+        residual: Any,
     ) -> Any:
         near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
         # A result of all dimensions, since PyTorch refuses to change views of results in place.
         rows = rows_of(near) if x.dim() == 2 else rows_of(near).view(x.shape)
         with without_autocast(x.device.type):
-            d = matmul(rows, far, transpose_b=True, epilogue=_epilogue(bias, activation))
+            added = None if residual is None else residual.contiguous()
+            d = matmul(rows, far, transpose_b=True, epilogue=epilogue_of(bias, activation, added))
         # Only gradients of what is saved as it was given have gradients.
         ctx.save_for_backward(near, far, d if activation else None, weight if accumulates else None)
         ctx.types, ctx.shape = (x.dtype, weight.dtype, None if bias is None else bias.dtype), x.shape
@@ -233,7 +262,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
                 "weft.nn.Linear: gradients of gradients aren't computed under torch.autocast: cast x and the "
                 "layer to one type instead"
             )
-        shape = ctx.shape
+        shape, of_residual = ctx.shape, gradient if ctx.needs_input_grad[6] else None
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
         gradient = rows_of_gradient(gradient)
@@ -243,7 +272,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
                 of_x = matmul(gradient, weight, out_dtype=TYPE_NAMES[ctx.types[0]])
                 of_x = of_x if len(shape) == 2 else of_x.view(shape)
             of_weight, of_bias = of_parameters(gradient, rows_of(x), wanted, ctx.types[1:], accumulated)
-        return of_x, of_weight, of_bias, None, None, None
+        return of_x, of_weight, of_bias, None, None, None, of_residual
 
 
 def of_parameters(
