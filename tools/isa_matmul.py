@@ -20,44 +20,54 @@ _ALL = "all"
 _ABOUT = """\
 # What each chip multiplies
 
-`weft isa --matmul` shows which products `tile.matmul` and `weft.matmul` have on each chip:
+This page lists the products that `tile.matmul` and `weft.matmul` have on each chip. These commands print the
+same tables, and the error message for each product that a chip lacks:
 
 ```sh
 weft isa --matmul --arch sm_90a
 weft isa --matmul --types f8E4M3FN
 ```
 
-`python -m weft.tools.isa_matmul` makes this page from the registered families of schedules, and a test checks
-that they agree. Chips whose products are alike share a table.
+## Overview
+
+The instruction that multiplies large products. Empty fields are products that the chip lacks.
+
+"""
+
+_DETAILS = """\
+## Columns of the tables
+
+The sections below have a table for each group of chips with the same products.
 
 | column | contents |
 |---|---|
-| family | the families that multiply; the first is the default for large products, `family` selects another |
-| layouts | `nt`: A is M x K and B is N x K; `n` of B is K x N, `t` of A is K x M |
-| D | the types of D; sums are f32, for integers i32, for f64 f64 |
-| extras | in addition to batches, C, bias, activations and residual, which all products have |
-| rows | where rows may begin: at any element, only those of D, or at multiples of 16 bytes |
+| family | the [families of schedules](schedule.md) that have the product. The first is the default for large products; `family` selects another one |
+| layouts | `nt`: A is M x K and B is N x K. With `n` for B, B is K x N; with `t` for A, A is K x M |
+| D | the types of D. Sums are f32, for integers i32, for f64 f64 |
+| extras | what the product supports in addition to batches, C, bias, activations and residual, which all products support |
+| rows | where rows may begin: at any element, only those of D, or at multiples of 16 bytes. `weft.matmul` copies other matrices |
 | measured | whether a report in [benchmarks](../benchmarks/README.md) has such products on a GPU |
 
-On sm_107, which has no model of the time of `tcgen05`, a product gets that family by a named schedule only.
-
-`weft.matmul` copies matrices whose rows no kernel takes. The slow tests of `test/python/test_matrix.py`
-multiply each product of these tables in the emulator with its sanitizer: every family, layout, type of D and
-extra, rows that begin at any element, batches and epilogues, at three sizes, one of them odd. Chips whose PTX
-is the same share a run.
-`test/gpu/test_matrix_gpu.py` multiplies on a GPU of sm_90a what that chip and older ones have. Another test
-reads the message of each product that a chip lacks.
-
-| extra | what it is |
+| extra | meaning |
 |---|---|
-| `accumulate` | sums of f16 in the tensor cores (`accumulate = "f16"`) |
+| `accumulate` | sums in f16 in the tensor cores (`accumulate = "f16"`) |
 | `promote` | sums of 128 products of fp8, added up in f32 |
-| `scales` | scales of f32 for 128 elements along K ([scales](scaled.md)) |
+| `scales` | scales in f32 for 128 elements along K ([scales](scaled.md)) |
 | `words` | block scales as words of four |
-| `groups` | groups of rows, contiguous, masked or by their ends ([groups](batches.md)) |
+| `groups` | groups of rows: contiguous, masked or by their ends ([groups](batches.md)) |
 | `k_ends` | groups along K |
 
-"""
+On sm_107, the family `tcgen05` must be selected by a named schedule, since no model predicts its time there.
+
+`python -m weft.tools.isa_matmul` writes this page from the registered families of schedules. These tests check it:
+
+| test | what it checks |
+|---|---|
+| `test/python/test_matrix.py` | the page agrees with the families; each product that a chip lacks has a message |
+| its slow tests | the emulator and its sanitizer multiply each product: every family, layout, type of D and extra, rows that begin at any element, batches and epilogues, at three sizes, one of them odd |
+| `test/gpu/test_matrix_gpu.py` | a GPU with sm_90a multiplies the products of its chip and of older ones |
+
+"""  # noqa: E501
 
 
 def _cells_of(cell: Cell) -> tuple[str, ...]:
@@ -117,7 +127,18 @@ def tables(cells: Sequence[Cell]) -> "Iterator[RenderableType]":
 
 def page() -> str:
     """The text of docs/matrix.md."""
-    return _ABOUT + "\n".join(_sections(matrix.cells())).rstrip("\n") + "\n"
+    cells = matrix.cells()
+    parts = (_ABOUT, "\n".join(_overview(cells)), "\n\n", _DETAILS, "\n".join(_sections(cells)))
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _overview(cells: Sequence[Cell]) -> Iterator[str]:
+    """The instruction of each product in each group of chips."""
+    groups = list(matrix.groups(cells))
+    yield f"| A and B | {' | '.join('<br>'.join(chips) for chips, _ in groups)} |"
+    yield "|---" * (len(groups) + 1) + "|"
+    for row in zip(*(of_chip for _, of_chip in groups), strict=True):
+        yield f"| {row[0].inputs} | {' | '.join(cell.instruction for cell in row)} |"
 
 
 def _sections(cells: Sequence[Cell]) -> Iterator[str]:
@@ -128,12 +149,6 @@ def _sections(cells: Sequence[Cell]) -> Iterator[str]:
             yield f"| {' | '.join(_HEADINGS)} |"
             yield "|---" * len(_HEADINGS) + "|"
             yield from (f"| {' | '.join(_cells_of(cell))} |" for cell in able)
-            yield ""
-        if len(able) < len(of_chip):
-            yield from (f"| A and B | message on {chips[0]} |", "|---|---|")
-            for cell in of_chip:
-                if cell.complaint is not None:
-                    yield f"| {cell.inputs} | {cell.complaint} |"
             yield ""
 
 
