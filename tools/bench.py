@@ -144,8 +144,8 @@ def _shapes(options: Namespace, row: "Inputs", grouped: bool) -> "Iterator[Shape
 
     for text in options.what or ["square"]:
         if text == RANDOM:
-            of_rows = row.multiple if options.layout.startswith("t") else 1  # M elements in a row of A
-            yield from random_shapes(options.seed, options.count, row.multiple, of_rows)
+            of_rows, of_columns, of_depth = row.multiples(options.layout.startswith("t"))
+            yield from random_shapes(options.seed, options.count, of_columns, of_rows, of_depth)
         else:
             yield from shapes(text, grouped)
 

@@ -390,9 +390,10 @@ def test_random_products_depend_on_the_seed_and_fit_their_types_and_layout(
         mine = [p for p in problems if p.inputs == inputs]
         assert len(mine) == 40 and all(p.transpose_a and not p.transpose_b for p in mine)
         assert not any(size % unit for p in mine for size in (p.m, p.n, p.k))
-    assert bench.problems(
-        Namespace(what=["random"], types="bf16", out_type=None, layout="nt", seed=3, count=9)
-    )
+    given = Namespace(what=["random"], types="bf16,e4m3-block", out_type=None, layout="nt", seed=3, count=9)
+    assert any(p.m % 4 for p in bench.problems(given) if p.inputs == "bf16")
+    # Which cuBLAS multiplies.
+    assert not any(p.m % 4 or p.k % 512 for p in bench.problems(given) if p.inputs == "e4m3-block")
 
 
 def test_too_few_random_products_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

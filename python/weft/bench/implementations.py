@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft.bench import block_scaled
 from weft.bench.implementation import Call, Implementation, Refusal
-from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem, products
+from weft.bench.problem import CUBLAS_ROWS, CUBLAS_SCALES, INPUTS, OUTPUTS, Buffers, Problem, products
 from weft.isa.types import E4M3
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
-
-# cuBLASLt takes block scales only for multiples of this many rows; each group has room for some more.
-_CUBLAS_ROWS = 4
-# It expects rows of B's scales padded to a multiple of so many, which PyTorch refuses. Without the padding it
-# reads wrong scales, and memory beyond the last ones.
-_CUBLAS_SCALES = 4
 
 
 def weft(schedule: str | None = None) -> Implementation:
@@ -50,7 +44,7 @@ def _cublas(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     """With groups, a product for each, one after another: the host knows their rows here."""
     if problem.groups is None:
         return _cublas_products(problem, sets)
-    parts = ([_dense(part) for part in products(problem, each, _CUBLAS_ROWS)] for each in sets)
+    parts = ([_dense(part) for part in products(problem, each, CUBLAS_ROWS)] for each in sets)
     return [partial(_one_by_one, _cublas_products(problem, each)) for each in parts]
 
 
@@ -77,8 +71,8 @@ def _cublas_products(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if row.format:
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b, False) for a, b, each in operands]
     if row.block_scales:
-        if (blocks := sets[0].scale_b.shape[-1]) % _CUBLAS_SCALES:
-            legal = f"K must have a multiple of {_CUBLAS_SCALES} blocks of 128 for cuBLAS"
+        if (blocks := sets[0].scale_b.shape[-1]) % CUBLAS_SCALES:
+            legal = f"K must have a multiple of {CUBLAS_SCALES} blocks of 128 for cuBLAS"
             raise Refusal(f"{legal}, which expects padded scales of B otherwise, got {blocks}")
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), False) for a, b, each in operands]
     if row.element == E4M3:

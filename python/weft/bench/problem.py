@@ -15,6 +15,12 @@ from weft.isa.types import BF16, E2M1, E2M3, E4M3, F16, F32, S8, S32, TF32, Elem
 # Three times the L2 cache of an H200, so that no call finds its inputs there.
 _INPUT_BYTES = 180_000_000
 _FEWEST_SETS, _MOST_SETS = 2, 64
+CUBLAS_ROWS = 4
+"""Of which the rows of a product with block scales must be a multiple for cuBLASLt."""
+CUBLAS_SCALES = 4
+"""It expects rows of B's scales padded to a multiple of so many, which PyTorch refuses. Without the padding
+it reads wrong scales, and memory beyond the last ones.
+"""
 _CHECKED_ROWS = 128
 # Elements of B that a check holds as float64 at a time: 1 GiB.
 _CHECKED_ELEMENTS = 1 << 27
@@ -46,6 +52,11 @@ class Inputs:
     def multiple(self) -> int:
         """Of which N and K are multiples in random products: rows begin at multiples of 16 bytes."""
         return SCALED_BLOCK if self.block_scales or self.format else max(8, 128 // self.element.bits)
+
+    def multiples(self, transposed_a: bool) -> tuple[int, int, int]:
+        """Of which M, N and K are multiples in random products. With block scales, cuBLAS takes them."""
+        rows, depth = (CUBLAS_ROWS, CUBLAS_SCALES * SCALED_BLOCK) if self.block_scales else (1, self.multiple)
+        return self.multiple if transposed_a else rows, self.multiple, depth
 
 
 INPUTS = {

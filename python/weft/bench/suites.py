@@ -105,18 +105,20 @@ def suites(grouped: bool = True) -> list[str]:
     return [*fixed, RANDOM]
 
 
-def random_shapes(seed: int, count: int, multiple: int = 8, of_rows: int = 1) -> tuple[Shape, ...]:
+def random_shapes(
+    seed: int, count: int, multiple: int = 8, of_rows: int = 1, of_depth: int | None = None
+) -> tuple[Shape, ...]:
     """`count` products with sizes whose logarithms are uniform: M in 1..16384, N and K in 256..32768. N and K
-    are rounded to multiples of `multiple`, M to one of `of_rows`.
+    are rounded to multiples of `multiple`, K to one of `of_depth` if given, M to one of `of_rows`.
     """
-    source = Random(seed)
+    source, of_depth = Random(seed), of_depth or multiple
 
     def drawn(least: int, most: int, unit: int) -> int:
         size = math.exp(source.uniform(math.log(least), math.log(most)))
         return max(round(size / unit), 1) * unit
 
     return tuple(
-        Shape(drawn(*_RANDOM_ROWS, of_rows), drawn(*_RANDOM_SIDES, multiple), drawn(*_RANDOM_SIDES, multiple))
+        Shape(drawn(*_RANDOM_ROWS, of_rows), drawn(*_RANDOM_SIDES, multiple), drawn(*_RANDOM_SIDES, of_depth))
         for _ in range(count)
     )
 
