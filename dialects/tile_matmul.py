@@ -49,79 +49,88 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. If D is a
     batch of such matrices (rank 3), the others may be batches too; all products share a matrix of rank 2.
 
-    `roles` lists the role of each operand after D:
+    `roles` lists the role of each operand after D. If these have different types, `tile.operand` makes their
+    types equal.
+
+    Roles of the epilogue:
 
     - "c": M x N. A single operand without `roles` is C. If beta is not 0 and there is no C, D's old values
       are C.
-    - "bias": N, added to every row.
+    - "bias": N elements, added to every row.
     - "residual": M x N.
-    - "scale_a" and "scale_b" of f32 (K/128 x M, and N/128 x K/128): scale each sum of 128 products.
-      With `scale_columns`, "scale_b" is K/128 x N, with scales of each column of B.
-    - "scale_a" and "scale_b" of f8E8M0FNU or f8E4M3FN: block scales, which the tensor cores apply. In each
-      row of A and column of B, 32 elements along K share a scale of f8E8M0FNU; 16 of f4E2M1FN share one of
-      f8E4M3FN. Scales are in the 128x4 layout, M/128 x 512*K/128 for A and N/128 x 512*K/128 for B
-      (512*K/64 where 16 elements share a scale).
-    - "scale_a" and "scale_b" of i32, with `scale_block` 128 or 32: block scales of f8E8M0FNU, four in each
-      word, the first in the lowest bits. So many elements along K share a scale. The words are K/512 x M for
-      A and K/512 x N for B (K/128 with `scale_block` 32), as DeepGEMM has them; bytes after the last scale
-      are ignored.
-    - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a batch
-      of B; a negative number skips the row. Within each block of 128 rows (0 to 127, 128 to 255, ...) all
-      numbers must be equal. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
-    - "row_ends": as "groups" with one A, but with an element for each matrix of B, the end of its rows of A.
-      They begin at the end of those before, rounded up to a multiple of 128 (the first at 0). Rows of D up to
-      that multiple are unspecified; rows after the last one's are not written.
-    - "k_ends": product i of a batch D is that of the columns of A and rows of B up to `k_ends[i]`, from the
-      end of those before on, rounded up to a multiple of 128. Elements of A and B between an end and this
-      multiple must be 0. Where product i has no columns, A @ B is 0.
     - "alpha" of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
-      where rows of A select one). The kernel reads it, and multiplies it by the attribute `alpha`. Products
-      of integers have none.
+      if rows of A select one). The kernel multiplies it by the attribute `alpha`. Not with integers.
     - "row_factors" (M) and "column_factors" (N) of f32: row i and column j of A @ B are multiplied by
-      `row_factors[i]` and `column_factors[j]`, as by alpha. With one element, `memref<1xf32>`, they multiply
-      all rows or columns. All products of a batch share them. Sums of integers and of f64 have none.
-    - "gathered", "arrivals" and "team", together: A and D are those of a team of GPUs. Product i of the batch
-      D is that of A of GPU i: A itself for this GPU's own number, otherwise matrix i of "gathered", to which
-      GPU i copies it while the kernel runs. Rows come in `chunks` of equal size (the last may be smaller);
-      chunk j of matrix i has come once `arrivals[i, j]` (i32, batch x chunks) is at least the number of the
-      call. "gathered" may have twice as many matrices: calls use its halves in turn. With scales of f32,
-      "gathered_scales" has those of the matrices of "gathered", and "scale_a" those of A. "team" (4 of i32)
-      has this GPU's number, the number of the call, and how many milliseconds a wait for a flag may take
-      before it ends the kernel with an error. Own rows are multiplied first, then those of the GPUs that
-      follow, and then from GPU 0 on.
-      With "peers", too, the kernel sends A to matrix i of "gathered" on all other GPUs, where i is this GPU's
-      number: in `chunks` slices of K, of equal numbers of K blocks (the last may have fewer), whose flags it
-      raises. The addresses of "gathered" and "arrivals" of GPU j are `peers[j, 0]` and `peers[j, 1]`. "team"
-      then has 4 + `chunks` numbers, zeros after the first three: the kernel counts the calls there. The
-      number of its own call is one more than what it finds.
-    - "partials", "signals", "peers" and "team", together: each GPU of a team has A of all rows, a batch with
-      a matrix for the rows of each GPU, but only a part of K. D has this GPU's rows of the sum of all
-      products. Sums of other rows are rounded to the type of "partials", and stored to that memory of the GPU
-      that has these rows, whose address is `peers[i, 0]`. Then a flag at `peers[i, 1]` is set to the number
-      of the call. Both have a slot for each GPU, tile and warpgroup. The kernel adds what it finds in
-      "partials", for which "signals" are set, to its own sums.
-      With "bands" (GPUs x bands), too, others copy sums: the kernel stores those for other GPUs in this GPU's
-      own memory. Each GPU's tiles are divided into bands of equal size (the last may be smaller). "partials"
-      is followed by that memory, and each half of both has a part for each other GPU, in the order of GPUs.
-      "signals" has a flag for each of those and each band: first of sums that come, then of those that the
-      kernel has stored. The second are what the kernel sets. "bands" counts what is done, and is 0 before and
-      after. The kernel uses the number of the call in "team", and doesn't count it.
-      If A isn't a batch, D has all rows of the sum of all products: each GPU sends its sums of every tile to
-      all GPUs, also to itself, and then adds those in "partials", all rounded alike, in the order of GPUs.
-      Slots are in two halves of the memory, which calls use in turn. "team" has a fourth number, 0: the
+      `row_factors[i]` and `column_factors[j]`, in addition to alpha. With one element, `memref<1xf32>`, they
+      multiply all rows or columns. All products of a batch share them. Not with integers and f64.
+
+    Roles of scales, "scale_a" and "scale_b":
+
+    - f32, K/128 x M and N/128 x K/128: each sum of 128 products is multiplied by both. With `scale_columns`,
+      "scale_b" is K/128 x N, with scales of each column of B.
+    - f8E8M0FNU or f8E4M3FN: block scales, which tensor cores apply. 32 elements along K share a scale of
+      f8E8M0FNU; 16 of f4E2M1FN share one of f8E4M3FN. Scales are in the 128x4 layout, M/128 x 512*K/128 for A
+      and N/128 x 512*K/128 for B (512*K/64 if 16 elements share a scale).
+    - i32, with `scale_block` 128 or 32: block scales of f8E8M0FNU, four in each word, the first in the lowest
+      bits. `scale_block` elements along K share a scale. The words are K/512 x M for A and K/512 x N for B
+      (K/128 with `scale_block` 32), as in DeepGEMM. Bytes after the last scale are ignored.
+
+    Roles of products of different sizes:
+
+    - "groups" with one A: row i is multiplied by matrix `groups[i]` of a batch of B. A negative number skips
+      the row. In each block of 128 rows (0 to 127, 128 to 255, ...) all numbers must be equal.
+    - "groups" with a batch of A: only the first `groups[i]` rows of matrix i are multiplied.
+    - "row_ends" with one A: element i is the end of the rows of A for matrix i of B. They begin at the end of
+      the previous ones, rounded up to a multiple of 128 (the first at 0). Rows of D between an end and this
+      multiple are unspecified. Rows after the last multiple are not written.
+    - "k_ends": product i of a batch D multiplies columns of A and rows of B up to `k_ends[i]`, beginning at
+      the previous end, rounded up to a multiple of 128. Elements of A and B between an end and this multiple
+      must be 0. If product i has no columns, A @ B is 0.
+
+    Roles of products over the GPUs of a team. "team" (i32) has this GPU's number, the number of the call, and
+    the milliseconds after which a wait for a flag ends the kernel with an error:
+
+    - "gathered", "arrivals" and "team": product i of the batch D multiplies A of GPU i: for this GPU, A;
+      otherwise matrix i of "gathered", to which GPU i copies its A while the kernel runs. Rows arrive in
+      `chunks` of equal size (the last may be smaller). Chunk j of matrix i has arrived when `arrivals[i, j]`
+      (i32, batch x chunks) is at least the number of the call. "gathered" may have twice as many matrices:
+      calls use its halves alternately. With f32 scales, "gathered_scales" has those of "gathered". "team" has
+      4 elements. This GPU's rows are multiplied first, then those of the next GPUs, and then from GPU 0 on.
+    - With "peers" in addition, the kernel sends A to matrix i of "gathered" on all other GPUs, where i is
+      this GPU's number: in `chunks` slices of K, of equal numbers of K blocks (the last may have fewer), and
+      raises their flags. `peers[j, 0]` and `peers[j, 1]` are the addresses of "gathered" and "arrivals" of
+      GPU j. "team" has 4 + `chunks` elements, zeros after the first three: the kernel counts the calls there.
+      The number of its own call is one more than the count that it finds.
+    - "partials", "signals", "peers" and "team": each GPU has A of all rows (a batch with a matrix for the
+      rows of each GPU), but only a part of K. D has this GPU's rows of the sum of all products. Sums of rows
+      of GPU i are rounded to the type of "partials", and stored to memory of GPU i at `peers[i, 0]`. Then a
+      flag at `peers[i, 1]` is set to the number of the call. Both have a slot for each GPU, tile and
+      warpgroup. The kernel waits for "signals", and adds the sums in "partials" to its own.
+    - With "bands" (GPUs x bands) in addition, the host copies the sums: the kernel stores those for other
+      GPUs in this GPU's memory. The tiles of each GPU are divided into bands of equal size (the last may be
+      smaller). This memory follows "partials", and each half of both has a part for each other GPU, in the
+      order of GPUs. "signals" has a flag for each of these and each band: first for sums that arrive, then
+      for sums that the kernel has stored, which the kernel sets. "bands" counts finished tiles, and is 0
+      before and after. The kernel uses the number of the call in "team", and doesn't count it.
+    - If A isn't a batch, D has all rows of the sum of all products: each GPU sends its sums of every tile to
+      all GPUs, including itself, and then adds those in "partials", all rounded alike, in the order of GPUs.
+      Slots are in two halves of the memory, which calls use alternately. "team" has a fourth element, 0: the
       kernel counts the calls there, so that a graph of launches can be repeated.
 
-    If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
-    gelu, gelu_tanh or silu. With swiglu, D has half the columns of B: of 16 columns of B, each of D's 8 is
-    silu of one of the first 8, multiplied by the one 8 columns further. Kernels of `wgmma` compute it, and
-    nothing is added to it. Products accumulate in f32 (integers: in i32, f64: in f64), and f32 is multiplied
-    as tf32. With `accumulate = "f16"`, tensor cores add up products of f16 and fp8 in f16, and only sums of K
-    slices are added in f32. The epilogue is computed in f32 (i32, f64) and rounded once, to D's elements.
-    With f64, D and what is added are f64, too, and the activation is relu. Tensor cores add up products of
-    fp8 with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
-    up in f32. Elements of 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest
-    bits. Rows of i4, ui4 and i1 are packed, too. Of i1, `bit_op` ("xor.popc" or
-    "and.popc") multiplies: the bits that differ, or that are both 1, are counted.
+    Arithmetic:
+
+    - Products are added in f32 (integers in i32, f64 in f64). f32 is multiplied as tf32. The epilogue is
+      computed in f32 (i32, f64) and rounded once, to the elements of D. With f64, D and all added operands
+      are f64.
+    - The activation is relu, gelu, gelu_tanh, silu or swiglu; with f64 only relu.
+    - With swiglu, D has half the columns of B. Of each 16 columns of B, the first 8 are gates: an element of
+      D is silu of a gate, multiplied by the sum 8 columns further. It needs `wgmma`, and nothing is added.
+    - With `accumulate = "f16"`, tensor cores add products of f16 and fp8 in f16. Only sums of K slices are
+      added in f32.
+    - Tensor cores add fp8 products with fewer bits than f32 has. With `promote`, they add at most 128 of
+      them, and f32 arithmetic adds these sums.
+    - Elements of 1, 4 and 6 bits are packed: rows begin at whole bytes, the first element in the lowest bits.
+      With i1, `bit_op` counts bits that differ ("xor.popc"), or that are both 1 ("and.popc").
     """
 
     a: ext.Operand[Any]

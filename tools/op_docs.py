@@ -68,9 +68,9 @@ the 64-bit words in which NVIDIA's compiler packs the warp-level instructions of
 _ABOUT_TILES = """\
 # Tile operations
 
-Kernels of tiles, including that of `tile.matmul`, consist of these operations. You can write such kernels
-yourself: `examples/tma_gemm.mlir` is one with TMA, a ring, two roles and `wgmma`. `weft.compile` takes it,
-and the kernel is called with arrays, on a GPU or in the emulator:
+The `tile` dialect has `tile.matmul`, a whole product, and the operations of which its kernels consist:
+copies, rings, roles and products of tiles. You can write such kernels yourself. `examples/tma_gemm.mlir` is
+one with TMA, a ring, two roles and `wgmma`:
 
 ```python
 from pathlib import Path
@@ -91,6 +91,8 @@ a function of the same name in `weft.dialects.tile`; `await_` and `slice_` have 
 uses these names. Each pass lowers one kind of these operations (`weft-opt --list-passes`); `weft compile FILE
 --arch sm_90a` runs all passes.
 
+{subjects}
+
 ## Types
 
 | type | meaning |
@@ -100,9 +102,9 @@ uses these names. Each pass lowers one kind of these operations (`weft-opt --lis
 | `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix from or to which TMA copies tiles |
 | `!tile.ring<N : i64>` | the mbarriers of a pipeline of N stages |
 
-A buffer is in the CTA's own shared memory (`"shared"`), in that of a peer (`"cluster"`), or in tensor memory
-(`"tmem"`). A fragment belongs to a warp, or to a warpgroup if its layout contains `warpid`. The layout of a
-map is that of its buffers.
+A buffer is in the CTA's shared memory (`"shared"`), in the shared memory of another CTA of the cluster
+(`"cluster"`), or in tensor memory (`"tmem"`). A fragment belongs to a warp, or to a warpgroup if its layout
+contains `warpid`. A map has the layout of the buffers that it copies.
 
 ## Layouts
 
@@ -131,8 +133,8 @@ column has 32 bits, so two f16 elements in one column are at `0@TCol` and `1@TCo
 | 64 x N sums in f32 | `S[(4,16,N):(32@TLane,1@TLane,1@TCol)]` |
 | 32 x 4 scales, with a copy for each of four warps | `S[(32,4):(1@TLane,1@TCol)] + R[(4):(32@TLane)]` |
 
-A warpgroup loads 128 x N sums to a fragment of layout `S[(4,32,N):(1@warpid,1@laneid,1)]`, and 64 x N sums to
-one of the sums of `wgmma`, among others.
+A warpgroup can load 128 x N sums to a fragment of layout `S[(4,32,N):(1@warpid,1@laneid,1)]`, and 64 x N sums
+to a fragment with the layout of `wgmma`'s sums.
 
 `R` (a replica) adds copies. The stages of a buffer of rank 3 may overlap. Those of
 `S[(2,128,256):(240@TCol,1@TLane,1@TCol)]` share 16 columns.
@@ -184,8 +186,8 @@ each other candidate, the predicate that refuses it. For copies and loads it pri
 `examples/tcgen05_gemm.py` and `examples/warp_gemm.py` are complete kernels.
 
 - `with module.kernel(name, types, block=(128, 1, 1), grid=(1, 1, 1), writes=[2]) as (a, b, d):` begins a
-  kernel. `block` is the number of threads, `grid` the number of CTAs, and `writes` are the numbers of the
-  arguments that it writes. `cluster=(2, 1, 1)` makes clusters of two CTAs.
+  kernel. `block` is the number of threads, `grid` the number of CTAs, and `writes` has the indices of the
+  arguments that the kernel writes. `cluster=(2, 1, 1)` makes clusters of two CTAs.
 - `weft.dialects.tile` has `BufferType.of(shape, element, layout, space)` and `FragmentType.of(shape, element,
   layout)`. The space of a buffer is `"shared"` by default.
 - Indices, stages, phases and coordinates are i32 values. `weft.mlir` has the upstream dialects, such as
@@ -207,6 +209,24 @@ code](launch.md) needs the same values.
 """
 
 
+# What the operations of each file of the dialect are about.
+_SUBJECTS = {
+    "tile_matmul": "whole products in global memory",
+    "tile_copies": "copies between global and shared memory",
+    "tile_buffers": "buffers and their parts",
+    "tile": "loads and stores of fragments",
+    "tile_gemm": "products of fragments of a warp",
+    "tile_async": "asynchronous products of warpgroups and in tensor memory",
+    "tile_tensor_memory": "tensor memory",
+    "tile_roles": "roles of warps",
+    "tile_rings": "rings of stages, with their mbarriers",
+    "tile_launch_control": "tiles in dynamic order (cluster launch control)",
+    "tile_claims": "partial sums of several CTAs",
+    "tile_flags": "several GPUs",
+    "tile_operands": "operands of different types",
+}
+
+
 def pages() -> dict[str, str]:
     """The text of each page, by its name in docs/."""
     instructions = [_ABOUT]
@@ -220,8 +240,19 @@ def pages() -> dict[str, str]:
     attributes = [f"| `{a.name}` | {a.meaning}; `--{a.written_by}` writes it |" for a in CONTRACT.values()]
     about = _ABOUT_TILES.replace("{attributes}", "\n".join(attributes))
     about = about.replace("{kinds}", "\n".join(map(_kind, KINDS.values())))
+    about = about.replace("{subjects}", "\n".join(_subjects()))
     about = about.replace("{shapes}", "\n".join([*map(_shapes, KINDS), _weight_stationary()]))
     return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([about, *tiles])}
+
+
+def _subjects() -> Iterator[str]:
+    """The operations of tiles by subject."""
+    yield from ("| for | operations |", "|---|---|")
+    files: dict[str, list[str]] = {name: [] for name in _SUBJECTS}
+    for op in _operations(tile.Tile):
+        name = str(op.OPERATION_NAME)
+        files[op.__module__.rpartition(".")[2]].append(f"[`{name}`](#{name.replace('.', '')})")
+    yield from (f"| {_SUBJECTS[file]} | {', '.join(ops)} |" for file, ops in files.items())
 
 
 def _kind(kind: Kind) -> str:
