@@ -16,7 +16,15 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
-OTHER_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/published/README.md")
+OTHER_PAGES = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+    "benchmarks/attention/README.md",
+    "benchmarks/distributed/README.md",
+    "benchmarks/language/README.md",
+    "benchmarks/published/README.md",
+)
 
 REFERENCE = {
     "weft": "",

@@ -223,7 +223,7 @@ def anchors(page):
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in (*PAGES, ROOT / "benchmarks" / "README.md"):
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "benchmarks").glob("**/README.md")):
         for path, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", page.read_text("utf-8")):
             target = page.parent / path if path else page
             assert target.exists(), f"{page.name}: {path}"
