@@ -140,6 +140,11 @@ batch = placed(jnp.stack([small(16, 64)] * 4), "x", None, None)
 weights = placed(jnp.stack([small(64, 24)] * 4), "x", None, None)
 found = jax.jit(lambda a, b: weft.jax.matmul(a, b, alpha=jnp.ones(4), out_dtype="f32"))(batch, weights)
 assert (f64(found) == f64(batch) @ f64(weights)).all() and found.sharding.spec[0] == "x"
+
+# Arrays that aren't on the mesh of the program.
+with jax.set_mesh(mesh):
+    rows = jax.jit(lambda a, b: product(jax.lax.with_sharding_constraint(a, P("x")), b))
+    assert (f64(found := rows(a, b)) == want).all() and found.sharding.spec[0] == "x", found.sharding
 print("well")
 """
     )
@@ -167,6 +172,26 @@ for of_a, of_b, of_result, gathers in (
     of_b = jax.jit(jax.grad(lambda b, a: (product(a, b) ** 2).sum()))(given[1], given[0])
     exact = 2 * f64(a).T @ want
     np.testing.assert_allclose(f64(of_b), exact, atol=0.02 * abs(exact).max())
+with jax.set_mesh(mesh):
+    assert (f64(product(a, b)) == want).all()
+print("well")
+"""
+    )
+    assert run(program, devices=4) == "well\n"
+
+
+@pytest.mark.slow
+def test_products_of_shardings_without_a_mesh():
+    program = (
+        START
+        + """
+from jax._src.sharding_impls import GSPMDSharding
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+for spec in (P(), P("x")):
+    rows = NamedSharding(mesh, spec)._to_xla_hlo_sharding(2)
+    given = (jax.device_put(each, GSPMDSharding(jax.devices(), rows)) for each in (a, b))
+    assert (f64(jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype="f32"))(*given)) == want).all()
 print("well")
 """
     )

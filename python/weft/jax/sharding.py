@@ -2,11 +2,13 @@
 columns and its part of a batch. K is gathered.
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import dispatch  # custom_partitioning itself is registered there, and nowhere else
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.interpreters import mlir
@@ -25,7 +27,16 @@ def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
     ranks = tuple(len(aval.shape) for aval in context.avals_in)
     sizes = tuple(aval.size for aval in context.avals_in)
     function = _partitioned(product, placement.dimensions(product, ranks, sizes))
-    return mlir.lower_fun(function, multiple_results=False)(context, *operands)
+    return mlir.lower_fun(function, multiple_results=False)(_with_mesh(context, inside), *operands)
+
+
+def _with_mesh(context: Any, inside: Any) -> Any:
+    """The context with the mesh of `jax.set_mesh`, which JAX omits if no argument of a program is on it."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if inside.abstract_mesh is not None or mesh.empty or mesh.size != inside.num_devices:
+        return context
+    inside = dataclasses.replace(inside, abstract_mesh=mesh)
+    return context.replace(module_context=context.module_context.replace(axis_context=inside))
 
 
 def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[..., Any]:
@@ -36,11 +47,10 @@ def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[...,
         return product_p.bind(*given, product=product)
 
     def partition(mesh: Any, _: Any, shape: Any) -> Any:
-        if not isinstance(shape.sharding, jax.sharding.NamedSharding):
-            kind = type(shape.sharding).__name__
-            raise WeftError(
-                f"weft.jax.matmul: arrays on several devices must have a NamedSharding, got {kind}"
-            )
+        if not isinstance(shape.sharding, jax.sharding.NamedSharding):  # without axes, every device has all
+            mesh = jax.sharding.Mesh(np.array(list(shape.sharding.device_set)), ("devices",))
+            whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+            return mesh, multiply, whole, (whole,) * len(operands)
         spec = (*shape.sharding.spec, *(None for _ in result))[: len(result)]
         axes = dict(zip(result, spec, strict=True))
         shardings = [
@@ -53,8 +63,8 @@ def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[...,
 
     made = custom_partitioning(multiply)
     rule = ", ".join(" ".join(letters) for letters in operands) + " -> " + " ".join(result)
-    whole = tuple(letter for letter in "ko" if letter in "".join(operands))
-    made.def_partition(partition, sharding_rule=rule, need_replication_factors=whole)
+    gathered = tuple(letter for letter in "ko" if letter in "".join(operands))
+    made.def_partition(partition, sharding_rule=rule, need_replication_factors=gathered)
     return made  # type: ignore[no-any-return]
 
 
