@@ -27,6 +27,8 @@ _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
 _MOST_LOADERS = 3
+_SWIZZLED_ROWS = 8
+"""Rows of a panel after which the swizzle repeats."""
 _T = TypeVar("_T")
 
 
@@ -434,11 +436,13 @@ class WarpgroupSchedule(AnySchedule):
         mn_major = self.swapped(*types.transposed)
         extents = zip("MN", self.block, self.stored(types), (across, down), mn_major, strict=False)
         for name, extent, stored, ctas, is_mn_major in extents:
-            # Each CTA copies whole groups of rows of a swizzle, or whole panels.
-            unit = 128 // types.input_bytes if is_mn_major else 8
-            if stored % (ctas * unit):
-                block = f"block {name} {extent}" + (f", stored as {stored}," if stored != extent else "")
-                return f"cluster must divide {block} in multiples of {unit}, got {ctas} CTAs"
+            # Each CTA copies whole groups of rows of a swizzle: all columns of some, or whole panels.
+            unit, k = (128 // types.input_bytes, self.block[2]) if is_mn_major else (_SWIZZLED_ROWS, 0)
+            if stored % (ctas * unit) == 0 or (k and k % (ctas * _SWIZZLED_ROWS) == 0):
+                continue
+            block = f"block {name} {extent}" + (f", stored as {stored}," if stored != extent else "")
+            other = f" or block K {k} in multiples of {_SWIZZLED_ROWS}" if k else ""
+            return f"cluster must divide {block} in multiples of {unit}{other}, got {ctas} CTAs"
         return None
 
     def _group_complaint(self, types: Types) -> str | None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
+from weft.dialects.schedule import SWIZZLES, AnySchedule, TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
@@ -76,24 +76,35 @@ class StagedOperand:
         return "256B" if self.k_major and row <= 128 else "128B"
 
     @property
+    def _share(self) -> tuple[int, int]:
+        """The rows or columns of the tile that one CTA copies, and their depth along K. CTAs divide K where
+        they can't divide the panels of an MN-major tile.
+        """
+        panel = 1 if self.k_major else max(SWIZZLES) // element_bytes(self.matrix)
+        if self.extent % (self.shares * panel):
+            return self.extent, self.block_k // self.shares
+        return self.extent // self.shares, self.block_k
+
+    @property
     def _shape(self) -> tuple[int, int]:
         """The shape of one CTA's copy, as it lies in memory."""
-        extent = self.extent // self.shares
-        return (extent, self.block_k) if self.k_major else (self.block_k, extent)
+        extent, depth = self._share
+        return (extent, depth) if self.k_major else (depth, extent)
 
     def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, share: Any, mask: Any) -> None:
         """Starts to copy the block at (`start`, `k`), or this CTA's `share` of it, into a stage. `member` is
         the index in a batch, `mask` the CTAs of the cluster that receive a share.
         """
-        inside = emit.mul(share, self.extent // self.shares)
-        start = emit.add(start, inside)
+        extent, depth = self._share
+        inside, below = emit.mul(share, extent % self.extent), emit.mul(share, depth % self.block_k)
+        start, k = emit.add(start, inside), emit.add(k, below)
         row, column = (emit.value(x) for x in ((start, k) if self.k_major else (k, start)))
         source = map_of_member(self.matrix, self.map, member)
         if self.shares == 1:
             part = tile.stage(self.buffer, stage)
             tile.copy_async(source, row, column, part, barrier=barrier, cta_group=self.cta_group)
             return
-        part = self.part(stage, inside, self.extent // self.shares)
+        part = self._slice(stage, inside, below, extent, depth)
         tile.copy_multicast(source, row, column, part, barrier, mask, cta_group=self.cta_group)
 
     def begin_member(self, member: Any) -> None:
@@ -102,13 +113,17 @@ class StagedOperand:
 
     def part(self, stage: Any, start: Any, extent: int) -> Any:
         """`extent` rows of the left operand's stage, or columns of the right one's, from `start` on."""
+        return self._slice(stage, start, 0, extent, self.block_k)
+
+    def _slice(self, stage: Any, start: Any, k: Any, extent: int, depth: int) -> Any:
+        """The part of a stage from (`start`, `k`) on."""
         whole = tile.stage(self.buffer, stage)
-        if extent == self.extent:
+        if (extent, depth) == (self.extent, self.block_k):
             return whole
-        zero, start = emit.value(0), emit.value(start)
+        start, k = emit.value(start), emit.value(k)
         if self.k_major:
-            return tile.slice_(whole, start, zero, (extent, self.block_k))
-        return tile.slice_(whole, zero, start, (self.block_k, extent))
+            return tile.slice_(whole, start, k, (extent, depth))
+        return tile.slice_(whole, k, start, (depth, extent))
 
 
 @dataclass

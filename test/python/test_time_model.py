@@ -15,6 +15,7 @@ from weft.target import Target
 SM_90A = Target.of("sm_90a")
 BF16 = Types("bf16", "bf16", "bf16")
 BF16_NN = replace(BF16, transposed=(False, True))
+BF16_TN = replace(BF16, transposed=(True, True))
 E4M3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
 PROMOTED = Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True)
 SCALED = Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True, scaled=True)
@@ -68,6 +69,9 @@ MODELLED = (
     (BF16, (128, 24576, 1536), of(128, 192, 64, 2, 4), 45992),
     (SCALED, (64, 4096, 7168), of(64, 64, 128, 1, 6, splits=2), 22280),
     (BF16, (8192, 16, 8192), of(64, 16, 128, 1, 5), 68169),
+    # CTAs divide the rows of panels, and none asks for a part of a row.
+    (BF16_TN, (40, 4784, 1632), of(64, 160, 64, 1, 6, cluster=(4, 2)), 32964),
+    (BF16_TN, (40, 4784, 1632), of(64, 40, 64, 1, 12, swap=True, cluster=(8, 1)), 13988),
 )
 
 

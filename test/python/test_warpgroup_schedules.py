@@ -29,6 +29,7 @@ TYPES = {
     "i32": np.int32,
 }
 NT = (False, True)
+SLOW = pytest.mark.slow
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,36 @@ def test_mn_major_columns_are_stored_in_whole_panels(schedule, stored):
     assert not product.wrong(product.compiled(schedule), (72, 136, 136))
 
 
-def test_a_cluster_shares_whole_panels() -> None:
+@pytest.mark.each_value
+@pytest.mark.parametrize(
+    ("schedule", "layout", "boxes"),
+    [
+        (of(64, 96, 64, 1, cluster=(4, 2)), "tn", {0: (32, 64), 1: (16, 64)}),
+        pytest.param(
+            of(64, 24, 64, 1, cluster=(8, 1), swap=True), "tn", {0: (8, 32), 1: (64, 64)}, marks=SLOW
+        ),
+        pytest.param(of(128, 80, 64, cluster=(4, 2)), "nn", {0: (64, 64), 1: (16, 64)}, marks=SLOW),
+        pytest.param(of(64, 160, 128, 1, cluster=(2, 4)), "tt", {0: (32, 64), 1: (80, 64)}, marks=SLOW),
+        # Where CTAs can divide panels, they do.
+        pytest.param(of(128, 96, 64, cluster=(2, 2)), "tn", {0: (64, 64), 1: (64, 64)}, marks=SLOW),
+    ],
+    ids=str,
+)
+def test_ctas_that_can_not_divide_panels_divide_k(schedule, layout, boxes):
+    product = Product(transposed=(layout[0] == "t", layout[1] == "t"))
+    kernel = product.compiled(schedule)
+    assert {each.matrix: each.box for each in kernel.launch.maps if each.matrix < 2} == boxes
+    assert not product.wrong(kernel, (200, 264, 136))
+
+
+def test_a_cluster_divides_panels_or_k() -> None:
     mn_major = Types("bf16", "bf16", "bf16", transposed=(False, True))
-    complaint = of(128, 144, 64, cluster=(2, 1)).complaint(mn_major)
-    assert complaint == "cluster must divide block N 144, stored as 192, in multiples of 64, got 2 CTAs"
+    assert of(128, 144, 64, cluster=(2, 1)).complaint(mn_major) is None
+    complaint = of(128, 144, 32, cluster=(8, 1)).complaint(mn_major)
+    legal = "block N 144, stored as 192, in multiples of 64 or block K 32 in multiples of 8"
+    assert complaint == f"cluster must divide {legal}, got 8 CTAs"
+    complaint = of(64, 8, 64, 1, cluster=(2, 1)).complaint(BF16)
+    assert complaint == "cluster must divide block N 8 in multiples of 8, got 2 CTAs"
     complaint = of(64, 40, 64, 1, loaders=1, swap=True).complaint(replace(mn_major, transposed=(True, False)))
     assert complaint == "block N must be a multiple of 16 for an MN-major operand that threads load, got 40"
 

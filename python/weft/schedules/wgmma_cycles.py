@@ -202,16 +202,17 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
     readers_across = np.minimum(ceil_div(across, kernels.columns * kernels.width), _READERS)
     asked: Array = 0.0
     rare: Array = 0.0
-    for extent, tile, of, readers, whole in (
-        (kernels.rows / kernels.width, kernels.rows, (0, 1), readers_across, down),
-        (kernels.stored_columns / kernels.height, kernels.columns, (1, 0), readers_down, across),
+    for stored, ctas, tile, of, readers, whole in (
+        (kernels.rows, kernels.width, kernels.rows, (0, 1), readers_across, down),
+        (kernels.stored_columns, kernels.height, kernels.columns, (1, 0), readers_down, across),
     ):
+        extent = stored / ctas
         pitch = np.where(kernels.swap, pitches[of[1]], pitches[of[0]])
         mn_major = np.where(kernels.swap, types.transposed[of[1]], types.transposed[of[0]])
         # MN-major tiles begin at multiples of their extent in a row.
         apart = np.where(mn_major & (tile < whole), tile, 0)
         slow = _slower((pitch | apart) * size, chip)
-        wide = np.where(mn_major, np.maximum(extent, _WIDEST / size), extent)
+        wide = np.where(mn_major, np.maximum(stored, _WIDEST / size) / ctas, extent)
         asked = asked + wide * depth * (1 + slow)
         rare = rare + extent * depth / np.sqrt(readers)
     return asked, rare
