@@ -218,23 +218,39 @@ def _load_global(op: LoadOp) -> Any:
     thread_ids.threads_of(op)
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
-    read = _loaded_inside if op.only_inside else guarded
 
-    def loaded(runs: Runs) -> Any:
+    def loaded(runs: Runs, read: Callable[..., Any]) -> list[Any]:
         elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             inside, address = near.at(row, column)
             elements += emit.elements(read(source, address, inside, run))
-        return emit.vector_of(elements)
+        return [emit.vector_of(elements)]
 
+    at_edges = _loaded_inside if op.only_inside else guarded
     width, single = _width(op, source), _runs(op, kind, 1)
-    if width == 1:
-        return _fragment(loaded(single), kind)
-    runs, lane = _runs(op, kind, width), ir.VectorType.get([kind.registers], source.element)
-    whole = _whole(source, start_column, runs)
-    (lanes,) = emit.either(whole, [lane], lambda: [loaded(runs)], lambda: [loaded(single)])
-    return _fragment(lanes, kind)
+    runs, lane = _runs(op, kind, width), [ir.VectorType.get([kind.registers], source.element)]
+
+    def anywhere() -> list[Any]:
+        if width == 1:
+            return loaded(single, at_edges)
+        whole = _whole(source, start_column, runs)
+        return emit.either(whole, lane, lambda: loaded(runs, at_edges), lambda: loaded(single, at_edges))
+
+    if kind.warps == 1:
+        return _fragment(anywhere()[0], kind)
+    # Few predicates hold what is inside, so that a warpgroup's loads would wait for each other.
+    inner = _inside(op, source, kind)
+    if width > 1:
+        inner = arith.andi(inner, _whole(source, start_column, runs))
+    return _fragment(emit.either(inner, lane, lambda: loaded(runs, _plainly), anywhere)[0], kind)
+
+
+def _inside(op: Any, matrix: Matrix, kind: Any) -> Any:
+    """Whether all of a fragment is inside of a matrix: an i1."""
+    rows, columns = kind.shape
+    below = emit.less(emit.add(op.row, rows - 1), matrix.rows)
+    return arith.andi(below, emit.less(emit.add(op.column, columns - 1), matrix.columns))
 
 
 def load_row(op: LoadRowOp) -> Any:
@@ -341,6 +357,11 @@ def guarded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> An
     """The value at an address, or zero where that isn't `inside`."""
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
     return arith.select(inside, loaded, emit.constant(kind, 0))
+
+
+def _plainly(_: Any, address: Any, __: Any, kind: Any) -> Any:
+    """The value at an address that is inside."""
+    return llvm.load(kind, address)
 
 
 def _loaded_inside(source: Matrix, address: Any, inside: Any, kind: Any) -> Any:

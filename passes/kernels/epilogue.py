@@ -7,9 +7,11 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.operand_roles import FACTORS
 from weft.dialects.tile import FragmentType, MatmulOp
+from weft.isa.chips import WARPGROUP
+from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, vector
-from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.builders import emit, fragment_coordinates, prefetches
 from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add, convert, transposed
 from weft.passes.kernels.matrices import member, run_bytes
@@ -25,6 +27,7 @@ def finish(
     number: Any = None,
     shared: bool = False,
     alpha: Any = None,
+    ahead: int = 0,
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
@@ -33,7 +36,8 @@ def finish(
     `alpha_of` was called before.
 
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
-    don't fit in registers beside the sums.
+    don't fit in registers beside the sums. So many registers of a lane are free for elements of C and of the
+    residual: `ahead`. These are loaded at once, so that a tile waits a few times for memory.
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
@@ -44,12 +48,37 @@ def finish(
         yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(lane)
-    epilogue = _Epilogue(op, row, column, run, number, shared, alpha)
+    epilogue = _Epilogue(op, row, column, run, number, shared, alpha, _groups(op, kind, ahead))
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
         done = convert(epilogue.of(piece, part), rounded.lane_type)
         yield tile.from_lane(done, rounded), piece.row, piece.column
+
+
+def ask(op: MatmulOp, row: Any, column: Any, shape: tuple[int, int], number: Any, thread: Any) -> None:
+    """Asks L2 for the parts of C and of the residual that `finish` reads of sums of this shape: each of the
+    threads of a warpgroup for some of the rows.
+    """
+    for matrix in _matrices(op):
+        prefetches.block(member(matrix, number), row, column, shape, thread, WARPGROUP)
+
+
+def _matrices(op: MatmulOp) -> list[Any]:
+    """What the epilogue reads for each element of D."""
+    return [matrix for matrix in (op.c, op.role("residual")) if matrix is not None]
+
+
+def _groups(op: MatmulOp, kind: Any, ahead: int) -> list["Piece"]:
+    """The parts of a fragment whose elements of C and of the residual are loaded at once, each of whole
+    pieces.
+    """
+    count, read = len(pieces(kind)), _matrices(op)
+    bits = sum(matrix.type.element_type.width for matrix in read) or 1
+    fits = (
+        p for p in range(1, count) if count % p == 0 and kind.registers // p * bits <= REGISTER_BITS * ahead
+    )
+    return pieces(kind, next(fits, count))
 
 
 def alpha_of(op: MatmulOp, number: Any) -> Any:
@@ -140,43 +169,62 @@ class _Epilogue:
     """The epilogue of one tile."""
 
     def __init__(
-        self, op: MatmulOp, row: Any, column: Any, run: int, number: Any, shared: bool, alpha: Any
+        self,
+        op: MatmulOp,
+        row: Any,
+        column: Any,
+        run: int,
+        number: Any,
+        shared: bool,
+        alpha: Any,
+        groups: list[Piece],
     ) -> None:
         self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
         self.shared, self.alpha = shared, alpha
+        self.groups = {register: group for group in groups for register in group.registers}
+        self.loaded = dict[tuple[Any, int], Any]()  # of a matrix, by the first register of a group
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
         self.factors = dict[tuple[str, int], Any]()  # by role and the row or column in the fragment
 
     def of(self, piece: Piece, lane: Any) -> Any:
         """A lane's elements of D from its sums, not yet rounded."""
+        c, residual = (
+            None if matrix is None else self._loaded(matrix, piece, lane.type)
+            for matrix in (self.op.c, self.op.role("residual"))
+        )
         lane = _scaled(lane, self.alpha)
         for name, factors in self.op.factor_vectors.items():
             lane = arith.mulf(lane, self._factors(name, factors, piece))
-        if (c := self.op.c) is not None:
-            term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
-            whole = beta == 1.0
-            lane = add(lane, term if whole else arith.mulf(term, emit.constant(term.type, beta)))
+        if c is not None:
+            beta = self.op.attribute("beta")
+            lane = add(lane, c if beta == 1.0 else arith.mulf(c, emit.constant(c.type, beta)))
         if (bias := self.op.role("bias")) is not None:
             lane = add(lane, self._bias(bias, piece, lane.type))
         if (name := self.op.attribute("activation")) is not None:
             lane = activations.apply(name, lane)
-        if (residual := self.op.role("residual")) is not None:
-            lane = add(lane, self._loaded(residual, piece, lane.type))
-        return lane
+        return lane if residual is None else add(lane, residual)
 
     def _loaded(self, matrix: Any, piece: Piece, kind: Any) -> Any:
-        """The part of a matrix at the coordinates of the piece."""
-        fragment = FragmentType.of(piece.kind.shape, matrix.type.element_type, piece.kind.layout)
+        """The part of a matrix at the coordinates of the piece: its whole group is loaded at once."""
+        group = self.groups[piece.registers[0]]
+        key = matrix, group.registers[0]
+        if key not in self.loaded:
+            self.loaded[key] = emit.elements(self._load(matrix, group))
+        held = dict(zip(group.registers, self.loaded[key], strict=True))
+        return convert(emit.vector_of([held[register] for register in piece.registers]), kind)
+
+    def _load(self, matrix: Any, group: Piece) -> Any:
+        """A lane's elements of a matrix at the coordinates of a group."""
+        fragment = FragmentType.of(group.kind.shape, matrix.type.element_type, group.kind.layout)
         row, column = (
             emit.value(emit.add(start, at))
-            for start, at in ((self.row, piece.row), (self.column, piece.column))
+            for start, at in ((self.row, group.row), (self.column, group.column))
         )
         width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)
         # Where C is D, as in sums of gradients, a load beyond an edge would read what another CTA writes.
         inside = self.op.types.k_groups or (self.shared and matrix == self.op.d)
-        loaded = tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside)
-        return convert(tile.to_lane(loaded), kind)
+        return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))
 
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:
         """The part of the bias for the piece's columns; pieces with the same columns share it."""

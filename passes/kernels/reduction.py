@@ -14,6 +14,10 @@ class Reduction(ABC):
         """What a warpgroup keeps from one tile to the next, before the first."""
         return []
 
+    def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
+        """Asks L2, before a tile's products, for what `collect_next` will read."""
+        return
+
     def collect_next(
         self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
     ) -> list[Any]:
@@ -51,6 +55,9 @@ class NoReduction(Reduction):
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
+
+    def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
+        self.writer.ask(row, column, at.member)
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
         self.writer.write(sums, row, column, at.member, warpgroup)

@@ -11,7 +11,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.isa.chips import LANES
 from weft.mlir import arith, nvvm
-from weft.passes.builders import emit, thread_ids
+from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels.cluster import (
     await_empty,
     await_full,
@@ -49,6 +49,15 @@ class ScatteredReduction(TeamReduction):
 
     def _buffer_is_with(self, who: int) -> list[Any]:
         return [emit.value(who)] if self.senders else []
+
+    def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
+        """Asks for what this GPU's rows need, also for sums that haven't come yet: L2 has what is written."""
+        with emit.when(emit.equal(at.member, self.team.rank)):
+            self.writer.ask(row, column, None)
+            member, is_other = self.other()
+            with emit.when(is_other):
+                slot, count = self.slot(kept[0], member, self.part(at, warpgroup)), prod(self.sent.shape)
+                prefetches.run(self.partials, emit.mul(slot, count), count)
 
     def collect_next(
         self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]

@@ -153,9 +153,10 @@ def _consumer(
                 # Read from a lane, so that LLVM divides before the products rather than after them.
                 at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
             stage, phase, *kept = position
+            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
+            reduction.prepare(at, row, column, warpgroup, kept)
             sums, *position = accumulator.multiply(at, start, [stage, phase])
             sums = gate.gated(op, sums)
-            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
             return [*position, *reduction.collect_next(sums, at, row, column, warpgroup, kept)]
 
         _, _, *kept = tiles.walk([emit.value(0), emit.value(0), *reduction.begin()], one)

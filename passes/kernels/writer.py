@@ -6,9 +6,11 @@ from typing import Any, Protocol
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
+from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels import epilogue
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish, split
 from weft.passes.kernels.fragments import transposed
@@ -22,12 +24,17 @@ from weft.passes.kernels.matrices import (
     size,
 )
 
+_KEPT = 56  # registers of a thread for addresses and the like beside its sums
+
 
 class Writer(Protocol):
     """Stores the sums of a warpgroup to D."""
 
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         """Stores sums at a row and a column of the left and the right operand; `index` is the batch's."""
+
+    def ask(self, row: Any, column: Any, index: Any) -> None:
+        """Asks L2, before a tile's products, for what `write` will read of C and the residual there."""
 
     def finish(self) -> None:
         """Waits, after the last tile, for stores that the kernel must not outlive."""
@@ -41,7 +48,11 @@ class DirectWriter:
 
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
-        store(self.op, oriented(sums, self.schedule), row, column, index, run_of(self.schedule))
+        run, ahead = run_of(self.schedule), spare(self.schedule)
+        store(self.op, oriented(sums, self.schedule), row, column, index, run, ahead=ahead)
+
+    def ask(self, row: Any, column: Any, index: Any) -> None:
+        ask(self.op, self.schedule, row, column, index)
 
     def finish(self) -> None:
         pass
@@ -75,7 +86,7 @@ class StagedWriter:
     def _write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         """Stores sums that are as large as a warpgroup's part of the buffer."""
         part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
-        pieces = finish(self.op, sums, row, column, run=run, number=index)
+        pieces = finish(self.op, sums, row, column, run=run, number=index, ahead=spare(self.schedule))
         first = next(pieces)  # computed while the previous tile's store may still read the buffer
         with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
@@ -99,6 +110,9 @@ class StagedWriter:
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
 
+    def ask(self, row: Any, column: Any, index: Any) -> None:
+        ask(self.op, self.schedule, row, column, index)
+
     @property
     def ragged(self) -> Any:
         """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
@@ -120,14 +134,15 @@ def store(
     stored: int | None = None,
     shared: bool = False,
     alpha: Any = None,
+    ahead: int = 0,
 ) -> None:
     """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other
     in a row and are accessed at once, but at most 16 bytes of them: `run`, or `stored` where D is written.
-    `shared`: other warps may write other parts of D meanwhile. `alpha` is as `finish` has it.
+    `shared`: other warps may write other parts of D meanwhile. `alpha` and `ahead` are as `finish` has them.
     """
     d = member(op.d, index)
     for done, row_offset, column_offset in finish(
-        op, sums, row, column, run=run, number=index, shared=shared, alpha=alpha
+        op, sums, row, column, run=run, number=index, shared=shared, alpha=alpha, ahead=ahead
     ):
         at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
         tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run, done.type))
@@ -141,3 +156,19 @@ def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:
 def run_of(schedule: WarpgroupSchedule) -> int:
     """How many sums of a lane of `wgmma` follow each other in a row of D."""
     return 1 if schedule.swap else 2
+
+
+def spare(schedule: WarpgroupSchedule) -> int:
+    """The registers of a thread that are free for what the epilogue loads at once."""
+    each = schedule.registers[1] or register_share(schedule.threads)
+    sums = schedule.rows * schedule.block[1] // WARPGROUP
+    return max(each - sums - _KEPT, 0)
+
+
+def ask(op: MatmulOp, schedule: WarpgroupSchedule, row: Any, column: Any, index: Any) -> None:
+    """Asks L2 for what the epilogue reads of C and the residual for a warpgroup's sums at a row and a column
+    of the left and the right operand.
+    """
+    row, column = schedule.swapped(row, column)
+    shape = schedule.swapped(schedule.rows, schedule.block[1])
+    epilogue.ask(op, row, column, shape, index, emit.rem(emit.thread(), WARPGROUP))

@@ -92,10 +92,10 @@ gpu.module @m {
   // CHECK-DAG: %[[BETA:.*]] = arith.constant dense<2.000000e+00> : vector<8xf32>
   // CHECK: scf.if
   // CHECK: %[[AB:.*]] = "tile.to_lane"
-  // CHECK: %[[SCALED:.*]] = arith.mulf %[[AB]], %[[ALPHA]]
   // CHECK: "tile.load"
   // CHECK-SAME: {vector_bytes = 4 : i64} : (memref<?x?xbf16>, i32, i32)
   // CHECK: %[[C:.*]] = arith.extf
+  // CHECK: %[[SCALED:.*]] = arith.mulf %[[AB]], %[[ALPHA]]
   // CHECK: %[[TERM:.*]] = arith.mulf %[[C]], %[[BETA]]
   // CHECK: %[[SUM:.*]] = arith.addf %[[SCALED]], %[[TERM]]
   // CHECK: arith.truncf %[[SUM]] : vector<8xf32> to vector<8xf16>
@@ -212,9 +212,9 @@ gpu.module @warpgroups {
   // CHECK: "tile.tensor_map"
   // CHECK: %[[TO_D:.*]] = "tile.tensor_map"(%{{.*}}) {any_rows = true} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
   // CHECK: "tile.role"
-  // CHECK: arith.mulf
   // CHECK: "tile.load"
   // CHECK-SAME: {vector_bytes = 8 : i64} : (memref<?x?xf32>, i32, i32)
+  // CHECK: arith.mulf
   // CHECK: arith.addf
   // CHECK: arith.truncf
   // CHECK: nvvm.cp.async.bulk.wait_group 0 {read}

@@ -1,21 +1,26 @@
 // RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
 
 gpu.module @m {
-  // 64 sums of a lane become elements of D in four pieces, each stored before the next is begun.
+  // 64 sums of a lane become elements of D in four pieces, each stored before the next is begun. All of C and of
+  // the residual are asked for in L2 before the products, and loaded at once after these.
   // CHECK-LABEL: gpu.func @pieces
+  // CHECK-COUNT-2: nvvm.cp.async.bulk.prefetch
+  // CHECK-NOT: nvvm.cp.async.bulk.prefetch
   // CHECK: "tile.gemm_async"
   // CHECK: "tile.wait_gemm"
   // CHECK: %[[SUMS:.*]]:64 = vector.to_elements
-  // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: "tile.load"(%arg3, %{{.*}}, %{{.*}}) {vector_bytes = 8 : i64}
-  // CHECK-SAME: !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  // CHECK-SAME: !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  // CHECK: "tile.load"(%arg5, %{{.*}}, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?x?xf16>
+  // CHECK-SAME: !tile.fragment<array<i64: 64, 128>, f16
+  // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: arith.addf
   // CHECK: "tile.load_row"(%arg4, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?xbf16>, i32)
   // CHECK: arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
   // CHECK: arith.addf
   // CHECK: arith.maximumf
-  // CHECK: "tile.load"(%arg5, %{{.*}}, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?x?xf16>
+  // CHECK-NOT: "tile.load"
   // CHECK: arith.addf
   // CHECK: arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
   // CHECK: nvvm.cp.async.bulk.wait_group 0

@@ -157,7 +157,7 @@ def test_buffers_that_are_not_handed_back_are_found(monkeypatch):
     monkeypatch.setattr(scattered, "await_empty", lambda warpgroup: None)
     monkeypatch.setattr(scattered, "hand_back", lambda warpgroup: None)
     report, _ = scattered_sums(3, rows=200, partials=None)
-    assert rules(report) == ["async-source-overwritten"]
+    assert "async-source-overwritten" in rules(report)
 
 
 @pytest.mark.usefixtures("fresh_kernels")

@@ -1,0 +1,37 @@
+"""Requests that L2 loads what a kernel reads later."""
+
+from typing import Any
+
+from weft.mlir import arith, ir, llvm, nvvm
+from weft.passes.builders import emit
+from weft.passes.builders.addresses import Matrix, Vector
+
+_UNIT = 16  # bytes: addresses and sizes are multiples of it
+
+
+def block(matrix: Any, row: Any, column: Any, shape: tuple[int, int], thread: Any, threads: int) -> None:
+    """Asks L2 for a block of a matrix, on sm_90 and later: each of `threads` threads for some of its rows.
+    Rows that don't begin at a multiple of 16 bytes are left out, and so is what is outside of the matrix.
+    """
+    source, (rows, columns) = Matrix(matrix), shape
+    present = emit.minimum(emit.sub(source.columns, column), columns)
+    bytes_ = emit.bit_and(emit.mul(present, source.bytes), -_UNIT)
+
+    def one(number: Any, _: list[Any]) -> list[Any]:
+        at = emit.add(row, number)
+        start = source.element_of(source.row(at), column)
+        low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
+        exists = arith.andi(source.has_row(at), emit.less(0, bytes_))
+        with emit.when(arith.andi(exists, emit.equal(emit.bit_and(low, _UNIT - 1), 0))):
+            nvvm.CpAsyncBulkPrefetchOp(start, emit.value(bytes_))
+        return []
+
+    emit.loop(thread, rows, threads, [], one)
+
+
+def run(vector: Any, first: Any, count: int) -> None:
+    """Asks L2, in one thread, for `count` elements of an array from one on: a multiple of 16 bytes, which
+    begins at one.
+    """
+    source = Vector(vector)
+    nvvm.CpAsyncBulkPrefetchOp(source.element_of(first), emit.value(count * source.bytes))
