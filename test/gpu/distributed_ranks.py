@@ -183,10 +183,13 @@ def graphs(team: Any) -> None:
     from weft.distributed import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
 
     a, b = (torch.empty(64, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    rows, n, k = BANDS[0]
+    large, weight = (torch.randn(m, k, device="cuda").bfloat16() for m in (team.size * rows, n))
 
     def calls() -> list[Any]:
         hidden = all_gather_matmul(a, b, team=team, transpose_b=True)
         return [
+            matmul_reduce_scatter(large, weight, team=team, transpose_b=True),
             hidden,
             matmul_all_reduce(a, b, team=team, transpose_b=True),
             matmul_reduce_scatter(hidden, b[:, :64].contiguous(), team=team, transpose_b=True),
@@ -195,8 +198,8 @@ def graphs(team: Any) -> None:
 
     def renew(seed: int) -> None:
         torch.manual_seed(1000 * seed + team.rank)
-        a.copy_(torch.randn_like(a))
-        b.copy_(torch.randn_like(b))
+        for each in (a, b, large):
+            each.copy_(torch.randn_like(each))
 
     renew(0)
     calls()

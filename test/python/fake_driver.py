@@ -112,6 +112,10 @@ class FakeDriver:
         self.cleared.append(address // MEMORY - 1)
         return (OK,)
 
+    def cuMemsetD32Async(self, address: int, value: int, count: int, stream: int) -> Any:
+        self.queued.append(("fill", address, value, count, stream))
+        return (OK,)
+
     def cuStreamCreate(self, flags: Any) -> Any:
         return OK, 77
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
-from distributed_worlds import SMALL, rules, with_ptx
+from distributed_worlds import SMALL, numbers, rules, with_ptx
 from test_distributed_sums import scattered_sums
 
 from weft.dialects.schedule import WarpgroupSchedule
@@ -62,6 +62,40 @@ def test_few_sums_are_sent_by_the_kernel(monkeypatch):
         matmul_reduce_scatter(a, b, team=team, transpose_b=True, schedule=SMALL)
         kinds.append(type(next(reversed(team.plans.values()))))
     assert kinds == [scatter.Scatter, scatter.CopiedScatter]
+
+
+def replayed(monkeypatch, calls):
+    """The report of calls on two ranks, and whether all results are right. Those that are captured are queued
+    as replays of one captured call are.
+    """
+    world, rows, found = World(2), 8, []
+    members = Team.emulated(world)
+    for call, is_captured in enumerate(calls):
+        monkeypatch.setattr(emulated.WorldDevices, "captures", is_captured)
+        a = [numbers(2 * rows, 64, seed=(call, rank)) for rank in range(2)]
+        b = [numbers(32, 64, seed=(9, call, rank)) for rank in range(2)]
+        total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
+        for rank, member in enumerate(members):
+            options = {"team": member, "transpose_b": True, "schedule": SMALL}
+            found.append((matmul_reduce_scatter(a[rank], b[rank], **options), total[rank * rows :][:rows]))
+    report = world.run(seed=3)
+    return report, all((got == want.astype(got.dtype)).all() for got, want in found)
+
+
+def test_captured_calls_can_be_replayed(monkeypatch):
+    report, right = replayed(monkeypatch, [False, True, True])
+    assert right and not report.findings
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("fault", ["barrier", "fill"])
+def test_replays_without_a_barrier_or_new_flags_are_found(monkeypatch, fault):
+    if fault == "barrier":
+        monkeypatch.setattr(Team, "barrier", lambda self: lambda: None)
+    else:
+        monkeypatch.setattr(emulated.WorldQueue, "fill", lambda *_: None)
+    report, _ = replayed(monkeypatch, [False, True, True])
+    assert rules(report) == ["global-race"]
 
 
 def test_bits_are_those_of_sums_that_kernels_send(monkeypatch):

@@ -130,6 +130,37 @@ def test_sums_are_copied_after_the_kernel_has_set_their_flags(done, monkeypatch)
         assert done[3:-2] == want
 
 
+def test_sums_of_captured_calls_are_copied_if_graphs_can_wait(done, monkeypatch):
+    monkeypatch.setattr(scatter, "_FEWEST_TILES", 1)
+    monkeypatch.setattr(Devices, "graphs_wait", True)
+    team = Team.of(Devices())
+    a, b = torch.ones(256, 64, dtype=BF16), torch.ones(128, 64, dtype=BF16)
+    options = {"transpose_b": True, "schedule": WarpgroupSchedule((64, 128, 64), 1, 2)}
+    matmul_reduce_scatter(a, b, team=team, **options)
+    called = [each for each in done if each[0] in ("await", "copy")]
+    monkeypatch.setattr(team.devices, "_is_captured", lambda: True)
+    exchange = team.exchange("scatter")
+    for _ in range(2):
+        del done[:]
+        matmul_reduce_scatter(a, b, team=team, **options)
+        own = exchange._halves[0].flags[0]
+        assert done[0] == ("fill", own.address, 0, own.size // 4, CALLER)  # before the barrier of all ranks
+        assert [each for each in done if each[0] in ("await", "copy")] == called  # those of the last call
+
+
+@pytest.mark.usefixtures("done")
+def test_graphs_wait_if_the_driver_captures_waits(monkeypatch):
+    queue, flag = cuda.CudaQueue(PUSHES), cuda.Address(1024, 4, 0, None)
+    assert cuda._graphs_wait(queue, flag)
+    monkeypatch.setattr(queue, "_await_value", lambda *_: 900)  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+    assert not cuda._graphs_wait(queue, flag)
+
+
+def test_graphs_do_not_wait_where_all_streams_share_a_connection(monkeypatch):
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    assert not cuda._graphs_wait(None, None)  # without a capture
+
+
 def test_kernels_send_the_sums_of_captured_calls(done, monkeypatch):
     monkeypatch.setattr(scatter, "_FEWEST_TILES", 1)
     team = Team.of(Devices())

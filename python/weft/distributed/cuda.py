@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import itertools
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ _FLAG, _UNIT = 4, 256  # bytes
 _barriers: defaultdict[str, Any] = defaultdict(itertools.count)  # of a group: all ranks make them together
 _ALIGNED = 32  # bytes; kernels need no more
 _AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ: the difference, of 32 bits with a sign, isn't negative
+_CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"  # a variable: how many queues a GPU has for streams
 _PRIORITY = -1  # of the stream of pushes: above others
 
 
@@ -77,6 +79,10 @@ class CudaQueue:
         if error := self._await_value(self.handle, flag.address, value, _AT_LEAST):
             _failed("waiting for a flag", error)
 
+    def refuses_value(self, flag: Address) -> bool:
+        """Whether a wait can't be added."""
+        return bool(self._await_value(self.handle, flag.address, 0, _AT_LEAST))
+
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel.plan(list(views))
 
@@ -103,7 +109,7 @@ def _failed(action: str, error: int) -> None:
 class CudaDevices:
     """This process's GPU of a process group."""
 
-    may_capture = True
+    graphs_wait = False
 
     def __init__(self, group: Any) -> None:
         import torch
@@ -115,7 +121,7 @@ class CudaDevices:
         torch.cuda.current_stream()  # makes the context
         self._set(torch, torch.cuda.current_device())
         self.chip = runtime.device(self._device.index).chip
-        self._check_access()
+        self._meet()
 
     def _set(self, torch: Any, number: int) -> None:
         """Sets what depends on PyTorch and the GPU's number."""
@@ -132,19 +138,19 @@ class CudaDevices:
         self._last: CudaQueue | None = None
         self._kept: list[Any] = []
 
-    def _check_access(self) -> None:
-        """Raises WeftError, on all ranks, for GPUs that can't access each other's memory, or of other
-        chips.
+    def _meet(self) -> None:
+        """Raises WeftError, on all ranks, for GPUs that can't access each other's memory, or of other chips.
+        All ranks agree on whether graphs can wait.
         """
-        host = _host()
         found: list[Any] = [None] * self.size
-        self._dist.all_gather_object(found, (host, self._device.index, self.chip), group=self._group)
-        hosts = {each[0] for each in found}
-        if len(hosts) > 1:
-            raise WeftError(f"weft.distributed.Team: all ranks must be of one host, got {len(hosts)} hosts")
-        if len({each[2] for each in found}) > 1:
-            chips = ", ".join(each[2] for each in found)
-            raise WeftError(f"weft.distributed.Team: all GPUs must be of one chip, got {chips}")
+        own = _host(), self.chip, _graphs_wait(self.pushes, self.constant(np.zeros(1, np.int32)))
+        self._dist.all_gather_object(found, own, group=self._group)
+        hosts, chips, waits = zip(*found, strict=True)
+        if (count := len(set(hosts))) > 1:
+            raise WeftError(f"weft.distributed.Team: all ranks must be of one host, got {count} hosts")
+        if len(set(chips)) > 1:
+            raise WeftError(f"weft.distributed.Team: all GPUs must be of one chip, got {', '.join(chips)}")
+        self.graphs_wait = all(waits)
 
     def caller(self) -> CudaQueue:
         handle = self._stream()
@@ -241,6 +247,23 @@ class CudaDevices:
 
     def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
         return make(product, team)
+
+
+def _graphs_wait(queue: CudaQueue, flag: Address) -> bool:
+    """Whether the driver captures waits for flags. With one connection for all streams, a wait could precede
+    the kernel that ends it.
+    """
+    if os.environ.get(_CONNECTIONS) == "1":
+        return False
+    driver = api()
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    call("beginning a capture", driver.cuStreamBeginCapture, queue.handle, mode)
+    refused = queue.refuses_value(flag)
+    error, graph = driver.cuStreamEndCapture(queue.handle)
+    if error:  # as the wait has ended the capture
+        return False
+    call("ending a capture", driver.cuGraphDestroy, graph)
+    return not refused
 
 
 def _host() -> str:

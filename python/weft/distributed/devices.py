@@ -79,8 +79,8 @@ class Devices(Host, Protocol):
         """The stream of copies to other GPUs."""
 
     @property
-    def may_capture(self) -> bool:
-        """Whether the caller's work may be captured in graphs, which have no waits for flags."""
+    def graphs_wait(self) -> bool:
+        """Whether graphs in which the caller's work is captured can wait for flags: the same on all ranks."""
 
     @property
     def captures(self) -> bool:

@@ -60,7 +60,7 @@ class _Together:
 class WorldDevices:
     """One GPU of a team in the emulator."""
 
-    may_capture = False
+    graphs_wait = True
 
     def __init__(self, together: _Together, rank: int, chip: str) -> None:
         self._together, self.rank, self.size, self.chip = together, rank, together.world.ranks, chip

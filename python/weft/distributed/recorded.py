@@ -135,7 +135,7 @@ class RecordedQueue:
 class RecordedDevices:
     """One GPU of a team whose calls are recorded."""
 
-    captures = may_capture = False
+    captures = graphs_wait = False
 
     def __init__(self, peers: Peers, rank: int, shared: list[list[int]]) -> None:
         """`shared` are the addresses of memory that ranks have allocated, the same list for all of them."""

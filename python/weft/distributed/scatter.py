@@ -246,7 +246,8 @@ class Scatter(Sums):
 
 class CopiedScatter(Scatter):
     """The same, but the kernel leaves sums of other ranks' rows in this GPU's memory, in bands of tiles. Copy
-    engines send a band as soon as the kernel has set its flag. In captures, the kernel sends them.
+    engines send a band as soon as the kernel has set its flag. In captures of graphs that can't wait for
+    flags, the kernel sends them.
     """
 
     def __init__(self, partials: str | None, product: Product, team: Team) -> None:
@@ -264,7 +265,7 @@ class CopiedScatter(Scatter):
         team.barrier()  # of which captured calls need one
         parts = 2 * (size - 1)
         self.exchange.reserve(parts * self._bytes, parts * _MOST_BANDS * _FLAG)
-        self._captured = Scatter(partials, product, team) if team.devices.may_capture else None
+        self._captured = None if team.devices.graphs_wait else Scatter(partials, product, team)
 
     def for_others(self) -> Self:
         other = super().for_others()
@@ -282,7 +283,7 @@ class CopiedScatter(Scatter):
 
     def add(self, queue: Any, operands: Sequence[Any], d: Any) -> None:
         team, pushes = self.team, self.team.devices.pushes
-        if self._captured and team.devices.captures:  # waits for flags can't be
+        if self._captured and team.devices.captures:
             self._captured.add(queue, operands, d)
             return
         turn = team.begin(self.exchange)
