@@ -140,12 +140,20 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
 
 
 def extents(
-    m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], Any], products: Any = 1
+    m: Any,
+    n: Any,
+    k: Any,
+    groups: Any,
+    blocks: Callable[[Any, int], Any],
+    products: Any = 1,
+    columns_of_b: int = 1,
 ) -> dict[str, Any]:
     """The sizes by the names in `ROLES` and `BLOCK_SCALES`. `blocks(size, b)` is the number of blocks of `b`
-    in a size; it and the sizes may be None, for an unknown size.
+    in a size; it and the sizes may be None, for an unknown size. Blocks of N are those of B, which has
+    `columns_of_b` columns for each one of D.
     """
-    of_128 = {f"{name}/128": blocks(size, PROMOTED) for name, size in (("M", m), ("N", n), ("K", k))}
+    of_b = n and n * columns_of_b
+    of_128 = {f"{name}/128": blocks(size, PROMOTED) for name, size in (("M", m), ("N", of_b), ("K", k))}
     of_words = {f"K/{depth}": blocks(k, depth) for depth in (block_scales.GROUPS * b for b in WORD_BLOCKS)}
     of_tiles: dict[str, Any] = {}
     for scale, name in _TILES.items():

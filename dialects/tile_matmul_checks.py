@@ -230,7 +230,7 @@ def _role_shape_complaint(op: Any, m: int | None, n: int | None, k: int | None) 
     batched = op.d.type.rank == 3
     of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
     products = 1 if op.batch is None else sizes_of(op.batch)[0]
-    wanted = extents(m, n, k, sizes_of(op.d)[0], _blocks, products)
+    wanted = extents(m, n, k, sizes_of(op.d)[0], _blocks, products, op.columns_of_b)
     shapes = {
         "A": _written_a(op),
         "B": f"batch x {_written_b(op)}",

@@ -164,7 +164,8 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     differences[2] = sizes.of(b, n) - sizes.of(d, -1) * product.columns_of_b
     mnk = sizes.of(d, -2), sizes.of(d, -1), sizes.of(a, k_a)
     products = ir.AffineExpr.get_constant(1) if product.batch is None else sizes.of(product.batch, 0)
-    wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div, products)
+    blocks, of_b = ir.AffineExpr.get_ceil_div, product.columns_of_b
+    wanted = extents(*mnk, sizes.of(d, 0), blocks, products, of_b)
     if (unit := product.types.multiple_of_k) > 1:
         differences.append(sizes.of(a, k_a) % unit)
     for (operand, dimension), unit in zip(((a, m), (b, n)), product.types.multiples_of_mn, strict=True):

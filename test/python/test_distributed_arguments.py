@@ -32,6 +32,8 @@ def called(function, rank=0, teams=None, **options):
         ({"bias": np.zeros(N + 1, np.float32)}, rf"bias must have {N} elements.*got shape \({N + 1},\)"),
         ({"bias": np.zeros((1, N), np.float32)}, rf"bias must have {N} elements.*got shape \(1, {N}\)"),
         ({"bias": np.zeros(2 * N, np.float32)[::2]}, r"rows of bias must be contiguous, got strides \(2,\)"),
+        ({"bias": np.zeros(N, np.int64)}, "bias must be of f32, f16 or bf16, got i64"),
+        ({"activation": ["relu"]}, r"activation must be relu or .*, got \['relu'\]"),
     ],
 )
 def test_a_bias_that_does_not_fit_is_named(function, added, message):
@@ -62,6 +64,24 @@ def test_rows_that_scales_do_not_fit_are_named_before_their_strides(function):
     team = Team.emulated(World(RANKS))[0]
     with pytest.raises(weft.WeftError, match="rows of a must be a multiple of 4 with scales, got 6"):
         function(a, b, team=team, transpose_b=True, scales=scales)
+
+
+@FUNCTIONS
+@pytest.mark.parametrize(
+    ("columns", "hint"),
+    [(slice(None, None, 2), r"\(128, 2\)$"), (None, r": b\.T is, with transpose_b=False$")],
+)
+def test_rows_of_b_are_contiguous(function, columns, hint):
+    b = numbers(K, N, seed=3).T if columns is None else numbers(N, 2 * K, seed=3)[:, columns]
+    team = Team.emulated(World(RANKS))[0]
+    with pytest.raises(weft.WeftError, match=f"rows of b must be contiguous, got strides .*{hint}"):
+        function(numbers(M, K, seed=1), b, team=team, transpose_b=True)
+
+
+@FUNCTIONS
+def test_a_team_is_one_of_weft(function):
+    with pytest.raises(weft.WeftError, match=r"team must be a weft\.distributed\.Team, got None"):
+        function(numbers(M, K, seed=1), numbers(N, K, seed=3), team=None, transpose_b=True)
 
 
 def test_copies_of_a_team_are_the_team():

@@ -10,7 +10,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed import Team, all_gather_matmul, emulate, interleaved, matmul_reduce_scatter
 from weft.emulator import World
 
-BF16 = ml_dtypes.bfloat16
+BF16, F8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 GATE = weft.Epilogue(activation="swiglu")
 ROWS, COLUMNS, K = 16, 48, 64
 NARROW, WIDE = WarpgroupSchedule((64, 32, 64), 1, 2), WarpgroupSchedule((128, 160, 64), 2, 2, cluster=(1, 2))
@@ -45,6 +45,34 @@ def test_a_gate_is_computed_before_it_is_rounded(monkeypatch, way, schedule):
         # Half a unit in the last place of bf16, and what the activation is off.
         assert (abs(got.astype(np.float32) - want) <= abs(want) * 2**-8 + 1e-3).all()
     assert found[0].shape == (2 * ROWS, COLUMNS)
+
+
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_120a"])
+def test_a_gate_needs_wgmma(chip):
+    team = Team.emulated(World(2), chip)[0]
+    a, b = numbers(8, K, seed=1), numbers(32, K, seed=2)
+    with pytest.raises(weft.WeftError, match="swiglu needs a schedule of wgmma, on sm_90a, got block"):
+        all_gather_matmul(a, b, team=team, transpose_b=True, epilogue=GATE)
+
+
+def test_scales_of_a_gate_are_those_of_all_columns_of_b():
+    world, (rows, columns, k) = World(2), (8, 160, 256)
+    made, generator = [], np.random.default_rng(4)
+    for _ in range(2):
+        a, b = (generator.integers(-4, 5, (m, k)).astype(F8) for m in (rows, columns))
+        of_a = generator.integers(1, 4, (2, rows)).astype(np.float32).T / 64
+        made.append((a, b, of_a, generator.integers(1, 4, (2, 2)).astype(np.float32) / 8))
+    found = [
+        all_gather_matmul(a, b, team=team, transpose_b=True, epilogue=GATE, scales=(of_a, of_b))
+        for team, (a, b, of_a, of_b) in zip(Team.emulated(world), made, strict=True)
+    ]
+    assert not world.run(seed=0).findings
+    whole = np.concatenate([a.astype(np.float32) * of_a.repeat(128, 1) for a, _, of_a, _ in made])
+    for got, (_, b, _, of_b) in zip(found, made, strict=True):
+        sums = whole @ (b.astype(np.float32) * of_b.repeat(128, 0)[:columns].repeat(128, 1)).T
+        gate, up = sums.reshape(2 * rows, -1, 2, 8).transpose(2, 0, 1, 3).reshape(2, 2 * rows, -1)
+        want = silu(gate) * up
+        assert (abs(got.astype(np.float32) - want) <= abs(want) * 2**-8 + 1e-3).all()
 
 
 def gated(torch, team, compiled):

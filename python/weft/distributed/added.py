@@ -8,6 +8,7 @@ from weft.multiply.matmul import Epilogue
 from weft.multiply.options import checked_pair
 
 SCALES = ("scale_a", "scale_b")
+_ELEMENTS = ("f32", "f16", "bf16")  # of a bias and a residual
 
 
 def added_to(epilogue: Epilogue | None, scales: Any = None) -> dict[str, Any]:
@@ -28,6 +29,9 @@ def check_added(name: str, epilogue: Epilogue | None, shape: tuple[int, int]) ->
     rows, columns = shape
     for role, array in added_to(epilogue).items():
         view = arrays.view(array)
+        if view.dtype not in _ELEMENTS:
+            wanted = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"
+            raise WeftError(f"{name}: {role} must be of {wanted}, got {view.dtype}")
         if role == "bias" and view.shape != (columns,):
             raise WeftError(
                 f"{name}: bias must have {columns} elements, one for each column, got shape {view.shape}"

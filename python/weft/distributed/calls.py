@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from weft.dialects.operand_roles import GATE_RUN, GATES
+from weft.dialects.operand_roles import ACTIVATIONS, GATE_RUN, GATES
 from weft.distributed import watching
 from weft.distributed.added import added_to
 from weft.distributed.teams import Team
@@ -40,8 +40,8 @@ def _called(
     if epilogue is not None:
         bias, residual = epilogue.bias, epilogue.residual
         activation = epilogue.activation
-        if activation not in GATES or name != "all_gather_matmul":
-            checked_activation(activation)
+        gates = GATES if name == "all_gather_matmul" else ()
+        checked_activation(activation, name, (*ACTIVATIONS, *gates))
     tensors = [x for x in (*given, bias, residual) if x is not None]
     is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
     if not is_plain and are_transformed(*tensors):

@@ -107,13 +107,13 @@ def _described(
     schedule, scales = how
     product = described(_NAME, a, b, transpose_b, epilogue, schedule, scales, gates=True)
     if product.activation in GATES:
-        _check_gate(product)
+        _check_gate(product, team)
     check_added(_NAME, epilogue, (team.size * product.a[0], product.n))
     return product
 
 
-def _check_gate(product: Product) -> None:
-    """Raises WeftError for a product without the columns of a gate."""
+def _check_gate(product: Product, team: Team) -> None:
+    """Raises WeftError for a product without the columns of a gate, and for a chip without `wgmma`."""
     name = f"{_NAME}: {product.activation}"
     if product.columns % (2 * GATE_RUN):
         near = ceil_div(product.columns, 2 * GATE_RUN) * 2 * GATE_RUN
@@ -123,6 +123,9 @@ def _check_gate(product: Product) -> None:
         )
     if any(role not in SCALES for role, *_ in product.added):
         raise WeftError(f"{name} has no bias and no residual")
+    schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
+    if not isinstance(schedule, WarpgroupSchedule):
+        raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
 
 
 def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:

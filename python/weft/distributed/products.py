@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Self
 
-from weft.dialects.operand_roles import GATED_COLUMNS, GATES
+from weft.dialects.operand_roles import ACTIVATIONS, GATED_COLUMNS, GATES
 from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import PROMOTED
@@ -307,6 +307,9 @@ def described(
         raise WeftError(f"{name}: a and b must have elements, got shapes {left.shape} and {right.shape}")
     if left.strides != arrays.contiguous_strides(left.shape):
         raise WeftError(f"{name}: a must be contiguous, got strides {left.strides}")
+    if right.shape[1] > 1 and right.strides[1] != 1:
+        hint = f": b.T is, with transpose_b={not transpose_b}" if right.strides[0] == 1 else ""
+        raise WeftError(f"{name}: rows of b must be contiguous, got strides {right.strides}{hint}")
     k = right.shape[1 if transpose_b else 0]
     if left.shape[1] != k:
         raise WeftError(f"{name}: a and b must agree in K, got {left.shape[1]} and {k}")
@@ -323,8 +326,7 @@ def described(
         _check_scales(name, added, (left.shape[0], right.shape[0 if transpose_b else 1], k), left.dtype)
     kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
     activation = epilogue.activation if epilogue is not None else None
-    if not (gates and activation in GATES):
-        checked_activation(activation)
+    checked_activation(activation, name, (*ACTIVATIONS, *GATES) if gates else ACTIVATIONS)
     return Product(
         name,
         left.shape,  # type: ignore[arg-type]

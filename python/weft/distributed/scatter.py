@@ -84,7 +84,7 @@ def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
         a,
         b,
         team=team,
-        check=partial(check_rows, ranks=team.size),
+        check=lambda product: check_rows(product, team.size),
         **options,
     )
 

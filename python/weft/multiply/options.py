@@ -1,6 +1,7 @@
 """The options of `weft.matmul`, checked."""
 
 import numbers
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,11 +59,12 @@ class Options(NamedTuple):
         )
 
 
-def checked_activation(value: Any) -> str | None:
+def checked_activation(
+    value: Any, caller: str = "weft.matmul", legal: Sequence[str] = ACTIVATIONS
+) -> str | None:
     """The activation of an epilogue. Raises WeftError for anything else."""
-    if value is not None and not (isinstance(value, str) and value in ACTIVATIONS):
-        wanted = " or ".join(ACTIVATIONS)
-        raise WeftError(f"weft.matmul: activation must be {wanted}, got {shown(value)}")
+    if value is not None and not (isinstance(value, str) and value in legal):
+        raise WeftError(f"{caller}: activation must be {' or '.join(legal)}, got {shown(value)}")
     return value
 
 
