@@ -25,6 +25,7 @@ from weft.passes.builders.instructions import LETTERS, assembly
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.registry import remarks
 
+_PREDICATES = 7  # of a thread
 Runs = list[tuple[int, int, int, int]]
 
 
@@ -237,9 +238,9 @@ def _load_global(op: LoadOp) -> Any:
         whole = _whole(source, start_column, runs)
         return emit.either(whole, lane, lambda: loaded(runs, at_edges), lambda: loaded(single, at_edges))
 
-    if kind.warps == 1:
+    if kind.warps == 1 or len(runs) <= _PREDICATES:
         return _fragment(anywhere()[0], kind)
-    # Few predicates hold what is inside, so that a warpgroup's loads would wait for each other.
+    # With a predicate for each, more loads wait for others.
     inner = _inside(op, source, kind)
     if width > 1:
         inner = arith.andi(inner, _whole(source, start_column, runs))

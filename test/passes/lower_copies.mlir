@@ -7,7 +7,7 @@
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!Tall = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!Tall = !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Bytes = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
 !BytesOfA = !tile.fragment<array<i64: 16, 32>, i8, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
 
@@ -182,14 +182,14 @@ gpu.module @m {
   // CHECK: %[[ALIGNED:.*]] = arith.andi %[[INSIDE]]
   // CHECK: scf.if %[[ALIGNED]]
   // CHECK-NOT: arith.select
-  // CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
+  // CHECK-COUNT-8: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
   // CHECK-NOT: arith.select
   // CHECK: } else {
   // CHECK: scf.if
   // CHECK: arith.select
-  // CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
+  // CHECK-COUNT-8: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
   // CHECK: } else {
-  // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<1> -> f32
+  // CHECK-COUNT-16: llvm.load %{{.*}} : !llvm.ptr<1> -> f32
   // CHECK-NOT: llvm.load
   // CHECK: gpu.return
   gpu.func @load_global_by_a_warpgroup(%m: memref<?x?xf32>, %i: i32) -> !Tall
