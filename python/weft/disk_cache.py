@@ -70,8 +70,9 @@ class Cache:
 
         The key holds everything that the result of `make` depends on. If that may change meanwhile, the key
         is a function: it returns None if the key is unknown, and the result is kept only if the key stays the
-        same. Its argument is whether it must ask for the present state, as it must before and after `make`:
-        an entry of the state that this process began with was made from that state.
+        same. Its argument is whether it must ask for the present state, as it must after `make`: an entry of
+        the state that this process began with was made from that state. A state must not come back once it
+        has changed: then nothing has changed before or during `make` if it is the same after it.
         """
         if self.directory is None or (digest := _digest_of(kind, key, False)) is None:
             return make()
@@ -83,9 +84,8 @@ class Cache:
                 self._warn(str(error))
                 return make()
             if data is None or not valid(data):
-                known = not callable(key) or _digest_of(kind, key, True) == digest
                 data = make()
-                if not callable(key) or (known and _digest_of(kind, key, True) == digest):
+                if not callable(key) or _digest_of(kind, key, True) == digest:
                     self._write(path, digest, data)
             return data
 
@@ -354,13 +354,13 @@ def _unpacked(entry: bytes, key: bytes) -> bytes | None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write the whole of `path` at once, as far as any reader or a power cut can tell."""
+    """Write the whole of `path` at once, as far as any reader can tell. This doesn't wait for the disk: an
+    entry that a power cut damages has a wrong checksum, and is made again.
+    """
     descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         system.replace(Path(temporary), path)
     finally:
         # Gone already when all went well.

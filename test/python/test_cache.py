@@ -208,13 +208,21 @@ def test_a_read_only_directory_still_serves(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
-    def full(descriptor):
+    def full(*paths):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("weft.system.replace", full)
     with pytest.warns(UserWarning, match="No space left"):
         assert Cache(tmp_path).get_or_make("k", [], Maker()) == b"made"
     assert not list(tmp_path.iterdir())
+
+
+def test_no_entry_waits_for_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: pytest.fail("waits"))
+    assert Cache(tmp_path).get_or_make("k", [], Maker()) == b"made"
+    (entry,) = tmp_path.iterdir()
+    os.truncate(entry, 0)  # as a power cut may leave it
+    assert Cache(tmp_path).get_or_make("k", [], Maker()) == b"made" and entry.stat().st_size
 
 
 def test_prune_removes_what_was_used_least_recently(tmp_path):

@@ -18,7 +18,7 @@ from one_product import text
 
 import weft
 from weft import isa, mlir, passes
-from weft.compiler import cache_keys, codegen, identity, loaded
+from weft.compiler import cache_keys, codegen, identity, loaded, stages
 from weft.compiler.identity import UnidentifiedError, digest
 from weft.dialects.tile import AllocOp
 from weft.emulator import sources
@@ -407,6 +407,14 @@ def test_files_are_looked_at_again_only_for_the_present_state(key, patch):
     assert key(present=False) is None and len(looked) == 1
     patch.setattr(loaded, "_content", None)  # as before the first key
     assert key(present=False) is None and len(looked) == 2
+
+
+def test_files_are_looked_at_once_for_each_entry_that_is_made(kept, patch):
+    assert compiled().compiled.ptx
+    looked, changed = [], loaded._changed
+    patch.setattr(loaded, "_changed", lambda files: looked.append(files) or changed(files))
+    assert stages.compile_module("\n" + text(), "sm_80").ptx
+    assert kept("llvm") == 2 and kept("ptx") == 2 and len(looked) == 2
 
 
 def test_a_key_costs_little():

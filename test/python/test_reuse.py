@@ -9,6 +9,7 @@ from fake_driver import GpuArray, two_gpus
 
 import weft
 from weft import disk_cache as cache
+from weft.compiler import loaded
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.multiply.operands import Operands
@@ -156,6 +157,13 @@ def test_a_later_process_knows_the_schedules_that_were_compiled(driver):
     compiled_schedules._known.cache_clear()
     assert set(compiled_schedules.of("a kind")) == set(added)
     assert compiled_schedules.of("another kind") == ()
+
+
+def test_what_is_known_of_a_kind_costs_no_look_at_files(driver, patch):
+    assert compiled_schedules.of("a kind") == ()
+    patch.setattr(loaded, "_changed", lambda files: pytest.fail("looks"))
+    compiled_schedules.add("another kind", CHOSEN)
+    assert compiled_schedules.of("another kind") == (CHOSEN,)
 
 
 def test_no_compiled_schedule_is_known_with_the_variable(patch):
