@@ -21,6 +21,7 @@ from weft.passes.builders import (
     thread_ids,
 )
 from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
+from weft.passes.builders.fragment_registers import words_of_fragment
 from weft.passes.builders.instructions import LETTERS, assembly
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.registry import remarks
@@ -80,9 +81,7 @@ def _store_shared(op: StoreOp) -> None:
         _store_plain(op)
         return
     remarks.explain(op, lambda: ("stmatrix", []))
-    lane = tile.to_lane(op.fragment)
-    words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], emit.i32()), lane))
-    first = 0
+    words, first = words_of_fragment(op.fragment), 0
     for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
         registers = words[first : first + count]
         mma.stmatrix(address=address, a=registers, shape="m8n8", num=count, trans=transposed)

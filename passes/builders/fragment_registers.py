@@ -3,11 +3,12 @@
 from functools import lru_cache
 from typing import Any
 
+from weft.dialects import tile
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import Layout, LayoutError
-from weft.mlir import ir, llvm, vector
+from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit, fragment_coordinates
 
 
@@ -45,6 +46,7 @@ def register_map(
 
 
 _PAIR = 2
+_HALF = 16
 
 
 class FragmentRegisters:
@@ -97,6 +99,39 @@ class FragmentRegisters:
             registers = [element for register in registers for element in emit.elements(register)]
         for i, element in zip(indices, registers, strict=True):
             self.elements[i] = element
+
+
+def words_of_fragment(fragment: Any) -> list[Any]:
+    """The registers of a lane's elements, as i32.
+
+    Elements that were just rounded from f32 to 16 bits are rounded here, in pairs. LLVM would take a vector
+    of all of them apart, and ptxas would permute the halves of each register.
+    """
+    if (numbers := _before_rounding(fragment)) is None:
+        return words_of(tile.to_lane(fragment))
+    wide = ir.VectorType.get([_PAIR], ir.F32Type.get())
+    rounded = ir.VectorType.get([_PAIR], fragment.type.element_type)
+    pairs = (
+        vector.from_elements(wide, numbers[i : i + _PAIR]) for i in range(0, fragment.type.registers, _PAIR)
+    )
+    return [llvm.bitcast(emit.i32(), arith.truncf(rounded, pair)) for pair in pairs]
+
+
+def _before_rounding(fragment: Any) -> list[Any] | None:
+    """A lane's f32 that were rounded to the 16-bit elements of a fragment; None for another fragment."""
+    if (made := _made_by(fragment, tile.FromLaneOp)) is None or fragment.type.element_type.width != _HALF:
+        return None
+    rounding = _made_by(made.operands[0], arith.TruncFOp)
+    if rounding is None or len(rounding.attributes) or fragment.type.registers % _PAIR:
+        return None
+    wide = rounding.operands[0]
+    return emit.elements(wide) if wide.type.element_type == ir.F32Type.get() else None
+
+
+def _made_by(value: Any, kind: Any) -> Any:
+    """The operation of this class that has the value as its result; None if another one has."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) or owner.name != kind.OPERATION_NAME else owner
 
 
 def words_of(lane: Any) -> list[Any]:

@@ -237,6 +237,22 @@ gpu.module @buffers {
     gpu.return
   }
 
+  // What was just rounded from f32 is rounded in pairs, each of which is a register.
+  // CHECK-LABEL: gpu.func @store_rounded
+  // CHECK: %[[N:.*]]:8 = vector.to_elements %{{.*}} : vector<8xf32>
+  // CHECK: %[[PAIR:.*]] = vector.from_elements %[[N]]#0, %[[N]]#1 : vector<2xf32>
+  // CHECK: %[[HALVES:.*]] = arith.truncf %[[PAIR]] : vector<2xf32> to vector<2xf16>
+  // CHECK: %[[WORD:.*]] = llvm.bitcast %[[HALVES]] : vector<2xf16> to i32
+  // CHECK-COUNT-3: arith.truncf {{.*}} : vector<2xf32> to vector<2xf16>
+  // CHECK: "mma.stmatrix"(%{{.*}}, %[[WORD]], %{{.*}}) {num = 4 : i64, shape = "m8n8"} :
+  // CHECK: gpu.return
+  gpu.func @store_rounded(%v: vector<8xf32>, %t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = arith.truncf %v : vector<8xf32> to vector<8xf16>
+    %f = "tile.from_lane"(%r) : (vector<8xf16>) -> !Warpgroup
+    "tile.store"(%f, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+
   // A warpgroup's words are stored under predicates, without branches around them.
   // CHECK-LABEL: gpu.func @store_of_a_warpgroup
   // CHECK: %[[INSIDE:.*]] = arith.andi
