@@ -64,22 +64,29 @@ def test_few_sums_are_sent_by_the_kernel(monkeypatch):
     assert kinds == [scatter.Scatter, scatter.CopiedScatter]
 
 
+def called(members, seed, rows=8):
+    """The results of a call of all ranks, each with the sums that it should be."""
+    a = [numbers(2 * rows, 64, seed=(seed, rank)) for rank in range(2)]
+    b = [numbers(32, 64, seed=(9, seed, rank)) for rank in range(2)]
+    total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
+    options = {"transpose_b": True, "schedule": SMALL}
+    found = [
+        matmul_reduce_scatter(a[rank], b[rank], team=each, **options) for rank, each in enumerate(members)
+    ]
+    return zip(found, np.split(total.astype(ml_dtypes.bfloat16), 2), strict=True)
+
+
 def replayed(monkeypatch, calls):
     """The report of calls on two ranks, and whether all results are right. Those that are captured are queued
     as replays of one captured call are.
     """
-    world, rows, found = World(2), 8, []
+    world, found = World(2), []
     members = Team.emulated(world)
     for call, is_captured in enumerate(calls):
         monkeypatch.setattr(emulated.WorldDevices, "captures", is_captured)
-        a = [numbers(2 * rows, 64, seed=(call, rank)) for rank in range(2)]
-        b = [numbers(32, 64, seed=(9, call, rank)) for rank in range(2)]
-        total = sum(x.astype(np.float32) @ y.astype(np.float32).T for x, y in zip(a, b, strict=True))
-        for rank, member in enumerate(members):
-            options = {"team": member, "transpose_b": True, "schedule": SMALL}
-            found.append((matmul_reduce_scatter(a[rank], b[rank], **options), total[rank * rows :][:rows]))
+        found += called(members, call)
     report = world.run(seed=3)
-    return report, all((got == want.astype(got.dtype)).all() for got, want in found)
+    return report, all((got == want).all() for got, want in found)
 
 
 def test_captured_calls_can_be_replayed(monkeypatch):
@@ -96,6 +103,14 @@ def test_replays_without_a_barrier_or_new_flags_are_found(monkeypatch, fault):
         monkeypatch.setattr(emulated.WorldQueue, "fill", lambda *_: None)
     report, _ = replayed(monkeypatch, [False, True, True])
     assert rules(report) == ["global-race"]
+
+
+def test_two_teams_of_the_same_gpus_share_no_memory():
+    world = World(2)
+    groups = Team.emulated(world), Team.emulated(world)
+    found = [pair for seed, members in enumerate(groups) for pair in called(members, seed)]
+    assert not world.run(seed=4).findings
+    assert all((got == want).all() for got, want in found)
 
 
 def test_bits_are_those_of_sums_that_kernels_send(monkeypatch):

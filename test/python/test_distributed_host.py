@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -220,3 +221,30 @@ def test_known_products_take_few_steps_of_the_host(monkeypatch):
 
     products()
     assert counted(products) <= 2 * MOST_CALLS
+
+
+def test_calls_of_several_threads_follow_each_other(done):
+    team, ends = Team.of(Devices()), []
+    operands = torch.ones(16, 64, dtype=BF16), torch.ones(32, 64, dtype=BF16)
+
+    def run():
+        for _ in range(50):
+            all_gather_matmul(*operands, team=team, transpose_b=True)
+        ends.append(True)
+
+    run()
+    steps = [each[0] for each in done[-7:]]
+    del done[:]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(ends) == 3 and [each[0] for each in done] == 100 * steps
+    numbers = [each[2] for each in done[3::7]]  # of the calls
+    assert [b - a for a, b in itertools.pairwise(numbers)] == 99 * [16]

@@ -13,7 +13,7 @@ from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed import small_kernels
 from weft.distributed.added import SCALES, added_to, check_added
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, by_operator, described, is_watched, plan_of
+from weft.distributed.products import Plan, Product, by_operator, described, is_watched, run_planned
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
 from weft.launch import arrays, torch_tensors
@@ -97,7 +97,7 @@ def queued(
     def describe() -> Product:
         return _described(a, b, team, transpose_b, epilogue, schedule, scales)
 
-    return plan_of(_NAME, planned, team, operands, options, describe).run(operands)
+    return run_planned(_NAME, planned, team, operands, options, describe)
 
 
 def _described(
@@ -165,8 +165,8 @@ def _several(
         )
 
     operands = (a, *(x for group in groups for x in group))
-    plan = plan_of(_NAME, Several, team, operands, (transpose_b, tuple(kinds), schedule), describe)
-    return plan.run(operands)  # type: ignore[no-any-return]
+    options = transpose_b, tuple(kinds), schedule
+    return run_planned(_NAME, Several, team, operands, options, describe)  # type: ignore[no-any-return]
 
 
 def _pairs(name: str, scales: Any, count: int) -> list[Any]:

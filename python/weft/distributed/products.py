@@ -257,7 +257,7 @@ def load_operators() -> None:
         _calls.append(importlib.import_module("weft.distributed.calls"))
 
 
-def plan_of(
+def run_planned(
     name: str,
     make: Callable[[Any, Team], Any],
     team: Any,
@@ -265,9 +265,28 @@ def plan_of(
     options: tuple[Any, ...],
     describe: Callable[[], Any],
 ) -> Any:
-    """The plan of a call, made at the first call of its kind."""
+    """The result of a call by its plan. The calls of several threads follow each other."""
+    lock = team.lock if isinstance(team, Team) else lock_of(name, team)
+    with lock:
+        return plan_of(name, make, team, operands, options, describe).run(operands)
+
+
+def lock_of(name: str, team: Any) -> Any:
+    """What a thread holds while it calls a team. Raises WeftError for anything but a team."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
+    return team.lock
+
+
+def plan_of(
+    name: str,
+    make: Callable[[Any, Team], Any],
+    team: Team,
+    operands: Sequence[Any],
+    options: tuple[Any, ...],
+    describe: Callable[[], Any],
+) -> Any:
+    """The plan of a call, made at the first call of its kind. The caller holds the team's lock."""
     kinds = team.devices.key(operands)
     key = name, kinds, options
     if kinds is not None and (known := team.known.get(key)) is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.distributed.added import added_to
 from weft.distributed.gather import Gather
-from weft.distributed.products import Product, described, plan_of
+from weft.distributed.products import Product, described, lock_of, plan_of, run_planned
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError
 from weft.launch import arrays
@@ -55,8 +55,15 @@ def gathering(a: Any, team: Team) -> Callable[[], Any]:
     """Begins to gather the rows of `a` of all ranks. What the caller queues before it calls the result runs
     beside the copies. The call returns the rows as a new array.
     """
-    plan = plan_of("all_gather_rows", Gathering, team, (a,), (), lambda: Rows.of(a))
-    return plan.start((a,))  # type: ignore[no-any-return]
+    name = "all_gather_rows"
+    with lock_of(name, team):
+        finish = plan_of(name, Gathering, team, (a,), (), lambda: Rows.of(a)).start((a,))
+
+    def finished() -> Any:
+        with team.lock:
+            return finish()
+
+    return finished
 
 
 class Gathering:
@@ -131,5 +138,4 @@ def queued(
     def describe() -> Product:
         return described(name, a, b, transpose_b, epilogue, None)
 
-    plan = plan_of(name, GatherWithRows, team, operands, options, describe)
-    return plan.run(operands)  # type: ignore[no-any-return]
+    return run_planned(name, GatherWithRows, team, operands, options, describe)  # type: ignore[no-any-return]

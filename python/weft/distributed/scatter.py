@@ -19,7 +19,7 @@ from weft.distributed.products import (
     check_scaled_rows,
     described,
     is_watched,
-    plan_of,
+    run_planned,
 )
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError, shown
@@ -122,7 +122,7 @@ def queued_sums(
         check_added(name, epilogue, (rows, product.n))
         return replace(product, partials=partials and type_of(product, partials))
 
-    return plan_of(name, partial(make, partials), team, operands, options, describe).run(operands)
+    return run_planned(name, partial(make, partials), team, operands, options, describe)
 
 
 def planned(partials: str | None, product: Product, team: Team) -> Plan:

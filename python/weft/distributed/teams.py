@@ -86,6 +86,7 @@ class Team:
         self.devices: Devices = devices
         self.rank, self.size = devices.rank, devices.size
         self.name = _named(self, devices.name)
+        self.lock = locks.reentrant()
         self._limit = max(round(1000 * seconds), 1)
         self._exchanges: dict[str, Exchange] = {}
         self._counted: dict[str, Counted] = {}
