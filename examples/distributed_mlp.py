@@ -44,4 +44,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if "LOCAL_RANK" not in os.environ:
+        raise SystemExit(f"start it by torchrun: torchrun --nproc-per-node 2 {__file__}")
     main()
