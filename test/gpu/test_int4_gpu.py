@@ -24,6 +24,7 @@ BF16, F16 = ml_dtypes.bfloat16, np.float16
         (3, 200, 1032, {"BM": 8, "splits": 2}),
         (16, 1000, 4096, {"BM": 16, "splits": 4, "stages": 6}),
         (5, 1000, 4096, {"BM": 8, "halves": 1, "parts": 4}),
+        (16, 1000, 4096, {"BM": 16, "halves": 1, "rows": 32, "parts": 4, "stages": 4}),
         (32, 1000, 4096, {"BM": 32, "splits": 2, "stages": 3}),
         (70, 264, 520, {"BM": 128}),
         (150, 1000, 4096, {"BM": 64, "splits": 4}),

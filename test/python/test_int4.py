@@ -100,7 +100,12 @@ def case(dtype, m, n, k, group, asymmetric, *, slow=False, **meta):
     [
         case(BF16, 1, 120, 64, 0, False, BM=8, stages=2),
         case(F16, 3, 72, 392, 64, True, BM=8, splits=2, stages=4),
+        case(BF16, 5, 100, 392, 64, True, BM=8, halves=1, rows=32, stages=2),
         case(BF16, 20, 200, 328, 32, True, BM=32, stages=4, slow=True),
+        case(BF16, 16, 136, 2000, 128, True, BM=16, halves=1, rows=32, splits=2, stages=3, slow=True),
+        case(F16, 20, 100, 1000, 32, True, BM=32, rows=32, blocks=4, stages=3, slow=True),
+        case(BF16, 3, 100, 1000, 0, False, BM=8, halves=1, rows=32, parts=4, slow=True),
+        case(BF16, 3, 100, 800, 192, True, BM=8, halves=1, rows=32, parts=3, slow=True),
         case(BF16, 16, 136, 2000, 128, True, BM=16, splits=4, stages=6, slow=True),
         case(BF16, 5, 136, 2000, 128, True, BM=8, halves=1, parts=4, slow=True),
         case(F16, 16, 136, 2000, 64, True, BM=16, halves=1, parts=4, splits=2, stages=4, slow=True),
@@ -171,7 +176,8 @@ def test_tiles_fit_and_keep_the_gpu_busy():
             for m in (33, 65, 128, 129, 4096):
                 assert tiles.of_many_rows(m, n, k, group, True, 132)["stages"] >= 4
     narrow, wide = (tiles.of_few_rows(1, n, 4096, 128, True, 132) for n in (4096, 14336))
-    assert (narrow["halves"], narrow["parts"], wide["halves"], wide["parts"]) == (1, 4, 2, 2)
+    assert (narrow["rows"], narrow["halves"], narrow["parts"], narrow["ahead"]) == (32, 1, 4, 0)
+    assert (wide["rows"], wide["halves"], wide["parts"], wide["ahead"]) == (64, 2, 2, 2)
     chosen = [tiles.of_many_rows(m, 4096, 4096, 128, True, 132) for m in (64, 128, 256, 4096)]
     assert [(each["BM"], each["splits"]) for each in chosen] == [(64, 2), (64, 2), (64, 1), (256, 1)]
 

@@ -214,6 +214,23 @@ def test_vectors_go_through_buffers_to_another_role():
     assert (y == x.sum(1)[:, None] + x.sum(0)).all()
 
 
+@pytest.mark.parametrize("dtype", ["f32", pytest.param("e4m3", marks=pytest.mark.slow)])
+def test_fewer_elements_than_rows_are_repeated(dtype):
+    @w.kernel()
+    def repeated(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        buffer, kind = w.shared(1, 64, getattr(w, dtype)), getattr(w, dtype)
+        with w.role():
+            w.store_column(w.sum(w.load(x[0, 0], (64, 32)), axis=1).to(kind), buffer)
+            w.barrier()
+            t = w.zeros((64, 32))
+            w.store(t + w.load_column(buffer.columns(32, 32), like=t).to(w.f32), y[0, 0])
+
+    x, y = np.zeros((64, 32), np.float32), np.ones((64, 32), np.float32)
+    x[:, 3] = np.random.default_rng(0).integers(-8, 8, 64)
+    clean(repeated.emulate(x, y))
+    assert (y == x.sum(1)[32:].repeat(2).reshape(32, 2).T.reshape(64, 1)).all()
+
+
 def test_a_fragment_is_carried_by_while_and_if():
     @w.kernel()
     def doubled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], n: w.i32):

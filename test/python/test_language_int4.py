@@ -211,6 +211,103 @@ def words(ring):
     return w.load_contiguous(ring.take().q)
 
 
+@w.kernel()
+def multiplied(
+    packed: w.In["lines 32", w.i32],
+    scales: w.In["tiles s"],
+    zeros: w.In["tiles z"],
+    x: w.In["n k"],
+    y: w.Out["m n", w.f32],
+    d: w.Out["m n", w.f32],
+):
+    """The products of 64 x 128 weights, dequantised and by `warp_gemm`."""
+    weights = w.int4_weights(packed, scales, zeros, columns=x.columns, group=64, depth=128)
+    ring = w.ring(1, x=(16, 128, x.dtype), **weights.buffers)
+    with w.role():
+        with ring.take() as stage:
+            operand = weights.operand(stage)
+            sums = operand.warp_gemm(stage.x.T)
+            dequantized = w.wait(w.gemm(operand.dequantized(), stage.x.T))
+        w.store(sums, y[0, 0])
+        w.store(dequantized, d[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(x=x[0, 0], **weights.places([0], 0))
+
+
+def test_packed_weights_are_operands():
+    rng = np.random.default_rng(0)
+    q, zeros = rng.integers(0, 16, (64, 128)), rng.integers(0, 16, (64, 2))
+    scales = (rng.random((64, 2)) + 0.5).astype(BF16)
+    weights = weft.Int4Weights.pack(q, scales, zeros, group=64)
+    x = rng.integers(-8, 8, (16, 128)).astype(BF16)
+    y, d = np.zeros((64, 16), np.float32), np.zeros((64, 16), np.float32)
+    report = multiplied.emulate(weights.packed, weights.scales, weights.zeros, x, y, d)
+    assert not report.findings, report.findings[0]
+    exact = ((q - zeros.repeat(64, 1)) * scales.astype(float).repeat(64, 1)) @ x.astype(float).T
+    assert np.allclose(y, exact, rtol=1e-6, atol=1e-3)
+    assert np.allclose(d, weights.dequantize().astype(float) @ x.astype(float).T, rtol=1e-6, atol=1e-3)
+
+
+def given(**changed):
+    """What makes weights with other arguments in a kernel of x, scales of bf16 and packed words."""
+
+    def body(packed, scales):
+        w.int4_weights(packed, scales, **{"columns": 128} | changed)
+
+    return body
+
+
+@pytest.mark.parametrize(
+    "message, body",
+    [
+        (
+            "packed must be a matrix of w.i32 that is an argument",
+            lambda p, s: w.int4_weights(s, s, columns=1),
+        ),
+        ("scales must be a matrix of w.bf16 or w.f16", lambda p, s: w.int4_weights(p, p, columns=128)),
+        ("depth must be a multiple of 64, got 96", given(depth=96)),
+        ("tiles must be a positive number that Python knows, got 0", given(tiles=0)),
+        ("rows must be 64, or 32 if depth is a multiple of 128, got 32", given(rows=32)),
+        ("group must be 32, a multiple of 64, or 0 for one of each row, got 48", given(group=48)),
+        ("whole groups or be within one, got 128 columns, groups of 192", given(group=192, depth=128)),
+        (
+            "stages have 1 tiles of weights, got 2",
+            lambda p, s: w.int4_weights(p, s, columns=128).places([0, 1], 0),
+        ),
+        (
+            "expects a stage of a ring with weights.buffers, got 3",
+            lambda p, s: w.int4_weights(p, s, columns=128).operand(3),
+        ),
+        (
+            "blocks must divide the 4 of a stage, and be even, got 1",
+            lambda p, s: operand_of(w.int4_weights(p, s, columns=128, depth=256, rows=32), blocks=1),
+        ),
+        (
+            "tiles must have 64 rows to be a fragment, got 32",
+            lambda p, s: operand_of(w.int4_weights(p, s, columns=128, depth=128, rows=32)).dequantized(),
+        ),
+        (
+            "b must be a buffer of 64 x N, got ",
+            lambda p, s: operand_of(w.int4_weights(p, s, columns=128)).warp_gemm(w.zeros((64, 8))),
+        ),
+    ],
+)
+def test_mistakes_with_packed_weights(message, body):
+    def kernel(packed: w.In["lines 32", w.i32], scales: w.In["tiles s", w.bf16], y: w.Out["m", w.f32]):
+        body(packed, scales)
+
+    with pytest.raises(weft.WeftError) as raised:
+        w.kernel()(kernel).compile(arch="sm_90a")
+    assert message in str(raised.value)
+
+
+def operand_of(weights, **given):
+    ring = w.ring(1, **weights.buffers)
+    role = w.role()
+    role.__enter__()
+    return weights.operand(ring.take(), **given)
+
+
 @pytest.mark.parametrize(
     "message, body",
     [

@@ -8,6 +8,7 @@ from weft.int4.kernels.layout import DEPTH, ROWS
 _SHARED_BYTES = 227 * 1024
 _MOST_STAGES, _LEAST_STAGES = 8, 3
 _AHEAD = 2
+_STAGES_OF_SMALL_TILES = 4
 FEW_ROWS = 32
 """Up to so many rows of x, the kernel is that of few rows."""
 
@@ -15,6 +16,7 @@ FEW_ROWS = 32
 # Of an H100: microseconds of a launch, what a cluster adds, those of a stage by the rows of x, and bytes of
 # weights in a microsecond.
 _LAUNCH, _CLUSTER, _STAGE, _BANDWIDTH = 2.3, 1.8, {8: 0.47, 16: 0.56, 32: 0.8, 64: 1.5}, 2.6e6
+_L2_BANDWIDTH = 7e6  # also of x, which each CTA reads
 # Of a pair of K blocks of 64, by the rows of a tile of the kernel for many rows.
 _PAIR = {256: 1.44, 128: 0.82, 64: 0.5}
 
@@ -23,8 +25,11 @@ def of_few_rows(m: int, n: int, k: int, group: int, asymmetric: bool, multiproce
     """The meta-parameters of the kernel for few rows: m of x, n rows and k columns of weights."""
     height = next(each for each in (8, 16, 32, 64) if each >= m)
     choices = [
-        Few(height, blocks, halves, parts, splits)
-        for blocks, halves, parts in ((2, 2, 2), (2, 1, 4), (1, 2, 2), (1, 1, 4), (1, 2, 1))
+        Few(height, blocks, halves, rows, parts, splits)
+        for blocks, halves, rows, parts in (
+            *((2, 2, 64, 2), (2, 1, 64, 4), (1, 2, 64, 2), (1, 1, 64, 4), (1, 2, 64, 1)),
+            (2, 1, 32, 4),
+        )
         for splits in (1, 2)
     ]
     fitting = [
@@ -33,7 +38,9 @@ def of_few_rows(m: int, n: int, k: int, group: int, asymmetric: bool, multiproce
         if _divide(each.span, group) and each.stages(group, asymmetric) >= _LEAST_STAGES
     ]
     best = min(fitting, key=lambda each: each.time(n, k, multiprocessors))
-    return vars(best) | {"stages": best.stages(group, asymmetric), "ahead": _AHEAD}
+    # CTAs of the next launch that fit beside these would only delay their weights.
+    ahead = 0 if best.fits_twice(group, asymmetric) else _AHEAD
+    return vars(best) | {"stages": best.stages(group, asymmetric), "ahead": ahead}
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Few:
     BM: int
     blocks: int
     halves: int
+    rows: int
     parts: int
     splits: int
 
@@ -53,21 +61,36 @@ class Few:
 
     def time(self, n: int, k: int, multiprocessors: int) -> float:
         """Roughly the microseconds of a product."""
-        ctas = -(-n // (self.halves * ROWS)) * self.splits
+        ctas = -(-n // (self.halves * self.rows)) * self.splits
         stages = -(-k // (self.span * self.splits))
-        share = self.blocks * self.parts * self.halves / 8  # of the work that the time of a stage is for
+        # Of the work that the time of a stage is for.
+        share = self.blocks * self.parts * self.halves * self.rows / ROWS / 8
         computing = -(-ctas // multiprocessors) * stages * _STAGE[self.BM] * (share + 0.15) / 1.15
-        return _LAUNCH + _CLUSTER * (self.splits > 1) + max(computing, n * k / 2 / _BANDWIDTH)
+        from_memory, of_x = n * k / 2, 2 * ctas * self.BM * k / self.splits
+        reading = max(from_memory / _BANDWIDTH, (from_memory + of_x) / _L2_BANDWIDTH)
+        return _LAUNCH + _CLUSTER * (self.splits > 1) + max(computing, reading)
 
     def stages(self, group: int, asymmetric: bool) -> int:
-        """As many stages as fit into shared memory."""
-        groups = max(self.span // group, 1) if group else 1
-        rows = self.halves * ROWS
-        stage = 2 * self.BM * self.span + rows * self.span // 2 + 2 * rows * groups * (1 + asymmetric)
-        rest = 4 * self.splits * self.parts * self.BM * rows
+        """As many stages as fit into shared memory, and help."""
+        stage, rest = self._bytes(group, asymmetric)
+        if self.rows < ROWS:
+            return min(_stages(stage, rest), _STAGES_OF_SMALL_TILES)
         # CTAs of a cluster leave memory for those of the next launch.
         shared = _stages(stage, rest + _SHARED_BYTES // 2) if self.splits > 1 else 0
         return shared if shared >= _LEAST_STAGES else _stages(stage, rest)
+
+    def fits_twice(self, group: int, asymmetric: bool) -> bool:
+        """Whether two CTAs with tiles of 32 rows fit onto a multiprocessor."""
+        stage, rest = self._bytes(group, asymmetric)
+        whole = stage * self.stages(group, asymmetric) + rest
+        return self.rows < ROWS and 2 * (whole + 2048) <= _SHARED_BYTES
+
+    def _bytes(self, group: int, asymmetric: bool) -> tuple[int, int]:
+        """Of a stage, and of the rest."""
+        groups = max(self.span // group, 1) if group else 1
+        scales = 2 * self.halves * ROWS * groups * (1 + asymmetric)
+        stage = 2 * self.BM * self.span + self.halves * self.rows * self.span // 2 + scales
+        return stage, 4 * self.splits * self.parts * self.BM * self.halves * ROWS
 
 
 def _divide(span: int, group: int) -> bool:

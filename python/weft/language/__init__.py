@@ -19,6 +19,7 @@ from weft.language.drawings import show
 from weft.language.exponentials import exp2
 from weft.language.fragments import Fragment, full, pin, zeros
 from weft.language.int4 import dequantize_int4
+from weft.language.int4_weights import int4_weights
 from weft.language.kernels import KernelFunction, inline, kernel
 from weft.language.maths import absolute as abs
 from weft.language.maths import (
@@ -143,6 +144,7 @@ __all__ = [
     "i64",
     "inf",
     "inline",
+    "int4_weights",
     "interleaved",
     "kernel",
     "last",

@@ -70,6 +70,7 @@ __all__ = [
     "i64",
     "inf",
     "inline",
+    "int4_weights",
     "interleaved",
     "kernel",
     "last",
@@ -300,6 +301,26 @@ class Slot:
     def __enter__(self) -> Slot: ...
     def __exit__(self, *_: object) -> None: ...
 
+class Int4Weights:
+    """Packed weights of 4 bits, in stages of a ring."""
+
+    @property
+    def buffers(self) -> dict[str, Any]: ...
+    def places(self, tiles: Sequence[_Index], number: _Index) -> dict[str, Any]: ...
+    def prefetch(self, tiles: Sequence[_Index], number: _Index, count: _Index, *, most: int) -> None: ...
+    def operand(
+        self, slot: Slot, tile: _Index = 0, block: _Index = 0, blocks: int | None = None
+    ) -> Int4Operand: ...
+
+class Int4Operand:
+    """Weights of a tile in a stage, the left operand of products."""
+
+    shape: tuple[int, int]
+    dtype: DType
+
+    def dequantized(self) -> Fragment: ...
+    def warp_gemm(self, b: Buffer, sums: Fragment | None = None) -> Fragment: ...
+
 class Ring:
     """Stages of shared memory that one role fills and others take."""
 
@@ -497,6 +518,17 @@ def dequantize_int4(
     *,
     dtype: DType | None = None,
 ) -> Fragment: ...
+def int4_weights(
+    packed: Matrix[Any],
+    scales: Matrix[Any],
+    zeros: Matrix[Any] | None = None,
+    *,
+    columns: _Index,
+    group: int = 128,
+    tiles: int = 1,
+    depth: int = 64,
+    rows: int = 64,
+) -> Int4Weights: ...
 def interleaved(x: Fragment) -> Fragment: ...
 def transpose(source: Buffer, to: Buffer, *, interleaved: bool = False) -> None: ...
 

@@ -142,7 +142,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
 
 def load_column(source: Any, *, like: Fragment) -> Fragment:
     """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
-    or from a buffer of one row.
+    or from a buffer of one row. Fewer elements of a buffer, which divide the rows, are repeated.
 
     Elements outside of the array are 0.
     """
@@ -151,11 +151,12 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
     layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
     rows = like.shape[0]
     if isinstance(source, Buffer):
-        if source.shape != (1, rows):
-            raise mistake(f"w.load_column expects a buffer of 1 x {rows}, got {source}")
-        return _vector_of_buffer(source, layout, rows)
+        if source.shape[0] != 1 or rows % source.shape[1]:
+            raise mistake(f"w.load_column expects a buffer of 1 x {rows} or a divisor of it, got {source}")
+        repeated = source.shape[1] < rows
+        return (_repeated if repeated else _vector_of_buffer)(source, layout, rows)
     _check_element(source, "w.load_column")
-    vector = Fragment(emit.constant(ir.VectorType.get([1], source.dtype.type), 0), (rows,), layout)
+    vector = Fragment(emit.constant(_one(source.dtype), 0), (rows,), layout)
     numbers, limit = vector_indices(vector, source)
     elements = []
     for number in numbers:
@@ -169,6 +170,27 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
             lambda zero=zero: [zero],  # type: ignore[misc]
         )
     return Fragment(emit.vector_of(elements), (rows,), layout)
+
+
+def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
+    """The elements of the only row of a buffer, which follow each other again and again."""
+    if source.ring is not None:
+        source.ring.read_by_lanes()
+    kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
+    base, numbers = tile.address(source.value), row(Fragment(emit.constant(_one(i32), 0), (rows,), layout))
+    elements = []
+    for offset in numbers.offsets:
+        number = emit.rem(emit.add(numbers.base.value, offset), count)
+        at = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
+        elements.append(llvm.load(kind, at, alignment=source.dtype.bytes))
+    lane = emit.vector_of(elements)
+    if kind != source.dtype.type:
+        lane = vector_.bitcast(ir.VectorType.get([len(elements)], source.dtype.type), lane)
+    return Fragment(lane, (rows,), layout)
+
+
+def _one(dtype: DType) -> Any:
+    return ir.VectorType.get([1], dtype.type)
 
 
 def vector_indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:

@@ -5,7 +5,6 @@ has dequantised.
 
 import weft.language as w
 from weft.int4.kernels.layout import DEPTH, ROWS
-from weft.int4.kernels.stages import Weights, dequantized, total
 
 
 @w.kernel(
@@ -29,8 +28,9 @@ def many_rows(
     stages=4,
 ):
     """y = x @ ((q - zero) * scale).T + bias, BM x 128 for each CTA. `splits` CTAs of a cluster share K."""
-    weights = Weights(packed, scales, zeros, w.ceil_div(x.columns, DEPTH), DEPTH, group, asymmetric)
-    ring = w.ring(stages, **weights.buffers(2, (BM, DEPTH, x.dtype)), takers=2)
+    zeros = zeros if asymmetric else None
+    weights = w.int4_weights(packed, scales, zeros, columns=x.columns, group=group, tiles=2)
+    ring = w.ring(stages, x=(BM, DEPTH, x.dtype), **weights.buffers, takers=2)
     staging = w.shared(BM, 2 * ROWS, y.dtype if splits == 1 else w.f32)
     pairs = w.ceil_div(x.columns, 2 * DEPTH * splits)
 
@@ -38,14 +38,14 @@ def many_rows(
 
         def multiplied(late, sums):
             slot = ring.take()
-            made = dequantized(weights, slot, me)  # while the product before runs
+            made = weights.operand(slot, me).dequantized()  # while the product before runs
             sums = w.wait(sums)
             late.release()
             return slot, w.gemm(made, slot.x.T, sums)
 
         for i, j, _ in w.tiles():
             slot = ring.take()
-            sums = w.gemm(dequantized(weights, slot, me), slot.x.T)
+            sums = w.gemm(weights.operand(slot, me).dequantized(), slot.x.T)
             for _ in w.range(1, pairs):
                 for _ in range(2):  # so that no registers are written that a running product reads
                     slot, sums = multiplied(slot, sums)
@@ -62,7 +62,8 @@ def many_rows(
                 w.cluster_barrier()
                 for first in range(0, BM // splits, 8):  # of the rows that each CTA adds up
                     row = w.cluster_rank() * (BM // splits) + first
-                    sums = total(mine.peer(n).rows(row, 8) for n in range(splits))
+                    sums, *others = (w.load_contiguous(mine.peer(n).rows(row, 8)) for n in range(splits))
+                    sums = sum(others, sums)
                     w.store(sums.to(y.dtype), y[i * BM + row, column])
                 w.cluster_barrier()  # peers have read the sums
 
