@@ -214,6 +214,24 @@ def test_vectors_go_through_buffers_to_another_role():
     assert (y == x.sum(1)[:, None] + x.sum(0)).all()
 
 
+def test_stages_of_short_vectors_begin_where_tma_can_write():
+    @w.kernel()
+    def copied(x: w.In["m n", w.f16], y: w.Out["rows n", w.f32]):
+        ring = w.ring(2, x=(1, 32, w.f16))  # of 64 bytes
+        with w.role():
+            for row in range(2):
+                with ring.take() as slot:
+                    t = w.zeros((64, 32))
+                    w.store(t + w.load_row(slot.x, like=t).to(w.f32), y[64 * row, 0])
+        with w.role(), w.one_thread():
+            for row in range(2):
+                ring.fill(x=x[row, 0])
+
+    x, y = np.random.default_rng(0).random((2, 32)).astype(np.float16), np.zeros((128, 32), np.float32)
+    clean(copied.emulate(x, y))
+    assert (y == x.repeat(64, 0)).all()
+
+
 @pytest.mark.parametrize("dtype", ["f32", pytest.param("e4m3", marks=pytest.mark.slow)])
 def test_fewer_elements_than_rows_are_repeated(dtype):
     @w.kernel()

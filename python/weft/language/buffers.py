@@ -8,6 +8,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType
 from weft.errors import shown
+from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import mistake
@@ -128,7 +129,8 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
         least = min(SWIZZLES) // dtype.bytes
         raise mistake(f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}")
     if rows == 1:  # for lanes, which load vectors in any order
-        text = f"S[({stages or 1},1,{columns}):({columns},{columns},1)]"
+        step = -(-columns * dtype.bytes // BOX_ALIGNMENT) * BOX_ALIGNMENT // dtype.bytes  # of stages, for TMA
+        text = f"S[({stages or 1},1,{columns}):({step},{columns},1)]"
     else:
         text = panels(rows, columns, dtype.bytes, stages or 1)
     whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))

@@ -13,6 +13,7 @@ from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
+from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type
 from weft.language.carried import Carried
@@ -133,12 +134,19 @@ class Ring:
                 raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
 
     def _check_parts(self, name: str, count: int) -> None:
-        """Raises WeftError for parts of a buffer that don't begin where its swizzle does."""
+        """Raises WeftError for parts of a buffer that don't begin where its swizzle does, or TMA writes."""
         rows = self.kinds[name][0]
         if count > 1 and rows > 1 and rows // count % _SWIZZLED_ROWS:
             raise mistake(
                 f"parts of '{name}' must have a multiple of {_SWIZZLED_ROWS} rows, got {rows // count}: load "
                 "single rows by w.load(x[rows, k], …), and store them in a stage of ring.write()"
+            )
+        bytes_ = self._bytes(name) // count
+        if not self._copied and (count > 1 or (rows > 1 and self.stages > 1)) and bytes_ % BOX_ALIGNMENT:
+            parts = f"each of {count} parts" if count > 1 else "a stage"
+            raise mistake(
+                f"'{name}' must have a multiple of {BOX_ALIGNMENT} bytes in {parts}, since TMA writes tiles "
+                f"to multiples of {BOX_ALIGNMENT} bytes, got {bytes_}"
             )
 
     def _parts(self, buffer: Any, places: Any) -> list[tuple[Place, Any]]:
