@@ -7,6 +7,7 @@ products, so that the tensor cores work on one's products during the other's exp
 `weft.attention` is this kernel with masks, packed sequences, pages and gradients.
 """
 
+import argparse
 import math
 
 import numpy as np
@@ -175,4 +176,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

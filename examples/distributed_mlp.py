@@ -6,6 +6,7 @@ Each GPU has some of the tokens, some columns of the first matrix and the same r
 is compared with that of PyTorch.
 """
 
+import argparse
 import os
 
 import torch
@@ -44,6 +45,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     if "LOCAL_RANK" not in os.environ:
         raise SystemExit(f"start it by torchrun: torchrun --nproc-per-node 2 {__file__}")
+    if not torch.cuda.is_available():
+        raise SystemExit("distributed_mlp.py needs a GPU for each process")
     main()

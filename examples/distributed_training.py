@@ -118,6 +118,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=3e-4 if on_gpu else 1e-2)
     parser.add_argument("--compile", action="store_true", help="run the model by torch.compile")
     options = parser.parse_args()
+    if "LOCAL_RANK" not in os.environ:
+        parser.exit(1, f"start it by torchrun: torchrun --nproc-per-node 2 {__file__}\n")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
@@ -129,6 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if "LOCAL_RANK" not in os.environ:
-        raise SystemExit(f"start it by torchrun: torchrun --nproc-per-node 2 {__file__}")
     main()

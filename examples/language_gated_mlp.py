@@ -1,5 +1,7 @@
 """A gated layer in `weft.language`: silu(x @ gate.T) * (x @ up.T), two products that share copies of x."""
 
+import argparse
+
 import ml_dtypes
 import numpy as np
 
@@ -55,4 +57,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

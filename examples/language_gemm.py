@@ -1,5 +1,7 @@
 """gelu(A @ B.T + bias) in `weft.language`: one warpgroup copies tiles by TMA, the others multiply them."""
 
+import argparse
+
 import numpy as np
 
 import weft.language as w
@@ -56,4 +58,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -2,6 +2,8 @@
 operand, while the warpgroup that copies adds each row's squares; the sums are scaled at the end.
 """
 
+import argparse
+
 import ml_dtypes
 import numpy as np
 
@@ -89,4 +91,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -1,5 +1,7 @@
 """Softmax of rows in `weft.language`: one role copies blocks of columns, the other reads them twice."""
 
+import argparse
+
 import ml_dtypes
 import numpy as np
 
@@ -39,4 +41,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

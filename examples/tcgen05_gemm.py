@@ -5,6 +5,7 @@ TMA copies A and B to stages 1 and 2 of buffers of three stages. On sm_100a one 
 warpgroup multiplies the same stages by `wgmma` into registers.
 """
 
+import argparse
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -243,4 +244,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -4,6 +4,8 @@ M, N and K may be any multiples of 16, 8 and 8: the gemm becomes one `mma.sync` 
 (or 8) of K.
 """
 
+import argparse
+
 import numpy as np
 
 import weft
@@ -75,4 +77,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -24,17 +24,18 @@ import weft
 from weft.attend import gradients, tiles
 from weft.attend.launches import Call
 from weft.attend.problem import Options
+from weft.bench import scripts
 
 REPEATS = 5
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = scripts.parser(__doc__)
     parser.add_argument("--d", type=int, nargs="*", default=[64, 128])
     parser.add_argument("--s", type=int, nargs="*", default=[4096])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
     parser.add_argument("--variant", action="append", default=[], help="such as N=64")
-    return parser.parse_args()
+    return scripts.parsed(parser)
 
 
 def variant_of(text: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ There are 4 sequences of 32 heads and 4 heads of keys, in bf16. Prints a line of
 microseconds of all, and for each variant also those of its two kernels alone.
 """
 
-import argparse
 import json
 import sys
 from typing import Any
@@ -20,16 +19,17 @@ import weft
 from weft.attend import tiles
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
+from weft.bench import scripts
 
 BATCH, HEADS, KEY_HEADS = 4, 32, 4
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = scripts.parser(__doc__)
     parser.add_argument("--d", type=int, nargs="*", default=[64, 128])
     parser.add_argument("--keys", type=int, nargs="*", default=[8192])
     parser.add_argument("--variant", action="append", default=[], help="such as splits=4,stages=3")
-    options = parser.parse_args()
+    options = scripts.parsed(parser)
     for d in options.d:
         for keys in options.keys:
             print(json.dumps(measured(d, keys, options.variant)), flush=True)

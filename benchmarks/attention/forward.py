@@ -23,6 +23,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from weft.bench import scripts
 from weft.errors import WeftError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -34,14 +35,14 @@ REST, REPLAYS = 0.012, 9
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = scripts.parser(__doc__)
     parser.add_argument("--d", type=int, nargs="*", default=[64, 128])
     parser.add_argument("--s", type=int, nargs="*", default=[512, 1024, 2048, 4096, 8192, 16384])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16"])
     parser.add_argument("--variant", action="append", default=[], help="such as N=64,groups=3")
     parser.add_argument("--skip-check", action="store_true")
-    return parser.parse_args()
+    return scripts.parsed(parser)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ the root of the mean square relative to that of the output, of three heads: besi
 computation in float32 with shares rounded to e4m3 ("plain").
 """
 
-import argparse
 import ast
 import json
 import sys
@@ -24,17 +23,18 @@ import weft
 from weft.attend import tiles
 from weft.attend.kernels.forward import forward
 from weft.attend.kernels.forward_fp8 import forward_fp8
+from weft.bench import scripts
 from weft.errors import WeftError
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = scripts.parser(__doc__)
     parser.add_argument("--type", default="e4m3", choices=["e4m3", "bf16"])
     parser.add_argument("--d", type=int, nargs="*", default=[128])
     parser.add_argument("--s", type=int, nargs="*", default=[4096])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
     parser.add_argument("--variant", action="append", default=[], help="such as N=192,slack=0")
-    options = parser.parse_args()
+    options = scripts.parsed(parser)
     for d in options.d:
         for causal in map(bool, options.causal):
             for s in options.s:

@@ -26,6 +26,7 @@ from torch.nn.attention import sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import weft
+from weft.bench import scripts
 
 SETS = 3  # of arrays, so that none is in L2 from the call before
 EVENTS = " between events"
@@ -34,13 +35,13 @@ Attention = Callable[..., torch.Tensor]
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = scripts.parser(__doc__)
     parser.add_argument("what", nargs="*", default=["forward"], help="forward, backward, fp8, decode, host")
     parser.add_argument("--d", type=int, nargs="*", default=[64, 128, 256])
     parser.add_argument("--s", type=int, nargs="*", default=[1024, 4096, 16384])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
     parser.add_argument("--keys", type=int, nargs="*", default=[8192, 32768, 131072])
-    return parser.parse_args()
+    return scripts.parsed(parser)
 
 
 def implementations() -> dict[str, Attention]:

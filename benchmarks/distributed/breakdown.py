@@ -10,7 +10,6 @@ Times are in microseconds of a call: medians over rounds, in each of which that 
 `clocks` has the median of the SM clock in MHz during each.
 """
 
-import argparse
 import concurrent.futures
 import ctypes
 import json
@@ -306,7 +305,9 @@ def main() -> int:
     """The command."""
     import torch
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    from weft.bench import scripts
+
+    parser = scripts.parser(__doc__)
     parser.add_argument("--gpus", type=int, default=torch.cuda.device_count())
     parser.add_argument("--kinds", nargs="+", default=["all-gather", "reduce-scatter"])
     parser.add_argument("--rows", nargs="+", type=int, help="M of the layers")
@@ -316,7 +317,7 @@ def main() -> int:
     parser.add_argument("--out")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29535")
-    arguments = parser.parse_args()
+    arguments = scripts.parsed(parser, 2)
     with concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         made = [
             pool.submit(compile_kernels, kind, *size, arguments.gpus) for kind, _, *size in chosen(arguments)

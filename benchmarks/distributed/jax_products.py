@@ -8,7 +8,6 @@ all results, since XLA leaves out and merges what it can. Each time is that of a
 rounds of bursts of programs.
 """
 
-import argparse
 import functools
 import json
 import os
@@ -41,6 +40,7 @@ from jax.sharding import PartitionSpec as P
 from products import shapes
 
 import weft.jax
+from weft.bench import scripts
 
 PRODUCTS = 10  # in a program
 ROWS, COLUMNS, ALL = P("x", None), P(None, "x"), P()
@@ -132,14 +132,15 @@ def put(mesh: Any, shape: tuple[int, int], spec: Any) -> Any:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = scripts.parser(__doc__)
     parser.add_argument("--gpus", type=int, default=jax.device_count())
     parser.add_argument("--kinds", nargs="+", default=list(SPECS))
     parser.add_argument("--rows", nargs="+", type=int, help="M of the layers")
     parser.add_argument("--only", nargs="+", help="the names of what is measured")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out")
-    arguments = parser.parse_args()
+    seen = sum(device.platform == "gpu" for device in jax.devices())
+    arguments = scripts.parsed(parser, 2, seen)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[: arguments.gpus]), ("x",), axis_types=(AxisType.Auto,))
     for kind in arguments.kinds:
         for name, m, inner, outer in shapes(kind, arguments.gpus, arguments.rows):

@@ -17,7 +17,6 @@ alone, by Weft and by cuBLAS, NCCL's collective alone, and what is between produ
 products alone and of what is between them is the least time of a block whose collectives are all hidden.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -38,6 +37,7 @@ from torch.distributed.tensor import Shard, init_device_mesh, parallel
 from torch.nn import functional
 
 import weft
+from weft.bench import scripts
 from weft.distributed import Team, all_gather_matmul, interleaved, matmul_all_reduce, matmul_reduce_scatter
 
 TOKENS = 8192, 64
@@ -318,7 +318,7 @@ def _write(row: dict[str, Any], arguments: Any) -> None:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = scripts.parser(__doc__)
     parser.add_argument("--gpus", type=int, default=max(torch.cuda.device_count(), 2))
     parser.add_argument("--tokens", nargs="+", type=int, default=TOKENS)
     parser.add_argument("--rounds", type=int, default=7)
@@ -328,7 +328,8 @@ def main() -> int:
     parser.add_argument("--out")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29534")
-    torch.multiprocessing.spawn(measure, (parser.parse_args(),), nprocs=parser.parse_args().gpus)
+    arguments = parser.parse_args()
+    torch.multiprocessing.spawn(measure, (arguments,), nprocs=arguments.gpus)
     return 0
 
 

@@ -7,7 +7,6 @@ Starts a process for each GPU. Each time is the median over rounds of bursts of 
 of the slowest rank.
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -260,7 +259,9 @@ def main() -> int:
     """The command."""
     import torch
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    from weft.bench import scripts
+
+    parser = scripts.parser(__doc__)
     parser.add_argument("--gpus", type=int, default=torch.cuda.device_count())
     parser.add_argument("--kinds", nargs="+", default=["all-gather", "reduce-scatter", "all-reduce"])
     parser.add_argument("--rows", nargs="+", type=int, help="M of the layers")
@@ -269,7 +270,7 @@ def main() -> int:
     parser.add_argument("--out")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29533")
-    arguments = parser.parse_args()
+    arguments = scripts.parsed(parser, 2)
     torch.multiprocessing.spawn(measure, (arguments,), nprocs=arguments.gpus)
     return 0
 

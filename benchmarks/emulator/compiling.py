@@ -24,6 +24,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from weft import emulator
+from weft.bench import scripts
 from weft.emulator import native
 from weft.emulator.compiled import pieces, plan
 from weft.emulator.decoding.program import Program
@@ -116,4 +117,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    scripts.parser(__doc__).parse_args()
     main()

@@ -15,6 +15,7 @@ import time
 import numpy as np
 
 from weft import emulator
+from weft.bench import scripts
 
 RUNS = 5
 SHAPES = {"one warp": (1, 32), "64 warps": (16, 128)}
@@ -76,6 +77,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    scripts.parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["WEFT_CACHE_DIR"] = cache
         main()

@@ -17,11 +17,14 @@ import int4
 import products
 import rmsnorm
 
+from weft.bench import scripts
+
 FEW, MANY = (1, 4, 16), 4096  # rows of x
 BARS = {"gated": 1.1, "int4, few rows": 2.5, "int4, many rows": 0.8, "rmsnorm": None}
 
 
 def main() -> None:
+    scripts.parsed(scripts.parser(__doc__))
     ratios: dict[str, list[float]] = {name: [] for name in BARS}
     for name, theirs, ours, line in measured():
         ratios[name].append(theirs / ours)

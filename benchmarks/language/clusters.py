@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import weft.language as w
+from weft.bench import scripts
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "attention"))
@@ -62,6 +63,7 @@ def product(
 
 
 def main() -> None:
+    scripts.parsed(scripts.parser(__doc__))
     for m, n, k in SHAPES:
         print(json.dumps({"m": m, "n": n, "k": k, **measured(m, n, k)}), flush=True)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import weft
+from weft.bench import scripts
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from attention import attention
@@ -23,6 +24,7 @@ CALLS, ROUNDS = 200, 20
 
 
 def main() -> None:
+    scripts.parsed(scripts.parser(__doc__))
     made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
     q, k, v, o = torch.randn(4, 2, 64, 64, **made)
     lse = torch.zeros(2, 64, device="cuda")

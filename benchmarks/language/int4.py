@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from weft.bench import scripts
 from weft.errors import WeftError
 from weft.int4 import tiles
 from weft.int4.kernels.few_rows import few_rows
@@ -33,12 +34,12 @@ GROUP = 128
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = scripts.parser(__doc__)
     parser.add_argument("--m", type=int, nargs="*", default=[1, 4, 16, 64, 4096])
     parser.add_argument("--shape", nargs="*", default=SHAPES, help="N x K")
     parser.add_argument("--variant", action="append", default=[], help="such as parts=2,splits=4")
     parser.add_argument("--symmetric", action="store_true")
-    return parser.parse_args()
+    return scripts.parsed(parser)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 import weft
+from weft.bench import scripts
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benchmarks" / "attention")]
@@ -26,6 +27,7 @@ SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 14336, 4096), (2048, 20
 
 
 def main() -> None:
+    scripts.parsed(scripts.parser(__doc__))
     for m, n, k in SHAPES:
         print(json.dumps({"m": m, "n": n, "k": k, **measured(m, n, k)}), flush=True)
 

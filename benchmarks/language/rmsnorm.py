@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from weft.bench import scripts
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benchmarks" / "attention")]
 from forward import in_turns, queued  # noqa: E402
@@ -25,6 +27,7 @@ EPSILON = 1e-6
 
 
 def main() -> None:
+    scripts.parsed(scripts.parser(__doc__))
     for m, n, k in SHAPES:
         print(json.dumps({"m": m, "n": n, "k": k, **measured(m, n, k)}), flush=True)
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import weft.nn
+from weft.bench import scripts
 from weft.nn.gated_product import gradient_of_gated
 
 SHAPES = ((8192, 14336, 4096), (8192, 11008, 4096), (2048, 14336, 4096), (4096, 28672, 8192))
@@ -22,6 +23,7 @@ ROUNDS, CALLS = 24, 6
 
 
 def main() -> None:
+    scripts.parsed(scripts.parser(__doc__))
     for m, n, k in SHAPES:
         print(json.dumps({"m": m, "n": n, "k": k, **measured(m, n, k)}), flush=True)
 

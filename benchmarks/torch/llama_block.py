@@ -3,8 +3,6 @@ also computes attention by `weft.attention`.
 
     python benchmarks/torch/llama_block.py > benchmarks/torch/h200-llama-block.json
 
-`--patterns` compiles Weft's blocks with `weft.inductor.enable()`.
-
 Each line is one case: milliseconds of a step (medians of rounds in turns), the median and the quartiles of
 the ratios of a block with Weft to PyTorch's in one round, and the largest difference of a gradient, relative
 to the largest element.
@@ -12,7 +10,6 @@ to the largest element.
 
 import json
 import statistics
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,6 +20,7 @@ from torch.nn import functional
 import weft
 import weft.inductor
 import weft.nn
+from weft.bench import scripts
 
 WIDTH, INNER, HEADS, GROUPS = 4096, 14336, 32, 8
 WARM, ROUNDS, STEPS = 30, 60, 2
@@ -143,6 +141,9 @@ def gradients(block: Any, x: Any, gradient: Any) -> list[Any]:
 
 
 def main() -> None:
+    parser = scripts.parser(__doc__)
+    parser.add_argument("--patterns", action="store_true", help="Weft's blocks with weft.inductor.enable()")
+    options = scripts.parsed(parser)
     for batch, tokens in ((1, 8192), (4, 2048)):
         torch.manual_seed(0)
         theirs = Block(tokens)
@@ -158,9 +159,8 @@ def main() -> None:
         torch._dynamo.reset()  # the first case's sizes would make those of the second dynamic
         for mode in ("eager", "compiled"):
             if mode == "compiled":
-                patterns = "--patterns" in sys.argv
                 blocks = {
-                    name: compiled(block, x, gradient, patterns=patterns and bool(name))
+                    name: compiled(block, x, gradient, patterns=options.patterns and bool(name))
                     for name, block in blocks.items()
                 }
             *ours, of_torch = time([partial(step, each, x, gradient) for each in blocks.values()])
@@ -183,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,8 +3,6 @@ times of a step.
 
     python benchmarks/torch/train_gpt.py > benchmarks/torch/h200-gpt.json
 
-`--patterns` compiles Weft's runs with `weft.inductor.enable()`, and `--first` measures the first size only.
-
 The text is the source of Python's standard library, by bytes. Parameters are of f32; `torch.autocast` casts
 them.
 Each line is one case. The noise of a loss is that between two runs of PyTorch with other initial weights.
@@ -12,7 +10,6 @@ Each line is one case. The noise of a loss is that between two runs of PyTorch w
 
 import json
 import statistics
-import sys
 import sysconfig
 import time
 from pathlib import Path
@@ -23,6 +20,7 @@ from torch.nn import functional
 
 import weft.inductor
 import weft.nn
+from weft.bench import scripts
 
 LAYERS, WIDTH, HEADS, STEPS = 4, 512, 8, 200
 SIZES = (
@@ -65,11 +63,18 @@ def corpus() -> Any:
 
 
 def train(
-    text: Any, batch: int, tokens: int, *, weft_layers: bool, compiled: bool, seed: int = 0
+    text: Any,
+    batch: int,
+    tokens: int,
+    *,
+    weft_layers: bool,
+    compiled: bool,
+    seed: int = 0,
+    patterns: bool = False,
 ) -> tuple[list[float], float]:
     """The losses, and the median milliseconds of the later half of the steps."""
     torch._dynamo.reset()  # a second case's sizes would be dynamic
-    (weft.inductor.enable if weft_layers and "--patterns" in sys.argv else weft.inductor.disable)()
+    (weft.inductor.enable if weft_layers and patterns else weft.inductor.disable)()
     torch.manual_seed(seed)
     model = GPT(tokens).cuda()
     if weft_layers:
@@ -96,15 +101,18 @@ def train(
 
 
 def main() -> None:
+    parser = scripts.parser(__doc__)
+    parser.add_argument("--patterns", action="store_true", help="Weft's runs with weft.inductor.enable()")
+    parser.add_argument("--first", action="store_true", help="the first size only")
+    options = scripts.parsed(parser)
     text, mean = corpus(), statistics.mean
-    for batch, tokens in SIZES[:1] if "--first" in sys.argv else SIZES:
+    for batch, tokens in SIZES[:1] if options.first else SIZES:
         other, _ = train(text, batch, tokens, weft_layers=False, compiled=False, seed=1)
         for compiled in (False, True):
             runs: dict[bool, list[Any]] = {False: [], True: []}
             for weft_layers in (False, True, True, False):
-                runs[weft_layers].append(
-                    train(text, batch, tokens, weft_layers=weft_layers, compiled=compiled)
-                )
+                which = {"weft_layers": weft_layers, "compiled": compiled, "patterns": options.patterns}
+                runs[weft_layers].append(train(text, batch, tokens, **which))
             (ours, of_weft), (theirs, of_torch) = (
                 (runs[each][0][0], min(run[1] for run in runs[each])) for each in (True, False)
             )
@@ -126,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

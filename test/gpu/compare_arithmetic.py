@@ -7,7 +7,6 @@ prints how many tiles agree, and writes the first that don't to FILE.npz. All of
 16 cores. The table has one row for all N of `wgmma`.
 """
 
-import argparse
 import os
 import re
 import sys
@@ -24,6 +23,7 @@ from row_kernels import CHIP, WARPGROUP, Kernels, Thread, axes
 from row_operands import LANES, packed, stage, to_registers
 
 from weft import emulator
+from weft.bench import scripts
 from weft.dialects import mma as mma_dialect
 from weft.dialects import wgmma as wgmma_dialect
 from weft.dialects import wmma as wmma_dialect
@@ -304,14 +304,14 @@ def compare(chosen: list[Tiles]) -> list[tuple[str, str, str, int, int, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = scripts.parser(__doc__)
     parser.add_argument("--tiles", type=int, default=172, help="for each form and kind, a multiple of 4")
     parser.add_argument("--group", action="append", help="only this one (may be repeated)")
     parser.add_argument("--form", default="", help="only forms whose PTX has this")
     parser.add_argument("--save", help="where to write the first tiles that differ, as .npz")
     parser.add_argument("--table", help="where to write the table, as Markdown")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args()
+    options = scripts.parsed(parser, seen=1)
     chosen = [t for t in groups(options.tiles) if not options.group or t.group in options.group]
     chosen = [t for t in chosen if options.form in t.form.ptx]
     parts: list[list[Tiles]] = []

@@ -472,4 +472,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
+    if "RANK" not in os.environ:
+        sys.exit("test_distributed_gpu.py starts this program, once for each GPU")
     main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import llvmlite.binding as llvm
 
 import weft.jax
+from weft.bench import scripts
 
 EMPTY = """
 define ptr @empty(ptr %frame) {
@@ -78,6 +79,7 @@ def microseconds(call: Callable[..., Any], *operands: Any) -> float:
 
 
 def main() -> None:
+    scripts.parser(__doc__).parse_args()
     a, b = jnp.ones((128, 128), jnp.bfloat16), jnp.ones((128, 128), jnp.bfloat16)
     products = {
         "empty": empty(0),

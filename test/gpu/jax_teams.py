@@ -1,12 +1,11 @@
 """Checks of products over the GPUs of one process in JAX, for `test_jax_gpu.py`:
 
-    python test/gpu/jax_teams.py [check ...]
+    python test/gpu/jax_teams.py
 
 Each check runs over 2 GPUs and over 4, if there are so many. Results are compared with float64.
 """
 
 import os
-import sys
 import time
 from functools import partial
 
@@ -20,6 +19,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import weft.jax
+from weft.bench import scripts
 
 BF16 = jnp.bfloat16
 ROWS, COLUMNS = P("x", None), P(None, "x")
@@ -231,11 +231,13 @@ def scaled(gpus):
 CHECKS = {each.__name__: each for each in (gathers, sums, gradients, programs, teams, scaled)}
 
 
-def main(names):
-    count = jax.device_count()
-    if count == 1:
-        print("one GPU")
-        return
+def main():
+    count = sum(device.platform == "gpu" for device in jax.devices())
+    parser = scripts.parser(__doc__)
+    parser.add_argument("check", nargs="*", help=", ".join(CHECKS))
+    names = scripts.parsed(parser, 2, count).check
+    if unknown := set(names) - CHECKS.keys():
+        parser.error(f"there is no check {', '.join(sorted(unknown))}")
     for gpus in (2, 4):
         for name in names or CHECKS:
             if gpus <= count:
@@ -246,4 +248,4 @@ def main(names):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

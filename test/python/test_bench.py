@@ -307,7 +307,7 @@ def test_the_machine_is_asked_by_its_own_tool(monkeypatch: pytest.MonkeyPatch, t
 
 def test_without_a_gpu_or_pytorch_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "available", lambda: "no GPU")
-    assert gpu.unavailable() == "weft bench measures on a GPU: no GPU"
+    assert gpu.unavailable() == "weft bench needs a GPU: no GPU"
     monkeypatch.setattr(runtime, "available", lambda: None)
     monkeypatch.setattr(gpu, "find_spec", lambda package: None)
     assert gpu.unavailable() == "weft bench needs PyTorch: pip install 'weft[gpu]'"

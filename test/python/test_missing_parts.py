@@ -66,9 +66,9 @@ ENDS = {
     "compile matmul.mlir --arch sm_90a --emit sass": PTXAS,
     "compile matmul.mlir --arch sm_90a --emit resources": PTXAS,
     "run matmul.mlir --on gpu": f"no GPU to run on: {DRIVER}",
-    "bench 64x64x64": f"weft bench measures on a GPU: {DRIVER}",
-    "bench --host": f"weft bench measures on a GPU: {DRIVER}",
-    "tune 64x64x64 --database tuned.jsonl": f"weft tune measures on a GPU: {DRIVER}",
+    "bench 64x64x64": f"weft bench needs a GPU: {DRIVER}",
+    "bench --host": f"weft bench needs a GPU: {DRIVER}",
+    "tune 64x64x64 --database tuned.jsonl": f"weft tune needs a GPU: {DRIVER}",
 }
 CALLS = {
     "kernel().ptx[:0]": None,

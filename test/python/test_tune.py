@@ -468,7 +468,7 @@ SHAPES = (
         ("square --limit 3 --exhaustive", "--exhaustive can't be used with --limit: it tries all schedules"),
         ("square --types bf17", "--types must be among bf16,"),
         ("square", "$WEFT_SCHEDULES is empty, which means no file: use --database FILE"),
-        ("square --database kept", "weft tune measures on a GPU: none"),
+        ("square --database kept", "weft tune needs a GPU: none"),
         (
             "64x64x64 4@256/4096x4096x7168",
             "weft tune searches single products, got the groups '4@256/4096x4096x7168'",
@@ -479,7 +479,7 @@ SHAPES = (
 def test_mistakes_are_told(
     line: str, message: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu, "unavailable", lambda: "weft bench measures on a GPU: none")
+    monkeypatch.setattr(gpu, "unavailable", lambda: "weft bench needs a GPU: none")
     if message[0] != "$":
         monkeypatch.setenv(database.VARIABLE, "kept")
     assert weft.main(["tune", *line.split()]) == 1

@@ -3,6 +3,6 @@
 // REQUIRES: !gpu
 // RUN: rm -f %t.json
 // RUN: not weft bench 64x64x64 --json %t.json 2>&1 | FileCheck %s
-// CHECK:     weft: error: weft bench measures on a GPU: {{no .*}}
+// CHECK:     weft: error: weft bench needs a GPU: {{no .*}}
 // CHECK-NOT: {{.+}}
 // RUN: not ls %t.json

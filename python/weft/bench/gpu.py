@@ -37,16 +37,18 @@ _COPIES = 10
 _PATIENCE_SECONDS = 60.0  # with nvidia-smi
 
 
-def unavailable() -> str | None:
-    """Why nothing can be measured here, or None."""
+def unavailable(program: str = "weft bench", *, with_torch: bool = True) -> str | None:
+    """Why a program can't measure anything here, or None."""
     if (reason := runtime.available()) is not None:
-        return f"weft bench measures on a GPU: {reason}"
+        return f"{program} needs a GPU: {reason}"
+    if not with_torch:
+        return None
     if find_spec("torch") is None:
-        return "weft bench needs PyTorch: pip install 'weft[gpu]'"
+        return f"{program} needs PyTorch: pip install 'weft[gpu]'"
     import torch
 
     if not torch.cuda.is_available():
-        return f"weft bench needs a PyTorch that sees the GPU: {torch.__version__} doesn't"
+        return f"{program} needs a PyTorch that sees the GPU: {torch.__version__} doesn't"
     return None
 
 
