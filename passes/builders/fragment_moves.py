@@ -291,7 +291,7 @@ def _row_of_buffer(op: LoadRowOp, start: Any, columns: Sequence[int]) -> list[An
     if wrong := shared.run_complaint(width):
         raise refuse(op, wrong)
     assert len({column for *_, column in runs}) * width == len(columns), "each column is in one run"
-    element, values = op.fragment.type.element_type, list[Any]()
+    element, values = addresses.stored_type(op.fragment.type.element_type), list[Any]()
     for column in columns[::width]:
         offset = shared.offset(Point(0), Point(emit.add(start, column)))
         kind = element if width == 1 else ir.VectorType.get([width], element)

@@ -193,62 +193,6 @@ def test_vectors_of_rows_and_columns():
     assert np.allclose(sums, x.sum(1), atol=1e-5)
 
 
-def test_vectors_go_through_buffers_to_another_role():
-    @w.kernel()
-    def scaled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-        ring = w.ring(1, down=(1, 128, w.f32), across=(1, 32, w.f32))
-        with w.role(), ring.write() as slot:
-            t = [w.load(x[64 * half, 0], (64, 32)) for half in range(2)]
-            for half, each in enumerate(t):
-                w.store_column(w.sum(each, axis=1), slot.down.columns(64 * half, 64))
-            w.store_row(w.sum(t[0] + t[1], axis=0), slot.across)
-        with w.role(), ring.take() as slot:
-            for half in range(2):
-                like = w.zeros((64, 32))
-                down = w.load_column(slot.down.columns(64 * half, 64), like=like)
-                w.store(like + down + w.load_row(slot.across, like=like), y[64 * half, 0])
-
-    x = np.random.default_rng(0).integers(-8, 8, (128, 32)).astype(np.float32)
-    y = np.zeros_like(x)
-    clean(scaled.emulate(x, y))
-    assert (y == x.sum(1)[:, None] + x.sum(0)).all()
-
-
-def test_stages_of_short_vectors_begin_where_tma_can_write():
-    @w.kernel()
-    def copied(x: w.In["m n", w.f16], y: w.Out["rows n", w.f32]):
-        ring = w.ring(2, x=(1, 32, w.f16))  # of 64 bytes
-        with w.role():
-            for row in range(2):
-                with ring.take() as slot:
-                    t = w.zeros((64, 32))
-                    w.store(t + w.load_row(slot.x, like=t).to(w.f32), y[64 * row, 0])
-        with w.role(), w.one_thread():
-            for row in range(2):
-                ring.fill(x=x[row, 0])
-
-    x, y = np.random.default_rng(0).random((2, 32)).astype(np.float16), np.zeros((128, 32), np.float32)
-    clean(copied.emulate(x, y))
-    assert (y == x.repeat(64, 0)).all()
-
-
-@pytest.mark.parametrize("dtype", ["f32", pytest.param("e4m3", marks=pytest.mark.slow)])
-def test_fewer_elements_than_rows_are_repeated(dtype):
-    @w.kernel()
-    def repeated(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-        buffer, kind = w.shared(1, 64, getattr(w, dtype)), getattr(w, dtype)
-        with w.role():
-            w.store_column(w.sum(w.load(x[0, 0], (64, 32)), axis=1).to(kind), buffer)
-            w.barrier()
-            t = w.zeros((64, 32))
-            w.store(t + w.load_column(buffer.columns(32, 32), like=t).to(w.f32), y[0, 0])
-
-    x, y = np.zeros((64, 32), np.float32), np.ones((64, 32), np.float32)
-    x[:, 3] = np.random.default_rng(0).integers(-8, 8, 64)
-    clean(repeated.emulate(x, y))
-    assert (y == x.sum(1)[32:].repeat(2).reshape(32, 2).T.reshape(64, 1)).all()
-
-
 def test_a_fragment_is_carried_by_while_and_if():
     @w.kernel()
     def doubled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], n: w.i32):

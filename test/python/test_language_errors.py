@@ -263,34 +263,6 @@ def some_rows_to_a_buffer(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
         w.store(w.zeros((64, 64)), buffer, rows=3)  # here
 
 
-@mistake("'a' must have a multiple of 128 bytes in each of 2 parts, .* got 64")
-def parts_at_addresses_that_tma_cannot_write(a: w.In["m k", w.f16], d: w.Out["m", w.f32]):
-    ring = w.ring(1, a=(1, 64, w.f16))
-    with w.role():
-        ring.fill(a=(a[0, 0], a[1, 0]))  # here
-
-
-@mistake("'a' must have a multiple of 128 bytes in a stage, .* got 64")
-def stages_at_addresses_that_tma_cannot_write(a: w.In["m k", w.f16], d: w.Out["m", w.f32]):
-    ring = w.ring(2, a=(4, 8, w.f16))
-    with w.role():
-        ring.fill(a=a[0, 0])  # here
-
-
-@mistake("rows is for stores to an array: a vector is stored whole to a buffer")
-def some_elements_to_a_buffer(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
-    buffer = w.shared(1, 64, w.f32)
-    with w.role():
-        w.store_column(w.zeros(64), buffer, rows=3)  # here
-
-
-@mistake("expects a buffer of 1 x 64 w.f32, got a buffer of 1 x 32 w.f32")
-def a_vector_to_a_smaller_buffer(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
-    buffer = w.shared(1, 32, w.f32)
-    with w.role():
-        w.store_column(w.zeros(64), buffer)  # here
-
-
 @mistake("this stage wasn't taken: ready.. only waits for it, and take.. takes it")
 def a_stage_that_is_only_ready(a: w.In["m k", w.f16], d: w.Out["m", w.f32]):
     ring = w.ring(1, a=(64, 64, w.f16))
