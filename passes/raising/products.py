@@ -143,7 +143,7 @@ def _roles(
     full = tuple(range(rank))
     # Only C may have a weight: what has one is asked first.
     for element, weight in sorted(argument.items(), key=lambda each: each[1] == 1.0):
-        if element is product:
+        if element == product:
             continue
         dims = _squeezed(element)
         if element.buffer == d and element.dims == full and "c" not in roles:

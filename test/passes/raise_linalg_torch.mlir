@@ -25,6 +25,9 @@
 // LINEAR: "tile.matmul"(%arg0, %arg1, %arg3, %arg2) {activation = "gelu", roles = ["bias"], transpose_b = true}
 // LINEAR-SAME: (memref<48x32xbf16>, memref<40x32xbf16>, memref<48x40xbf16>, memref<40xbf16>)
 
+// RUN: weft-opt %S/Inputs/torch/linear_silu.mlir --raise-linalg | FileCheck %s --check-prefix=SILU
+// SILU: "tile.matmul"(%arg0, %arg1, %arg3, %arg2) {activation = "silu", roles = ["bias"], transpose_b = true}
+
 // RUN: weft-opt %S/Inputs/torch/linear_tanh.mlir --raise-linalg | FileCheck %s --check-prefix=TANH
 // TANH: "tile.matmul"(%arg0, %arg1, %arg4, {{.*}}) {activation = "gelu_tanh", roles = ["bias", "residual"], transpose_b = true}
 
