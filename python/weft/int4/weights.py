@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError, shown
-from weft.int4.kernels.layout import DEPTH, LINES, ROWS
+from weft.int4_layout import DEPTH, LINES, ROWS
 from weft.launch import arrays
 
 LEVELS = 16

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import shown
+from weft.int4_layout import DEPTH, LINES, ROWS, WORDS
 from weft.isa.chips import WARPGROUP
 from weft.language import registers
 from weft.language.buffers import Buffer
@@ -19,14 +20,6 @@ from weft.language.rings import Slot
 from weft.language.roles import thread
 from weft.language.scalars import as_scalar, bf16, f16, f32, i32
 from weft.passes.builders import emit
-
-ROWS = registers.WGMMA_ROWS
-"""Rows of a tile of weights, which a warpgroup multiplies."""
-DEPTH = 64
-"""Columns of a block."""
-_WORDS = 32  # of a line: a block has 4 words for each thread of a warpgroup
-LINES = 4 * WARPGROUP // _WORDS
-"""Lines of a block."""
 
 
 class Int4Weights:
@@ -58,7 +51,7 @@ class Int4Weights:
     def buffers(self) -> dict[str, Any]:
         """The buffers of a stage: `w.ring(…, **weights.buffers)`. They are called q, scale and zero."""
         vectors = (1, self.tiles * self.groups * ROWS, self.vectors["scale"].dtype)
-        return dict.fromkeys(self.vectors, vectors) | {"q": (self.tiles * self.lines, _WORDS, i32)}
+        return dict.fromkeys(self.vectors, vectors) | {"q": (self.tiles * self.lines, WORDS, i32)}
 
     def places(self, tiles: Sequence[Any], number: Any) -> dict[str, Any]:
         """What fills a stage: `ring.fill(…, **weights.places(tiles, number))` copies the columns from
@@ -85,7 +78,7 @@ class Int4Weights:
         """Asks for `count` stages from `number` on in L2, at most `most`, as `w.prefetch` does."""
         for tile in tiles if most else ():
             lines = minimum(count, most) * (self.lines * self.halves)
-            prefetch(self.packed[self._line(tile, number), 0], lines, _WORDS)
+            prefetch(self.packed[self._line(tile, number), 0], lines, WORDS)
             for each in self.vectors.values():
                 prefetch(each[self._whole(tile), self._of_group(number)], 1, most * self.groups * ROWS)
 

@@ -4,7 +4,7 @@ has dequantised.
 """
 
 import weft.language as w
-from weft.int4.kernels.layout import DEPTH, ROWS
+from weft.int4_layout import DEPTH, ROWS
 
 
 @w.kernel(
