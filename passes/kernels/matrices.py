@@ -138,11 +138,6 @@ def element_bytes(matrix: Any) -> int:
     return int(matrix.type.element_type.width) // 8
 
 
-def pair_bytes(matrix: Any) -> int:
-    """Bytes of two elements."""
-    return 2 * element_bytes(matrix)
-
-
 def run_bytes(matrix: Any, run: int, fragment: Any) -> int:
     """Bytes of a matrix that a lane accesses at once, at most 16, where `run` elements of a fragment of this
     type follow each other in a row, or fewer if it has fewer columns; 0 for single elements.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weft.bench.compiling import default_jobs, product_of, written
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import INPUTS, Buffers, Problem
+from weft.bench.trials import milliseconds
 from weft.compiler import ptxas
 from weft.errors import WeftError
 from weft.isa.computed import computed
@@ -21,8 +22,6 @@ from weft.schedules import choice
 
 if TYPE_CHECKING:
     from weft.bench.triton_pointers import Compiled, Config
-
-_ROUNDS = 3
 
 
 class _ForGpu(Kernel):
@@ -97,7 +96,7 @@ class _Triton:
         if problem.n % 16 or problem.k % 16:
             raise Refusal("N and K must be multiples of 16")
         timed = [
-            (_milliseconds(calls), calls)
+            (milliseconds(calls), calls)
             for calls in (self._calls(problem, sets, config) for config in triton_pointers.CONFIGS)
             if calls
         ]
@@ -163,19 +162,3 @@ def _compiled(
 def triton(chip: str) -> Implementation:
     """Triton's kernel for `chip`, in the fastest configuration."""
     return Implementation("triton", _Triton(chip).prepare)
-
-
-def _milliseconds(calls: Sequence[Call]) -> float:
-    """The shortest of three rounds over all sets, after one that warms up."""
-    import torch
-
-    times = list[float]()
-    for _ in range(1 + _ROUNDS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for call in calls:
-            call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return min(times[1:])

@@ -16,6 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from weft.bench.implementation import Call, Refusal
 from weft.bench.problem import INPUTS, Buffers, Problem
+from weft.bench.trials import milliseconds
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     for config in CONFIGS:
         calls = [_call(problem, each, config) for each in sets]
         try:
-            timed.append((_milliseconds(calls), calls))
+            timed.append((milliseconds(calls), calls))
         except triton.TritonError as refused:
             reason = refused
     if not timed:
@@ -137,17 +138,3 @@ def _call(problem: Problem, each: Buffers, config: Config) -> Call:
     )
     call: Call = launch
     return call
-
-
-def _milliseconds(calls: Sequence[Call]) -> float:
-    """The shortest of three rounds over all sets, after one that compiles."""
-    times: list[float] = []
-    for _ in range(4):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for call in calls:
-            call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return min(times[1:])

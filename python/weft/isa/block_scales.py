@@ -109,11 +109,6 @@ def elements_with(scale: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(e for s in SCALINGS if s.scale == scale for e in s.elements))
 
 
-def format_of(element: str, scale: str) -> Format | None:
-    """The format with these elements and scales."""
-    return next((f for f in FORMATS.values() if f.scale == scale and element in f.elements), None)
-
-
 def offset(row: int, group: int, groups: int) -> int:
     """The byte of a scale of a matrix with so many groups in each row: tiles of 128 rows and 4 groups, those
     of the same rows after each other.
