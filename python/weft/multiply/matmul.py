@@ -62,106 +62,94 @@ def matmul(
     arch: str | None = None,
     stream: Any = None,
 ) -> Any:
-    """`alpha * a @ b + beta * c`, with an optional epilogue.
+    """`residual + activation(alpha * a @ b + beta * c + bias)`: docs/python.md has examples.
 
     `a` is M x K (K x M with `transpose_a`), `b` is K x N (N x K with `transpose_b`), `c` and the result are
-    M x N. The `epilogue` is computed in f32 (i32 for integers) before the result is rounded.
+    M x N. Arrays are those of PyTorch, CuPy, JAX and NumPy, and any with DLPack or
+    `__cuda_array_interface__`. All must be on one GPU, or all on the CPU, from where they are copied to the
+    GPU; without a GPU, the emulator multiplies them. The result is an array of `a`'s library.
 
-    More dimensions in front make a batch, and broadcast as in NumPy's `matmul`: those of the result are those
-    of `a` and `b`; `c`, the residual and scales may have 1 there, or fewer. A vector `a` is one row, a vector
-    `b` one column, and the result, `c` and the residual don't have that dimension. Dimensions that share `b`
-    become rows of one product, others one batch, without copies; where their strides don't allow it, one
-    launch for each part follows the other. A result without elements is returned without a launch; with K 0,
-    the product is 0, to which C and the epilogue are added.
+    Shapes are those of NumPy's `matmul`. Dimensions before the last two are broadcast; `c`, the residual and
+    scales may have fewer, or 1. A vector `a` is one row, a vector `b` one column, which the result, `c` and
+    the residual lack. Leading dimensions cause no copies. They become rows of one product, a batch, or
+    several batches, one launch each. If K is 0, the product is 0.
 
-    `groups` (int32) makes products of different sizes. With a batch of `b` alone, it holds the number of the
-    `b` for each row of `a`; a negative number leaves the row of the result unchanged. All 128 rows from a
-    multiple of 128 on must have the same number, except that the last of them may have negative ones: their
-    rows of the result are then unspecified. With a batch of `a`, it holds the number of rows of each product
-    that are computed; the other rows of the result are unspecified.
+    Parameters for the result:
 
-    `row_ends` (int32) has an element for each matrix of a batch of `b`: the end of its rows of the matrix
-    `a`. They begin at the end of those before, rounded up to a multiple of 128 (the first at 0). Rows of the
-    result from an end to that multiple are unspecified; rows after the last multiple are unchanged.
+    - `out`: the array to write to, which can't be JAX's. It may be `c` or the residual, element for element,
+      but must not share memory with other arrays, nor its elements with each other.
+    - `out_dtype`: the element type: MLIR's name, or a type of PyTorch, NumPy, JAX or ml_dtypes. By default
+      that of `a`, but bf16 for fp8 and i32 for integers. fp8 is rounded to nearest and saturates.
+    - `alpha`: a number, or an array of f32 on the same device, which the kernel reads: one element, or one
+      for each product (for each `b` that rows of `a` select). Integers need `alpha` 1.
+    - `c`, `beta`: `beta` must be given with `c`. Without `c`, it scales the contents of `out`. Integers need
+      `beta` 0 or 1.
+    - `epilogue`: an `Epilogue`, computed in f32 (i32 for integers, f64 for f64) before the result is rounded.
 
-    `k_ends` (int32) makes a batch of products of two matrices, each of a K slice, with an element for each
-    product: the end of its slice, which begins at the end of the one before, rounded up to a multiple of 128.
-    `a` and `b` must be 0 from an end to this multiple. Products of empty slices are 0. Not with block scales.
+    Parameters for products of different sizes, all int32:
 
-    `scales` are two float32 arrays for fp8: of `a` M x ceil(K / 128), with contiguous columns
-    (`strides[-2] == 1`), and of `b` ceil(N / 128) x ceil(K / 128), N first even where `b` has K first, or
-    of its columns N x ceil(K / 128), with contiguous columns like those of `a`. Both scale the product of
-    each 128 elements along K before these are added in f32. Without scales, `promote` adds products of fp8 in
-    f32; otherwise the tensor cores add them with about 13 bits of fraction.
+    - `groups` with a batch of `b` alone: the index of the `b` for each row of `a`. A negative index leaves
+      the row of the result unchanged. All 128 rows from a multiple of 128 on must have the same index, except
+      that the last of them may have negative ones: their rows of the result are then unspecified.
+    - `groups` with a batch of `a`: the number of rows of each product. Other rows are unspecified.
+    - `row_ends`: for each matrix of a batch of `b`, the end of its rows of `a`. They begin at the previous
+      end, rounded up to a multiple of 128 (the first at 0). Rows of the result from an end to that multiple
+      are unspecified; rows after the last multiple are unchanged.
+    - `k_ends`: for each product, the end of its K slice, which begins at the previous end, rounded up to a
+      multiple of 128. `a` and `b` must be 0 from an end to this multiple. Products of empty slices are 0. Not
+      with block scales.
 
-    For floats of at most 32 bits, `scales` may also be those of rows of `a` (float32, M x 1) and of columns
-    of `b` (1 x N), as in `torch._scaled_mm`. One element, in any shape, scales a whole matrix. They multiply
-    the sums before `c` is added. All products of a batch share them; groups have none.
+    Parameters for scales and precision:
 
-    With `accumulate` "f16", tensor cores add up products of f16 or fp8 in f16 (from sm_70 and sm_89 on), not
-    f32; only sums of K slices are added in f32. Sums of 65,520 and more become infinite.
+    - `scales`: a pair, for `a` and `b`. Of fp8, f32 arrays of M x ceil(K / 128), with contiguous columns
+      (`strides[-2] == 1`), and ceil(N / 128) x ceil(K / 128), N first even if `b` has K first; or for each
+      column of `b`, N x ceil(K / 128), with contiguous columns. They scale the product of each 128 elements
+      along K before these are added in f32.
+    - `scales` for rows of `a` (f32, M x 1) and columns of `b` (1 x N), as in `torch._scaled_mm`, of floats of
+      at most 32 bits. One element, in any shape, scales a whole matrix. They multiply the sums before `c` is
+      added. All products of a batch share them. Not with groups.
+    - `scales` that tensor cores apply (sm_100a and later): arrays of float8_e8m0fnu (nvfp4: float8_e4m3fn),
+      or of uint8, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer, with any shape, but in whole tiles:
+      128 rows of `a` (columns of `b`) x 4 groups of 32 elements along K (nvfp4: 16). Scales that pad a tile
+      must not be NaN. `weft.tiled_scales` makes this layout.
+    - `scale_block` (128 or 32): `scales` are int32 words of four float8_e8m0fnu, the first in the lowest
+      bits, as in DeepGEMM, each for that many elements along K: M x ceil(K / 512) and N x ceil(K / 512) (for
+      32, K / 128), with contiguous columns. Kernels of `tcgen05` read them (sm_100a, sm_103a, sm_110a).
+    - `kind`: the format of packed elements, or a pair of formats: "nvfp4", "mxfp4", "mxfp6", "mxfp8", "int4",
+      "uint4" or "bool". It may be omitted unless an array has type uint8. "mxfp6_e2m3", "mxfp6_e3m2",
+      "mxfp8_e4m3" and "mxfp8_e5m2" select one of two element types. Elements are packed along K (i4, ui4 and
+      i1: along rows), the first in the lowest bits. On the CPU, arrays of ml_dtypes' types, and NumPy's bool,
+      have a byte for each element. K must be even for elements of 4 bits, a multiple of 8 for i1, and a
+      multiple of 128 for elements of 6 bits and for those of 4 bits with others.
+    - `promote`: adds products of fp8 in f32; otherwise tensor cores add them with about 13 fraction bits.
+    - `accumulate="f16"`: tensor cores add products of f16 or fp8 in f16 (from sm_70 and sm_89 on). Only sums
+      of K slices are added in f32. Sums of 65,520 and more become infinite.
+    - `bit_op`: "xor.popc" counts the bits of i1 along K that differ, "and.popc" those that are both 1.
 
-    Block scales are applied by the tensor cores of sm_100a and later. `kind` is "nvfp4", "mxfp4", "mxfp6" or
-    "mxfp8", or a pair of these for `a` and `b`. It may be omitted unless an array has type uint8. Elements
-    are packed along K, the first in the lowest bits: PyTorch's float4_e2m1fn_x2, or bytes of uint8, in which
-    "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3" and "mxfp8_e5m2" select one of two element types. K is counted in
-    elements. On the CPU, arrays of ml_dtypes' types have a byte for each element. `scales` are two arrays of
-    float8_e8m0fnu (nvfp4: float8_e4m3fn), or of uint8, in the 128x4 layout of cuBLAS, PyTorch and FlashInfer.
-    They may have any shape, but must consist of whole tiles: 128 rows of `a` (columns of `b`) x 4 groups of
-    32 elements along K (nvfp4: 16). Scales that pad a tile must not be NaN. `weft.tiled_scales` makes this
-    layout, and `weft.reference` quantises arrays. Scales of whole matrices are part of `alpha`. K must be
-    even for elements of 4 bits, and a multiple of 128 for those of 6 bits and for those of 4 bits with
-    others.
+    Parameters for the launch:
 
-    With `scale_block`, `scales` are two int32 arrays of words, each of four scales of float8_e8m0fnu, the
-    first in the lowest bits, as DeepGEMM has them: `scale_block` (128 or 32) elements along K share a scale.
-    They are M x ceil(K / 512) and N x ceil(K / 512) (K / 128 where 32 elements share a scale), with
-    contiguous columns (`strides[-2] == 1`). Bytes after the last scale are ignored. Only the `tcgen05`
-    kernels of sm_100a, sm_103a and sm_110a read them; `weft.tiled_scales` converts words to the 128x4 layout.
+    - `schedule`: tiles, stages and the like, as an object or as text; by default chosen from the sizes.
+    - `arch`: the chip, by ptxas's name, that the emulator emulates for arrays on the CPU.
+    - `stream`: by default the current stream of PyTorch or CuPy, otherwise the default stream. The launch is
+      queued and not waited for. It waits for the stream that `__cuda_array_interface__` names, and with
+      DLPack for the legacy default stream, unless a graph is captured. If all arrays are JAX's, XLA queues
+      the launch on its own stream, as `weft.jax.matmul`, also in functions that JAX traces; with `stream`,
+      `out` or arrays of other libraries, the host waits for JAX's arrays, and for the launch.
 
-    `alpha` may also be an array of float32 on the device of the others: one element, in any shape, or one for
-    each product (for each `b` where rows of `a` select one). The kernel reads it, so that the call
-    doesn't wait for its values. Products of integers take no such array.
+    Elements are f16 (from sm_70 on), bf16, f32 (multiplied as tf32) and f64 (from sm_80 on), i8 and ui8 (from
+    sm_72 on), i4, ui4 and i1 (from sm_75 on; `and.popc` from sm_80 on), fp8 (from sm_89 on), fp6 and fp4
+    (from sm_100a on, with `a` as M x K and `b` as N x K, or transposes of these). With f64, all arrays are
+    f64, and the activation is relu. Sizes must be below 2**31, and strides must not be negative. With TMA
+    (sm_90a and later chips), rows of `a` and `b` must begin at multiples of 16 bytes; others are copied in
+    each call, on the same stream. So may MN-major f32, fp8 and 8-bit integers be on sm_90a, to K-major
+    matrices. Rows of the result, of `c` and of the residual may begin at any element.
 
-    Arrays are those of PyTorch, CuPy, JAX and NumPy, and any with DLPack or `__cuda_array_interface__`. All
-    must be on one GPU or all on the CPU, from where they are copied to the GPU; without a GPU, the
-    emulator multiplies them. The result is written to `out` (which can't be JAX's) or to a new array of `a`'s
-    library. Its elements are of type `out_dtype` (by default that of `a`, but bf16 for fp8 and i32 for
-    integers): MLIR's name, or a type of PyTorch, NumPy, JAX or ml_dtypes. `out` may be `c` or the residual,
-    element for element, but must not share memory with other arrays, nor its elements with each other. A
-    result in fp8 is rounded to the nearest number and saturates. `beta` must be given with `c`; without `c`
-    it scales the contents of `out`.
+    PyTorch computes gradients of `a`, `b`, `c`, the bias and the residual in f16, bf16, f32 and f64, but not
+    with `out`, `scales` or groups. If PyTorch records gradients, traces, casts or transforms a call, or if
+    tensors have no memory of their own, the call becomes an operator such as `torch.ops.weft.matmul`.
 
-    Elements are f16 (from sm_70 on), bf16, f32 (multiplied as tf32), f64 (all three from sm_80 on), i8, ui8
-    (from sm_72 on), i4, ui4 and i1 (from sm_75 on), and fp8 (from sm_89 on); fp6, fp4 and block scales from
-    sm_100a on. fp6, fp4 and block scales need `a` as M x K and `b` as N x K, or transposes of such matrices.
-    i4, ui4 and i1 are packed along rows: bytes of uint8 with `kind` "int4", "uint4" or "bool" (a pair for `a`
-    and `b` of different types), or on the CPU ml_dtypes' int4 and uint4, and NumPy's bool, with a byte for
-    each element. `bit_op` multiplies i1: "xor.popc" counts the bits along K that differ, "and.popc" (from
-    sm_80 on) those that are both 1. Rows and K are multiples of 8 for i1, of 2 for i4 and ui4. With f64, all
-    arrays are f64, and the activation is relu. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be below
-    2**31, and strides must not be negative. Kernels that use TMA (on sm_90a and later chips) need rows of `a`
-    and `b` at multiples of 16 bytes; others are copied in each call, by one more kernel on the same stream.
-    So are MN-major f32, fp8 and 8-bit integers on sm_90a, to K-major matrices, where that is predicted to be
-    faster. Rows of the result, of `c` and of the residual may begin at any element.
-
-    PyTorch computes gradients of `a`, `b`, `c`, the bias and the residual in f16, bf16, f32 and f64, also of
-    batches and with `alpha`, but not with `out`, `scales` or groups. Where PyTorch records gradients, traces,
-    casts or transforms a call, or tensors have no memory of their own, the call becomes an operator such as
-    `torch.ops.weft.matmul`. Other libraries compute no gradients.
-
-    The launch is queued and not waited for: on `stream`, by default the current stream of PyTorch or CuPy,
-    and for other libraries the default stream of the arrays' GPU. Where all arrays are JAX's, the call is one
-    of `weft.jax.matmul`, also in functions that JAX traces, and XLA queues it on its own stream. With
-    `stream`, `out` or arrays of other libraries, JAX's arrays are waited for before the launch, and the GPU
-    after it. The launch waits for the stream that `__cuda_array_interface__` names, and with DLPack for the
-    legacy default stream, unless a graph is captured. `schedule`
-    (an object, or text as the attribute of `tile.matmul` has it) sets tiles, stages and the like; by default
-    it is chosen from the sizes. With `arch`, a chip as ptxas names it, the emulator multiplies arrays on the
-    CPU as that chip would, whether there is a GPU or not.
-
-    The first call for arrays of certain types, sizes, strides and alignment (to 32 bytes) plans the launch; a
-    later call with any such arrays only fills in their addresses. Up to 4096 plans are kept. Any number of
+    The first call for arrays of certain types, sizes, strides and alignment (to 32 bytes) plans the launch.
+    Later calls with any such arrays only fill in their addresses. Up to 4096 plans are kept. Any number of
     threads may call at the same time.
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
