@@ -1340,8 +1340,8 @@ func.func @cluster_that_does_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>
 // -----
 
 func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{cluster must divide block N 64 in multiples of 64, got 2 CTAs}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  // expected-error @below {{cluster must divide block N 64 in multiples of 64 or block K 32 in multiples of 8, got 8 CTAs}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 32>, warpgroups = 2, stages = 3, cluster = array<i64: 8, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
