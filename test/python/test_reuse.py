@@ -14,7 +14,7 @@ from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options
-from weft.schedules import choice, time_model
+from weft.schedules import choice, time_model, wgmma_cycles
 
 F16 = Types("f16", "f16", "f16")
 CHIP = "sm_90a"
@@ -28,7 +28,7 @@ def instead(chosen, *compiled, sizes=SIZES, types=F16, members=1):
 @pytest.fixture
 def model(patch):
     """A model in which a schedule takes as many cycles as its block has columns."""
-    patch.setattr(time_model, "modelled", lambda s, *_, **__: s.block[1])
+    patch.setattr(time_model, "all_modelled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
 
 
 CHOSEN = WarpgroupSchedule((128, 208, 64), 2, 3)
@@ -41,6 +41,14 @@ def test_a_compiled_kernel_is_taken_where_it_is_predicted_to_be_as_fast(model):
     assert instead(CHOSEN, near, faster, far) == faster
     assert instead(CHOSEN, near, faster, CHOSEN) == CHOSEN
     assert instead(CHOSEN) == CHOSEN
+
+
+def test_compiled_kernels_are_predicted_at_once(patch):
+    predicted, cycles = [], wgmma_cycles.cycles
+    patch.setattr(wgmma_cycles, "cycles", lambda *of: predicted.append(len(of[0])) or cycles(*of))
+    compiled = [replace(CHOSEN, block=(128, n, 64)) for n in (64, 72, 80)]
+    assert instead(CHOSEN, *compiled, Schedule((64, 64, 32), (2, 2), 3)) in (CHOSEN, *compiled)
+    assert predicted == [3, 1]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import time_model
+from weft.schedules import time_model, wgmma_cycles
 from weft.schedules.chip_models import H200, chip_model
 from weft.schedules.wgmma_cycles import Kernels
 from weft.target import Target
@@ -285,3 +285,20 @@ def test_a_refusal_looks_at_few_other_schedules(monkeypatch: pytest.MonkeyPatch)
     complaint = of(192, 256, 64, 3).complaint(BF16) or ""
     assert "block N must be at most" in complaint
     assert len(looked) <= 2
+
+
+@pytest.mark.parametrize("types", [BF16, SCALED])
+def test_a_choice_computes_what_depends_on_tiles_alone_once(types, patch):
+    time_model.choose(4096, 4096, 4096, types, H200)
+    patch.setattr(wgmma_cycles, "product_cycles", lambda *_: pytest.fail("computed again"))
+    time_model.choose(4104, 4096, 4096, types, H200)
+
+
+def test_schedules_are_modelled_at_once_as_one_by_one(patch):
+    schedules = of(128, 256, 64), of(64, 48, 64, 1, 4, splits=2), of(256, 192, 64, swap=True)
+    sizes = 4000, 2000, 3000
+    assert time_model.all_modelled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
+        [time_model.modelled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
+    )
+    patch.setattr(wgmma_cycles, "product_cycles", lambda *_: pytest.fail("computed again"))
+    time_model.all_modelled(schedules, 300, 40, 5000, BF16, H200)

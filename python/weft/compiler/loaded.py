@@ -111,6 +111,8 @@ def _changed(libraries: Iterable[Files]) -> str | None:
 def _unknown() -> Iterator[str]:
     """Loaded modules of Weft that affect compilation and whose files weren't recorded."""
     for name, module in sys.modules.copy().items():
+        if not name.startswith("weft"):  # of thousands
+            continue
         parts = name.split(".")
         if parts[0] == "weft" and not (len(parts) > 1 and parts[1] in _APART):
             path = str(getattr(module, "__file__", name))

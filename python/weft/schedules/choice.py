@@ -68,6 +68,11 @@ def _modelled(request: Request, schedule: AnySchedule) -> float:
     return time_model.modelled(schedule, *request.mnk, request.types, model, members=request.members)
 
 
+def _all_modelled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
+    model = chip_model(request.chip)
+    return time_model.all_modelled(schedules, *request.mnk, request.types, model, members=request.members)
+
+
 def _tma_mma(chip: str) -> Any:
     """The module that chooses schedules of `mma.sync` with TMA for a chip."""
     return mn_major if chip in CHIP_MODELS else tma_mma
@@ -80,12 +85,20 @@ class Chooser:
     `choose` returns the best schedule that it knows, or None to leave the product to other families.
     `candidates` returns what a tuner tries, the most promising first: where there is a prediction, by its
     time. `predicted` is the time of a schedule,
-    in any unit; without it, no other kernel is used in place of the chosen one.
+    in any unit; without it, no other kernel is used in place of the chosen one. `all_predicted` returns the
+    times of several, for a chooser that computes these at once in less time.
     """
 
     choose: Callable[[Request], AnySchedule | None]
     candidates: Callable[[Request], Iterable[AnySchedule]] = _none
     predicted: Callable[[Request, AnySchedule], float] | None = None
+    all_predicted: Callable[[Request, tuple[Any, ...]], list[float]] | None = None
+
+    def times(self, request: Request, schedules: tuple[AnySchedule, ...]) -> list[float] | None:
+        """The times of schedules; None where they aren't predicted."""
+        if self.all_predicted is not None:
+            return self.all_predicted(request, schedules)
+        return None if self.predicted is None else [self.predicted(request, s) for s in schedules]
 
 
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
@@ -100,6 +113,7 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
         lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip), members=r.members),
         _modelled,
+        _all_modelled,
     ),
     TensorMemorySchedule: Chooser(
         lambda r: tcgen05.choose(*r.mnk, r.types, r.chip, members=r.members),
@@ -150,15 +164,20 @@ def compiled_instead(
     It is the chosen one if that is compiled or tuned, or if no other one has the same results and takes as
     long, as far as the model can tell.
     """
-    predicted = CHOOSERS[type(chosen)].predicted
-    if chosen in compiled or predicted is None:
+    if chosen in compiled:
         return chosen
     request = Request(m, n, k, types, chip, members)
     able = [s for s in compiled if s.same_results(chosen) and _grouped_alike(s, chosen, m, n)]
     if not able or (members == 1 and _tuned(request, database.sources(chip)) is not None):
         return chosen
-    best = min(able, key=lambda s: predicted(request, s))
-    return best if predicted(request, best) <= predicted(request, chosen) * REUSED else chosen
+    # The times of all are computed, also of those that aren't able: the model keeps what it knows of them.
+    family = tuple(s for s in compiled if type(s) is type(chosen))
+    times = CHOOSERS[type(chosen)].times
+    if (of_family := times(request, family)) is None or (of_chosen := times(request, (chosen,))) is None:
+        return chosen
+    took = dict(zip(family, of_family, strict=True))
+    best = min(able, key=took.__getitem__)
+    return best if took[best] <= of_chosen[0] * REUSED else chosen
 
 
 def _grouped_alike(one: AnySchedule, other: AnySchedule, m: int, n: int) -> bool:

@@ -92,6 +92,27 @@ def modelled(
     return float(wgmma_cycles.cycles(Kernels.of([s], types, chip), m, n, k, members)[0])
 
 
+def all_modelled(
+    schedules: tuple[WarpgroupSchedule, ...],
+    m: int,
+    n: int,
+    k: int,
+    types: Types,
+    chip: ChipModel,
+    *,
+    members: int = 1,
+) -> list[float]:
+    """The cycles that a batch of products takes with each schedule."""
+    return [
+        float(each) for each in wgmma_cycles.cycles(_kernels_of(schedules, types, chip), m, n, k, members)
+    ]
+
+
+@lru_cache(maxsize=32)
+def _kernels_of(schedules: tuple[WarpgroupSchedule, ...], types: Types, chip: ChipModel) -> Kernels:
+    return Kernels.of(schedules, types, chip)
+
+
 def by_time(
     m: int, n: int, k: int, types: Types, chip: ChipModel, members: int = 1
 ) -> Iterator[tuple[float, WarpgroupSchedule]]:

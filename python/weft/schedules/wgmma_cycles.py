@@ -4,7 +4,7 @@ Times are cycles of a multiprocessor; `chip_models` has the model's numbers for 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from math import gcd
 from typing import Any
@@ -41,6 +41,8 @@ class Kernels:
     height: Array  # of a cluster, in tiles
     width: Array
     stream_k: Array
+    of_tiles: dict[str, Array] = field(default_factory=dict)
+    """What was computed for all tiles, by name. Parts of these kernels share it."""
 
     @classmethod
     def of(cls, schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipModel) -> "Kernels":
@@ -74,29 +76,35 @@ class Kernels:
             stream_k=self.stream_k[index],
         )
 
-    def of_tile(self, value: Any) -> Array:
-        """A column of what a function returns for each tile."""
-        return np.array([value(tile) for tile in self.tiles])[self.tile]
+    def of_tile(self, name: str, value: Any) -> Array:
+        """A column of what a function returns for each tile. It is called once for all columns of a name."""
+        if name not in self.of_tiles:
+            self.of_tiles[name] = np.array([value(tile) for tile in self.tiles])
+        return self.of_tiles[name][self.tile]
 
     @cached_property
     def rows(self) -> Array:
-        return self.of_tile(lambda s: s.block[0])
+        return self.of_tile("rows", lambda s: s.block[0])
 
     @cached_property
     def columns(self) -> Array:
-        return self.of_tile(lambda s: s.block[1])
+        return self.of_tile("columns", lambda s: s.block[1])
 
     @cached_property
     def stored_columns(self) -> Array:
-        return self.of_tile(lambda s: s.stored(self.types)[1])
+        return self.of_tile("stored_columns", lambda s: s.stored(self.types)[1])
 
     @cached_property
     def depth(self) -> Array:
-        return self.of_tile(lambda s: s.block[2])
+        return self.of_tile("depth", lambda s: s.block[2])
 
     @cached_property
     def swap(self) -> Array:
-        return self.of_tile(lambda s: s.swap)
+        return self.of_tile("swap", lambda s: s.swap)
+
+    @cached_property
+    def stage_bytes(self) -> Array:
+        return self.of_tile("stage_bytes", lambda s: s.stage_bytes(self.types))
 
     @cached_property
     def ctas(self) -> Array:
@@ -119,31 +127,34 @@ class Kernels:
     def staging_parts(self) -> Array:
         """In how many parts a tile of D is staged."""
         whole = np.where(self.staged, self.rows * self.columns * self.types.output_bytes, 0)
-        stage = self.of_tile(lambda s: s.stage_bytes(self.types)) + STAGE_BARRIER_BYTES
+        stage = self.stage_bytes + STAGE_BARRIER_BYTES
         room = self.chip.facts.shared_bytes - self.stages * stage
-        unit = self.of_tile(lambda s: s.staging_unit(self.types))
+        unit = self.of_tile("staging_unit", lambda s: s.staging_unit(self.types))
         return staging_parts(whole, room, self.columns, unit)
 
     @cached_property
     def products(self) -> Array:
         """Cycles of a tile's products for one K block, and of adding them where they are promoted."""
-        return self.of_tile(lambda s: product_cycles(s, self.types, self.chip))
+        return self.of_tile("products", lambda s: product_cycles(s, self.types, self.chip))
 
     @cached_property
     def two_fit(self) -> Array:
         """Whether a multiprocessor holds two such CTAs: their shared memory, and their registers."""
         facts, types = self.chip.facts, self.types
         room = room_of_two(facts)
-        stages = self.stages * self.of_tile(lambda s: s.stage_bytes(types))
-        sums = np.where(self.splits > 1, self.of_tile(lambda s: 4 * s.rows_of_d * s.sums_stride), 0)
+        stages = self.stages * self.stage_bytes
+        of_tile = self.of_tile("sums_bytes", lambda s: 4 * s.rows_of_d * s.sums_stride)
+        sums = np.where(self.splits > 1, of_tile, 0)
         staging = np.where(self.staged, self.rows * self.columns * types.output_bytes, 0)
         shared = np.maximum(stages, sums) + self.stages * STAGE_BARRIER_BYTES + staging
-        return self.of_tile(lambda s: _registers_of_two_fit(s, types)) & (shared <= room)
+        registers = self.of_tile("registers_of_two_fit", lambda s: _registers_of_two_fit(s, types))
+        return registers & (shared <= room)
 
     @cached_property
     def panels(self) -> Array:
         """The panels after the first that 128 bytes of a row of D lie in while it is staged."""
-        more = self.of_tile(lambda s: _WIDEST // gcd(_WIDEST, s.block[1] * self.types.output_bytes) - 1)
+        size = self.types.output_bytes
+        more = self.of_tile("panels", lambda s: _WIDEST // gcd(_WIDEST, s.block[1] * size) - 1)
         return np.where(self.staged & ~self.swap, more, 0)
 
 
@@ -183,10 +194,10 @@ def fill_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) -
     """Cycles in which a stage is filled, where so many multiprocessors are `active`. Data that few tiles read
     at a time comes from memory for each of them, or for each cluster; what many read is in the L2 cache.
     """
-    types, chip = kernels.types, kernels.chip
+    chip = kernels.chip
     asked, rare = _asked_bytes(kernels, m, n, k)
     issue = asked * np.maximum(1 / chip.ask, active / chip.l2) + chip.rare * rare * active / chip.l2
-    received = kernels.of_tile(lambda s: s.stage_bytes(types)) / chip.fill
+    received = kernels.stage_bytes / chip.fill
     return _norm(_UNEVEN, issue, received)
 
 
@@ -287,9 +298,9 @@ def block_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) 
     chip, products = kernels.chip, kernels.products
     fill = fill_cycles(kernels, m, n, k, active)
     # A warpgroup that leaves products in flight releases a stage one block late.
-    late = 0 if kernels.types.promoted else kernels.of_tile(lambda s: int(s.overlaps))
+    late = 0 if kernels.types.promoted else kernels.of_tile("overlaps", lambda s: int(s.overlaps))
     _, rare = _asked_bytes(kernels, m, n, k)
-    of_memory = rare / kernels.of_tile(lambda s: s.stage_bytes(kernels.types))
+    of_memory = rare / kernels.stage_bytes
     latency = chip.copy_latency + chip.memory_latency * of_memory
     latency = (latency + fill + products) / (kernels.stages - late)
     return np.maximum(_norm(_UNEVEN, products, fill), latency) + chip.k_block
