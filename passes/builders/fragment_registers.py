@@ -104,8 +104,8 @@ class FragmentRegisters:
 def words_of_fragment(fragment: Any) -> list[Any]:
     """The registers of a lane's elements, as i32.
 
-    Elements that were just rounded from f32 to 16 bits are rounded here, in pairs. LLVM would take a vector
-    of all of them apart, and ptxas would permute the halves of each register.
+    Elements that were just rounded from f32 to 16 bits, for this use alone, are rounded here, in pairs. LLVM
+    would take a vector of all of them apart, and ptxas would permute the halves of each register.
     """
     if (numbers := _before_rounding(fragment)) is None:
         return words_of(tile.to_lane(fragment))
@@ -118,11 +118,15 @@ def words_of_fragment(fragment: Any) -> list[Any]:
 
 
 def _before_rounding(fragment: Any) -> list[Any] | None:
-    """A lane's f32 that were rounded to the 16-bit elements of a fragment; None for another fragment."""
+    """A lane's f32 that were rounded to the 16-bit elements of a fragment; None for another fragment, or one
+    with several uses.
+    """
     if (made := _made_by(fragment, tile.FromLaneOp)) is None or fragment.type.element_type.width != _HALF:
         return None
     rounding = _made_by(made.operands[0], arith.TruncFOp)
     if rounding is None or len(rounding.attributes) or fragment.type.registers % _PAIR:
+        return None
+    if any(len(list(each.uses)) > 1 for each in (fragment, rounding.result)):
         return None
     wide = rounding.operands[0]
     return emit.elements(wide) if wide.type.element_type == ir.F32Type.get() else None

@@ -253,6 +253,19 @@ gpu.module @buffers {
     gpu.return
   }
 
+  // Two stores share what is rounded once.
+  // CHECK-LABEL: gpu.func @store_rounded_twice
+  // CHECK: arith.truncf %{{.*}} : vector<8xf32> to vector<8xf16>
+  // CHECK-NOT: arith.truncf
+  // CHECK: gpu.return
+  gpu.func @store_rounded_twice(%v: vector<8xf32>, %t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = arith.truncf %v : vector<8xf32> to vector<8xf16>
+    %f = "tile.from_lane"(%r) : (vector<8xf16>) -> !Warpgroup
+    "tile.store"(%f, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    "tile.store"(%f, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+
   // A warpgroup's words are stored under predicates, without branches around them.
   // CHECK-LABEL: gpu.func @store_of_a_warpgroup
   // CHECK: %[[INSIDE:.*]] = arith.andi
