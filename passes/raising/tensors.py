@@ -194,7 +194,7 @@ def _tensor(kind: Any, op: Any) -> Any:
         ir.AffineMap.get_identity(kind.rank)
     )
     if not identity:
-        raise Unraisable(f"uses a memref with a layout, {kind}, beside what is no product", op)
+        raise Unraisable(f"uses a memref with a layout, {kind}, outside of a product", op)
     return ir.RankedTensorType.get(kind.shape, kind.element_type)
 
 

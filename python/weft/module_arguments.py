@@ -83,7 +83,7 @@ def memref(shape: object, element: object, strides: object) -> Any:
     if strides is not None:
         distances = [_stride(each) for each in _sizes("strides", strides)]
         if len(distances) != len(sizes):
-            raise WeftError(f"strides must be as many as sizes, {len(sizes)}, got {len(distances)}")
+            raise WeftError(f"each of the {len(sizes)} sizes must have a stride, got {len(distances)}")
         layout = ir.StridedLayoutAttr.get(0, distances)
     with mlir.located():
         return ir.MemRefType.get(sizes, ir.Type.parse(element), layout, loc=ir.Location.unknown())

@@ -288,7 +288,7 @@ def interface_of(value):
         (cuda_array(shape=(-2, 3)), "sizes must not be negative"),
         (cuda_array(shape=(2**62, 2**62), strides=(0, 0)), "nor 2**63 bytes or more in total"),
         (cuda_array(strides="ab"), "must have integers in strides, got 'ab'"),
-        (cuda_array(strides=(4,)), "strides must be as many as sizes, got sizes (2, 3), strides (1,)"),
+        (cuda_array(strides=(4,)), "each size must have a stride, got sizes (2, 3), strides (1,)"),
         (cuda_array(strides=(3, 1)), "multiples of an element's 4 bytes, got (3, 1)"),
         (cuda_array(strides=(-(2**40), 4)), "addresses must be below 2**64, got an array from"),
         (cuda_array(data=None), "must have an address and a read-only flag as data, got None"),

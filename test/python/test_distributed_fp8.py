@@ -147,6 +147,6 @@ def test_wrong_pairs_of_scales_are_named():
     with pytest.raises(weft.WeftError, match="each rank's rows must be a multiple of 4 with scales, got 6"):
         a, b, *scales = operands(1, rows=12)
         matmul_reduce_scatter(a, b, team=team, transpose_b=True, scales=scales)
-    with pytest.raises(weft.WeftError, match="columns of scale_a must be contiguous"):
+    with pytest.raises(weft.WeftError, match="scale_a must have contiguous columns"):
         a, b, of_a, of_b = operands(1, k=256)
         all_gather_matmul(a, b, team=team, transpose_b=True, scales=(np.ascontiguousarray(of_a), of_b))

@@ -162,7 +162,7 @@ def test_a_type_of_another_module_is_refused():
         (("4x4x", "f32"), "shape must consist of integers"),
         (((), "f32"), "at least one size"),
         ((None, "f32"), "shape must be a sequence"),
-        (((4, 4), "f32", (1,)), "strides must be as many as sizes, 2, got 1"),
+        (((4, 4), "f32", (1,)), "each of the 2 sizes must have a stride, got 1"),
         (((4, 4), "f32", (-1, 1)), "strides must be in"),
         (((4, 4), "f32", (2**63, 1)), "strides must be in"),
         (((4, 4), "f32", ("a", 1)), "strides must consist of"),

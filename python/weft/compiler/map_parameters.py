@@ -48,7 +48,7 @@ def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
     pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
     if len(maps) > len(pointers):
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
-        raise refuse(kernel, f"entries of {_NAME} must be at most as many as {last}, got {len(maps)}")
+        raise refuse(kernel, f"{_NAME} must not have more entries than {last}, got {len(maps)}")
     for one in maps:
         if complaint := _complaint(one, kinds):
             raise refuse(kernel, complaint)

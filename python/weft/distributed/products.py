@@ -384,8 +384,7 @@ def _check_scales(name: str, added: dict[str, Any], sizes: tuple[int, int, int],
     check_scaled_rows(name, m, "rows of a")
     if of_a.strides != (1, m):
         raise WeftError(
-            f"{name}: columns of scale_a must be contiguous, one after the other: strides (1, {m}), "
-            f"got {of_a.strides}"
+            f"{name}: scale_a must have contiguous columns without gaps, strides (1, {m}), got {of_a.strides}"
         )
     if of_b.strides != arrays.contiguous_strides(of_b.shape):
         raise WeftError(f"{name}: scale_b must be contiguous, got strides {of_b.strides}")

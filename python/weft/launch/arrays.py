@@ -421,7 +421,7 @@ def _integers(key: str, values: Any) -> tuple[int, ...]:
 def _checked(view: ArrayView) -> ArrayView:
     """A view from another library's description. Raises WeftError if no such memory can exist."""
     if len(view.shape) != len(view.strides):
-        raise WeftError(f"strides must be as many as sizes, got sizes {view.shape}, strides {view.strides}")
+        raise WeftError(f"each size must have a stride, got sizes {view.shape}, strides {view.strides}")
     size = numpy_dtype(view.dtype).itemsize
     if any(n < 0 for n in view.shape) or math.prod(view.shape) * size >= 2**63:
         raise WeftError(f"sizes must not be negative, nor 2**63 bytes or more in total, got {view.shape}")

@@ -61,7 +61,7 @@ class Sizes:
             return cls(m, n, k, count, None, (count,), True)
         if grouping == "row_ends" and list(batches) != ["b"]:
             got = " and ".join(batches) or "none"
-            raise WeftError(f"weft.matmul: b alone must be a batch with row_ends, got {got}")
+            raise WeftError(f"weft.matmul: only b must be a batch with row_ends, got {got}")
         if grouping and not batches:
             raise WeftError("weft.matmul: b, or a and b, must be a batch with groups")
         if grouping and not batches.get("b", 1):
