@@ -128,27 +128,40 @@ class Module:
         compiled: bool | None = None,
         hooks: Hooks | None = None,
     ) -> Report:
-        """Runs a kernel over a grid and returns after all of it has completed.
+        """Runs a kernel over a grid, and returns when all of it has completed.
 
-        `block` is by default the one that the kernel requires (`.reqntid`), or one thread.
+        - `grid`, `block`, `cluster`, `shared_bytes`: the dimensions, and dynamic shared memory. `block` is by
+          default the one that the kernel requires (`.reqntid`), or one thread.
+        - `args`: an ndarray is a buffer in global memory, updated in place. A number is converted to the type
+          of its parameter. bytes fill a parameter by value.
+        - `chip`: the GPU as which the kernel runs, with its sums and limits, such as "sm_90a" for PTX for
+          sm_80; by default the module's target.
+        - `arithmetic="exact"`: matrix instructions add in double precision and round once.
+        - `dependent`: a programmatic dependent launch, which may run while the previous launch does. The
+          sanitizer reports accesses to global memory before griddepcontrol.wait.
 
-        An ndarray argument is a device buffer, updated in place; a number is converted to the parameter's
-        type; bytes fill a by-value parameter. `seed`: warps take turns, and asynchronous operations complete,
-        at random. `arithmetic="exact"`: matrix instructions add in double precision and round once. `chip`
-        names the GPU that the kernel runs as, such as "sm_90a" for PTX for sm_80, with its sums and limits;
-        by default it is the module's target. `max_instructions`: the launch ends with Fault after this number
-        of warp instructions; by default there is no limit, and an endless loop that changes something never
-        ends. `max_seconds`: it ends with TimeLimit after this time. `progress` is called with the number of
-        CTAs that have ended, and of all. `trace` is the file for a timeline. `sanitize=False` looks for no
-        mistakes. `compiled`: everything is compiled before the first instruction, or nothing; by default what
-        runs for long. `ignore` names rules of the sanitizer that are not reported. `dependent`: the launch is
-        a programmatic dependent one, which may run while the previous launch does, so the sanitizer reports
-        accesses to global memory before griddepcontrol.wait. `strict`: the sanitizer also reports what PTX
-        requires and other compilers leave to the hardware; with a seed, single lanes run ahead of their
-        warps. `threads`: the CPU cores that a long launch may use, by default all of them if this process has
-        one thread. CTAs run in parallel if nothing can notice: none communicates with others, and the
-        sanitizer finds nothing. Otherwise, and with 1, they run in a fixed order in this process. `hooks`:
-        functions that the launch calls.
+        The sanitizer:
+
+        - `sanitize=False` switches it off. `ignore` names rules that are not reported.
+        - `strict` also reports code that relies on the hardware where PTX requires more, as other compilers'
+          code does. With a seed, single lanes run ahead of their warps.
+        - `seed`: warps run in random order, and asynchronous operations complete at random.
+
+        Limits and what is watched:
+
+        - `max_instructions`: the launch ends with Fault after this number of warp instructions. By default
+          there is no limit: an endless loop that changes something never ends.
+        - `max_seconds`: the launch ends with TimeLimit after this time.
+        - `progress` is called with the number of CTAs that have ended, and of all.
+        - `trace`: the file for a timeline. `hooks`: functions that the launch calls.
+
+        Speed:
+
+        - `threads`: the CPU cores that a long launch may use; by default all, if this process has one thread.
+          CTAs run in parallel if that can't change anything: none communicates with others, and the sanitizer
+          finds nothing. Otherwise, and with 1, they run in a fixed order in this process.
+        - `compiled`: True compiles everything before the first instruction, False nothing; by default, code
+          that runs often is compiled.
 
         Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
         fit the kernel.
