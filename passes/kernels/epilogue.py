@@ -7,14 +7,14 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.operand_roles import FACTORS
 from weft.dialects.tile import FragmentType, MatmulOp
-from weft.isa.chips import WARPGROUP
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, vector
-from weft.passes.builders import emit, fragment_coordinates, prefetches
+from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add, convert, transposed
 from weft.passes.kernels.matrices import member, run_bytes
+from weft.passes.kernels.preload import Preload
 
 
 def finish(
@@ -28,6 +28,7 @@ def finish(
     shared: bool = False,
     alpha: Any = None,
     ahead: int = 0,
+    preloaded: tuple[Preload, Any] | None = None,
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
@@ -37,7 +38,8 @@ def finish(
 
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
     don't fit in registers beside the sums. So many registers of a lane are free for elements of C and of the
-    residual: `ahead`. These are loaded at once, so that a tile waits a few times for memory.
+    residual: `ahead`. These are loaded at once, so that a tile waits a few times for memory. `preloaded`:
+    what TMA has copied for the tile, and where.
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
@@ -48,7 +50,7 @@ def finish(
         yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(lane)
-    epilogue = _Epilogue(op, row, column, run, number, shared, alpha, _groups(op, kind, ahead))
+    epilogue = _Epilogue(op, row, column, run, number, shared, alpha, _groups(op, kind, ahead), preloaded)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
@@ -56,15 +58,7 @@ def finish(
         yield tile.from_lane(done, rounded), piece.row, piece.column
 
 
-def ask(op: MatmulOp, row: Any, column: Any, shape: tuple[int, int], number: Any, thread: Any) -> None:
-    """Asks L2 for the parts of C and of the residual that `finish` reads of sums of this shape: each of the
-    threads of a warpgroup for some of the rows.
-    """
-    for matrix in _matrices(op):
-        prefetches.block(member(matrix, number), row, column, shape, thread, WARPGROUP)
-
-
-def _matrices(op: MatmulOp) -> list[Any]:
+def matrices(op: MatmulOp) -> list[Any]:
     """What the epilogue reads for each element of D."""
     return [matrix for matrix in (op.c, op.role("residual")) if matrix is not None]
 
@@ -73,7 +67,7 @@ def _groups(op: MatmulOp, kind: Any, ahead: int) -> list["Piece"]:
     """The parts of a fragment whose elements of C and of the residual are loaded at once, each of whole
     pieces.
     """
-    count, read = len(pieces(kind)), _matrices(op)
+    count, read = len(pieces(kind)), matrices(op)
     bits = sum(matrix.type.element_type.width for matrix in read) or 1
     fits = (
         p for p in range(1, count) if count % p == 0 and kind.registers // p * bits <= REGISTER_BITS * ahead
@@ -178,9 +172,10 @@ class _Epilogue:
         shared: bool,
         alpha: Any,
         groups: list[Piece],
+        preloaded: tuple[Preload, Any] | None,
     ) -> None:
         self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
-        self.shared, self.alpha = shared, alpha
+        self.shared, self.alpha, self.preloaded = shared, alpha, preloaded
         self.groups = {register: group for group in groups for register in group.registers}
         self.loaded = dict[tuple[Any, int], Any]()  # of a matrix, by the first register of a group
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
@@ -216,6 +211,15 @@ class _Epilogue:
     def _load(self, matrix: Any, group: Piece) -> Any:
         """A lane's elements of a matrix at the coordinates of a group."""
         fragment = FragmentType.of(group.kind.shape, matrix.type.element_type, group.kind.layout)
+        if self.preloaded is not None and self.preloaded[0].matrix == matrix:
+            copies, part = self.preloaded
+            return copies.load(
+                part, group.row, group.column, fragment, lambda: self._global(matrix, group, fragment)
+            )
+        return self._global(matrix, group, fragment)
+
+    def _global(self, matrix: Any, group: Piece, fragment: Any) -> Any:
+        """Those elements from global memory."""
         row, column = (
             emit.value(emit.add(start, at))
             for start, at in ((self.row, group.row), (self.column, group.column))

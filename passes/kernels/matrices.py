@@ -125,6 +125,11 @@ def misaligned(matrix: Any, bytes_: int) -> Any:
     return emit.less(0, emit.bit_and(emit.as_i32(bits), bytes_ - 1))
 
 
+def ends_ragged(matrix: Any) -> Any:
+    """Whether rows of a matrix end within 16 bytes, all of which TMA would write: an i1."""
+    return emit.less(0, emit.rem(emit.mul(size(matrix, -1), element_bytes(matrix)), VECTOR_BYTES))
+
+
 def skew(matrix: Any) -> Any:
     """The elements from the last multiple of 16 bytes to the first element of a matrix: an i32."""
     offset, size = memref.extract_strided_metadata(matrix)[1], element_bytes(matrix)

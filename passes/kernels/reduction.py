@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+from weft.passes.builders import emit
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.writer import Writer
 
@@ -54,10 +55,19 @@ class NoReduction(Reduction):
     """One CTA computes all of a tile, and writes it."""
 
     def __init__(self, writer: Writer) -> None:
-        self.writer = writer
+        self.writer, self.preloads = writer, writer.preload()
+
+    def begin(self) -> list[Any]:
+        return [emit.value(0)] if self.preloads else []
 
     def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
-        self.writer.ask(row, column, at.member)
+        self.writer.ask(row, column, at.member, warpgroup)
+
+    def collect_next(
+        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+    ) -> list[Any]:
+        phase = self.writer.write(sums, row, column, at.member, warpgroup, *kept)
+        return [phase] if self.preloads else []
 
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
         self.writer.write(sums, row, column, at.member, warpgroup)

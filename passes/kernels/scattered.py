@@ -53,7 +53,7 @@ class ScatteredReduction(TeamReduction):
     def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
         """Asks for what this GPU's rows need, also for sums that haven't come yet: L2 has what is written."""
         with emit.when(emit.equal(at.member, self.team.rank)):
-            self.writer.ask(row, column, None)
+            self.writer.ask(row, column, None, warpgroup)
             member, is_other = self.other()
             with emit.when(is_other):
                 slot, count = self.slot(kept[0], member, self.part(at, warpgroup)), prod(self.sent.shape)

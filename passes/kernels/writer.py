@@ -9,13 +9,13 @@ from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
-from weft.passes.builders import emit, thread_ids
+from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels import epilogue
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish, split
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import (
-    element_bytes,
+    ends_ragged,
     map_of_member,
     member,
     misaligned,
@@ -23,6 +23,7 @@ from weft.passes.kernels.matrices import (
     run_bytes,
     size,
 )
+from weft.passes.kernels.preload import Preload
 
 _KEPT = 56  # registers of a thread for addresses and the like beside its sums
 
@@ -30,11 +31,18 @@ _KEPT = 56  # registers of a thread for addresses and the like beside its sums
 class Writer(Protocol):
     """Stores the sums of a warpgroup to D."""
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
-        """Stores sums at a row and a column of the left and the right operand; `index` is the batch's."""
+    def preload(self) -> bool:
+        """Lets `ask` begin copies that `write` waits for, where that is possible. Returns whether it is; each
+        `write` then belongs to an `ask`.
+        """
 
-    def ask(self, row: Any, column: Any, index: Any) -> None:
-        """Asks L2, before a tile's products, for what `write` will read of C and the residual there."""
+    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
+        """Stores sums at a row and a column of the left and the right operand; `index` is the batch's. If the
+        writer preloads, it takes the `phase` that the last call returned, 0 at first.
+        """
+
+    def ask(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        """Asks, before a tile's products, for what `write` will read of C and the residual there."""
 
     def finish(self) -> None:
         """Waits, after the last tile, for stores that the kernel must not outlive."""
@@ -46,12 +54,16 @@ class DirectWriter:
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         self.op, self.schedule = op, schedule
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def preload(self) -> bool:
+        return False
+
+    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         run, ahead = run_of(self.schedule), spare(self.schedule)
         store(self.op, oriented(sums, self.schedule), row, column, index, run, ahead=ahead)
+        return phase
 
-    def ask(self, row: Any, column: Any, index: Any) -> None:
+    def ask(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         ask(self.op, self.schedule, row, column, index)
 
     def finish(self) -> None:
@@ -72,21 +84,32 @@ class StagedWriter:
         shape = schedule.warpgroups, rows, columns
         self.buffer = tile.alloc(BufferType.of(shape, op.d.type.element_type, layout))
         self.map = tile.tensor_map(op.d, tile.stage_type(self.buffer.type), any_rows=True)
+        self.preloaded: Preload | None = None
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def preload(self) -> bool:
+        self.preloaded = Preload.of(self.op, self.schedule, self.buffer)
+        return self.preloaded is not None
+
+    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         sums = oriented(sums, self.schedule)
-        if self.parts == 1:
-            self._write(sums, row, column, index, warpgroup)
-            return
-        for part, below, right in split(sums, self.parts):
+        parts = [(sums, 0, 0)] if self.parts == 1 else split(sums, self.parts)
+        for number, (part, below, right) in enumerate(parts):
             at = emit.value(emit.add(row, below)), emit.value(emit.add(column, right))
+            if self.preloaded is not None:
+                if number > 0:
+                    self.preloaded.begin(*at, index, warpgroup)
+                self.preloaded.end(warpgroup, phase)
+                phase = emit.sub(1, phase)
             self._write(part, *at, index, warpgroup)
+        return phase
 
     def _write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         """Stores sums that are as large as a warpgroup's part of the buffer."""
         part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
-        pieces = finish(self.op, sums, row, column, run=run, number=index, ahead=spare(self.schedule))
+        preloaded = None if self.preloaded is None else (self.preloaded, part)
+        ahead = spare(self.schedule)
+        pieces = finish(self.op, sums, row, column, run=run, number=index, ahead=ahead, preloaded=preloaded)
         first = next(pieces)  # computed while the previous tile's store may still read the buffer
         with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
@@ -99,7 +122,7 @@ class StagedWriter:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
         end = emit.add(column, part.type.shape[1])
-        ragged = arith.andi(self.ragged, emit.less(size(self.op.d, -1), end))
+        ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
         branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             tile.copy_out(part, member(self.op.d, index), row, column)
@@ -110,14 +133,10 @@ class StagedWriter:
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
 
-    def ask(self, row: Any, column: Any, index: Any) -> None:
-        ask(self.op, self.schedule, row, column, index)
-
-    @property
-    def ragged(self) -> Any:
-        """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
-        bytes_ = emit.mul(size(self.op.d, -1), element_bytes(self.op.d))
-        return emit.less(0, emit.rem(bytes_, ROW_BYTES))
+    def ask(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        if self.preloaded is not None:
+            self.preloaded.begin(*self.schedule.swapped(row, column), index, warpgroup)
+        ask(self.op, self.schedule, row, column, index, self.preloaded if self.parts == 1 else None)
 
     def finish(self) -> None:
         with thread_ids.one_thread():
@@ -165,10 +184,20 @@ def spare(schedule: WarpgroupSchedule) -> int:
     return max(each - sums - _KEPT, 0)
 
 
-def ask(op: MatmulOp, schedule: WarpgroupSchedule, row: Any, column: Any, index: Any) -> None:
+def ask(
+    op: MatmulOp,
+    schedule: WarpgroupSchedule,
+    row: Any,
+    column: Any,
+    index: Any,
+    preloaded: Preload | None = None,
+) -> None:
     """Asks L2 for what the epilogue reads of C and the residual for a warpgroup's sums at a row and a column
-    of the left and the right operand.
+    of the left and the right operand: not for what is preloaded.
     """
     row, column = schedule.swapped(row, column)
     shape = schedule.swapped(schedule.rows, schedule.block[1])
-    epilogue.ask(op, row, column, shape, index, emit.rem(emit.thread(), WARPGROUP))
+    thread = emit.rem(emit.thread(), WARPGROUP)
+    for matrix in epilogue.matrices(op):
+        if preloaded is None or matrix != preloaded.matrix:
+            prefetches.block(member(matrix, index), row, column, shape, thread, WARPGROUP)

@@ -1,0 +1,86 @@
+"""The part of C or of the residual that belongs to a tile. TMA copies it while the tile is multiplied, into
+the shared memory in which the tile of D is staged afterwards.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import MatmulOp
+from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
+from weft.isa.chips import MOST_SHARED_BYTES
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import arith, memref, nvvm
+from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, misaligned, size
+
+
+class Preload:
+    """One matrix, each warpgroup's part of which is copied to where it stages D."""
+
+    def __init__(self, matrix: Any, d: Any, buffer: Any) -> None:
+        """Builds the tensor map, and a ring with a stage for each warpgroup, at the insertion point."""
+        self.matrix, self.buffer = matrix, buffer
+        self.ring = tile.make_ring(buffer.type.shape[0], consumers=1)
+        self.map = tile.tensor_map(matrix, tile.stage_type(buffer.type), any_rows=True)
+        # Where threads store D, some may still read the buffer when another one begins a copy.
+        by_threads = arith.ori(misaligned(d, ROW_BYTES), ends_ragged(d))
+        self.by_tma = arith.andi(_takes_rows(matrix), emit.negate(by_threads))
+
+    @classmethod
+    def of(cls, op: MatmulOp, schedule: WarpgroupSchedule, buffer: Any) -> "Preload | None":
+        """That of the residual or of C: of the one that has D's type. None if neither has."""
+        barriers = schedule.warpgroups * STAGE_BARRIER_BYTES
+        fits = schedule.shared_bytes(op.types) + barriers <= MOST_SHARED_BYTES
+        if not fits or op.types.output_bytes != 2:  # stmatrix and ldmatrix
+            return None
+        element = op.d.type.element_type
+        for matrix in (op.role("residual"), op.c):
+            if matrix is not None and matrix.type.element_type == element:
+                return cls(matrix, op.d, buffer)
+        return None
+
+    def begin(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        """Starts to copy a warpgroup's part, at a row and a column of D, when the store before has read
+        the memory.
+        """
+        with emit.when(self.by_tma), thread_ids.one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+            part = tile.stage(self.buffer, warpgroup)
+            tile.expect(self.ring, warpgroup, prod(part.type.shape) * element_bytes(self.matrix))
+            barrier = tile.full_barrier(self.ring, warpgroup)
+            tile.copy_async(
+                map_of_member(self.matrix, self.map, index),
+                emit.value(row),
+                emit.value(column),
+                part,
+                barrier=barrier,
+            )
+
+    def end(self, warpgroup: Any, phase: Any) -> None:
+        """Waits, in all threads of a warpgroup, for its part."""
+        with emit.when(self.by_tma):
+            tile.await_(self.ring, warpgroup, phase)
+
+    def load(self, part: Any, row: int, column: int, fragment: Any, otherwise: Callable[[], Any]) -> Any:
+        """A lane's elements of a fragment at a row and a column of a warpgroup's `part` of the memory; those
+        of `otherwise` if TMA doesn't copy this matrix.
+        """
+
+        def loaded() -> list[Any]:
+            return [tile.to_lane(tile.load(part, emit.value(row), emit.value(column), fragment))]
+
+        return emit.either(self.by_tma, [fragment.lane_type], loaded, lambda: [otherwise()])[0]
+
+
+def _takes_rows(matrix: Any) -> Any:
+    """Whether TMA copies a matrix, or a batch, as it lies: its rows are aligned, and distinct. An i1."""
+    strides = memref.extract_strided_metadata(matrix)[2 + matrix.type.rank : -1]
+    columns = emit.as_index(size(matrix, -1))
+    apart = [arith.cmpi(arith.CmpIPredicate.sge, stride, columns) for stride in strides]
+    taken = emit.negate(misaligned(matrix, ROW_BYTES))
+    for each in apart:
+        taken = arith.andi(taken, each)
+    return taken
