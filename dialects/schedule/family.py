@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import Field, dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from weft.dialects.schedule import page
@@ -160,7 +161,8 @@ class AnySchedule(Written):
 
     def least_complaint(self) -> str | None:
         """Which of the schedule's numbers is less than 1."""
-        for name in (field.name for field in fields(self)):
+        family: Any = type(self)
+        for name in _field_names(family):
             value = getattr(self, name)
             if isinstance(value, tuple) and min(value) < 1:
                 return f"{name} must have numbers of at least 1, got {' x '.join(map(str, value))}"
@@ -198,3 +200,9 @@ class AnySchedule(Written):
             return None
         what = f"shared memory must be at most {limit} bytes on {where}"
         return f"{what}, got {needed} ({self.stages} stages of {self.stage_bytes(types)})"
+
+
+@cache
+def _field_names(family: Any) -> tuple[str, ...]:
+    """The names of the numbers of a family's schedules."""
+    return tuple(field.name for field in fields(family))

@@ -6,6 +6,7 @@ from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PA
 from weft.errors import shown
 from weft.isa import mma
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
+from weft.isa.computed import computed
 from weft.isa.types import ELEMENT_TYPES
 
 PROMOTED = 128
@@ -50,14 +51,14 @@ class Types:
     half_sums: bool = False
     bit_op: str = ""
 
-    @property
+    @computed
     def block_scaling(self) -> BlockScaling | None:
         """How tensor cores multiply A and B with their block scales; None without such scales."""
         if self.scale not in PTX_SCALES or not {self.a, self.b} <= set(PTX_INPUTS):
             return None
         return scaling_of(PTX_INPUTS[self.a], PTX_INPUTS[self.b], PTX_SCALES[self.scale])
 
-    @property
+    @computed
     def input_bits(self) -> int:
         """Bits of an element of A, and of B, in shared memory, where a float of 4 or 6 bits takes a byte
         except under block scales of its own (`BlockScaling.packed`). In global memory it has `BITS`.

@@ -1,11 +1,11 @@
 """The model that chooses schedules of `wgmma`: its cycles, its candidates and its choice."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.schedule import Types, WarpgroupSchedule, family
 from weft.errors import WeftError
 from weft.schedules import time_model, wgmma_cycles
 from weft.schedules.chip_models import H200, chip_model
@@ -302,3 +302,11 @@ def test_schedules_are_modelled_at_once_as_one_by_one(patch):
     )
     patch.setattr(wgmma_cycles, "product_cycles", lambda *_: pytest.fail("computed again"))
     time_model.all_modelled(schedules, 300, 40, 5000, BF16, H200)
+
+
+def test_the_first_choice_asks_once_for_what_all_schedules_share(patch):
+    types, asked = Types("f8E4M3FN", "f8E4M3FN", "f16"), []
+    patch.setattr(family, "fields", lambda of: asked.append(of) or fields(of))
+    family._field_names.cache_clear()
+    assert time_model.choose(512, 512, 512, types, H200)
+    assert len(asked) == 1 and {"input_bits", "block_scaling"} <= vars(types).keys()
