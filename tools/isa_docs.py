@@ -28,35 +28,51 @@ operand lists, braces are PTX's lists of registers.
 _ABOUT = """\
 # Instructions
 
-These pages list every tensor-core instruction of PTX, form by form. `weft isa` shows the same tables:
+These pages list every form of PTX's tensor-core instructions, and the chips that have it. `weft isa` prints
+the same tables, and `weft lint` checks PTX and MLIR against them:
 
 ```sh
 weft isa
 ```
 
-`python -m weft.tools.isa_docs` makes the pages from the tables in `python/weft/isa`, and a test checks that
-they agree.
+| column | contents |
+| --- | --- |
+| forms | legal combinations of shape, types and modifiers |
+| intrinsics | forms that LLVM 22.1 has an intrinsic for |
+| rows | rows of the table on the page |
+| points | combinations that were tried with ptxas, on all chips |
+"""
+_DETAILS = """\
+## Which forms are legal
 
-A form is legal on a chip exactly if ptxas assembles it there in a whole kernel at -O3: ptxas 12.9 for sm_70
-and sm_72, 13.5 for the others. `python -m weft.isa.certify` checks the tables against ptxas, in both
-directions: ptxas must accept each form of the tables, and reject each form that they lack. The forms that it
-tries, on each of the {count} chips from {first} on, combine all values of each axis with some values that no
-form has. The column "points" counts them. The tables agree with ptxas 12.9.86 and 13.5.37 at all points.
+A form is legal on a chip exactly if ptxas assembles it there, in a whole kernel at -O3: ptxas 12.9 for sm_70
+and sm_72, and 13.5 for the others. `python -m weft.isa.certify` checks this in both directions: ptxas must
+accept each form of the tables, and reject each form that they lack. It tries all combinations of the values
+of each axis, and of some values that no form has, on each of the {count} chips from {first} on. The tables
+agree with ptxas 12.9.86 and 13.5.37 at all of these points.
 
-Each page lists the forms that ptxas accepts although the PTX ISA doesn't have them, and why the table leaves
-them out. In addition, ptxas ignores some modifiers that don't belong to an instruction, such as `.b8x16` on
-any `tcgen05` instruction; `weft lint` reports them. `weft lint` judges operands by the registers that the
-text declares, as ptxas does, and also reports four mistakes that ptxas accepts:
+Each page lists the forms that ptxas accepts although the PTX ISA doesn't have them, and why the table omits
+them. `python -m weft.tools.isa_docs` writes the pages from the tables in `python/weft/isa`, and a test checks
+that they agree.
+
+## What `weft lint` reports in addition
+
+ptxas ignores some modifiers that don't belong to an instruction, such as `.b8x16` on any `tcgen05`
+instruction. `weft lint` reports them, and four mistakes that ptxas accepts:
 
 - a predicate in a fragment or as metadata;
 - a special register as a result or an address;
 - a vector where one register is needed;
 - selectors 2 and 3 of `mma.sp` m16n8k32 with f16 inputs and f32 sums, which has two pairs of lanes.
 
-Weft lowers a form to LLVM's intrinsic if LLVM 22.1 has one that prints it, otherwise to inline PTX. The
-column "intrinsics" counts the former, and each page lists the latter. LLVM 22.1 doesn't support sm_107: it
-generates code for sm_103, and the text names sm_107. Every form that both chips have is lowered as on
-sm_103, and forms that only sm_107 has are inline PTX.
+It checks operands by the registers that the text declares, as ptxas does.
+
+## How forms are lowered
+
+Weft lowers a form to LLVM's intrinsic if LLVM 22.1 has one that prints the form, and otherwise to inline PTX.
+Each page lists the latter forms. LLVM 22.1 doesn't support sm_107: it generates code for sm_103, and the text
+names sm_107. Forms that both chips have are lowered as on sm_103, and forms that only sm_107 has to inline
+PTX.
 """
 
 
@@ -80,7 +96,7 @@ def intrinsics(family: Family[Any]) -> int:
 
 def _index() -> str:
     lines = [
-        _ABOUT.format(count=len(CHIPS), first=next(iter(CHIPS))),
+        _ABOUT,
         *_markdown(
             ("table", "instruction", "forms", "intrinsics", "rows", "since PTX", "chips", "points"),
             [
@@ -102,6 +118,8 @@ def _index() -> str:
         f"Together {sum(len(f.table) for f in tables.FAMILIES):,} forms, "
         f"{sum(map(intrinsics, tables.FAMILIES)):,} of them intrinsics, and "
         f"{sum(points(t, f) for t in TABLES for f in t.families):,} points.",
+        "",
+        _DETAILS.format(count=len(CHIPS), first=next(iter(CHIPS))).rstrip(),
         "",
     ]
     return "\n".join(lines)

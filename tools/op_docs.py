@@ -23,8 +23,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 _ABOUT = '''\
 # Operations
 
-Each operation of the dialects `wmma`, `mma`, `wgmma` and `tcgen05` is one instruction; attributes select its
-form. This kernel transposes a matrix:
+The dialects `wmma`, `mma`, `wgmma` and `tcgen05` have an operation for each instruction; attributes select
+its form. This kernel transposes a matrix:
 
 ```python
 import numpy as np
@@ -51,14 +51,14 @@ assert (x == np.arange(64).reshape(8, 8).T).all()
 - Operations are written in MLIR's generic form, with their names in quotes.
 - The module around an operation sets the chip: `gpu.module @m [#nvvm.target<chip = "sm_90a">]`. Without a
   chip, a form must be legal on some chip.
-- Where an operation has several operands of variable length, `operandSegmentSizes` gives the number of
-  registers of each operand in the order below, and 0 for one that is absent.
+- If an operation has several operands of variable length, `operandSegmentSizes` is the number of registers of
+  each operand in the order below, and 0 for an absent one.
 
 In Python, each operation is a function of the same name in `weft.dialects.wmma`, `mma`, `wgmma` or `tcgen05`.
 It takes operands (a value, or a list of registers) and attributes by name, and raises `weft.WeftError` if the
 form isn't legal. `test/dialects` has a file of valid and a file of invalid forms for each dialect.
 
-Descriptors are operations too, built from typed fields. In Python,
+Descriptors are also operations, whose attributes are their fields. In Python,
 `weft.isa.wgmma.descriptors.MatrixDescriptor`, `weft.isa.tcgen05.descriptors` and
 `weft.isa.tcgen05.shared_descriptor` encode and decode their words. `weft.isa.mma.packed` encodes and decodes
 the 64-bit words in which NVIDIA's compiler packs the warp-level instructions of chips before sm_90.
