@@ -13,10 +13,10 @@ FEW_ROWS = 32
 """Up to so many rows of x, the kernel is that of few rows."""
 
 
-# Of an H100: microseconds of a launch, what a cluster adds, those of a stage by the rows of x, and bytes of
-# weights in a microsecond.
-_LAUNCH, _CLUSTER, _STAGE, _BANDWIDTH = 2.3, 1.8, {8: 0.47, 16: 0.56, 32: 0.8, 64: 1.5}, 2.6e6
-_L2_BANDWIDTH = 7e6  # also of x, which each CTA reads
+# Of an H100: microseconds of a launch, what a cluster and another round of CTAs add, those of a stage by the
+# rows of x, and bytes of weights in a microsecond.
+_LAUNCH, _CLUSTER, _ROUND, _STAGE, _BANDWIDTH = 2.3, 2.0, 1.5, {8: 0.47, 16: 0.56, 32: 0.95, 64: 1.5}, 2.6e6
+_L2_BANDWIDTH = 1e7  # also of x, which each CTA reads
 # Of a pair of K blocks of 64, by the rows of a tile of the kernel for many rows.
 _PAIR = {256: 1.44, 128: 0.82, 64: 0.5}
 
@@ -68,7 +68,9 @@ class Few:
         computing = -(-ctas // multiprocessors) * stages * _STAGE[self.BM] * (share + 0.15) / 1.15
         from_memory, of_x = n * k / 2, 2 * ctas * self.BM * k / self.splits
         reading = max(from_memory / _BANDWIDTH, (from_memory + of_x) / _L2_BANDWIDTH)
-        return _LAUNCH + _CLUSTER * (self.splits > 1) + max(computing, reading)
+        at_once = multiprocessors * (2 if self.rows < ROWS and self.BM == 8 else 1)  # CTAs, most of the time
+        between = _CLUSTER * (self.splits > 1) + _ROUND * (-(-ctas // at_once) - 1)
+        return _LAUNCH + between + max(computing, reading)
 
     def stages(self, group: int, asymmetric: bool) -> int:
         """As many stages as fit into shared memory, and help."""
