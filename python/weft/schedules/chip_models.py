@@ -66,9 +66,11 @@ class ChipModel:
     launch_gap: float  # between launches with clusters, or where a multiprocessor can't hold a CTA of each
 
     cluster: float  # for a cluster, whose CTAs start and end together
+    cluster_both: float  # in addition, where its CTAs share copies of A and of B
     cluster_sums: float  # rate at which a CTA of a cluster writes sums and reads those of others
     claim: float  # from a CTA's arrival at a counter to the first sums of other CTAs
     sums_written: float  # rate at which a multiprocessor writes sums to global memory
+    slices: float  # additional share of that time for each further CTA whose sums a CTA waits for
     streamed: float  # for a product whose last wave's K blocks all CTAs divide
 
     @property
@@ -82,7 +84,7 @@ H200 = ChipModel(
     gpu="NVIDIA H200",
     multiprocessors=132,
     clock_mhz=1980,
-    resident=MappingProxyType({1: 132, 2: 132, 4: 120, 8: 96}),
+    resident=MappingProxyType({1: 132, 2: 132, 4: 120, 8: 120}),
     read_a=13.59,
     read_b=0.3915,
     factor_16=1.061,
@@ -120,9 +122,11 @@ H200 = ChipModel(
     stored_part=2000.0,
     launch_gap=400.0,
     cluster=1300.0,
+    cluster_both=600.0,
     cluster_sums=15.61,
     claim=2494.0,
     sums_written=12.9,
+    slices=0.025,
     streamed=4816.0,
 )
 

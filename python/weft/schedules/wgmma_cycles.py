@@ -246,6 +246,7 @@ def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
     used = np.minimum(ctas, kernels.resident) / chip.multiprocessors
     alone = kernels.ctas == 1
     end = written + np.where(alone, 0.0, chip.cluster) + chip.start + chip.start_all * used
+    end = end + np.where((kernels.height > 1) & (kernels.width > 1), chip.cluster_both, 0.0)
     end = end + np.where(kernels.two_fit & alone, 0.0, chip.launch_gap)
     end = end + chip.first * (
         fill_cycles(kernels, m, n, k, np.minimum(ctas, kernels.resident)) + kernels.products
@@ -255,7 +256,8 @@ def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
     divided = kernels.global_splits > 1
     shares = np.gcd(kernels.global_splits, kernels.columns // 8)
     waiting = chip.store_wait * written / np.where(divided, shares, 1)
-    tile = chip.tile + waiting + np.where(divided, chip.claim + sums / chip.sums_written, 0.0)
+    added = chip.claim + sums / chip.sums_written * (1 + chip.slices * (kernels.global_splits - 1))
+    tile = chip.tile + waiting + np.where(divided, added, 0.0)
     stored = np.where(n * types.output_bytes % tensor_map.ROW_BYTES != 0, chip.stored_part, 0.0)
     tile = tile + (chip.staged_part + stored) * (kernels.staging_parts - 1)
     tile = tile + np.where(kernels.splits > 1, sums / chip.cluster_sums, 0.0)
