@@ -37,11 +37,11 @@ def measured(m: int, n: int, k: int) -> dict[str, Any]:
     made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
     torch.manual_seed(0)
     x, b, d = torch.randn(m, k, **made), torch.randn(n, k, **made) / k**0.5, torch.zeros(m, n, **made)
-    gain = (torch.rand(k, device="cuda") + 0.5).bfloat16()
-    launch = rmsnorm_gemm.prepare(x, gain[None], b, d, EPSILON)
+    gain = torch.rand(k, device="cuda") + 0.5
+    launch, narrow = rmsnorm_gemm.prepare(x, gain[None], b, d, EPSILON), gain.bfloat16()
     calls = {
         "weft.language": queued(launch),
-        "torch": lambda: functional.linear(functional.rms_norm(x, (k,), gain, EPSILON), b),
+        "torch": lambda: functional.linear(functional.rms_norm(x, (k,), narrow, EPSILON), b),
     }
     calls["weft.language"]()
     torch.cuda.synchronize()

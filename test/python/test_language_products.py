@@ -251,10 +251,10 @@ def test_a_call_raises_what_the_sanitizer_finds():
 def test_rmsnorm_is_a_prologue(m, n, k):
     rng = np.random.default_rng(0)
     x, b = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
-    gain, d = rng.uniform(0.5, 1.5, k).astype(BF16), np.zeros((m, n), ml_dtypes.bfloat16)
+    gain, d = rng.uniform(0.5, 1.5, k).astype(np.float32), np.zeros((m, n), ml_dtypes.bfloat16)
     clean(rmsnorm_gemm.emulate(x, gain[None], b, d, 1e-2))
     exact = x.astype(float)
-    exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-2) * gain.astype(float) @ b.astype(float).T
+    exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-2) * gain @ b.astype(float).T
     assert np.abs(d.astype(float) - exact).max() < 6e-3 * np.abs(exact).max()
 
 

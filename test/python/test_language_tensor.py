@@ -192,10 +192,10 @@ def test_the_examples_on_sm_100a():
     clean(gated.emulate(x, gate, up, y, arch="sm_100a"))
     one, other = (x.astype(float) @ each.astype(float).T for each in (gate, up))
     assert np.allclose(y.astype(float), one / (1 + np.exp(-one)) * other, rtol=2**-7, atol=1e-3)
-    gain, d = np.random.default_rng(0).uniform(0.5, 1.5, 136).astype(BF16), np.zeros((200, 264), BF16)
+    gain, d = np.random.default_rng(0).uniform(0.5, 1.5, 136).astype(np.float32), np.zeros((200, 264), BF16)
     clean(rmsnorm.emulate(a, gain[None], b, d, 1e-6, arch="sm_100a"))
     exact = a.astype(float)
-    exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-6) * gain.astype(float) @ b.astype(float).T
+    exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-6) * gain @ b.astype(float).T
     assert np.abs(d.astype(float) - exact).max() < 0.01 * np.abs(exact).max()
     for kernel in (gemm, gated, rmsnorm):
         resources = kernel.compile(arch="sm_100a").resources
