@@ -178,14 +178,43 @@ def run_untraced(function: Callable[..., Any]) -> None:
         frames.set_code_exec_strategy(function.__code__, strategy(action.SKIP, action.SKIP))
 
 
+class _Own(dict[str, Any]):
+    """Attributes that `functools.wraps` doesn't copy to another function, for which they would be wrong."""
+
+    def keys(self) -> Any:
+        names = super().keys()
+        return [name for name in names if not name.startswith("_torchdynamo")]
+
+    def __iter__(self) -> Any:  # without which `dict.update` doesn't call `keys`
+        return iter(self.keys())
+
+
+_traced_as_others: list[Callable[..., Any]] = []
+
+
 def traced_as(other: Callable[..., Any]) -> Callable[[Function], Function]:
     """Decorates a function in whose place torch.compile traces another one, with the same parameters."""
 
     def decorated(function: Function) -> Function:
-        vars(function)["_torchdynamo_inline"] = other
+        own = _Own(vars(function))
+        own["_torchdynamo_inline"] = other  # in functions that torch.compile traces
+        own["_torchdynamo_orig_callable"] = other  # in torch.compile(function)
+        own["_torchdynamo_wrapper_id"] = id(function)
+        function.__dict__ = own
+        _traced_as_others.append(function)
+        run_untraced(function)
         return function
 
     return decorated
+
+
+def run_calls_untraced() -> None:
+    """Lets torch.compile run functions that it traces as others, and what these call, where it runs their
+    callers without tracing them, such as after a graph break in a `try`. For a PyTorch that is imported
+    after Weft.
+    """
+    for function in _traced_as_others:
+        run_untraced(function)
 
 
 def outside_of_graphs(reason: str) -> Callable[[Function], Function]:

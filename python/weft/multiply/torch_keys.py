@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from weft.launch import dlpack, host_code
+from weft.launch import dlpack, host_code, torch_tensors
 
 Describe = Callable[..., tuple[Any, ...] | None]
 
@@ -37,6 +37,7 @@ def describer() -> Describe | None:
     in Python.
     """
     torch = sys.modules["torch"]
+    torch_tensors.run_calls_untraced()
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

@@ -11,6 +11,7 @@ try:
 except ModuleNotFoundError as failure:
     raise missing_package(failure, "weft.torch", "torch", "gpu") from None
 
+from weft.launch import torch_tensors
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
 from weft.torch import autograd, casting, operators, quantizing, vectorizing
 from weft.torch import int4 as _int4  # noqa: F401
@@ -19,6 +20,7 @@ from weft.torch.products import product
 __all__ = ["product", "quantized"]
 
 quantized = quantizing.quantized
+torch_tensors.run_calls_untraced()
 autograd.register(operators.LIBRARY)
 casting.register(operators.LIBRARY)
 vectorizing.register(operators.LIBRARY)

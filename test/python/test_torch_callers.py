@@ -1,0 +1,104 @@
+"""torch.compile of Weft's functions by themselves, in decorators of users, and after graph breaks."""
+
+import functools
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import weft  # noqa: E402
+
+BF16 = torch.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def _without_programs():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="eager", **options)
+
+
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(BF16)
+
+
+def test_a_decorator_is_traced_not_what_it_decorates():
+    @functools.wraps(weft.matmul)
+    def negated(*arguments, **options):
+        return -weft.matmul(*arguments, **options)
+
+    a, b = numbers(8, 16), numbers(16, 24)
+    assert negated.__name__ == "matmul" and negated.__wrapped__ is weft.matmul
+    for function in (negated, lambda a, b: negated(a, b)):
+        assert torch.equal(compiled(function)(a, b), -weft.matmul(a, b))
+
+
+FUNCTIONS = {
+    "matmul": lambda run: run(weft.matmul)(numbers(8, 16), numbers(24, 16), transpose_b=True),
+    "attention": lambda run: run(weft.attention)(*[numbers(1, 1, 16, 64)] * 3, causal=True),
+    "quantize": lambda run: run(weft.quantize)(numbers(16, 32)).values.float(),
+    "int4": lambda run: run(weft.matmul_int4)(numbers(4, 128), weft.quantize_int4(numbers(64, 128))),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_compiled_by_themselves(name):
+    call, graphs = FUNCTIONS[name], []
+
+    def run(function):
+        return torch.compile(function, backend=lambda module, _: graphs.append(module) or module)
+
+    assert torch.equal(call(run), call(lambda function: function))
+    (nodes,) = ([str(node.target) for node in graph.graph.nodes] for graph in graphs)
+    assert any("weft" in each for each in nodes)
+
+
+def after_a_break(a, b):
+    """Dynamo runs this frame without tracing it, and would trace those that it calls."""
+    try:
+        torch._dynamo.graph_break()
+        return weft.matmul(a, b)
+    except ZeroDivisionError:
+        return None
+
+
+def test_calls_after_graph_breaks_are_plain():
+    a, b = numbers(8, 16), numbers(16, 40)
+    weight = b.clone().requires_grad_()
+    found = compiled(after_a_break)(a, weight)
+    found.sum().backward()
+    assert torch.equal(compiled(after_a_break)(a, b), found)
+    assert torch.equal(weight.grad, a.sum(0, dtype=torch.float32).to(BF16)[:, None].expand(16, 40))
+
+
+@pytest.mark.slow
+def test_calls_after_graph_breaks_with_a_torch_that_is_imported_later():
+    program = """
+        import weft, torch
+
+        def caller(a, b):
+            try:
+                torch._dynamo.graph_break()
+                return weft.matmul(a, b)
+            except ZeroDivisionError:
+                return None
+
+        a, b = torch.ones(8, 16).half(), torch.ones(16, 8).half()
+        weft.matmul(a[:1], b)
+        torch.compile(caller, backend="eager")(a, b)
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
