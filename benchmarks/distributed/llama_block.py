@@ -22,6 +22,7 @@ import json
 import os
 import statistics
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -34,8 +35,10 @@ os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 import torch
 from products import GRAPHED, burst, graphed
 from torch import distributed
+from torch.distributed import _symmetric_memory as symmetric_memory
 from torch.distributed.tensor import Shard, init_device_mesh, parallel
 from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
 
 import weft
 from weft.bench import scripts
@@ -186,6 +189,28 @@ def variants(theirs: Block, ours: Block, compiles: bool) -> dict[str, Callable[[
     return found
 
 
+def check_pipelined(block: Any, x: Any) -> None:
+    """Raises RuntimeError unless a block runs PyTorch's pipelined operators. `torch.compile` leaves products
+    and collectives as they are, without a word, where it can't pipeline them.
+    """
+    block(x)
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        block(x)
+    operators = {"fused_all_gather_matmul", "fused_matmul_reduce_scatter"}
+    called = {each.key.rpartition("::")[2] for each in found.key_averages()}
+    if lacking := operators - called:
+        raise RuntimeError(f"torch.compile has not used {' and '.join(sorted(lacking))}")
+
+
+def enable_pipelining(mesh: Any) -> None:
+    """Lets `torch.compile` pipeline products and collectives of a mesh's GPUs. PyTorch 2.11 calls this
+    deprecated and not needed, but its patterns match no other group.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        symmetric_memory.enable_symm_mem_for_group(mesh.get_group().group_name)
+
+
 def compare(
     tokens: int, sizes: Sizes, made: dict[str, Any], mesh: Any, arguments: Any
 ) -> dict[str, float | str] | None:
@@ -195,6 +220,8 @@ def compare(
     theirs = OfTorch(sizes, tokens, made, arguments.attention, mesh)
     ours, apart = (OfWeft(theirs, tokens, made, arguments.attention, team, each) for each in (False, True))
     has_gpus = made["device"] == "cuda"
+    if has_gpus:
+        enable_pipelining(mesh)
     x = torch.randn(tokens, sizes.width, **made)
     x = x.chunk(team.size)[team.rank].contiguous() if tokens >= DIVIDED else x
     wanted, runs = theirs(x).float(), dict[str, Callable[[], Any]]()
@@ -204,6 +231,8 @@ def compare(
         blocks["weft, gate apart"] = apart if arguments.eager or not has_gpus else torch.compile(apart)
     for name, block in blocks.items():
         try:
+            if name.endswith("async") and tokens >= DIVIDED:
+                check_pipelined(block, x)
             worst = (block(x).float() - wanted).abs().max().item()
             assert worst <= APART * wanted.abs().max().item(), (name, worst)
             runs[name] = partial(block, x)
