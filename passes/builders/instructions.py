@@ -1,7 +1,7 @@
 """The lowering of operations that are one instruction each, to an intrinsic or inline PTX by their rows."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -10,9 +10,9 @@ from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
 from weft.dialects.kinds import Kind
 from weft.dialects.op import kind_of
-from weft.isa.family import Registers, operand_text
+from weft.isa.family import operand_text
 from weft.isa.mma import UNSELECTABLE
-from weft.mlir import arith, ext, ir, llvm, vector
+from weft.mlir import arith, ext, ir, llvm, operations, vector
 from weft.passes.registry.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
@@ -27,21 +27,19 @@ _WIDE = 16  # members of a struct
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
     """Lowers every operation of these classes."""
     calls: dict[Kind, _Call | None] = {}
-    joined: dict[Any, list[Any]] = {}
-    rewrite(module, kinds, lambda op: _lower(op, calls, joined))
+    chains = _Chains(operations(module, *kinds))
+    rewrite(module, kinds, lambda op: _lower(op, calls, chains))
 
 
-def _lower(op: Any, calls: dict[Kind, "_Call | None"], joined: dict[Any, list[Any]]) -> list[Any]:
-    """What replaces an operation. `joined` has the registers behind values that stand for them between two
-    operations of a chain, such as the products of a K block: structs there would be most of the IR.
-    """
+def _lower(op: Any, calls: dict[Kind, "_Call | None"], chains: "_Chains") -> list[Any]:
+    """What replaces an operation."""
     kind = kind_of(op.operation)
     if kind not in calls:
         calls[kind] = _call_of(op)
     call = calls[kind]
     if call is not None:
         return call.build(op.operation)
-    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _inline(op, op.form, joined)
+    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _inline(op, op.form, chains)
 
 
 @dataclass(frozen=True)
@@ -132,45 +130,101 @@ def _signed(word: int, bits: int) -> int:
     return word - (1 << bits) if word >> (bits - 1) else word
 
 
-def _inline(op: Any, form: Any, joined: dict[Any, list[Any]]) -> list[Any]:
-    """The instruction as inline PTX; operands that it updates are tied to its results."""
-    names: dict[str, list[str]] = {}
-    letters: list[str] = []
-    values: list[Any] = []
-    tied: list[Any] = []
-    kinds: list[str] = []
-
-    def declare(operand: Registers, words: Sequence[str], prefix: str = "") -> None:
-        first = len(letters)
-        letters.extend(prefix + LETTERS[word] for word in words)
-        names[operand.name] = [f"${first + i}" for i in range(len(words))]
-
-    for operand in form.operands:
-        if operand.role in ("out", "inout"):
-            words = _words(operand.type) * operand.count
-            if operand.role == "inout":
-                tied = joined.get(op.inouts) or list(_split(op.inouts))
-            declare(operand, words, "=")
-            kinds += words
-    for operand in form.operands:
-        if operand.role == "in":
-            inputs = [word for value in op.values(operand.name) for word in _split(value)]
-            declare(operand, [str(word.type) for word in inputs])
-            values += inputs
-        elif operand.role == "immediate":
-            names[operand.name] = [str(op.attribute(operand.name))]
-    # Tied inputs come last, because `$n` counts outputs and the other inputs. They are the first outputs.
-    letters += [str(i) for i in range(len(tied))]
-    if _reaches_memory(form):
-        letters.append("~{memory}")
-    text = f"{form.ptx} {operand_text(form, names)}".rstrip() + ";"
-    words = assembly(text, letters, values + tied, kinds)
-    if _continues(op):
+def _inline(op: Any, form: Any, chains: "_Chains") -> list[Any]:
+    """The instruction as inline PTX, if it isn't part of that of a later one."""
+    code = chains.taken(op) or _Assembly()
+    code.add(op, form)
+    if chains.continues(op):
         unused = llvm.mlir_undef(op.operation.result.type)
-        joined[unused] = words
+        chains.leave(unused, code if chains.adjoins(op) else _Assembly(code.built()))
         return [unused]
-    left = iter(words)
+    left = iter(code.built())
     return [join(each.type, left) for each in op.operation.results]
+
+
+class _Assembly:
+    """Inline PTX of one instruction, or of several that update the same registers. Operands that it updates
+    are tied to its results.
+    """
+
+    def __init__(self, updated: Sequence[Any] = ()) -> None:
+        """`updated`: the values of the registers, if they are known."""
+        self._tied = list(updated)
+        self._kinds: list[str] = []  # of the results
+        self._letters: list[str] = []
+        self._values: list[Any] = []
+        self._lines: list[str] = []
+        self._reaches_memory = False
+
+    def add(self, op: Any, form: Any) -> None:
+        """Adds an instruction. If it isn't the first, it updates all registers of those before."""
+        names: dict[str, list[str]] = {}
+        first, words = not self._lines, list[str]()
+        for operand in form.operands:
+            if operand.role in ("out", "inout"):
+                if first and operand.role == "inout":
+                    self._tied = self._tied or list(_split(op.inouts))
+                added = _words(operand.type) * operand.count
+                names[operand.name] = [f"${len(words) + number}" for number in range(len(added))]
+                words += added
+        if first:
+            self._kinds, self._letters = words, [f"={LETTERS[word]}" for word in words]
+        for operand in form.operands:
+            if operand.role == "in":
+                inputs = [word for value in op.values(operand.name) for word in _split(value)]
+                names[operand.name] = [f"${len(self._letters) + number}" for number in range(len(inputs))]
+                self._letters += [LETTERS[str(word.type)] for word in inputs]
+                self._values += inputs
+            elif operand.role == "immediate":
+                names[operand.name] = [str(op.attribute(operand.name))]
+        self._lines.append(f"{form.ptx} {operand_text(form, names)}".rstrip() + ";")
+        self._reaches_memory |= _reaches_memory(form)
+
+    def built(self) -> list[Any]:
+        """Builds it; its results."""
+        # Tied inputs come last, because `$n` counts outputs and the other inputs. They are the first outputs.
+        letters = [*self._letters, *map(str, range(len(self._tied)))]
+        if self._reaches_memory:
+            letters.append("~{memory}")
+        return assembly("\n\t".join(self._lines), letters, self._values + self._tied, self._kinds)
+
+
+_PURE = re.compile(
+    r"(arith|vector)\.\w+|llvm\.(bitcast|ptrtoint|mlir\.\w+|extractvalue|insertvalue)|\w+\.descriptor"
+)
+
+
+class _Chains:
+    """Operations that update the registers of each other's results, such as the products of a K block. Those
+    that adjoin become one inline PTX, and others pass registers on: structs between them, and the members
+    that LLVM would take out of them for each, would be most of the IR.
+    """
+
+    def __init__(self, ops: Sequence[Any]) -> None:
+        self._left = dict[Any, _Assembly]()
+        continued = [op.operation for op in ops if _continues(op)]
+        # Results, since the hash of an operation changes with its operands.
+        self._continued = {each.result for each in continued}
+        crowded = {_function_of(op.operation) for op in ops if _reads_registers(op)}
+        blocks = dict.fromkeys(each.block for each in continued if _function_of(each) not in crowded)
+        self._adjoining = {each for block in blocks for each in _adjoining(block, self._continued)}
+
+    def continues(self, op: Any) -> bool:
+        """Whether another operation of the same kind alone updates the registers of an operation's result."""
+        return len(op.operation.results) == 1 and op.operation.result in self._continued
+
+    def adjoins(self, op: Any) -> bool:
+        """Whether the operation that continues one is added to its code."""
+        return op.operation.result in self._adjoining
+
+    def leave(self, result: Any, code: _Assembly) -> None:
+        """The code to which the operation that continues a result is added."""
+        self._left[result] = code
+
+    def taken(self, op: Any) -> _Assembly | None:
+        """The code that an operation continues."""
+        updated = getattr(op, "inouts", None)
+        return None if updated is None else self._left.pop(updated, None)
 
 
 def _continues(op: Any) -> bool:
@@ -183,6 +237,37 @@ def _continues(op: Any) -> bool:
     if type(user) is not type(op) or (updated := getattr(user, "inouts", None)) is None:
         return False
     return updated == op.operation.result and not _has_intrinsic(user)
+
+
+def _function_of(operation: Any) -> Any:
+    """The function that an operation is in."""
+    while not operation.name.endswith(".func"):
+        operation = operation.parent.operation
+    return operation
+
+
+def _reads_registers(op: Any) -> bool:
+    """Whether an operation that updates registers reads operands from others. Such functions are short of
+    registers: they need those in which all descriptors of a chain would wait for its first instruction.
+    """
+    if getattr(op, "inouts", None) is None:
+        return False
+    return any(operand.role == "in" and operand.count > 1 for operand in op.form.operands)
+
+
+def _adjoining(block: Any, continued: Container[Any]) -> Iterator[Any]:
+    """Which of the `continued` results in a block come from operations with no effects between them and the
+    next one, and with its source location.
+    """
+    last = None
+    for operation in (op.operation for op in block.operations):
+        if _PURE.fullmatch(operation.name):
+            continue
+        if last is not None and last.location == operation.location:
+            (use,) = last.result.uses
+            if use.owner == operation:
+                yield last.result
+        last = operation if len(operation.results) == 1 and operation.result in continued else None
 
 
 def _reaches_memory(form: Any) -> bool:
@@ -204,8 +289,12 @@ def _split(value: Any) -> Iterator[Any]:
     """The registers of a value: the members of a struct, the elements of a vector, a pair as 32 bits."""
     kind = str(value.type)
     if kind.startswith("!llvm.struct<("):
-        for number, member in enumerate(_members(kind)):
-            yield from _split(extract(member, value, number))
+        for number, (text, member) in enumerate(_members(kind)):
+            part = extract(member, value, number)
+            if text in LETTERS:
+                yield part
+            else:
+                yield from _split(part)
     elif _PACKED.fullmatch(kind):
         yield llvm.bitcast(ir.IntegerType.get_signless(32), value)
     elif _VECTOR.fullmatch(kind):
@@ -218,11 +307,11 @@ def _split(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _members(struct: str) -> list[Any]:
-    """The types of a struct's members."""
+def _members(struct: str) -> list[tuple[str, Any]]:
+    """The types of a struct's members, also as text."""
     texts = struct[len("!llvm.struct<(") : -2].split(", ")
     types = {text: ir.Type.parse(text) for text in set(texts)}
-    return [types[text] for text in texts]
+    return [(text, types[text]) for text in texts]
 
 
 # Wide accumulators have hundreds of members; upstream's own builders take four times as long.
@@ -268,8 +357,8 @@ def join(kind: Any, words: Iterator[Any]) -> Any:
     text = str(kind)
     if text.startswith("!llvm.struct<("):
         packed = llvm.mlir_undef(kind)
-        for number, member in enumerate(_members(text)):
-            packed = _insert(packed, join(member, words), number)
+        for number, (name, member) in enumerate(_members(text)):
+            packed = _insert(packed, next(words) if name in LETTERS else join(member, words), number)
         return packed
     if _PACKED.fullmatch(text):
         return llvm.bitcast(kind, next(words))

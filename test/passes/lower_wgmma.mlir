@@ -49,6 +49,31 @@ func.func @chain(%inouts: !llvm.struct<(f32, f32, f32, f32)>, %a: i64, %b: i64, 
   return %1 : !llvm.struct<(f32, f32, f32, f32)>
 }
 
+// Products of a chain at one source location become one inline PTX, unless an effect is between them.
+// CHECK-LABEL: @adjoining(
+// CHECK-SAME: %[[INOUTS:[a-z0-9]+]]: !llvm.struct<(f32, f32, f32, f32)>, %[[A:[a-z0-9]+]]: i64, %[[B:[a-z0-9]+]]: i64, %[[SCALE_D:[a-z0-9]+]]: i1
+func.func @adjoining(%inouts: !llvm.struct<(f32, f32, f32, f32)>, %a: i64, %b: i64, %scale_d: i1) -> !llvm.struct<(f32,
+  f32, f32, f32)> {
+  // CHECK: %[[NEXT:.*]] = arith.addi %[[A]]
+  // CHECK: %[[BOTH:.*]] = llvm.inline_asm has_side_effects "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, $4, $5, $6, 1, 1, 0, 0;\0A\09wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, $7, $8, $9, 1, 1, 0, 0;", "=f,=f,=f,=f,l,l,b,l,l,b,0,1,2,3,~{memory}" %[[A]], %[[B]], %[[SCALE_D]], %[[NEXT]], %[[B]], %[[SCALE_D]], {{.*}} :
+  // CHECK: %[[S0:.*]] = llvm.extractvalue %[[BOTH]][0]
+  // CHECK-NOT: llvm.insertvalue
+  // CHECK: nvvm.barrier
+  // CHECK: llvm.inline_asm {{.*}} "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, $4, $5, $6, 1, 1, 0, 0;", "=f,=f,=f,=f,l,l,b,0,1,2,3,~{memory}" %[[A]], %[[B]], %[[SCALE_D]], %[[S0]],
+  %0 = "wgmma.mma_async"(%inouts, %a, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) ->
+    !llvm.struct<(f32, f32, f32, f32)> loc("here")
+  %next = arith.addi %a, %b : i64
+  %1 = "wgmma.mma_async"(%0, %next, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) ->
+    !llvm.struct<(f32, f32, f32, f32)> loc("here")
+  nvvm.barrier
+  %2 = "wgmma.mma_async"(%1, %a, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type =
+    "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) ->
+    !llvm.struct<(f32, f32, f32, f32)> loc("here")
+  return %2 : !llvm.struct<(f32, f32, f32, f32)>
+}
+
 // Pairs of halves go as 32 bits.
 // CHECK-LABEL: @a_in_registers(
 // CHECK-SAME: %[[INOUTS:[a-z0-9]+]]: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, %[[A0:[a-z0-9]+]]: vector<2xf16>, %[[A1:[a-z0-9]+]]: vector<2xf16>, %[[A2:[a-z0-9]+]]: vector<2xf16>, %[[A3:[a-z0-9]+]]: vector<2xf16>, %[[B:[a-z0-9]+]]: i64, %[[SCALE_D:[a-z0-9]+]]: i1

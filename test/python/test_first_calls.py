@@ -15,3 +15,13 @@ def test_sums_are_rounded_in_pairs(element):
     ptx = product_kernel.plain(Types(element, element, element), WIDE, "sm_90a").ptx
     assert ptx.count(f"cvt.rn.{element}x2.f32") == 64 * 224 // 128 // 2
     assert f"cvt.rn.{element}.f32" not in ptx
+
+
+def test_the_products_of_a_k_block_are_one_inline_ptx():
+    """Otherwise, LLVM's IR has each of a product's registers again for the next one."""
+    llvm = product_kernel.plain(Types("bf16", "bf16", "bf16"), WIDE, "sm_90a").llvm
+    (products,) = (line for line in llvm.splitlines() if "wgmma.mma_async" in line)
+    assert products.count("wgmma.mma_async") == 4
+    registers = 64 * 224 // 128
+    # After the products, and after the last wait.
+    assert llvm.count(f"extractvalue %f32x{registers}") == 2 * registers
