@@ -9,8 +9,9 @@ import math
 
 import weft.language as w
 from weft.attend.kernels import order
-from weft.attend.kernels.masks import Window, blocks_of_keys, finite, spans, visible
-from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
+from weft.attend.kernels.masks import Window, finite, masked, spans
+from weft.attend.kernels.query_tiles import QueryTiles
+from weft.attend.kernels.sequences import slots
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 ROWS = 64  # of queries, for each warpgroup
@@ -81,37 +82,14 @@ def forward(
     values = w.ring(stages, v=(N, value_width, v.dtype), takers=groups)
     output = w.shared(M, value_width, o.dtype) if ahead else None
     turns = w.turns(groups) if groups > 1 else None
-    kept = {"packed": packed, "limited": limited, "paged": paged}
+    kept = {"packed": packed, "limited": limited, "paged": paged, "paired": paired}
+    kept |= {"grouped": grouped, "splits": splits}
     window = Window(left if lefts else None, right if rights else None)
     visited = order.by_length if by_length else None
     lent = not ahead and N >= ROWS and o.dtype == v.dtype  # the output goes through stages of values
 
-    # These run in each role: what is computed before the roles needs registers in all of them.
-    def halves(x):
-        """The numbers of the tiles of a pair."""
-        last = w.ceil_div(q.rows, M) - 1
-        return w.range(w.where(last - x == x, 1, 2)) if paired else (0,)
-
-    def tile_of(x, half, batch):
-        """A tile's sequence, its first query, and its blocks; and for splits, the index of its output."""
-        index = batch
-        if splits > 1:
-            split, batch = batch % splits, batch // splits
-        if packed:
-            batch, x = sequence_at(x, starts_q, M)
-        elif paired:
-            x = w.where(half == 0, w.ceil_div(q.rows, M) - 1 - x, x)
-        rows = sequence_of(batch, q, k, starts_q, starts_k, lengths, **kept)
-        first = x * M
-        position = rows.keys - 1 if grouped else first + rows.shift
-        blocks = blocks_of_keys(window, position, 1 if grouped else M, 0, rows.keys, N)
-        if splits > 1:
-            part = w.ceil_div(blocks.end - blocks.begin, splits)
-            begin = blocks.begin + split * part
-            end = w.minimum(blocks.end, begin + part)
-            rows.keys = w.where(begin < end, w.minimum(rows.keys, end * N), 0)  # 0: the part is empty
-            blocks.begin, blocks.end = w.where(begin < end, begin, 0), w.where(begin < end, end, 1)
-        return rows, first, position, blocks, index
+    # Its methods run in each role: what is computed before the roles needs registers in all of them.
+    tiles = QueryTiles(M, N, window, q, k, starts_q, starts_k, lengths, **kept)
 
     with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
         c = softcap * LOG2E if capped else scale * LOG2E
@@ -121,8 +99,8 @@ def forward(
 
         def seen(s, position, j, limit):
             """The scores of block j, -inf where a query doesn't see a key."""
-            place = position if grouped else w.row(s) + (position + ROWS * me)
-            return w.where(visible(window, w.column(s) + j * N, place, limit), s, -w.inf)
+            at = position if grouped else w.row(s) + (position + ROWS * me)
+            return masked(s, window, at, j, N, limit)
 
         @w.inline
         def clear_values(first):
@@ -148,8 +126,8 @@ def forward(
         for _ in range(groups if lent else 0):  # before the first tile, there is nothing to store
             values.take().release()
         for x, head, batch in w.tiles(order=visited):
-            for half in halves(x):
-                rows, first, position, blocks, index = tile_of(x, half, batch)
+            for half in tiles.halves(x):
+                rows, first, position, blocks, index = tiles.at(x, half, batch)
                 last = blocks.end - 1
                 query = queries.take()
                 mine = query.q.rows(ROWS * me, ROWS)
@@ -211,14 +189,13 @@ def forward(
                 left_over = rows.queries - mine_of
                 to = rows.first_query + mine_of
                 limit = {"rows": left_over} if packed else {}
-                at = index if not packed or splits > 1 else 0
                 if lent:
-                    store_through_values((out * share).to(o.dtype), o[at, head, to], limit)
+                    store_through_values((out * share).to(o.dtype), o[index, head, to], limit)
                 else:
-                    w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
+                    w.store((out * share).to(o.dtype), o[index, head, to], via=staging, **limit)
                 if staging is mine:
                     query.release()
-                w.store_column((top + w.log2(total)) * LN2, lse[at, head, to], **limit)
+                w.store_column((top + w.log2(total)) * LN2, lse[index, head, to], **limit)
 
     with w.role(registers=24), w.one_thread():
 
@@ -234,8 +211,8 @@ def forward(
                 values.lend()
 
         for x, head, batch in w.tiles(order=visited):
-            for half in halves(x):
-                rows, first, _, blocks, _ = tile_of(x, half, batch)
+            for half in tiles.halves(x):
+                rows, first, _, blocks, _ = tiles.at(x, half, batch)
                 shared = head // (q.size("heads") // k.size("key_heads"))
                 last = blocks.end - 1
                 keys.fill(k=k[places(rows, shared, last)])

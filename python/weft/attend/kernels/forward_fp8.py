@@ -10,8 +10,8 @@ import math
 
 import weft.language as w
 from weft.attend.kernels.forward import LN2, LOG2E, ROWS, grid
-from weft.attend.kernels.masks import Window, blocks_of_keys, finite, spans, visible
-from weft.attend.kernels.sequences import sequence_at, sequence_of
+from weft.attend.kernels.masks import Window, finite, masked, spans
+from weft.attend.kernels.query_tiles import QueryTiles
 
 LARGEST = 8.0  # exponent, to base 2, of shares
 MOST = 440.0  # in a sum of shares, of which one may be as large: e4m3 ends at 448
@@ -83,27 +83,14 @@ def forward_fp8(
     values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups, over=memory)
     output = w.shared(M, value_width, o.dtype) if staged else None
     turns = w.turns(groups) if groups > 1 else None
-    kept = {"packed": packed, "limited": limited}
+    kept = {"packed": packed, "limited": limited, "paired": paired}
     window = Window(left if lefts else None, right if rights else None)
     # An integer, so that the share of a single key is exact. In a lane, shares of equal scores add up to at
     # most `MOST`.
     offset = float(math.floor(math.log2(MOST * LANES / N))) if optimistic else LARGEST - slack
 
-    # These run in each role: what is computed before the roles needs registers in all of them.
-    def halves(x):
-        """The numbers of the tiles of a pair."""
-        last = w.ceil_div(q.rows, M) - 1
-        return w.range(w.where(last - x == x, 1, 2)) if paired else (0,)
-
-    def tile_of(x, half, batch):
-        """A tile's sequence, its first query, and its blocks."""
-        if packed:
-            batch, x = sequence_at(x, starts_q, M)
-        elif paired:
-            x = w.where(half == 0, w.ceil_div(q.rows, M) - 1 - x, x)
-        rows = sequence_of(batch, q, k, starts_q, starts_k, lengths, **kept)
-        first = x * M
-        return rows, first, blocks_of_keys(window, first + rows.shift, M, 0, rows.keys, N)
+    # Its methods run in each role: what is computed before the roles needs registers in all of them.
+    tiles = QueryTiles(M, N, window, q, k, starts_q, starts_k, lengths, **kept)
 
     def of_head(name, scales, rows, head):
         return scales[w.minimum(rows.number, scales.rows - 1), head].loaded() if name in scaled else 1.0
@@ -112,13 +99,12 @@ def forward_fp8(
 
         def seen(s, position, j, limit):
             """The scores of block j, -inf where a query doesn't see a key."""
-            place = w.row(s) + (position + ROWS * me)
-            return w.where(visible(window, w.column(s) + j * N, place, limit), s, -w.inf)
+            return masked(s, window, w.row(s) + (position + ROWS * me), j, N, limit)
 
         for x, head, batch in w.tiles():
-            for half in halves(x):
-                rows, first, blocks = tile_of(x, half, batch)
-                position, last = first + rows.shift, blocks.end - 1
+            for half in tiles.halves(x):
+                rows, first, position, blocks, index = tiles.at(x, half, batch)
+                last = blocks.end - 1
                 shared = head // (q.size("heads") // k.size("key_heads"))
 
                 def of_scores(rows=rows, head=head, shared=shared):
@@ -205,10 +191,9 @@ def forward_fp8(
                 mine_of = ROWS * me + first
                 to = rows.first_query + mine_of
                 limit = {"rows": rows.queries - mine_of} if packed else {}
-                at = 0 if packed else batch
                 staging = output.rows(ROWS * me, ROWS) if staged else None
-                w.store((out * share).to(o.dtype), o[at, head, to], via=staging, **limit)
-                w.store_column((top + w.log2(total)) * LN2, lse[at, head, to], **limit)
+                w.store((out * share).to(o.dtype), o[index, head, to], via=staging, **limit)
+                w.store_column((top + w.log2(total)) * LN2, lse[index, head, to], **limit)
 
     with w.role(registers={1: 56, 2: copier, 3: 32}[groups]):
 
@@ -224,8 +209,8 @@ def forward_fp8(
                 block.release()
 
         for x, head, batch in w.tiles():
-            for half in halves(x):
-                rows, first, blocks = tile_of(x, half, batch)
+            for half in tiles.halves(x):
+                rows, first, _, blocks, _ = tiles.at(x, half, batch)
                 shared = head // (q.size("heads") // k.size("key_heads"))
                 last, at = blocks.end - 1, 0 if packed else rows.batch
                 keys.fill(k=k[at, shared, rows.first_key + last * N])

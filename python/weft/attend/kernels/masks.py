@@ -87,6 +87,11 @@ def visible(window, column, position, keys):
     return functools.reduce(operator.and_, seen)
 
 
+def masked(s, window, position, block, size, keys):
+    """The scores of this block of `size` keys, -inf where a query at `position` doesn't see a key."""
+    return w.where(visible(window, w.column(s) + block * size, position, keys), s, -w.inf)
+
+
 def finite(peak):
     """The largest score of each row; 0 for rows that see nothing."""
     return w.where(peak == -w.inf, 0.0, peak)
