@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from products import GRAPHED, graphed, shapes, slowest
+from products import GRAPHED, graphed, one_burst, shapes
 
 CHIP = "sm_90a"
 _SM = 1  # NVML's number of the clock
@@ -242,24 +242,16 @@ def measured(
 
 def burst(run: Callable[[], Any], calls: int, clock: Clock) -> tuple[float, list[float]]:
     """Microseconds of a call on the slowest rank, and the clock meanwhile."""
-    import torch
-    from torch import distributed
+    found = list[float]()
 
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    def read(end: Any) -> None:
+        while not end.query():
+            found.append(clock.read())
+            time.sleep(_BETWEEN)
+
     for _ in range(calls):  # as many as are timed, so that graphs and calls begin with GPUs as warm
         run()
-    torch.cuda.synchronize()
-    distributed.barrier()
-    start.record()
-    for _ in range(calls):
-        run()
-    end.record()
-    found = list[float]()
-    while not end.query():
-        found.append(clock.read())
-        time.sleep(_BETWEEN)
-    torch.cuda.synchronize()
-    return slowest(start.elapsed_time(end) * 1000 / calls), found
+    return one_burst(run, calls, read), found
 
 
 def measure(rank: int, arguments: Any) -> None:

@@ -72,24 +72,31 @@ def graphed(run: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def burst(run: Callable[[], Any], calls: int, rounds: int) -> float:
-    """Microseconds of a call on the slowest rank, of bursts of calls."""
+    """Microseconds of a call on the slowest rank: the median of several bursts."""
+    for _ in range(max(calls, 3)):  # so that graphs of calls and calls begin with GPUs as warm
+        run()
+    return statistics.median(one_burst(run, calls) for _ in range(rounds))
+
+
+def one_burst(
+    run: Callable[[], Any], calls: int, meanwhile: Callable[[Any], None] = lambda end: None
+) -> float:
+    """Microseconds of a call on the slowest rank. After the calls are queued, `meanwhile` gets the event at
+    their end.
+    """
     import torch
     from torch import distributed
 
-    for _ in range(max(calls, 3)):  # so that graphs of calls and calls begin with GPUs as warm
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    distributed.barrier()
+    start.record()
+    for _ in range(calls):
         run()
-    times = []
-    for _ in range(rounds):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        distributed.barrier()
-        start.record()
-        for _ in range(calls):
-            run()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(slowest(start.elapsed_time(end) * 1000 / calls))
-    return statistics.median(times)
+    end.record()
+    meanwhile(end)
+    torch.cuda.synchronize()
+    return slowest(start.elapsed_time(end) * 1000 / calls)
 
 
 def slowest(microseconds: float) -> float:
