@@ -4,12 +4,14 @@ import functools
 import subprocess
 import sys
 import textwrap
+from typing import ClassVar
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import weft  # noqa: E402
+import weft.nn  # noqa: E402
 
 BF16 = torch.bfloat16
 
@@ -38,6 +40,34 @@ def test_a_decorator_is_traced_not_what_it_decorates():
     assert negated.__name__ == "matmul" and negated.__wrapped__ is weft.matmul
     for function in (negated, lambda a, b: negated(a, b)):
         assert torch.equal(compiled(function)(a, b), -weft.matmul(a, b))
+
+
+class Tagged(torch.Tensor):
+    """A subclass that sees what is computed."""
+
+    seen: ClassVar[list] = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.seen.append(str(function))
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("leading", [(), (2, 3)], ids=str)
+def test_subclasses_see_the_operator_and_remain(leading):
+    a, b = numbers(*leading, 8, 16), numbers(16, 24)
+    tagged, bias = a.as_subclass(Tagged), torch.ones(24).as_subclass(Tagged)
+    layer = weft.nn.Linear(16, 24, dtype=BF16, activation="relu")
+    for call, of in (
+        (lambda a, b: weft.matmul(a, b), (tagged, b)),
+        (lambda a, b: weft.matmul(a, b), (a, b.as_subclass(Tagged))),
+        (lambda a, b: weft.matmul(a, b, epilogue=weft.Epilogue(bias=bias)), (a, b)),
+        (lambda a, _: torch.no_grad()(layer)(a), (tagged, b)),
+    ):
+        Tagged.seen.clear()
+        found, plain = call(*of), call(*(each.as_subclass(torch.Tensor) for each in of))
+        assert type(found) is Tagged and any("weft.matmul" in each for each in Tagged.seen)
+        assert torch.equal(found.as_subclass(torch.Tensor), plain.as_subclass(torch.Tensor))
 
 
 FUNCTIONS = {

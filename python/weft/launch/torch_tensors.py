@@ -155,6 +155,7 @@ def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
         or wrapped(each)
         or each.device.type == "meta"
         or type(each).__torch_dispatch__ is not plain
+        or (type(each) is not kind and torch.overrides.has_torch_function((each,)))
         or has_tangent(each)
         for each in tensors
     )
