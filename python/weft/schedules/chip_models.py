@@ -46,6 +46,7 @@ class ChipModel:
     rows_16: float
     rows_32: float
     rows_64: float
+    crowded: float  # the same for rows of an MN-major operand that one tile spans: all CTAs read them at once
     copy_latency: float
     memory_latency: float  # in addition, of data that few tiles read
     k_block: float  # for each K block, in addition to its products
@@ -104,6 +105,7 @@ H200 = ChipModel(
     rows_16=2.668,
     rows_32=1.066,
     rows_64=0.6814,
+    crowded=0.5,
     copy_latency=1071.0,
     memory_latency=448.1,
     k_block=30.94,

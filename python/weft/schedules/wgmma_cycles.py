@@ -224,7 +224,8 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
         apart = np.where(mn_major & (tile < whole), tile, 0)
         slow = _slower((pitch | apart) * size, chip)
         wide = np.where(mn_major, np.maximum(stored, _WIDEST / size) / ctas, extent)
-        asked = asked + wide * depth * (1 + slow)
+        crowded = np.where(mn_major & (tile >= whole), chip.crowded, 0.0)
+        asked = asked + wide * depth * (1 + slow) * (1 + crowded)
         rare = rare + extent * depth / np.sqrt(readers)
     return asked, rare
 
