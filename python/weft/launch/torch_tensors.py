@@ -162,8 +162,10 @@ def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
 
 
 def _is_strided(tensor: Any) -> bool:
-    """Whether an operator of Weft may read a tensor. Nested and quantized ones have strides, too."""
-    dense = str(tensor.layout) == "torch.strided"
+    """Whether an operator of Weft may read a tensor. Nested and quantized ones have strides, too, and those
+    of lazy modules no shape.
+    """
+    dense = str(tensor.layout) == "torch.strided" and not _private()["torch.nn.parameter.is_lazy"](tensor)
     return dense and not tensor.is_nested and not tensor.is_quantized
 
 
