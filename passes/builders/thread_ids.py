@@ -46,12 +46,12 @@ def warp() -> Any:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """In the block, ops are built for one thread of each warpgroup, always the same: the elected one of warp
-    0, so that ptxas knows that it is one.
+def one_thread(warp: int = 0) -> Iterator[None]:
+    """In the block, ops are built for one thread of each warpgroup, always the same: the elected one of a
+    warp, so that ptxas knows that it is one.
     """
     number = emit.rem(emit.uniform(emit.div(emit.thread(), LANES)), WARPS)
-    with emit.when(emit.equal(number, 0)), elected():
+    with emit.when(emit.equal(number, warp)), elected():
         yield
 
 

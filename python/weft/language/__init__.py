@@ -80,6 +80,7 @@ from weft.language.roles import (
     warpgroup_barrier,
 )
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
+from weft.language.signals import await_signals, signal
 from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
 from weft.language.transposes import interleaved, transpose
@@ -107,6 +108,7 @@ __all__ = [
     "atomic_add",
     "atomic_max",
     "atomic_min",
+    "await_signals",
     "barrier",
     "bf16",
     "by_lanes",
@@ -173,6 +175,7 @@ __all__ = [
     "shared",
     "show",
     "sigmoid",
+    "signal",
     "silu",
     "sin",
     "sqrt",

@@ -22,7 +22,7 @@ from weft.language.memory import (
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import DType, Scalar, as_scalar, i32
 from weft.mlir import arith, memref, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
@@ -40,7 +40,13 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
 
     With `via`, a buffer as for `w.store`, a tile goes through it and TMA adds it. The array must then begin,
     and each of its rows, at a multiple of 16 bytes.
+
+    In `w.one_thread()`, the value may also be a buffer, of a stage that the thread has taken. It waits until
+    TMA has read the buffer.
     """
+    if isinstance(value, Buffer):
+        _add_buffer(to, value, via)
+        return
     if via is None:
         _combine("w.atomic_add", _add, to, value)
         return
@@ -135,9 +141,7 @@ def _change_tile(change: Change, to: Place, fragment: Fragment) -> None:
 def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
     if len(fragment.shape) != 2:
         raise mistake(f"via is for tiles, got {fragment}: leave it out")
-    if fragment.dtype.name not in ADDED_TYPES:
-        legal = ", ".join(ADDED_TYPES)
-        raise mistake(f"TMA adds elements of {legal}, got {fragment}: leave via out")
+    _check_added(fragment.dtype, fragment)
     to.check_aligned()
     if not trace.current().has_tma:
         _change_tile(_add, to, fragment)
@@ -148,6 +152,25 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
         tile.add_async(via.value, map_, *to.corner)
         nvvm.cp_async_bulk_commit_group()
     end_of_tma(via)
+
+
+def _add_buffer(to: Any, buffer: Buffer, via: Any) -> None:
+    if not isinstance(to, Place) or via is not None:
+        raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
+    if not trace.current().one_thread or not trace.current().has_tma:
+        raise mistake("a buffer must be added in w.one_thread(), on a chip with TMA: add a fragment")
+    check_written(to, buffer.dtype)
+    _check_added(buffer.dtype, buffer)
+    to.check_aligned()
+    tile.add_async(buffer.value, to.map(buffer.value.type), *to.corner)
+    nvvm.cp_async_bulk_commit_group()
+    nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def _check_added(dtype: DType, value: Any) -> None:
+    """Raises WeftError for elements that TMA can't add."""
+    if dtype.name not in ADDED_TYPES:
+        raise mistake(f"TMA adds elements of {', '.join(ADDED_TYPES)}, got {value}: leave via out")
 
 
 def _along(coordinates: Any, start: Any, limit: Any) -> list[tuple[Any, Any]]:

@@ -54,6 +54,8 @@ class Ring:
             }
         self._copied = not trace.current().has_tma
         self._writer: Any = None  # "copies", or the role that writes its stages
+        self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
+        self._alone: bool | None = None  # whether one thread takes stages
         self._filling: Any = None  # the role that copies
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
@@ -203,9 +205,12 @@ class Ring:
         self.filled = self._next(self.filled)
 
     @contextmanager
-    def write(self, taken: "Slot | None" = None) -> Iterator["Slot"]:
+    def write(self, taken: "Slot | None" = None, *, own: bool = False) -> Iterator["Slot"]:
         """Waits until the next stage is empty. In the block, the warpgroups of the role write its buffers;
         the stage is full at its end. A ring is either written or filled.
+
+        With `own`, each warpgroup writes the stage of its own number, of as many stages as there are
+        warpgroups, and waits only for that one. Stages are taken in order: a round has one of each warpgroup.
 
         A ring over another one is written from a stage that was taken from that one, in the same memory.
         Whoever takes it from this ring releases it, so that it can be filled again.
@@ -214,8 +219,10 @@ class Ring:
         if current.one_thread:
             raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
         self._check_source(taken)
-        self._written_by(current.role)
+        self._written_by(current.role, own)
         stage, phase = (each.value for each in self.filled)
+        if own and current.role is not None:
+            stage = current.role.number
         if taken is None:
             tile.acquire(self._ring, stage, phase)
         else:
@@ -224,7 +231,8 @@ class Ring:
         slot.held, slot.taken = False, False
         yield slot
         tile.commit(self._ring, stage)
-        self.filled = self._next(self.filled)
+        for _ in range(self.stages if own else 1):
+            self.filled = self._next(self.filled)
 
     def _check_source(self, taken: "Slot | None") -> None:
         """Raises WeftError unless a stage of the ring below is written, and only there."""
@@ -237,25 +245,46 @@ class Ring:
                 f"and isn't released, as in write(block), got {shown(taken)}"
             )
 
-    def _written_by(self, role: Any) -> None:
+    def _written_by(self, role: Any, own: bool) -> None:
         """Each warp of a role announces what it has written."""
+        if own and self.stages != role.warpgroups:
+            raise mistake(
+                f"with own, a ring must have as many stages as the role has warpgroups, {role.warpgroups}, "
+                f"got {self.stages}"
+            )
+        if self._own not in (None, own):
+            raise mistake(f"ring '{self.name}' must be written either always with own=True, or never")
+        self._own = own
         if self._writer is not None and self._writer is not role:
             by = "filled" if self._writer == "copies" else "written in another role"
             raise mistake(f"ring '{self.name}' is {by} already: make another one for what is written here")
         self._writer = role
         maker = self._ring.owner
         i64 = ir.IntegerType.get_signless(64)
-        maker.attributes["producers"] = ir.IntegerAttr.get(i64, role.warpgroups * WARPS)
+        maker.attributes["producers"] = ir.IntegerAttr.get(i64, (1 if own else role.warpgroups) * WARPS)
         maker.attributes["filled_by"] = ir.StringAttr.get("warps")
 
     def take(self) -> "Slot":
-        """Waits until the next stage is full, and takes it. `release()` lets it be filled again."""
+        """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
+
+        In `w.one_thread()`, that thread alone takes and releases stages that another role writes.
+        """
         current = self._in_role("taken")
+        self._taken_by(current.one_thread)
         slot = Slot(self, self.taken[0].value)
         tile.await_(self._ring, *(each.value for each in self.taken))
         self.taken = self._next(self.taken)
         current.holds(slot)
         return slot
+
+    def _taken_by(self, alone: bool) -> None:
+        if self._alone not in (None, alone):
+            raise mistake(f"ring '{self.name}' must be taken either by one thread, or by whole warpgroups")
+        if alone and self.takers != 1:
+            raise mistake(f"takers of a ring must be 1 if one thread takes its stages, got {self.takers}")
+        if alone and self._alone is None:
+            self._ring.owner.attributes["emptied_by"] = ir.StringAttr.get("threads")
+        self._alone = alone
 
     def ready(self) -> "Slot":
         """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before
@@ -271,8 +300,11 @@ class Ring:
         current = trace.current()
         if current.role is None:
             raise mistake(f"a ring must be {done} in a role: write 'with w.role(…):' around it")
-        if done == "taken" and current.one_thread:
-            raise mistake("a stage must be taken by whole warpgroups, not in w.one_thread()")
+        if done == "taken" and current.one_thread and (self._writer in (None, "copies") or self._copied):
+            raise mistake(
+                "a stage must be taken by whole warpgroups, not in w.one_thread(), unless a role before this "
+                "one writes it, on a chip with TMA"
+            )
         return current
 
     def _next(self, position: Position) -> Position:

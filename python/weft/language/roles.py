@@ -7,7 +7,7 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.errors import shown
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
 from weft.language import trace
@@ -57,16 +57,19 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """In the block, one thread of each warpgroup of the role runs, always the same.
+def one_thread(warp: int = 0) -> Iterator[None]:
+    """In the block, one thread of each warpgroup of the role runs, always the same: of the warp with this
+    number. Blocks of several warps run at the same time.
 
     On chips without TMA, all threads run: they copy what `fill` copies, and one of them does the rest.
     """
     current = trace.current()
+    if warp not in range(WARPS) or isinstance(warp, bool):
+        raise mistake(f"warp must be in 0..{WARPS - 1}, got {shown(warp)}")
     if current.one_thread:
         yield
         return
-    with thread_ids.one_thread() if current.has_tma else nullcontext():
+    with thread_ids.one_thread(warp) if current.has_tma else nullcontext():
         current.one_thread = True
         try:
             with current.guarded():
