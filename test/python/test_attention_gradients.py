@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft.language as w
 from weft.attend import tiles
 from weft.attend.gradients import backward, of_sinks, unpadded
 from weft.attend.kernels import order
@@ -90,6 +91,33 @@ def test_tiles_of_keys_in_sections(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128])
+def test_heads_are_prepared_and_converted_beside_others(monkeypatch, size, causal):
+    """Tiles of a head prepare the next head's rows, and convert the sums of the one before."""
+    monkeypatch.setattr(tiles, "beside", lambda *_: (True, True))
+    rng = np.random.default_rng(0)
+    q, d_out = rng.standard_normal((2, 2, 4, 200, size)).astype(F16)
+    k, v = rng.standard_normal((2, 2, 2, 300, size)).astype(F16)
+    given, of_lse = {"q": q, "k": k, "v": v}, rng.standard_normal((2, 4, 200)).astype(np.float32)
+    got = found(given, d_out, of_lse, causal=causal)
+    exact = found(given, d_out, of_lse, causal=causal, deterministic=True)
+    for one, other in zip(got[:3], exact, strict=False):
+        close(one, other.astype(float), F16)
+
+
+@pytest.mark.slow
+def test_heads_must_be_awaited(monkeypatch):
+    rng = np.random.default_rng(0)
+    q, k, v, d_out = rng.standard_normal((4, 1, 3, 128, 64)).astype(F16)
+    monkeypatch.setattr(tiles, "beside", lambda *_: (True, True))
+    monkeypatch.setattr(kernel, "_compiled", {})
+    monkeypatch.setattr(w, "await_signals", lambda *_: None)
+    with pytest.raises(weft.WeftError, match="global-race"):
+        found({"q": q, "k": k, "v": v}, d_out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_lengths_and_sinks(deterministic, causal):
     rng, lengths = np.random.default_rng(0), np.array([100, 0], np.int32)
@@ -169,7 +197,10 @@ def test_no_gradients_of_pages():
         backward(call, None, None, None)
 
 
-TYPES = *["bf16"] * 4, "f32", "f32", *["i32"] * 3, *["bf16"] * 3, *["f32"] * 3, "i32", "i32"
+TYPES = (
+    *(["bf16"] * 4 + ["f32"] * 2 + ["bf16"] + ["f32"] * 2 + ["i32"] * 3 + ["bf16"] * 3),
+    *(["f32"] * 3 + ["i32"] + ["f32"] * 2 + ["i32"] * 2 + ["f32"] + ["i32"] * 2),
+)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +229,13 @@ def test_masks_compare_only_what_may_be_hidden():
     flags = {"ragged": False}, {"ragged": True}, {"packed": True}
     counts = [kernel.compile(*TYPES, rights=True, **meta, **each).ptx.count("selp.f32") for each in flags]
     assert counts[0] < counts[1] < counts[2]
+
+
+def test_long_and_narrow_heads_have_kernels_beside():
+    meta = [tiles.adding(d, d, window=False, capped=False) for d in (64, 128)]
+    found = {(m["width"], keys): tiles.beside(keys, m) for m in meta for keys in (1024, 4096, 16384)}
+    assert [each for each, (rows, _) in found.items() if rows] == [(128, 1024), (128, 4096)]
+    assert [each for each, (_, sums) in found.items() if sums] == [(128, 4096)]
 
 
 def test_one_function_chooses_the_kernels():

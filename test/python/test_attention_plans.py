@@ -294,29 +294,36 @@ def test_planned_gradients_leave_out_the_operator(gpu):
 BACKWARD = ["products_of_outputs", "gradients", "convert_queries"]
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_later_gradients_launch_with_addresses_of_their_own(gpu, deterministic):
+@pytest.mark.parametrize(
+    "deterministic, heads", [(False, 4), (False, 480), (True, 4)], ids=["few heads", "many", "deterministic"]
+)
+def test_later_gradients_launch_with_addresses_of_their_own(gpu, deterministic, heads):
+    d = 128 if heads > 4 else 64
     kernels = ["products_of_outputs", "gradients", "gradients"] if deterministic else BACKWARD
     for call in range(3):
-        inputs = [each.requires_grad_() for each in tensors()]
+        inputs = [each.requires_grad_() for each in tensors(heads=(heads, heads // 2), d=d)]
         out = weft.attention(*inputs, causal=True, deterministic=deterministic)
         gpu.slow.clear(), gpu.fast.clear()
         d_out, found = gradients_of(out, *inputs)
         assert [name for name, *_ in gpu.slow] == (kernels if call == 0 else [])
         assert [name for name, *_ in gpu.fast] == ([] if call == 0 else kernels)
     first, *others = (given for _, _, given in gpu.fast)
-    o, do, lse, d_lse, starts, base, delta, sums = first
+    o, do, lse, d_lse, starts, _, base, delta, sums, done = first
     assert (o, do) == addresses((out, d_out)) and len({d_lse, starts, base, delta, sums}) == 5
     assert {stream for _, stream, _ in gpu.fast} == {STREAM}
-    assert others[0][:6] == (*addresses((*inputs, d_out)), base, delta)
+    assert others[0][:9] == (*addresses((*inputs, d_out)), base, delta, o, lse, d_lse)
     assert [each.shape for each in found] == [each.shape for each in inputs]
     dq, dk, dv = addresses(found)
     if deterministic:
-        assert others[0][10:12] == (dk, dv) and others[0][9] != dq
-        assert others[1][9] == dq and not {dk, dv} & {*others[1]}
+        assert others[0][13:15] == (dk, dv) and others[0][12] != dq
+        assert others[1][12] == dq and not {dk, dv} & {*others[1]}
     else:
-        assert others[0][9:] == (dq, dk, dv, sums) and others[1] == (sums, starts, dq)
-        assert (delta, sums) == (base + 4 * 4 * 64, base + 2 * 4 * 4 * 64)  # 4 heads of 64 rows
+        assert others[0][12:16] == (dq, dk, dv, sums)
+        assert others[1][:2] == (sums, starts) and others[1][3:] == (dq,)
+        rows = 64 * heads
+        assert (delta, sums) == (base + 4 * rows, base + 2 * 4 * rows)
+        if heads > 4:  # which are so many that delta of later ones is computed beside products
+            assert others[0][16:] == (base, delta, done) and done == sums + 4 * rows * d
     assert lse not in (0, base, delta)
 
 

@@ -15,7 +15,12 @@ from weft.multiply.plans import Plans
 _COMPUTED = ("o", "lse", "do", "d_lse")
 ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seqlens_k")
 """The order in which a call's arrays are described. There is no third one."""
-_NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k"}
+_NAMES = {
+    "starts_q": "cu_seqlens_q",
+    "starts_k": "cu_seqlens_k",
+    "later_base": "base",
+    "later_delta": "delta",
+}
 """The arrays that the kernels have other names for."""
 _RESULTS = ("dq", "dk", "dv")
 _New = Callable[[], Any]
@@ -61,7 +66,8 @@ class Plan:
         ordinal = call.views["q"].device_id
         given = {*call.given, *(n for n, each in zip(_COMPUTED, arrays, strict=True) if each is not None)}
         slots = [name for name in ARRAYS if name in given or name == "none"]
-        first, names = launched[0], ("base", "delta", *(("sums_q",) if launched[0].options["adding"] else ()))
+        first, second = launched[0], launched[1].options
+        names = "base", "delta", *["sums_q"] * first.options["adding"], *["done"] * second["beside"]
         between = {name: first.arrays[name] for name in names}
         made = dict(zip(_RESULTS, results[:3], strict=True)) | between
         slots += made
@@ -76,7 +82,7 @@ class Plan:
         queue, unread = found
         makers = [torch.maker(q, ordinal, tuple(a.shape), call.views["q"].dtype) for a in results[:3]]
         address = makers[0][1]
-        sizes = [each.numel() for each in between.values()]  # of f32, multiples of SUMS_STEP
+        sizes = [each.numel() for each in between.values()]  # of 4 bytes; before the last, whole SUMS_STEPs
         return cls(
             libraries.stream_finder([*call.given.values()], ordinal, [*call.views.values()]),
             tuple(new for new, _ in makers),

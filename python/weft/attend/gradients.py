@@ -5,12 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.attend import tiles
-from weft.attend.kernels.backward import LANES, ROWS, convert_queries, gradients, products_of_outputs
+from weft.attend.kernels import order
+from weft.attend.kernels.backward import gradients
 from weft.attend.kernels.sequences import SUMS_STEP
+from weft.attend.kernels.sums import LANES, ROWS, convert_queries, products_of_outputs
 from weft.attend.launches import Call, batched
 from weft.attend.problem import refuse
 
 _LOG2E = math.log2(math.e)
+_ROUNDS = 1.5, 2
+"""How many CTAs for each multiprocessor lie between those that compute something and those that need it."""
 
 
 def backward(
@@ -33,22 +37,29 @@ def backward(
     sums, of_sums = (each[None] if each is not None and sizes.packed else each for each in (lse, d_lse))
     padded = (*sums.shape[:2], _blocks(call, sums, SUMS_STEP) * SUMS_STEP)
     base, delta = call.empty(padded, "f32"), call.empty(padded, "f32")
-    sums_q = call.added("", "f32", 4)
+    sums_q, done = call.added("", "f32", 4), call.added("", "i32")
     if how is not None:
         rows = _blocks(call, sums, how["N"]) * how["N"] * how["width"] // LANES
         sums_q = call.empty((*sums.shape[:2], rows, LANES), "f32")
+    lags = _lags(call, how)
+    heads = base.shape[0] * base.shape[1]
+    if lags is not None:
+        done = call.empty((2 * heads // sizes.group,), "i32")
+    first = call.empty((heads if lags is None else lags[0] * sizes.group,), "i32")
+    outputs = o, sums, call.added("", "f32", 3) if of_sums is None else of_sums
+    unit = _LOG2E if flags["capped"] or (how or {}).get("late") else 1 / call.scale
     call.launch(
         products_of_outputs,
-        *(o, do, sums, call.added("", "f32", 3) if of_sums is None else of_sums),
-        *(call.added("cu_seqlens_q", "i32"), base, delta, sums_q),
-        _LOG2E if flags["capped"] or (how or {}).get("late") else 1 / call.scale,
+        *(o, do, *outputs[1:], call.added("cu_seqlens_q", "i32"), first, base, delta, sums_q, done, unit),
         width=tiles.width(sizes.e),
         of_lse=of_sums is not None,
         packed=sizes.packed,
         adding=how is not None,
         stream=stream,
     )
-    _launch(call, (do, base, delta), sums_q, (dq, dk, dv), how, stream)
+    options = {"beside": lags is not None, "of_lse": of_sums is not None, "stream": stream}
+    added = (unit, *(lags or (0, 0))), options
+    _launch(call, (do, base, delta, *outputs), (sums_q, done), (dq, dk, dv), how, added)
     return dq, dk, dv, delta
 
 
@@ -59,6 +70,25 @@ def _adding(call: Call) -> dict[str, Any] | None:
     return tiles.adding(call.sizes.d, call.sizes.e, window=window, capped=flags["capped"])
 
 
+def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
+    """How many heads of keys ahead the kernel that adds prepares rows beside its products, and how many heads
+    behind it converts sums: all heads if it doesn't. None for neither. CTAs of heads so far away have begun,
+    or have ended, so that few CTAs wait.
+    """
+    if how is None or call.sizes.packed or not any(beside := tiles.beside(call.sizes.keys, how)):
+        return None
+    count = -(-call.sizes.keys // (2 * ROWS))
+    section = order.SECTION // count if _in_sections(call, how) else 0
+    lags = [1 + section + math.ceil(rounds * call.multiprocessors / count) for rounds in _ROUNDS]
+    heads = math.prod(call.matrices("k").shape[:2])
+    return None if lags[0] >= heads else (lags[0], min(lags[1], heads) if beside[1] else heads)
+
+
+def _in_sections(call: Call, how: dict[str, Any]) -> bool:
+    causal = call.flags["rights"] and not (call.flags["lefts"] or call.flags["packed"])
+    return bool(causal) and tiles.in_sections(call.sizes.keys, how)
+
+
 def _blocks(call: Call, sums: Any, size: int) -> int:
     """The number of blocks of queries of one size; packed sequences may have one more each."""
     more = call.views["cu_seqlens_q"].shape[0] - 1 if call.sizes.packed else 0
@@ -67,30 +97,32 @@ def _blocks(call: Call, sums: Any, size: int) -> int:
 
 def _launch(
     call: Call,
-    computed: tuple[Any, Any, Any],
-    sums_q: Any,
+    computed: tuple[Any, ...],
+    sums: tuple[Any, Any],
     results: tuple[Any, Any, Any],
     how: dict[str, Any] | None,
-    stream: Any,
+    extra: tuple[tuple[float, int, int], dict[str, Any]],
 ) -> None:
     """Launches the kernels of q, and of k and v; or `how`, that of all, which adds up those of q."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
-    options: dict[str, Any] = {**call.flags, "group": call.sizes.group, "stream": stream}
+    options: dict[str, Any] = {**call.flags, "group": call.sizes.group, **extra[1]}
+    (sums_q, done), (_, base, delta, *_), stream = sums, computed, options["stream"]
+    later = (base, delta) if options["beside"] else [call.added("", "f32", 3)] * 2
+    rest = (sums_q, *later, done, *call.numbers, *extra[0])
     if how is None:
         of_keys, of_queries = tiles.backward(call.sizes.d, call.sizes.e)
         none = call.added("", call.views["q"].dtype, 4)
-        call.launch(gradients, *inputs, none, dk, dv, sums_q, *call.numbers, **of_keys, **options)
-        call.launch(gradients, *inputs, dq, none, none, sums_q, *call.numbers, **of_queries, **options)
+        call.launch(gradients, *inputs, none, dk, dv, *rest, **of_keys, **options)
+        call.launch(gradients, *inputs, dq, none, none, *rest, **of_queries, **options)
         return
-    keys, flags = call.sizes.keys, call.flags
-    causal = flags["rights"] and not (flags["lefts"] or flags["packed"])
-    options |= {"ragged": keys % (2 * ROWS) > 0, "sections": causal and tiles.in_sections(keys, how)}
-    call.launch(gradients, *inputs, dq, dk, dv, sums_q, *call.numbers, **how, **options)
-    shape = {name: how[name] for name in ("N", "width")}
-    packed = call.sizes.packed
-    call.launch(convert_queries, sums_q, added[0], dq, call.scale, **shape, packed=packed, stream=stream)
+    options |= {"ragged": call.sizes.keys % (2 * ROWS) > 0, "sections": _in_sections(call, how)}
+    call.launch(gradients, *inputs, dq, dk, dv, *rest, **how, **options)
+    shape = {"N": how["N"], "width": how["width"], "packed": call.sizes.packed}
+    count = extra[0][2] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])
+    last = call.empty((count,), "i32")
+    call.launch(convert_queries, sums_q, added[0], last, dq, call.scale, **shape, stream=stream)
 
 
 def of_sinks(sinks: Any, lse: Any, delta: Any, exp: Callable[[Any], Any]) -> Any:

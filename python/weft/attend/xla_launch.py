@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.attend.kernels.backward import gradients, products_of_outputs
+from weft.attend.kernels.backward import gradients
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
 from weft.attend.kernels.forward_fp8 import forward_fp8
+from weft.attend.kernels.sums import products_of_outputs
 from weft.errors import WeftError
 from weft.language.kernels import KernelFunction
 from weft.launch.arrays import ArrayView, Planned
@@ -23,7 +24,7 @@ KERNELS: Mapping[str, KernelFunction] = {
 }
 BEGINNING = '{"launch":'
 """Of the texts."""
-_VERSION = 4
+_VERSION = 5
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]
 """The shape and the strides of an array, and MLIR's name of its elements."""

@@ -2,7 +2,8 @@
 
 The gradient of scores is ds = p * (do @ v.T - delta), with the shares p from lse, and delta the sums of
 do * o. `gradients` computes the gradients of q, or those of k and v, each from sums in a fixed order; or all
-at once, where those of q are added up in global memory, in any order.
+at once, where those of q are added up in global memory, in any order. Beside its products, it then computes
+delta for later heads, and converts the sums of earlier ones.
 """
 
 import math
@@ -10,53 +11,11 @@ import math
 import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
-from weft.attend.kernels.sequences import SUMS_STEP, rows_at, sequence_at, sequence_of, slots
+from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
+from weft.attend.kernels.sums import LANES, PANEL, ROWS, convert, prepare
 
 LOG2E = math.log2(math.e)
-ROWS = 64  # for each warpgroup
 TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
-LANES = 32  # elements of a row of `sums_q`
-PANEL = 64  # columns whose 16-bit elements are one row of 128 bytes
-
-
-@w.kernel(grid=lambda delta: (delta.size(2) // SUMS_STEP, delta.size(1), delta.size(0)), dependent=True)
-def products_of_outputs(
-    o: w.In["batches heads m E"],
-    do: w.In["batches heads m E"],
-    lse: w.In["batches heads m", w.f32],
-    d_lse: w.In["lse_batches lse_heads lse_m", w.f32],
-    starts_q: w.In["sequences", w.i32],
-    base: w.Out["batches heads padded", w.f32],
-    delta: w.Out["batches heads padded", w.f32],
-    sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
-    unit: w.f32,
-    *,
-    E,
-    width,
-    of_lse=False,
-    packed=False,
-    adding=False,
-):
-    """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; base = -lse, in units of the
-    products of queries and keys; and sums_q = 0 with `adding`. After the rows of a sequence come zeros.
-    """
-    to, head, batch = w.cta(0) * SUMS_STEP, w.cta(1), w.cta(2)
-    with w.role():
-        row, end = rows_at(w.cta(0), starts_q, SUMS_STEP, o.rows, packed=packed)
-        like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
-        if adding:
-            zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
-            for first in w.range(w.cta(0) * zeros.rows, sums_q.rows, w.ctas(0) * zeros.rows):
-                w.store(zeros, sums_q[batch, head, first, 0])
-        both = [[w.load(x[batch, head, row, i], like=like) for x in (o, do)] for i in range(0, width, PANEL)]
-        parts = [one.to(w.f32) * other.to(w.f32) for one, other in both]  # when all loads are started
-        total = -w.sum(sum(parts[1:], parts[0]), axis=1)
-        if of_lse:
-            total = total + w.load_column(d_lse[batch, head, row], like=total)
-        low = w.load_column(lse[batch, head, row], like=total) * -unit
-        inside = w.row(total) + row < end
-        w.store_column(w.where(inside, low, 0.0), base[batch, head, to])
-        w.store_column(w.where(inside, total, 0.0), delta[batch, head, to])
 
 
 def _grid(q, k, starts_q, starts_k, *, of, packed):
@@ -73,6 +32,9 @@ def gradients(
     do: w.In["batches heads m E"],
     base: w.In["batches heads padded", w.f32],
     delta: w.In["batches heads padded", w.f32],
+    o: w.In["out_batches out_heads out_m out_E"],
+    lse: w.In["sums_batches sums_heads sums_m", w.f32],
+    d_lse: w.In["lse_batches lse_heads lse_m", w.f32],
     starts_q: w.In["sequences", w.i32],
     starts_k: w.In["key_sequences", w.i32],
     lengths: w.In["limits", w.i32],
@@ -80,14 +42,23 @@ def gradients(
     dk: w.Out["dk_batches dk_heads dk_n dk_D"],
     dv: w.Out["dv_batches dv_heads dv_n dv_E"],
     sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
+    later_base: w.Out["later_batches later_heads later_padded", w.f32],
+    later_delta: w.Out["later_batches later_heads later_padded", w.f32],
+    done: w.Out["counters", w.i32],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
     right: w.i32,
+    unit: w.f32,
+    before: w.i32,
+    after: w.i32,
     *,
+    columns=LANES,
     width,
     value_width,
     of,
+    beside=False,
+    of_lse=False,
     group,
     N=64,
     value_stages=2,
@@ -107,6 +78,9 @@ def gradients(
     Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
     before comes last, not first. `group` heads of q share keys. `ragged` keys may end inside of a tile. With
     `sections`, tiles are in the order `longest_first`. The other options are those of `forward`.
+
+    With `beside`, CTAs also `prepare` rows of the head of keys `before` heads later, and `convert` sums of
+    the one `after` heads earlier. `done` counts CTAs that prepared those of each head, then those that added.
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
@@ -234,8 +208,11 @@ def gradients(
             store(total * scale, dk[rows.batch, head, rows.first_key + first], rows.keys - first, mine.v)
             mine.release()
     elif of == "qkv":
-        exchange, staging = w.ring(2, ds=(M, N, q.dtype), takers=2), w.shared(2 * part, LANES, w.f32)
-        with w.role(warpgroups=2, registers=240) as me:
+        if beside:
+            staging = w.shared(ROWS, LANES, q.dtype)
+            rows_of = w.ring(1, o=(ROWS, PANEL, o.dtype), do=(ROWS, PANEL, do.dtype))
+        exchange, added = w.ring(2, ds=(M, N, q.dtype), takers=2), w.ring(2, sum=(part, LANES, w.f32))
+        with w.role(warpgroups=2, registers=224 if beside else 240) as me:
 
             def product(ds, keys):
                 """Starts a part of ds.T @ keys: half of its rows or columns."""
@@ -243,27 +220,26 @@ def gradients(
                     return w.gemm(ds.columns(me * ROWS, ROWS).T, keys)
                 return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
 
-            def add(sum_q, batch, head, block):
-                to = sums_q[batch, head, (block * 2 + me) * part, 0]
-                w.atomic_add(to, w.by_lanes(sum_q), via=staging.rows(part * me, part))
+            def add(sum_q):
+                with added.write(own=True) as slot:
+                    w.store(w.by_lanes(sum_q), slot.sum)
 
             @w.inline
-            def add_product(keys, batch, head, block):
+            def add_product(keys):
                 with exchange.take() as slot:
                     sum_q = w.wait(product(slot.ds, keys))
-                add(sum_q, batch, head, block)
+                add(sum_q)
 
             rows, head, first, seen = tile_of()
             own, mine = first + ROWS * me, kept.take()
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
             sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
-            i, of_head = w.i32(0) + seen.begin, w.i32(0) + head * group
-            before, head_before = i, of_head
+            i = w.i32(0) + seen.begin
             steps = group * w.maximum(seen.end - seen.begin, 0)
             if not late:  # the gradients of the scores before the first block
                 with exchange.write() as to:
                     w.store(w.zeros((ROWS, N), q.dtype), to.ds.rows(ROWS * me, ROWS))
-            for step in w.range(steps):
+            for number in w.range(steps):
                 with blocks.take() as block:
                     s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
                     with outputs.take() as of_out:
@@ -285,66 +261,88 @@ def gradients(
                         if not late:
                             sum_q = w.wait(sum_q, pending=2)
                             slot.release()
-                            if step > 0:
-                                add(sum_q, rows.batch, head_before, rows.first_block + before)
-                        elif step > 0:
-                            add_product(mine.k, rows.batch, head_before, rows.first_block + before)
+                            if number > 0:
+                                add(sum_q)
+                        elif number > 0:
+                            add_product(mine.k)
                         sum_k, sum_v = w.wait(sum_k, sum_v)
-                before, head_before, i = i, of_head, i + 1
-                of_head = w.where(i == seen.end, of_head + 1, of_head) if group > 1 else of_head
-                i = w.where(i == seen.end, seen.begin, i)
+                i = w.where(i + 1 == seen.end, seen.begin, i + 1)
             if steps > 0:
-                add_product(mine.k, rows.batch, head_before, rows.first_block + before)
+                add_product(mine.k)
             w.barrier()  # the other warpgroup has read all keys
             at = rows.batch, head, rows.first_key + own
             store(sum_v, dv[at], rows.keys - own, values)
             store(sum_k * scale, dk[at], rows.keys - own, keys)
             mine.release()
 
-    with w.role(registers=24), w.one_thread():
+    def share(x, of, size):
+        """The pieces of `size` rows of `sums_q`, of a head of keys, that are computed beside tile x, and a
+        function that returns the batch and head of a piece, and its number in these.
+        """
+        count = w.ceil_div(w.ctas(0), 2 if rights and not lefts else 1)  # causal ones that see many queries
+        pieces = sums_q.rows // size
+
+        def place(piece):
+            return (of // w.ctas(1), of % w.ctas(1) * group + piece // pieces), piece % pieces
+
+        return (w.where(x < count, x, group * pieces), group * pieces, count), place
+
+    with w.role(registers=24):
         rows, head, first, seen = tile_of()
+        at = rows.batch, head, (rows.first_query if of == "q" else rows.first_key) + first
         if of == "q":
-            shared, at = head // group, (rows.batch, head, rows.first_query + first)
-            kept.fill(q=q[at], do=do[at])
-            for i in w.range(seen.end - seen.begin):
-                at = rows.batch, shared, rows.first_key + (seen.end - 1 - i) * N
-                blocks.fill(k=k[at])
-                values.fill(v=v[at])
+            with w.one_thread():
+                kept.fill(q=q[at], do=do[at])
+                for i in w.range(seen.end - seen.begin):
+                    at = rows.batch, head // group, rows.first_key + (seen.end - 1 - i) * N
+                    blocks.fill(k=k[at])
+                    values.fill(v=v[at])
         else:
-            at = rows.batch, head, rows.first_key + first
+            number = rows.batch * w.ctas(1) + head
             kept.fill(k=k[at], v=v[at])
-            for g in w.range(group):
-                for i in w.range(seen.begin, seen.end):
-                    of_head = rows.batch, head * group + g
-                    at, sums = (*of_head, rows.first_query + i * N), (*of_head, rows.first_sum + i * N)
-                    blocks.fill(q=q[at], base=base[sums])
-                    outputs.fill(do=do[at], delta=delta[sums])
-
-
-@w.kernel(
-    grid=lambda sums_q, *, N, width: (sums_q.size(2) * LANES // (N * width), sums_q.size(1), sums_q.size(0)),
-    dependent=True,
-)
-def convert_queries(
-    sums_q: w.In["batches heads sum_rows columns", w.f32],
-    starts_q: w.In["sequences", w.i32],
-    dq: w.Out["dq_batches heads m D"],
-    scale: w.f32,
-    *,
-    N,
-    width,
-    packed=False,
-):
-    """dq = scale * sums_q, in which each warpgroup has its registers for a block of N queries."""
-    by_rows = N == 2 * ROWS
-    rows, columns = (ROWS, width) if by_rows else (N, width // 2)
-    staging = w.shared(2 * rows, columns, dq.dtype)
-    with w.role(warpgroups=2) as me:
-        head, batch = w.cta(1), w.cta(2)
-        row, end = rows_at(w.cta(0), starts_q, N, dq.rows, packed=packed)
-        like = w.by_lanes(w.zeros((rows, columns)))
-        part = w.load(sums_q[batch, head, (w.cta(0) * 2 + me) * like.rows, 0], like=like)
-        part = (w.from_lanes(part, (rows, columns)) * scale).to(dq.dtype)
-        down, across = (row + me * rows, 0) if by_rows else (row, me * columns)
-        limit = {"rows": end - down} if packed else {}
-        w.store(part, dq[batch, head, down, across], via=staging.rows(rows * me, rows), **limit)
+            if beside and number >= before:
+                w.await_signals(done[number], w.ctas(0))
+            with w.one_thread():
+                for g in w.range(group):
+                    for i in w.range(seen.begin, seen.end):
+                        of_head = rows.batch, head * group + g
+                        at, sums = (*of_head, rows.first_query + i * N), (*of_head, rows.first_sum + i * N)
+                        blocks.fill(q=q[at], base=base[sums])
+                        outputs.fill(do=do[at], delta=delta[sums])
+            if beside:
+                with w.one_thread(warp=2):
+                    if number + before < w.ctas(1) * w.ctas(2):
+                        span, place = share(first // M, number + before, ROWS * width // LANES)
+                        for piece in w.range(*span):
+                            its, here = place(piece)
+                            for panel in range(0, value_width, PANEL):
+                                at = *its, here * ROWS, panel
+                                rows_of.fill(o=o[at], do=do[at])
+            if of == "qkv":
+                with w.one_thread(warp=1):
+                    for g in w.range(group):
+                        for i in w.range(seen.begin, seen.end):
+                            for half in range(2):
+                                at = rows.batch, head * group + g, ((rows.first_block + i) * 2 + half) * part
+                                with added.take() as slot:
+                                    w.atomic_add(sums_q[(*at, 0)], slot.sum)
+                    if beside:
+                        w.signal(done[w.ctas(1) * w.ctas(2) + number])
+    if beside:
+        with w.role(registers=40):
+            rows, head, first, seen = tile_of()
+            number, count = rows.batch * w.ctas(1) + head, w.ctas(1) * w.ctas(2)
+            later, earlier = number + before, number - after
+            if later < count:
+                span, place = share(first // M, later, ROWS * width // LANES)
+                for piece in w.range(*span):
+                    its, here = place(piece)
+                    given, to = (rows_of, lse, d_lse if of_lse else None, unit), (later_base, later_delta)
+                    prepare(*given, *to, sums_q, its, here, width=width, value_width=value_width)
+                w.signal(done[later])
+            if earlier >= 0:
+                w.await_signals(done[count + earlier], w.ctas(0))
+                span, place = share(first // M, earlier, ROWS)
+                for piece in w.range(*span):
+                    its, here = place(piece)
+                    convert(sums_q, dq, its, here, scale, staging, width=width, columns=LANES)

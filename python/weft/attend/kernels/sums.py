@@ -1,0 +1,117 @@
+"""Attention, backward: what is computed of rows before the products, and of the sums of gradients after them.
+
+`gradients` computes the same for parts of heads, beside its products.
+"""
+
+import weft.language as w
+from weft.attend.kernels.sequences import SUMS_STEP, rows_at
+
+ROWS = 64  # of queries or keys, for each warpgroup
+LANES = 32  # elements of a row of `sums_q`
+PANEL = 64  # columns whose 16-bit elements are one row of 128 bytes
+
+
+def prepare(ring, lse, d_lse, unit, base, delta, sums_q, at, piece, *, width, value_width):
+    """Stores base and delta of 64 rows of a head, and zeros of `sums_q`. A ring has panels of o and do."""
+    rows, like = (*at, piece * ROWS), w.zeros(ROWS)
+    low = w.load_column(lse[rows], like=like)
+    total = like if d_lse is None else w.load_column(d_lse[rows], like=like)
+    zeros = w.by_lanes(w.zeros((ROWS, PANEL)))
+    for column in range(0, width, PANEL):
+        w.store(zeros, sums_q[(*at, (piece * width + column) * ROWS // LANES, 0)])
+    for _ in range(0, value_width, PANEL):
+        with ring.take() as slot:
+            one, other = (w.load(x, like=w.zeros(x.shape, x.dtype)).to(w.f32) for x in (slot.o, slot.do))
+        total = total - w.sum(one * other, axis=1)
+    w.store_column(low * -unit, base[rows])
+    w.store_column(total, delta[rows])
+
+
+def convert(sums_q, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
+    """Stores 64 rows of some columns of dq = scale * sums_q, which has registers of 64 rows and columns."""
+    like = w.by_lanes(w.zeros((ROWS, columns)))
+    total = w.load(sums_q[(*at, piece * like.rows, 0)], like=like)
+    total = w.from_lanes(total, (ROWS, columns)) * scale
+    count = width // columns
+    row, limit = first + piece // count * ROWS, {}
+    if end is not None:
+        limit = {"rows": end - row}
+    w.store(total.to(dq.dtype), dq[(*at, row, piece % count * columns)], via=via, **limit)
+
+
+@w.kernel(grid=lambda delta, first: delta.size(2) // SUMS_STEP * first.size(0), dependent=True)
+def products_of_outputs(
+    o: w.In["batches heads m E"],
+    do: w.In["batches heads m E"],
+    lse: w.In["batches heads m", w.f32],
+    d_lse: w.In["lse_batches lse_heads lse_m", w.f32],
+    starts_q: w.In["sequences", w.i32],
+    first: w.In["first_heads", w.i32],
+    base: w.Out["batches heads padded", w.f32],
+    delta: w.Out["batches heads padded", w.f32],
+    sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
+    done: w.Out["counters", w.i32],
+    unit: w.f32,
+    *,
+    E,
+    columns=LANES,
+    width,
+    of_lse=False,
+    packed=False,
+    adding=False,
+):
+    """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; base = -lse, in units of the
+    products of queries and keys; and sums_q = 0 with `adding`. After the rows of a sequence come zeros. All
+    that for as many heads as `first` has elements. Also, done = 0.
+    """
+    slots, heads = delta.size("padded") // SUMS_STEP, delta.size("heads")
+    slot, number = w.cta() % slots, w.cta() // slots
+    at = number // heads, number % heads
+    with w.role():
+        row, end = rows_at(slot, starts_q, SUMS_STEP, o.rows, packed=packed)
+        if adding:
+            zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
+            for each in w.range(slot * zeros.rows, sums_q.rows, slots * zeros.rows):
+                w.store(zeros, sums_q[(*at, each, 0)])
+        like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
+        panels = range(0, width, PANEL)
+        both = [[w.load(x[(*at, row, i)], like=like) for x in (o, do)] for i in panels]
+        parts = [one.to(w.f32) * other.to(w.f32) for one, other in both]  # when all loads are started
+        total = -w.sum(sum(parts[1:], parts[0]), axis=1)
+        if of_lse:
+            total = total + w.load_column(d_lse[(*at, row)], like=total)
+        low = w.load_column(lse[(*at, row)], like=total) * -unit
+        inside, to = w.row(total) + row < end, slot * SUMS_STEP
+        w.store_column(w.where(inside, low, 0.0), base[(*at, to)])
+        w.store_column(w.where(inside, total, 0.0), delta[(*at, to)])
+        for each in w.range(w.cta(), done.size(0), w.ctas()):
+            with w.one_thread():
+                done[each] = 0
+
+
+@w.kernel(
+    grid=lambda sums_q, last, *, N, width: sums_q.size(2) * LANES // (N * width) * last.size(0),
+    dependent=True,
+)
+def convert_queries(
+    sums_q: w.In["batches heads sum_rows columns", w.f32],
+    starts_q: w.In["sequences", w.i32],
+    last: w.In["last_heads", w.i32],
+    dq: w.Out["dq_batches dq_heads m D"],
+    scale: w.f32,
+    *,
+    columns=LANES,
+    N,
+    width,
+    packed=False,
+):
+    """dq = scale * sums_q, of as many heads as `last` has elements."""
+    staging = w.shared(2 * ROWS, PANEL, dq.dtype)
+    with w.role(warpgroups=2) as me:
+        heads, blocks = sums_q.size("heads"), sums_q.rows * LANES // (N * width)
+        number = sums_q.size("batches") * heads - last.size(0) + w.cta() // blocks
+        block = w.cta() % blocks
+        row, end = rows_at(block, starts_q, N, dq.rows, packed=packed)
+        at, via = (number // heads, number % heads), staging.rows(ROWS * me, ROWS)
+        rows = {"first": row - block * N, "end": end if packed else None}
+        convert(sums_q, dq, at, block * 2 + me, scale, via, width=width, columns=PANEL, **rows)
