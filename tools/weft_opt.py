@@ -1,5 +1,6 @@
 """`weft-opt`: reads .mlir, verifies it, runs passes over it and prints the result, as `mlir-opt` does."""
 
+import functools
 import re
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -18,10 +19,10 @@ A mistake in the input is printed as file:line:col: error: … and gives exit st
 """
 
 
-def _boolean(text: str) -> bool:
+def _boolean(flag: str, text: str) -> bool:
     values = {"1": True, "true": True, "0": False, "false": False}
     if text.lower() not in values:
-        raise WeftError(f"'{text}' must be true or false")
+        raise WeftError(f"{flag} must be true or false, got '{text}'")
     return values[text.lower()]
 
 
@@ -75,7 +76,8 @@ def parser() -> cli.Parser:
         created.add_argument(flag, metavar=metavar, help=summary, type=kind)
     for flag, summary in SWITCHES.items():
         default = flag == "--verify-each"
-        created.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
+        kind = functools.partial(_boolean, flag)
+        created.add_argument(flag, nargs="?", default=default, type=kind, metavar="BOOL", help=summary)
     created.add_argument("--version", action=PrintVersions)
     return created
 

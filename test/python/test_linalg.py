@@ -348,6 +348,7 @@ func.func @f(%a: memref<16x16xf16>, %d: memref<16x16xf32>, %n: index) {
     [
         (TWO, 3, "function must be the name of a function, got 3"),
         (TWO, "other", "function must name a function of linalg: the module has"),
+        ("func.func @f() { return }", None, "must have a function with operations of linalg, got none"),
         ("two.mlir", None, r"module must be .mlir text or a Path, got a file name: pass Path\('two.mlir'\)"),
         (None, None, "module must be .mlir text, a Path or an MLIR module; got None"),
     ],

@@ -320,6 +320,7 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         (lambda: told(beta=1j), "beta must be a real number, got 1j"),
         (lambda: told(beta=np.ones(3)), "beta must be a real number, got ndarray"),
         (lambda: told(alpha=10**400), "alpha must be finite in f32, got 1000"),
+        (lambda: told(alpha=float("nan")), "weft.matmul: alpha must be finite in f32, got nan"),
         (lambda: told(transpose_b="yes"), "transpose_b must be True or False, got 'yes'"),
         (lambda: told(transpose_a=1), "transpose_a must be True or False, got 1"),
         (lambda: told(promote=None), "promote must be True or False, got None"),

@@ -52,7 +52,7 @@ def test_a_flag_takes_no_value_from_the_next_argument() -> None:
     [
         (["a", "b"], "there must be one input file; got 'a' and 'b'"),
         (["--cse", "--pass-pipeline=cse"], "both select passes"),
-        (["--mlir-timing=maybe"], "'maybe' must be true or false"),
+        (["--mlir-timing=maybe"], "--mlir-timing must be true or false, got 'maybe'"),
         (["-o"], "argument -o: expected one argument"),
     ],
 )

@@ -34,6 +34,7 @@ SAID = {
     "gradient, quantized": "b: expected a tensor of numbers, got torch.qint8: call dequantize() on it first",
     "gradient, nested": f"weft.matmul: b: {READ}a nested one: {ADVICE}",
     "gradient, array": "a must not require gradients, which weft.matmul doesn't compute",
+    "gradient, sparse": f"{PLAIN}one of layout torch.sparse_coo",
     "nested": f"{PLAIN}a nested one: {ADVICE}",
     "jagged": f"{PLAIN}a NestedTensor",
     "zero": f"{PLAIN}one without memory: {ADVICE}",

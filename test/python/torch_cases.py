@@ -92,6 +92,7 @@ CASES = {
         a.requires_grad_(), torch.quantize_per_tensor(b.float(), 0.1, 0, torch.qint8)
     ),
     "gradient, nested": lambda a, b: weft.matmul(a.requires_grad_(), torch.nested.nested_tensor([b, b])),
+    "gradient, sparse": lambda a, b: weft.matmul(a.to_sparse().requires_grad_(), b),
     "gradient, array": lambda a, b: weft.matmul(a.requires_grad_(), b.float().numpy()),
     "nested": lambda a, b: weft.matmul(torch.nested.nested_tensor([a, a]), b),
     "jagged": lambda a, b: weft.matmul(torch.nested.nested_tensor([a, a], layout=torch.jagged), b),

@@ -41,7 +41,7 @@
 // CHECK-NEXT:   func.func(cse
 // CHECK-NEXT:            ^
 // CHECK-NEXT: weft-opt: error: pass 'lower-mma' runs on the whole module: take it out of 'func.func(…)'
-// CHECK-NEXT: weft-opt: error: 'perhaps' must be true or false
+// CHECK-NEXT: weft-opt: error: --{{.*}} must be true or false, got 'perhaps'
 // CHECK-NEXT: weft-opt: error: argument -o: expected one argument
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}': Is a directory

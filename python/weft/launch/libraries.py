@@ -155,6 +155,8 @@ def view(name: str, array: Any) -> tuple[Library, ArrayView]:
     """
     library = of(array)
     if library.wants_gradients(array):
+        with about(f"weft.matmul: {name}"):
+            arrays.view(array)  # a gradient isn't why a sparse tensor is refused
         advice = f"call it under torch.no_grad(), or pass {name}.detach()"
         raise WeftError(
             f"weft.matmul: {name} must not require gradients, which weft.matmul doesn't compute: {advice}"

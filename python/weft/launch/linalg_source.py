@@ -35,9 +35,11 @@ def from_linalg(module: Any, arch: str | None = None, function: str | None = Non
         functions = {mlir.symbol(each): each for each in raise_linalg.wanted(parsed)}
         if function is None and len(functions) == 1:
             (function,) = functions
+        if not functions:
+            raise WeftError("the module must have a function with operations of linalg, got none")
         if function not in functions:
             meant = did_you_mean(function or "", functions)
-            names = ", ".join(functions) or "none"
+            names = ", ".join(functions)
             raise WeftError(f"function must name a function of linalg: the module has {names}{meant}")
         kinds = functions[function].type
         shaped = [each for each in kinds.results if isinstance(each, ir.RankedTensorType)]

@@ -1,5 +1,6 @@
 """The options of `weft.matmul`, checked."""
 
+import math
 import numbers
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -85,6 +86,9 @@ def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real):
         raise WeftError(f"weft.matmul: {name} must be a real number, got {shown(value)}")
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
-        raise WeftError(f"weft.matmul: {name} must be finite in f32, got {shown(value)}") from None
+        number = math.inf
+    if not math.isfinite(number):
+        raise WeftError(f"weft.matmul: {name} must be finite in f32, got {shown(value)}")
+    return number
