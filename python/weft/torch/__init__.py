@@ -13,7 +13,7 @@ except ModuleNotFoundError as failure:
 
 from weft.launch import torch_tensors
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
-from weft.torch import autograd, casting, operators, quantizing, vectorizing
+from weft.torch import autograd, casting, flops, operators, quantizing, vectorizing
 from weft.torch import int4 as _int4  # noqa: F401
 from weft.torch.products import product
 
@@ -24,3 +24,4 @@ torch_tensors.run_calls_untraced()
 autograd.register(operators.LIBRARY)
 casting.register(operators.LIBRARY)
 vectorizing.register(operators.LIBRARY)
+flops.register()
