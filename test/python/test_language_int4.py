@@ -284,11 +284,15 @@ def given(**changed):
         ),
         (
             "tiles must have 64 rows to be a fragment, got 32",
-            lambda p, s: operand_of(w.int4_weights(p, s, columns=128, depth=128, rows=32)).dequantized(),
+            lambda p, s: operand_of(
+                w.int4_weights(p, s, columns=128, depth=128, rows=32), lambda operand: operand.dequantized()
+            ),
         ),
         (
             "b must be a buffer of 64 x N, got ",
-            lambda p, s: operand_of(w.int4_weights(p, s, columns=128)).warp_gemm(w.zeros((64, 8))),
+            lambda p, s: operand_of(
+                w.int4_weights(p, s, columns=128), lambda operand: operand.warp_gemm(w.zeros((64, 8)))
+            ),
         ),
     ],
 )
@@ -301,11 +305,11 @@ def test_mistakes_with_packed_weights(message, body):
     assert message in str(raised.value)
 
 
-def operand_of(weights, **given):
+def operand_of(weights, use=lambda operand: None, **given):
+    """Uses the operand of a stage in a role."""
     ring = w.ring(1, **weights.buffers)
-    role = w.role()
-    role.__enter__()
-    return weights.operand(ring.take(), **given)
+    with w.role():
+        use(weights.operand(ring.take(), **given))
 
 
 @pytest.mark.parametrize(
