@@ -30,7 +30,7 @@ def preloads(kernel: weft.Kernel) -> bool:
     return kernel.compiled.ptx.count(".param .align 64 .b8") > 3
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(200, 144, 136), (129, 264, 72), (8, 8, 8)], ids=str)
 @pytest.mark.parametrize("added, beta", [(RESIDUAL, 0.0), (C, 0.5), (BOTH, 0.5), ((), 1.0)], ids=str)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
@@ -40,7 +40,11 @@ def test_what_is_added_comes_by_tma(schedule, added, beta, shape):
     assert preloads(kernel) and product.ratio(kernel, shape) <= 1.0
 
 
-@pytest.mark.parametrize("schedule", [of(64, 48, 64, swap=True), of(64, 256, 64, 1, 5)], ids=str)
+@pytest.mark.parametrize(
+    "schedule",
+    [of(64, 48, 64, swap=True), pytest.param(of(64, 256, 64, 1, 5), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_several_tiles_of_a_cta(schedule):
     """The memory is used again, and the phase of its mbarrier changes."""
     product = Product(d="bf16", added=RESIDUAL)
