@@ -30,7 +30,7 @@ def preloads(kernel: weft.Kernel) -> bool:
     return kernel.compiled.ptx.count(".param .align 64 .b8") > 3
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("shape", [(200, 144, 136), (129, 264, 72), (8, 8, 8)], ids=str)
 @pytest.mark.parametrize("added, beta", [(RESIDUAL, 0.0), (C, 0.5), (BOTH, 0.5), ((), 1.0)], ids=str)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
