@@ -164,6 +164,15 @@ def test_a_dependent_kernel_waits_before_its_first_role():
     assert kernel.ptx.index("mbarrier.init") < waits < first_copy
 
 
+def test_chips_without_dependent_launches_have_ordinary_ones():
+    @w.kernel(threads=32, dependent=True)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        y[w.thread()] = x[w.thread()]
+
+    compiled = kernel.compile(arch="sm_80")
+    assert not compiled.launch.dependent and "griddepcontrol" not in compiled.ptx
+
+
 @pytest.mark.parametrize("early", [False, True])
 def test_the_emulator_reports_reads_before_earlier_work_is_done(early):
     @w.kernel(dependent=True)

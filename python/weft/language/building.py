@@ -9,6 +9,7 @@ from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPGROUP, register_share
+from weft.isa.dependent_launch import GRIDDEPCONTROL
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.wgmma import MMA_ASYNC
 from weft.language import forms, variables
@@ -219,7 +220,7 @@ def _set_launch(
     persistent = options.persistent
     trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
     _set_cluster(kernel, options.cluster, meta, trace)
-    if options.dependent:
+    if options.dependent and trace.chip in GRIDDEPCONTROL:
         contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
         trace.dependent = True
     if trace.persistent is not None:
