@@ -296,7 +296,7 @@ def test_a_bias_of_other_columns_is_caught(monkeypatch):
 def test_exchanged_pieces_are_caught(monkeypatch):
     made = epilogue.pieces
     monkeypatch.setattr(
-        epilogue, "pieces", lambda kind: [epilogue.replace(p, row=0, column=0) for p in made(kind)]
+        epilogue, "pieces", lambda *of: [epilogue.replace(p, row=0, column=0) for p in made(*of)]
     )
     product = Product(activation="relu")
     assert product.ratio(product.compiled(of(64, 64, 64)), (64, 64, 64)) > 1.0
