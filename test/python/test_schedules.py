@@ -127,7 +127,7 @@ def test_a_group_is_no_higher_than_the_product(monkeypatch, chosen, arch):
     """The columns of a group's tiles, times its rows, would exceed 32 bits: with a limit of 1024, where D has
     2^21 columns of tiles.
     """
-    monkeypatch.setattr("weft.dialects.schedule.MOST_GROUP", chosen.group)
+    monkeypatch.setattr("weft.dialects.schedule.family._MOST_GROUP", chosen.group)
     product = Product(transpose_b=True)
     assert not product.wrong(product.compiled(chosen, arch), (200, 256, 128), 0)
 
