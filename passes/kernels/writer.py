@@ -178,7 +178,11 @@ def run_of(schedule: WarpgroupSchedule) -> int:
 
 
 def spare(schedule: WarpgroupSchedule) -> int:
-    """The registers of a thread that are free for what the epilogue loads at once."""
+    """The registers of a thread that are free for what the epilogue loads at once: none where it also adds up
+    parts of a tile.
+    """
+    if schedule.stream_k:
+        return 0
     each = schedule.registers[1] or register_share(schedule.threads)
     sums = schedule.rows * schedule.block[1] // WARPGROUP
     return max(each - sums - _KEPT, 0)

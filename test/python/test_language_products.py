@@ -151,7 +151,7 @@ def test_attention_doesnt_spill(d, options):
     types = ("bf16", "bf16", "bf16", "bf16", None, None)
     kernel = attention_example.attention.compile(*types, D=d, **options)
     # With heads of 256, numbers of the tile are kept in local memory.
-    assert kernel.resources.spill_stores <= (88 if d == 256 else 0)
+    assert kernel.resources.spill_stores <= (72 if d == 256 else 0)
     assert kernel.resources.registers == (128 if "groups" in options else 168)
 
 

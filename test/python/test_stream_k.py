@@ -102,7 +102,7 @@ SCHEDULES = [
 def test_every_block_and_epilogue(schedule, outputs):
     product = Product("bf16", outputs, alpha=0.5, beta=2.0)
     kernel = product.compiled(schedule)
-    assert kernel.resources.spill_stores <= 52  # some registers, while parts are added up
+    assert kernel.resources.spill_stores <= 32  # a register or some, while parts are added up
     assert "serialized" not in kernel.compiled.assembled.log
     for shape in ((*schedule.block[:2], 7 * schedule.block[2]), (200, 264, 328)):
         assert not product.wrong(kernel, shape), shape
