@@ -56,9 +56,6 @@ class AllReduction(TeamReduction):
             tile.signal(tile.remote(flags, emit.i32()), emit.value(slot), call)
         return kept
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
-        raise NotImplementedError  # `collect_next` does it
-
     def end(self, warpgroup: Any, kept: list[Any]) -> None:
         call, *_ = kept
         (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)

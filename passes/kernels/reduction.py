@@ -1,6 +1,5 @@
 """The part of a `wgmma` kernel that adds up what several CTAs have computed of a tile, and has it written."""
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 from weft.passes.builders import emit
@@ -8,7 +7,7 @@ from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.writer import Writer
 
 
-class Reduction(ABC):
+class Reduction:
     """What happens to a warpgroup's sums of a tile."""
 
     def begin(self) -> list[Any]:
@@ -26,9 +25,11 @@ class Reduction(ABC):
         self.collect(sums, at, row, column, warpgroup)
         return kept
 
-    @abstractmethod
     def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
-        """Takes a warpgroup's sums at a row and a column of the left and the right operand."""
+        """Takes a warpgroup's sums at a row and a column of the left and the right operand. A reduction that
+        keeps something has a `collect_next` instead.
+        """
+        raise NotImplementedError
 
     def end(self, warpgroup: Any, kept: list[Any]) -> None:
         """Ends the consumers' role, after all tiles, with what the warpgroup keeps."""
@@ -68,9 +69,6 @@ class NoReduction(Reduction):
     ) -> list[Any]:
         phase = self.writer.write(sums, row, column, at.member, warpgroup, *kept)
         return [phase] if self.preloads else []
-
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
-        self.writer.write(sums, row, column, at.member, warpgroup)
 
     def finish_consumers(self, warpgroup: Any) -> None:
         self.writer.finish()

@@ -80,9 +80,6 @@ class ScatteredReduction(TeamReduction):
 
         return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
-        raise NotImplementedError  # `collect_next` does it
-
     def end(self, warpgroup: Any, kept: list[Any]) -> None:
         call, *holder = kept
         self._take_back(holder, warpgroup)
