@@ -67,6 +67,7 @@ def test_both_products_of_a_gradient_are_calls():
     assert text.count(", out=buf") == 3 and "torch.ops.weft" not in text
 
 
+@pytest.mark.cpu_seconds(30)  # PyTorch's compiler takes most of it
 def test_transposed_operands_are_not_copied():
     """What a pointwise program makes is stored once; a product of its transpose reads it there."""
     weight, x = numbers(24, 32, dtype=F32), numbers(16, 32)

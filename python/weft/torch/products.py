@@ -16,31 +16,7 @@ from weft.torch.scaled_gradients import multiply_scaled
 from weft.torch.transforms import has_tangent
 
 
-def product(
-    a: Any,
-    b: Any,
-    *,
-    c: Any = None,
-    out: Any = None,
-    alpha: Any = 1.0,
-    beta: float | None = None,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    epilogue: Any = None,
-    scales: tuple[Any, Any] | None = None,
-    kind: str | tuple[str, str] | None = None,
-    scale_block: int | None = None,
-    groups: Any = None,
-    row_ends: Any = None,
-    k_ends: Any = None,
-    promote: bool = False,
-    accumulate: str | None = None,
-    bit_op: str | None = None,
-    out_dtype: Any = None,
-    schedule: Any = None,
-    arch: str | None = None,
-    stream: Any = None,
-) -> Any:
+def product(a: Any, b: Any, *, stream: Any = None, **given: Any) -> Any:
     """The result of `weft.matmul` with these arguments, from one operator and perhaps others of PyTorch.
     torch.compile traces this function instead of `weft.matmul`. Raises WeftError as that does.
     """
@@ -49,56 +25,110 @@ def product(
             "weft.matmul: stream must be None where PyTorch differentiates, traces or transforms the call, "
             "which then runs on PyTorch's current stream: use torch.cuda.stream"
         )
-    limited = out is not None or scales is not None or not all(x is None for x in (groups, row_ends, k_ends))
-    for tensor in (a, b, c, *((epilogue.bias, epilogue.residual) if epilogue is not None else ())):
-        if limited and tensor is not None and has_tangent(tensor):
-            raise WeftError(FORWARD_MODE)
     if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
         # Its rules take a second to import, for which a call without DTensors needn't wait.
         from weft.torch import sharding  # noqa: F401
+    axes = [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]
+    return _of_vectors(a, b, axes, **given) if axes else _of_matrices(a, b, **given)
+
+
+def _of_vectors(
+    a: Any,
+    b: Any,
+    axes: list[int],
+    *,
+    c: Any = None,
+    out: Any = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    epilogue: Any = None,
+    **options: Any,
+) -> Any:
+    """The product of vectors, or of one and matrices. The result lacks these axes."""
+    for name, each, flag in (("a", a, transpose_a), ("b", b, transpose_b)):
+        if each.dim() == 1 and flag:
+            raise WeftError(
+                f"weft.matmul: transpose_{name} must be False for a vector, got {name} of "
+                f"{each.shape[0]} elements"
+            )
+    a, b = (a.unsqueeze(0) if -2 in axes else a), (b.unsqueeze(-1) if -1 in axes else b)
+    if epilogue is not None:
+        epilogue = replace(epilogue, residual=_with_axes(epilogue.residual, axes))
+    options |= {"transpose_a": transpose_a, "transpose_b": transpose_b, "epilogue": epilogue}
+    c, into = _with_axes(c, axes), _with_axes(out, axes)
+    result = _of_matrices(a, b, c=c, out=into, **options)
+    return result.squeeze(tuple(axes)) if out is None else out
+
+
+def _of_matrices(
+    a: Any,
+    b: Any,
+    *,
+    c: Any = None,
+    out: Any = None,
+    alpha: Any = 1.0,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    epilogue: Any = None,
+    scales: tuple[Any, Any] | None = None,
+    groups: Any = None,
+    row_ends: Any = None,
+    k_ends: Any = None,
+    **options: Any,
+) -> Any:
+    """The product of matrices, or of batches of them."""
     bias = residual = activation = alphas = None
     if epilogue is not None:
         bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
-    if vectors := [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]:
-        for name, each, flag in (("a", a, transpose_a), ("b", b, transpose_b)):
-            if each.dim() == 1 and flag:
-                raise WeftError(
-                    f"weft.matmul: transpose_{name} must be False for a vector, got {name} of "
-                    f"{each.shape[0]} elements"
-                )
-        a, b = (a.unsqueeze(0) if -2 in vectors else a), (b.unsqueeze(-1) if -1 in vectors else b)
-        c, residual, into = (_with_axes(each, vectors) for each in (c, residual, out))
-        result = product(
-            a,
-            b,
-            c=c,
-            out=into,
-            alpha=alpha,
-            beta=beta,
-            transpose_a=transpose_a,
-            transpose_b=transpose_b,
-            epilogue=None if epilogue is None else replace(epilogue, residual=residual),
-            scales=scales,
-            kind=kind,
-            scale_block=scale_block,
-            groups=groups,
-            row_ends=row_ends,
-            k_ends=k_ends,
-            promote=promote,
-            accumulate=accumulate,
-            bit_op=bit_op,
-            out_dtype=out_dtype,
-            schedule=schedule,
-            arch=arch,
-        )
-        return result.squeeze(tuple(vectors)) if out is None else out
-    a = a.mT if transpose_a else a
-    b = b.mT if transpose_b else b
+    groups = None if groups is row_ends is k_ends is None else [groups, row_ends, k_ends]
+    if out is not None or scales is not None or groups is not None:
+        _check_tangents(a, b, c, bias, residual)
+    a, b = (a.mT if transpose_a else a), (b.mT if transpose_b else b)
     if not isinstance(alpha, Real):
         alpha, alphas = 1.0, alpha
+    options = _options(float(alpha), **options)
+    added = [bias, residual, c, alphas]
+    name, operands, of_name = "matmul", [a, b], multiply
+    if groups is not None:
+        name, operands = "grouped_matmul", [a, b, *groups, *(scales or (None, None))]
+    elif scales is not None:
+        name, operands, of_name = "scaled_matmul", [a, b, *scales], multiply_scaled
+    elif out is None and _keeps_z(activation, a, b, *added):
+        return _by_parts(a, b, added, activation, options)
+    operands += added
+    if groups is None and out is None:
+        return of_name(*operands, activation=activation, **options)
+    operator = getattr(torch.ops.weft, name if out is None else f"{name}_out")
+    if out is None:
+        return operator(*operands, activation=activation, **options)
+    operator(*operands, activation=activation, **options, out=out)
+    return out
+
+
+def _check_tangents(*tensors: Any) -> None:
+    """Raises WeftError for a tensor that PyTorch differentiates in forward mode."""
+    for tensor in tensors:
+        if tensor is not None and has_tangent(tensor):
+            raise WeftError(FORWARD_MODE)
+
+
+def _options(
+    alpha: float,
+    *,
+    beta: float | None = None,
+    kind: str | tuple[str, str] | None = None,
+    scale_block: int | None = None,
+    promote: bool = False,
+    accumulate: str | None = None,
+    bit_op: str | None = None,
+    out_dtype: Any = None,
+    schedule: Any = None,
+    arch: str | None = None,
+) -> dict[str, Any]:
+    """The options of an operator."""
     kinds = (kind, kind) if kind is None or isinstance(kind, str) else kind
-    options = {
-        "alpha": float(alpha),
+    return {
+        "alpha": alpha,
         "beta": beta,
         "promote": promote,
         "accumulate": None if accumulate is None else type_name(accumulate) or accumulate,
@@ -110,32 +140,28 @@ def product(
         "arch": arch,
         "out_dtype": _torch_type(out_dtype),
     }
-    name, operands = "matmul", [a, b]
-    if groups is not None or row_ends is not None or k_ends is not None:
-        name, operands = "grouped_matmul", [a, b, groups, row_ends, k_ends, *(scales or (None, None))]
-    elif scales is not None:
-        name, operands = "scaled_matmul", [a, b, *scales]
-    elif out is None and torch.is_grad_enabled():
-        given = [x for x in (a, b, bias, residual, c, alphas) if x is not None and x.requires_grad]
-        of_alphas = alphas is not None and alphas.requires_grad
-        of_z = activation is not None and (activation != "relu" or residual is not None)
-        if given and (of_z or of_alphas):
-            # The operator would compute Z a second time for the gradient; here PyTorch keeps it.
-            if of_alphas:
-                z = _scaled_by(alphas, a, b, c, bias, options)
-            else:
-                z = multiply(a, b, bias, None, c, alphas, **options)
-            d = activated(activation, z)
-            return d if residual is None else (d + residual).to(d.dtype)
-    operands += [bias, residual, c, alphas]
-    if name != "grouped_matmul" and out is None:
-        of_name = multiply if name == "matmul" else multiply_scaled
-        return of_name(*operands, activation=activation, **options)
-    operator = getattr(torch.ops.weft, name if out is None else f"{name}_out")
-    if out is None:
-        return operator(*operands, activation=activation, **options)
-    operator(*operands, activation=activation, **options, out=out)
-    return out
+
+
+def _keeps_z(activation: Any, a: Any, b: Any, bias: Any, residual: Any, c: Any, alphas: Any) -> bool:
+    """Whether PyTorch should keep Z, the argument of the activation, which the operator would compute a
+    second time for the gradient.
+    """
+    if not torch.is_grad_enabled():
+        return False
+    given = any(x is not None and x.requires_grad for x in (a, b, bias, residual, c, alphas))
+    of_z = activation is not None and (activation != "relu" or residual is not None)
+    return given and (of_z or (alphas is not None and alphas.requires_grad))
+
+
+def _by_parts(a: Any, b: Any, added: list[Any], activation: Any, options: dict[str, Any]) -> Any:
+    """The product by operators of its own for Z, the activation and the residual."""
+    bias, residual, c, alphas = added
+    if alphas is not None and alphas.requires_grad:
+        z = _scaled_by(alphas, a, b, c, bias, options)
+    else:
+        z = multiply(a, b, bias, None, c, alphas, **options)
+    d = activated(activation, z)
+    return d if residual is None else (d + residual).to(d.dtype)
 
 
 def _with_axes(array: Any, axes: list[int]) -> Any:
