@@ -18,6 +18,8 @@ from weft.multiply import torch_keys  # noqa: E402
 from weft.multiply.plans import Plan  # noqa: E402
 from weft.torch.compiled import Product  # noqa: E402
 
+pytestmark = pytest.mark.cpu_seconds(30)  # the first to compile in a process loads PyTorch's compiler
+
 DEVICE = "cpu" if runtime.available() is not None else "cuda"
 BF16, F32 = torch.bfloat16, torch.float32
 
@@ -67,7 +69,6 @@ def test_both_products_of_a_gradient_are_calls():
     assert text.count(", out=buf") == 3 and "torch.ops.weft" not in text
 
 
-@pytest.mark.cpu_seconds(30)  # PyTorch's compiler takes most of it
 def test_transposed_operands_are_not_copied():
     """What a pointwise program makes is stored once; a product of its transpose reads it there."""
     weight, x = numbers(24, 32, dtype=F32), numbers(16, 32)
