@@ -205,8 +205,7 @@ class _Chains:
         continued = [op.operation for op in ops if _continues(op)]
         # Results, since the hash of an operation changes with its operands.
         self._continued = {each.result for each in continued}
-        crowded = {_function_of(op.operation) for op in ops if _reads_registers(op)}
-        blocks = dict.fromkeys(each.block for each in continued if _function_of(each) not in crowded)
+        blocks = dict.fromkeys(each.block for each in continued)
         self._adjoining = {each for block in blocks for each in _adjoining(block, self._continued)}
 
     def continues(self, op: Any) -> bool:
@@ -237,22 +236,6 @@ def _continues(op: Any) -> bool:
     if type(user) is not type(op) or (updated := getattr(user, "inouts", None)) is None:
         return False
     return updated == op.operation.result and not _has_intrinsic(user)
-
-
-def _function_of(operation: Any) -> Any:
-    """The function that an operation is in."""
-    while not operation.name.endswith(".func"):
-        operation = operation.parent.operation
-    return operation
-
-
-def _reads_registers(op: Any) -> bool:
-    """Whether an operation that updates registers reads operands from others. Such functions are short of
-    registers: they need those in which all descriptors of a chain would wait for its first instruction.
-    """
-    if getattr(op, "inouts", None) is None:
-        return False
-    return any(operand.role == "in" and operand.count > 1 for operand in op.form.operands)
 
 
 def _adjoining(block: Any, continued: Container[Any]) -> Iterator[Any]:

@@ -97,6 +97,21 @@ func.func @a_in_registers(%inouts: !llvm.struct<(vector<2xf16>, vector<2xf16>)>,
   return
 }
 
+// So do products with A in registers.
+// CHECK-LABEL: @adjoining_with_a_in_registers(
+func.func @adjoining_with_a_in_registers(%inouts: !llvm.struct<(f32, f32, f32, f32)>, %a0: i32, %a1:
+  i32, %a2: i32, %a3: i32, %b: i64, %scale_d: i1) -> !llvm.struct<(f32, f32, f32, f32)> {
+  // CHECK: llvm.inline_asm has_side_effects "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$4, $5, $6, $7}, $8, $9, 1, 1, 0;\0A\09wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$10, $11, $12, $13}, $14, $15, 1, 1, 0;", "=f,=f,=f,=f,r,r,r,r,l,b,r,r,r,r,l,b,0,1,2,3,~{memory}"
+  // CHECK-NOT: wgmma
+  %0 = "wgmma.mma_async"(%inouts, %a0, %a1, %a2, %a3, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type =
+    "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 4, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>,
+    i32, i32, i32, i32, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)> loc("here")
+  %1 = "wgmma.mma_async"(%0, %a1, %a0, %a3, %a2, %b, %scale_d) {shape = "m64n8k16", a_type = "bf16", b_type =
+    "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 4, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>,
+    i32, i32, i32, i32, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)> loc("here")
+  return %1 : !llvm.struct<(f32, f32, f32, f32)>
+}
+
 // CHECK-LABEL: @bits(
 // CHECK-SAME: %[[INOUTS:[a-z0-9]+]]: !llvm.struct<(i32, i32, i32, i32)>, %[[A:[a-z0-9]+]]: i64, %[[B:[a-z0-9]+]]: i64, %[[SCALE_D:[a-z0-9]+]]: i1
 func.func @bits(%inouts: !llvm.struct<(i32, i32, i32, i32)>, %a: i64, %b: i64, %scale_d: i1) {
