@@ -1,0 +1,216 @@
+"""Times first calls of products and of attention: nothing is compiled before, in memory or on disk.
+
+    python benchmarks/first_calls.py              # on a GPU
+    python benchmarks/first_calls.py --compile    # compiles only, without a GPU
+
+Prints a line of JSON for each: the milliseconds of the call and the wait for its result, and those of the
+passes, LLVM and ptxas within. The rest is the choice of a schedule, tracing, loading and running. A backward
+pass compiles three kernels, and may compile them at the same time. Products in bf16 are those of random sizes
+whose schedules are chosen most often. The process has multiplied before, in f16. The line "process" is of one
+that hasn't: it imports Weft and multiplies.
+"""
+
+import argparse
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+STAGES = {"llvm": "passes", "ptx": "llvm", "cubin": "ptxas"}  # what the cache's entries are the results of
+CHIP, TOKENS, WIDTH = "sm_90a", 4096, 2048
+FORWARD = (
+    *((d, "bfloat16", causal) for d in (64, 128, 256) for causal in (False, True)),
+    *((d, "float8_e4m3fn", causal) for d in (128, 256) for causal in (False, True)),
+)
+BACKWARD = ((64, False), (128, True), (256, True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--compile", action="store_true", help="compile only, without a GPU")
+    parser.add_argument("--products", type=int, default=12, help="how many products (default: 12)")
+    parser.add_argument("--process", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.process:
+        print(json.dumps(of_a_process()))
+        return
+    if not options.compile:
+        end_without_gpu()
+        command = [sys.executable, __file__, "--process"]
+        print(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout, end="")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"WEFT_CACHE_DIR": folder, "WEFT_REUSE": "0"}
+        calls = compilations if options.compile else gpu_calls
+        for number, (name, call) in enumerate(calls(options.products)):
+            found = timed(call)
+            if number:  # the first loads what all need
+                print(json.dumps({"call": name, **found}), flush=True)
+
+
+def end_without_gpu() -> None:
+    """Ends the script if there is no GPU."""
+    from weft.bench import gpu
+
+    if (reason := gpu.unavailable("first_calls.py")) is not None:
+        sys.exit(f"{reason}: see --compile")
+
+
+def timed(call: Callable[[], Any]) -> dict[str, float]:
+    """Milliseconds of a call, and of its stages."""
+    from weft import disk_cache
+
+    spent: Counter[str] = Counter()
+    original = disk_cache.Cache.get_or_make
+
+    @functools.wraps(original)
+    def measured(self: Any, kind: str, *args: Any) -> bytes:
+        start = time.perf_counter()
+        try:
+            return original(self, kind, *args)
+        finally:
+            spent[STAGES.get(kind, kind)] += 1e3 * (time.perf_counter() - start)
+
+    disk_cache.Cache.get_or_make = measured  # type: ignore[method-assign]
+    try:
+        start = time.perf_counter()
+        call()
+        took = 1e3 * (time.perf_counter() - start)
+    finally:
+        disk_cache.Cache.get_or_make = original  # type: ignore[method-assign]
+    return {"ms": round(took), **{stage: round(spent[stage]) for stage in STAGES.values()}}
+
+
+def products(count: int) -> list[tuple[Any, tuple[int, int, int]]]:
+    """The schedules that are chosen most often for 300 random products, and the least product of each."""
+    from weft.bench.suites import random_shapes
+    from weft.dialects.schedule import Types
+    from weft.schedules import choice
+
+    types = Types("bf16", "bf16", "bf16", (False, True))
+    shapes: dict[Any, list[tuple[int, int, int]]] = {}
+    for shape in random_shapes(7, 300):
+        sizes = shape.m, shape.n, shape.k
+        shapes.setdefault(choice.choose(*sizes, types, CHIP), []).append(sizes)
+    often = sorted(shapes, key=lambda schedule: -len(shapes[schedule]))[:count]
+    # The largest tile in bf16, which takes longest to compile, is among these in any case.
+    largest = max(shapes, key=lambda schedule: schedule.block[0] * schedule.block[1])
+    return [
+        (schedule, min(shapes[schedule], key=lambda s: s[0] * s[1] * s[2]))
+        for schedule in dict.fromkeys((*often, largest))
+    ]
+
+
+def named(schedule: Any, m: int, n: int, k: int) -> str:
+    """What a line of output calls a product."""
+    return f"{m}x{n}x{k}, tile {schedule.block[0]}x{schedule.block[1]}"
+
+
+def of_a_process() -> dict[str, Any]:
+    """The first product of a process, after the start of PyTorch and of the GPU."""
+    import torch
+
+    a, b = torch.randn(2, 1024, 1024, device="cuda", dtype=torch.bfloat16)
+    torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["WEFT_CACHE_DIR"] = folder
+        start = time.perf_counter()
+        import weft
+
+        imported = time.perf_counter()
+        weft.matmul(a, b)
+        torch.cuda.synchronize()
+        end = time.perf_counter()
+    return {"call": "process", "ms": round(1e3 * (end - start)), "import": round(1e3 * (imported - start))}
+
+
+def gpu_calls(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """First calls of products, of attention and of its gradients."""
+    import torch
+
+    import weft
+
+    def array(*shape: int, dtype: str = "bfloat16", grad: bool = False) -> Any:
+        made = torch.randn(shape, device="cuda", dtype=torch.bfloat16).to(getattr(torch, dtype))
+        return made.requires_grad_(grad)
+
+    def waiting(call: Callable[[], Any]) -> Callable[[], Any]:
+        torch.cuda.synchronize()
+        return lambda: (call(), torch.cuda.synchronize())
+
+    a, b = (array(256, 256, dtype="float16") for _ in range(2))
+    yield "f16", waiting(lambda: weft.matmul(a, b))
+    for schedule, (m, n, k) in products(count):
+        a, b = array(m, k), array(n, k)
+        yield named(schedule, m, n, k), waiting(lambda a=a, b=b: weft.matmul(a, b, transpose_b=True))
+    for d, dtype, causal in FORWARD:
+        q, k, v = (array(1, WIDTH // d, TOKENS, d, dtype=dtype) for _ in range(3))
+        call = functools.partial(weft.attention, q, k, v, causal=causal)
+        yield f"attention d{d} {dtype}{' causal' * causal}", waiting(call)
+    q, (k, v) = array(1, 32, 1, 128), (array(1, 4, 8192, 128) for _ in range(2))
+    yield "attention of one query", waiting(functools.partial(weft.attention, q, k, v))
+    for d, causal in BACKWARD:
+        q, k, v = (array(1, WIDTH // d, TOKENS, d, grad=True) for _ in range(3))
+        out = weft.attention(q, k, v, causal=causal)
+        call = functools.partial(out.backward, torch.ones_like(out))
+        yield f"gradients d{d} bfloat16{' causal' * causal}", waiting(call)
+
+
+def compilations(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What the calls of `gpu_calls` compile."""
+    import ml_dtypes
+
+    from weft.attend import gradients, launches
+    from weft.attend.problem import Options
+    from weft.dialects.schedule import Types
+    from weft.multiply import product_kernel
+
+    def product(element: str, schedule: Any) -> Any:
+        types = Types(element, element, element, (False, True))
+        return product_kernel.plain(types, schedule, CHIP).cubin
+
+    def compiled(kernel: Any, *args: Any, stream: Any = None, **meta: Any) -> None:
+        _ = kernel.compile(*args, arch=CHIP, **meta).cubin
+
+    def skipped(kernel: Any, *args: Any, **meta: Any) -> None:
+        pass
+
+    def attention(q: Any, k: Any, v: Any, causal: bool, launch: Any) -> Any:
+        given, options = {"q": q, "k": k, "v": v}, Options.of(causal=causal)
+        call = launches.Call.of(given, options, launch, 132)
+        return call, *launches.run(call)
+
+    def backward(q: Any, k: Any, v: Any, causal: bool) -> None:
+        call, out, sums = attention(q, k, v, causal, skipped)
+        call = launches.Call.of(call.given, call.options, compiled, 132)
+        gradients.backward(call, out, sums, np.zeros_like(out))
+
+    chosen = products(count)
+    yield "f16", functools.partial(product, "f16", chosen[0][0])
+    for schedule, (m, n, k) in chosen:
+        yield named(schedule, m, n, k), functools.partial(product, "bf16", schedule)
+    for d, dtype, causal in FORWARD:
+        arrays = np.zeros((3, 1, WIDTH // d, TOKENS, d), getattr(ml_dtypes, dtype))
+        call = functools.partial(attention, *arrays, causal, compiled)
+        yield f"attention d{d} {dtype}{' causal' * causal}", call
+    q, (k, v) = (
+        np.zeros((1, 32, 1, 128), ml_dtypes.bfloat16),
+        np.zeros((2, 1, 4, 8192, 128), ml_dtypes.bfloat16),
+    )
+    yield "attention of one query", functools.partial(attention, q, k, v, False, compiled)
+    for d, causal in BACKWARD:
+        arrays = np.zeros((3, 1, WIDTH // d, TOKENS, d), ml_dtypes.bfloat16)
+        yield f"gradients d{d} bfloat16{' causal' * causal}", functools.partial(backward, *arrays, causal)
+
+
+if __name__ == "__main__":
+    main()
