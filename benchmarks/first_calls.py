@@ -45,7 +45,8 @@ def main() -> None:
         print(json.dumps(of_a_process()))
         return
     if not options.compile:
-        end_without_gpu()
+        if (reason := without_gpu(parser.prog)) is not None:
+            parser.exit(1, f"{reason}: see --compile\n")
         command = [sys.executable, __file__, "--process"]
         print(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout, end="")
     with tempfile.TemporaryDirectory() as folder:
@@ -57,12 +58,11 @@ def main() -> None:
                 print(json.dumps({"call": name, **found}), flush=True)
 
 
-def end_without_gpu() -> None:
-    """Ends the script if there is no GPU."""
-    from weft.bench import gpu
+def without_gpu(program: str) -> str | None:
+    """Why nothing can be called here."""
+    from weft.bench import scripts  # not by a process that times the import
 
-    if (reason := gpu.unavailable("first_calls.py")) is not None:
-        sys.exit(f"{reason}: see --compile")
+    return scripts.missing(program, 1)
 
 
 def timed(call: Callable[[], Any]) -> dict[str, float]:
