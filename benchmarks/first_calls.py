@@ -62,7 +62,7 @@ def without_gpu(program: str) -> str | None:
     """Why nothing can be called here."""
     from weft.bench import scripts  # not by a process that times the import
 
-    return scripts.missing(program, 1)
+    return scripts.missing(program, 1, None)
 
 
 def timed(call: Callable[[], Any]) -> dict[str, float]:
