@@ -25,7 +25,7 @@ from weft.isa.cluster_features import COPY_OF_PAIR, GATHER
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import GATHERED_ROWS, L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
+from weft.isa.tensor_map import GATHERED_ROWS, JOINED_ROWS, L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
 from weft.mlir import ext
 
 CHUNK_BITS = 8
@@ -202,6 +202,9 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
 
     If it is `skewed`, the matrix may begin at any element: the map begins at the last multiple of 16 bytes
     before it, and has more columns on the left.
+
+    If it is `joined`, the matrix has at most 16 bytes in a row, and a multiple of eight rows: eight rows that
+    follow each other in memory are copied as fast as one. Tiles are whole groups of eight such rows.
     """
 
     matrix: ext.Operand[Any]
@@ -213,6 +216,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         "indexed": False,
         "any_rows": False,
         "skewed": False,
+        "joined": False,
     }
 
     def check(self) -> str | None:
@@ -228,7 +232,8 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         if wrong:
             return wrong
         wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
-        return wrong or self._chunk_complaint() or self._index_complaint() or self._skew_complaint()
+        wrong = wrong or self._chunk_complaint() or self._index_complaint() or self._skew_complaint()
+        return wrong or self._join_complaint()
 
     def _chunk_complaint(self) -> str | None:
         """Why rows can't be divided into chunks."""
@@ -261,6 +266,19 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
             if self.attribute("skewed") and self.attribute(name):
                 return f"skewed must be false with {name}"
         return None
+
+    def _join_complaint(self) -> str | None:
+        """Why rows can't be copied together."""
+        if not self.attribute("joined"):
+            return None
+        for name in ("chunk", "indexed", "any_rows", "skewed"):
+            if self.attribute(name):
+                return f"joined must be false with {name}"
+        (rows, columns), bits = self.map.type.shape, self.matrix.type.element_type.width
+        if columns * bits == 8 * ROW_BYTES and rows % JOINED_ROWS == 0:
+            return None
+        legal = f"a multiple of {JOINED_ROWS} rows of {8 * ROW_BYTES // bits}"
+        return f"tiles of a joined map must have {legal}, got {rows} x {columns}"
 
 
 class MemberOp(Op, dialect=Tile, name="member"):
@@ -404,6 +422,7 @@ def tensor_map(
     indexed: bool = False,
     any_rows: bool = False,
     skewed: bool = False,
+    joined: bool = False,
 ) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     attributes = {
@@ -413,6 +432,7 @@ def tensor_map(
         "indexed": indexed,
         "any_rows": any_rows,
         "skewed": skewed,
+        "joined": joined,
     }
     return build(
         TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes

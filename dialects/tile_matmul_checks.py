@@ -312,7 +312,8 @@ def _team_complaint(op: Any, schedule: AnySchedule) -> str | None:
             return None
         return f"schedule must be one of wgmma without splits with peers, got {schedule}"
     copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
-    if copies and not getattr(schedule, "loaders", 0) and not getattr(schedule, "skewed", False):
+    other = any(getattr(schedule, name, False) for name in ("loaders", "skewed", "joined"))
+    if copies and not other:
         return None
     return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
 

@@ -34,6 +34,7 @@ from weft.isa.tensor_map import (
     EXPANDED_SWIZZLES,
     EXPANDED_UNIT,
     GATHERED_ROWS,
+    JOINED_ROWS,
     MOST_BOX,
     ROW_BYTES,
 )
@@ -118,6 +119,8 @@ class Map:
         """The coordinates of an element, the contiguous dimension first."""
         if self.chunk:
             return [emit.value(0), emit.value(emit.div(column, self.chunk)), emit.value(row), *self.member]
+        if self.op.attribute("joined"):
+            return [emit.value(column), emit.value(0), emit.value(emit.div(row, JOINED_ROWS)), *self.member]
         return [emit.value(column), emit.value(row), *self.member]
 
 
@@ -233,7 +236,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     }
     values |= {"padded": ir.UnitAttr.get()} if pieces.padded else {}
     values |= {"chunk": _i64(chunk)} if chunk else {}
-    values |= {name: ir.UnitAttr.get() for name in ("any_rows", "skewed") if op.attribute(name)}
+    values |= {name: ir.UnitAttr.get() for name in ("any_rows", "skewed", "joined") if op.attribute(name)}
     entry_of_map = ir.DictAttr.get(values)
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     if op.attribute("any_rows"):  # the launch may pass a map that isn't valid

@@ -15,6 +15,7 @@ from weft.dialects.op import refuse
 from weft.dialects.operand_roles import extents, role_of
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp, OperandOp
+from weft.isa.tensor_map import JOINED_ROWS
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.kernels.global_sums import workspace_types
 from weft.passes.kernels.matrices import element_bytes
@@ -171,6 +172,11 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     for (operand, dimension), unit in zip(((a, m), (b, n)), product.types.multiples_of_mn, strict=True):
         if unit > 1:
             differences.append(sizes.of(operand, dimension) % unit)
+    if getattr(product.schedule, "joined", False):
+        differences += [
+            ir.AffineExpr.get_floor_div(sizes.of(a, m), JOINED_ROWS + 1),
+            sizes.of(a, k_a) % JOINED_ROWS,
+        ]
     for role, value in product.roles.items():
         if product.is_single(role):
             continue  # one for all products, rows or columns

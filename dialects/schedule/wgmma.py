@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import ClassVar, TypeVar
 
+from weft.dialects.schedule import wgmma_copies
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
@@ -26,7 +27,6 @@ OTHER_REGISTERS = 32
 _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
-_MOST_LOADERS = 3
 _SWIZZLED_ROWS = 8
 """Rows of a panel after which the swizzle repeats."""
 _T = TypeVar("_T")
@@ -51,6 +51,9 @@ class WarpgroupSchedule(AnySchedule):
 
     If it is `skewed`, TMA copies K-major A and B that may begin at any element: both must begin at the same
     distance from a multiple of 16 bytes, and their rows must be multiples of 16 bytes apart.
+
+    If it is `joined`, TMA copies eight rows of an MN-major A with up to eight columns (M) at a time; K must
+    be a multiple of eight.
     """
 
     block: tuple[int, int, int]
@@ -65,6 +68,7 @@ class WarpgroupSchedule(AnySchedule):
     loaders: int = 0
     skewed: bool = field(default=False, metadata=LEFT_OUT)
     copies_a: bool = field(default=False, metadata=LEFT_OUT)
+    joined: bool = field(default=False, metadata=LEFT_OUT)
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "wgmma"
@@ -146,7 +150,7 @@ class WarpgroupSchedule(AnySchedule):
             return False
         if self.loaders or other.loaders:  # the model doesn't know their time
             return self == other
-        if self.skewed != other.skewed:
+        if (self.skewed, self.joined) != (other.skewed, other.joined):
             return False
         splits = self.splits, self.global_splits
         same = splits == (other.splits, other.global_splits) and self.swap == other.swap
@@ -181,7 +185,7 @@ class WarpgroupSchedule(AnySchedule):
         """
         m, n, _ = self.block
         is_mn_major = types.transposed[0 if self.swap else 1]
-        if not is_mn_major or self.loaders:
+        if not is_mn_major or self.loaders or self.joined:
             return m, n
         widths = [width // types.input_bytes for width in SWIZZLES]
         narrow = [width for width in widths if width >= n]
@@ -300,8 +304,7 @@ class WarpgroupSchedule(AnySchedule):
         if complaint := self.least_complaint():
             return complaint
         return (
-            self._loader_complaint(types)
-            or self._skew_complaint(types)
+            wgmma_copies.complaint(self, types)
             or self._instruction_complaint(types, target)
             or self.count_complaint()
             or self._register_complaint(types)
@@ -318,38 +321,6 @@ class WarpgroupSchedule(AnySchedule):
     def least_complaint(self) -> str | None:
         """As for all families, but `loaders` may be 0."""
         return AnySchedule.least_complaint(self if self.loaders else replace(self, loaders=1))
-
-    def _loader_complaint(self, types: Types) -> str | None:
-        """Why threads can't load A and B."""
-        if self.loaders == 0:
-            return "loaders must be at least 1 with copies_a, got 0" if self.copies_a else None
-        if self.loaders > _MOST_LOADERS:
-            return f"loaders must be in 0..{_MOST_LOADERS}, got {self.loaders}"
-        for what, has in (
-            ("promoted sums", types.promoted),
-            ("groups", types.grouped),
-            ("stream_k", self.stream_k),
-            ("a cluster that shares copies", self.cluster != (1, 1)),
-        ):
-            if has:
-                return f"loaders must be 0 with {what}, got {self.loaders}"
-        if self.stages < 2 * self.loaders or self.stages % self.loaders:
-            least = max(ceil_div(self.stages, self.loaders), 2) * self.loaders
-            return f"stages must be a multiple of loaders {self.loaders}, at least {least}, got {self.stages}"
-        return None
-
-    def _skew_complaint(self, types: Types) -> str | None:
-        """Why TMA can't copy matrices that begin at any element."""
-        for what, has in (
-            ("loaders", self.loaders > 0),
-            ("stream_k", self.stream_k),
-            ("groups", types.grouped),
-            (f"elements of {types.a}", types.input_bits != 16),
-            ("MN-major operands", any(types.transposed)),
-        ):
-            if self.skewed and has:
-                return f"skewed must be false with {what}"
-        return None
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
@@ -496,5 +467,6 @@ class WarpgroupSchedule(AnySchedule):
         text += f", {self.loaders} loaders" if self.loaders else ""
         text += " of B" if self.copies_a else ""
         text += ", skewed" if self.skewed else ""
+        text += ", joined" if self.joined else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")

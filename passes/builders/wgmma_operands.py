@@ -47,7 +47,8 @@ def _operand(layout: Layout, shape: tuple[int, int], size: int, mn_major: bool) 
     width = mode.width // size
     is_contiguous = contiguous and contiguous[-1].stride == 1 and contiguous[-1].extent == width
     rows_follow = len(strided) == 1 and strided[0].stride == width
-    if swizzle is None or not is_contiguous or not rows_follow:
+    one_panel = mn_major and len(contiguous) == 1
+    if (swizzle is None and not one_panel) or not is_contiguous or not rows_follow:
         return (
             f"rows of {width} contiguous elements, as wide as swizzle {mode.name}, one after the other, got "
             f"{layout}"
@@ -55,11 +56,10 @@ def _operand(layout: Layout, shape: tuple[int, int], size: int, mn_major: bool) 
     if mn_major and len(Layout(contiguous[:-1]).canonical().shard) > 1:
         return f"panels at one stride, got {layout}"
     panel_stride = contiguous[-2].stride * size if len(contiguous) > 1 else 0
-    descriptor = MatrixDescriptor(
-        leading_byte_offset=panel_stride if mn_major else 0,
-        stride_byte_offset=GROUP * width * size,
-        swizzle=mode.name,
-    )
+    leading, stride = panel_stride if mn_major else 0, GROUP * width * size
+    if swizzle is None:
+        leading, stride = stride, leading
+    descriptor = MatrixDescriptor(leading_byte_offset=leading, stride_byte_offset=stride, swizzle=mode.name)
     if verdict := descriptor.complaint():
         return f"a layout that a matrix descriptor describes: {verdict}"
     shape = shape[::-1] if mn_major else shape

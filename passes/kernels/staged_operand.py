@@ -31,6 +31,7 @@ class StagedOperand:
     buffer: Any = field(init=False)
     map: Any = field(init=False)
     skewed: ClassVar[bool] = False
+    joined: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.buffer = tile.alloc(self._buffer_type)
@@ -42,9 +43,8 @@ class StagedOperand:
         # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
         eviction = "evict_first" if self.slices > 1 else None
         promotion = self._l2_promotion
-        return tile.tensor_map(
-            matrix, copied, l2_promotion=promotion, l2_eviction=eviction, skewed=self.skewed
-        )
+        kind = {"skewed": self.skewed, "joined": self.joined}
+        return tile.tensor_map(matrix, copied, l2_promotion=promotion, l2_eviction=eviction, **kind)
 
     @property
     def _buffer_type(self) -> Any:
@@ -124,6 +124,19 @@ class StagedOperand:
         if self.k_major:
             return tile.slice_(whole, start, k, (extent, depth))
         return tile.slice_(whole, k, start, (depth, extent))
+
+
+class JoinedOperand(StagedOperand):
+    """An MN-major A of at most eight columns, of which TMA copies eight rows at a time."""
+
+    joined = True
+
+    @property
+    def _buffer_type(self) -> Any:
+        """Without a swizzle, eight rows are a core matrix."""
+        size, columns = self.block_k * self.extent, self.extent
+        layout = f"S[({self.stages},{self.block_k},{columns}):({size},{columns},1)]"
+        return BufferType.of((self.stages, self.block_k, columns), self.matrix.type.element_type, layout)
 
 
 @dataclass

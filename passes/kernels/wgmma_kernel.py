@@ -31,7 +31,7 @@ from weft.passes.kernels.scattered import ScatteredReduction
 from weft.passes.kernels.sent_rows import RowSender
 from weft.passes.kernels.sent_sums import SentSums
 from weft.passes.kernels.skewed_operand import SkewedFeed, SkewedOperand
-from weft.passes.kernels.staged_operand import StagedOperand, staged_operands
+from weft.passes.kernels.staged_operand import JoinedOperand, StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
@@ -94,6 +94,8 @@ def _feeding(schedule: WarpgroupSchedule) -> tuple[_Kinds, type[Feed[WarpgroupSc
     """What makes A and B, and what fills their stages."""
     if schedule.skewed:
         return (SkewedOperand, SkewedOperand), SkewedFeed
+    if schedule.joined:
+        return (JoinedOperand, StagedOperand), Feed
     if schedule.loaders:
         return (StagedOperand if schedule.copies_a else LoadedOperand, LoadedOperand), LoadedFeed
     return (StagedOperand, StagedOperand), Feed

@@ -7,6 +7,8 @@
 !Tall = !tile.buffer<array<i64: 512, 16>, f32, #tile.layout<"S[(512,16):(16,1)] xor 64B">, "shared">
 !TallMap = !tile.map<array<i64: 512, 16>, f32, #tile.layout<"S[(512,16):(16,1)] xor 64B">>
 !Flat = !tile.buffer<array<i64: 8, 16>, i8, #tile.layout<"S[(8,16):(16,1)]">, "shared">
+!Narrow = !tile.buffer<array<i64: 64, 8>, f16, #tile.layout<"S[(64,8):(8,1)]">, "shared">
+!NarrowMap = !tile.map<array<i64: 64, 8>, f16, #tile.layout<"S[(64,8):(8,1)]">>
 !FlatMap = !tile.map<array<i64: 8, 16>, i8, #tile.layout<"S[(8,16):(16,1)]">>
 
 gpu.module @m {
@@ -68,6 +70,18 @@ gpu.module @m {
   // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>, {{.*}}matrix = 0 : i64, skewed, swizzle
   gpu.func @skewed(%a: memref<?x?xf16>) kernel {
     %0 = "tile.tensor_map"(%a) {skewed = true} : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+
+  // The map has a dimension for eight rows.
+  // CHECK-LABEL: gpu.func @joined
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 8>, joined, {{.*}}matrix = 0 : i64, swizzle = "none"
+  gpu.func @joined(%a: memref<?x?xf16>, %t: !Narrow, %k: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) {joined = true} : (memref<?x?xf16>) -> !NarrowMap
+    %c = arith.constant 0 : i32
+    // CHECK: %[[ROWS:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} box[%{{.*}}, %{{.*}}, %[[ROWS]]]
+    "tile.copy_async"(%0, %k, %c, %t, %full) : (!NarrowMap, i32, i32, !Narrow, !llvm.ptr<3>) -> ()
     gpu.return
   }
 

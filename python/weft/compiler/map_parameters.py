@@ -26,6 +26,7 @@ class MapParameter:
     well. With `any_rows`, again optional, the kernel uses the map only if the matrix and its rows are aligned
     as TMA needs it; any other legal strides do for a matrix that isn't. If it is
     `skewed`, it begins at the last multiple of 16 bytes before the matrix, and has more columns on the left.
+    If it is `joined`, it has a dimension for eight rows of at most 16 bytes, and boxes have whole groups.
     """
 
     matrix: int
@@ -36,6 +37,7 @@ class MapParameter:
     chunk: int = 0
     any_rows: bool = False
     skewed: bool = False
+    joined: bool = False
 
 
 def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
@@ -69,6 +71,7 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
 def _read_map(kernel: Any, entry: Any) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
     kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr, "skewed": ir.UnitAttr}
+    kinds |= {"joined": ir.UnitAttr}
     names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
@@ -90,4 +93,5 @@ def _read_map(kernel: Any, entry: Any) -> MapParameter:
         chunk=values["chunk"].value if "chunk" in values else 0,
         any_rows="any_rows" in values,
         skewed="skewed" in values,
+        joined="joined" in values,
     )

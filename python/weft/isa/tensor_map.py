@@ -24,6 +24,8 @@ MOST_BOX = 256
 """Elements of a box along each dimension."""
 BOX_ALIGNMENT = 128
 """Boxes begin at multiples of this in shared memory, in bytes; swizzled ones at multiples of their period."""
+JOINED_ROWS = 8
+"""Rows of 16 bytes that a copy takes at once where they follow each other in memory."""
 GATHERED_ROWS = 4
 """Rows that one copy in the mode `.tile::gather4` takes, each of any number."""
 EXPANDED_UNIT = 16

@@ -101,7 +101,8 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
     """
     if want.skewed:
         view, address = _skewed(view, address)
-    fields = (_map_of_chunks if want.chunk else _map_of_rows)(view, want, address)
+    kind = _map_of_chunks if want.chunk else _map_of_joined_rows if want.joined else _map_of_rows
+    fields = kind(view, want, address)
     if verdict := fields.complaint():
         raise WeftError(f"argument {want.matrix}: a tensor map's {verdict}")
     return fields
@@ -140,6 +141,28 @@ def _map_of_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_ma
         swizzle=swizzle,
         atom=atom or tensor_map.ATOMS[0],
         l2_promotion=_promotion(want, strides),
+    )
+
+
+def _map_of_joined_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
+    """A map in which eight rows have a dimension of their own; or are one row, where they follow each other
+    in memory. Both fill shared memory alike. Raises WeftError where not all rows are in groups of eight.
+    """
+    joined, (*outer, rows, columns) = tensor_map.JOINED_ROWS, view.shape
+    if rows % joined:
+        raise WeftError(f"argument {want.matrix}: rows must be a multiple of {joined}, got {rows}")
+    fields = _map_of_rows(view, want, address)
+    (width, height, *one), (pitch, *strides) = fields.box, fields.strides
+    one_row = columns * view.bits == 8 * pitch == 8 * tensor_map.ROW_BYTES
+    dims, box = (
+        ((joined * columns, 1), (joined * width, 1)) if one_row else ((columns, joined), (width, joined))
+    )
+    return replace(
+        fields,
+        dims=(*dims, rows // joined, *outer[::-1]),
+        strides=(joined * pitch if one_row else pitch, joined * pitch, *strides),
+        element_strides=(1,) * (fields.rank + 1),
+        box=(*box, height // joined, *one),
     )
 
 

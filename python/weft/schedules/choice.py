@@ -73,6 +73,11 @@ def _all_modelled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) ->
     return time_model.all_modelled(schedules, *request.mnk, request.types, model, members=request.members)
 
 
+def _of_wgmma(request: Request) -> dict[str, Any]:
+    """What the model of `wgmma` needs to know in addition to sizes."""
+    return {"members": request.members, "known_k": request.k is not None}
+
+
 def _tma_mma(chip: str) -> Any:
     """The module that chooses schedules of `mma.sync` with TMA for a chip."""
     return mn_major if chip in CHIP_MODELS else tma_mma
@@ -110,8 +115,8 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
         lambda r: _tma_mma(r.chip).ranked(*r.mnk, r.types, r.chip),
     ),
     WarpgroupSchedule: Chooser(
-        lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
-        lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip), members=r.members),
+        lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), **_of_wgmma(r)),
+        lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip), **_of_wgmma(r)),
         _modelled,
         _all_modelled,
     ),

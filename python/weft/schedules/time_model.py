@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.dialects.schedule import PROMOTED, STAGING_PARTS, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
+from weft.isa.tensor_map import JOINED_ROWS
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
 from weft.schedules.wgmma_cycles import Array, Kernels
@@ -40,14 +41,17 @@ _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
 _NEAR_READ = 1.02  # and the model tells fewer of their schedules apart
 
 
-def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1) -> WarpgroupSchedule:
-    """The schedule of the least modelled time for `members` products of M x N x K.
+def choose(
+    m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1, known_k: bool = True
+) -> WarpgroupSchedule:
+    """The schedule of the least modelled time for `members` products of M x N x K; one for any K where that
+    isn't known.
 
     Raises WeftError where none is legal.
     """
     few = m <= _FEW_ROWS
     near: list[tuple[float, WarpgroupSchedule]] = []
-    for cycles, s in by_time(m, n, k, types, chip, members):
+    for cycles, s in by_time(m, n, k, types, chip, members, known_k=known_k):
         if near and cycles > near[0][0] * (_NEAR_READ if few else _NEAR):
             break
         near.append((cycles, s))
@@ -71,10 +75,10 @@ def choose(m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: in
 
 
 def ranked(
-    m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1
+    m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1, known_k: bool = True
 ) -> Iterator[WarpgroupSchedule]:
     """The candidates by their modelled time."""
-    return (s for _, s in by_time(m, n, k, types, chip, members))
+    return (s for _, s in by_time(m, n, k, types, chip, members, known_k=known_k))
 
 
 def candidates(m: int, n: int, k: int, types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
@@ -114,11 +118,11 @@ def _kernels_of(schedules: tuple[WarpgroupSchedule, ...], types: Types, chip: Ch
 
 
 def by_time(
-    m: int, n: int, k: int, types: Types, chip: ChipModel, members: int = 1
+    m: int, n: int, k: int, types: Types, chip: ChipModel, members: int = 1, *, known_k: bool = True
 ) -> Iterator[tuple[float, WarpgroupSchedule]]:
     """The candidates and their cycles, the fastest first. Only those that are asked for are checked."""
     every = _all_kernels(types, chip)
-    found = np.flatnonzero(_worthwhile(every, m, n, k))
+    found = np.flatnonzero(_worthwhile(every, m, n, k, known_k=known_k))
     if not len(found):
         return
     cycles = wgmma_cycles.cycles(every.kernels[found], m, n, k, members)
@@ -188,8 +192,9 @@ def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
         if swap and types.scaled and columns > _SCALED_COLUMNS:
             continue
         whole = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap)
-        if whole.complaint(types, target) is None:
-            yield whole
+        for s in (whole, replace(whole, joined=True)):
+            if s.complaint(types, target) is None:
+                yield s
 
 
 def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
@@ -219,7 +224,7 @@ def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int)
     return sorted(count for count in found if count > most and count >= _FEWEST_PARTED)
 
 
-def _worthwhile(every: _All, m: int, n: int, k: int) -> Array:
+def _worthwhile(every: _All, m: int, n: int, k: int, *, known_k: bool = True) -> Array:
     """Which kernels suit the sizes of a product."""
     kernels = every.kernels
     if not len(kernels):
@@ -229,12 +234,14 @@ def _worthwhile(every: _All, m: int, n: int, k: int) -> Array:
     blocks = wgmma_cycles.ceil_div(k, kernels.depth)
     slices = kernels.splits * kernels.global_splits
     ctas, _ = wgmma_cycles.counts(kernels, m, n, k)
+    joins = (m <= JOINED_ROWS) & (k % JOINED_ROWS == 0) if known_k else False
     return (
         (kernels.rows < 2 * np.maximum(down, 64))
         & (kernels.columns < 2 * np.maximum(across, 16))
         & (kernels.height <= tiles[0])
         & (kernels.width <= tiles[1])
         & ((slices == 1) | (blocks >= 2 * slices))
+        & (~kernels.joined | joins)
         # More slices than run at a time only add sums.
         & ((kernels.global_splits == 1) | (ctas <= kernels.resident))
     )

@@ -103,6 +103,10 @@ class Kernels:
         return self.of_tile("swap", lambda s: s.swap)
 
     @cached_property
+    def joined(self) -> Array:
+        return self.of_tile("joined", lambda s: s.joined)
+
+    @cached_property
     def stage_bytes(self) -> Array:
         return self.of_tile("stage_bytes", lambda s: s.stage_bytes(self.types))
 
@@ -213,18 +217,27 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
     readers_across = np.minimum(ceil_div(across, kernels.columns * kernels.width), _READERS)
     asked: Array = 0.0
     rare: Array = 0.0
-    for stored, ctas, tile, of, readers, whole in (
-        (kernels.rows, kernels.width, kernels.rows, (0, 1), readers_across, down),
-        (kernels.stored_columns, kernels.height, kernels.columns, (1, 0), readers_down, across),
+    for stored, ctas, tile, of, readers, whole, joined in (
+        (kernels.rows, kernels.width, kernels.rows, (0, 1), readers_across, down, False),
+        (
+            kernels.stored_columns,
+            kernels.height,
+            kernels.columns,
+            (1, 0),
+            readers_down,
+            across,
+            kernels.joined,
+        ),
     ):
         extent = stored / ctas
         pitch = np.where(kernels.swap, pitches[of[1]], pitches[of[0]])
         mn_major = np.where(kernels.swap, types.transposed[of[1]], types.transposed[of[0]])
         # MN-major tiles begin at multiples of their extent in a row.
         apart = np.where(mn_major & (tile < whole), tile, 0)
-        slow = _slower((pitch | apart) * size, chip)
-        wide = np.where(mn_major, np.maximum(stored, _WIDEST / size) / ctas, extent)
-        crowded = np.where(mn_major & (tile >= whole), chip.crowded, 0.0)
+        one_by_one = mn_major & np.logical_not(joined)
+        slow = np.where(joined, 0.0, _slower((pitch | apart) * size, chip))
+        wide = np.where(one_by_one, np.maximum(stored, _WIDEST / size) / ctas, extent)
+        crowded = np.where(one_by_one & (tile >= whole), chip.crowded, 0.0)
         asked = asked + wide * depth * (1 + slow) * (1 + crowded)
         rare = rare + extent * depth / np.sqrt(readers)
     return asked, rare

@@ -28,6 +28,8 @@ func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>
   %4 = "tile.tensor_map"(%m) {any_rows = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !Map
   // CHECK: "tile.tensor_map"(%{{.*}}) {skewed = true} : (memref<?x?xf16, strided<[?, 1]>>)
   %5 = "tile.tensor_map"(%m) {skewed = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !Map
+  // CHECK: "tile.tensor_map"(%{{.*}}) {joined = true} : (memref<?x?xf16, strided<[?, 1]>>)
+  %6 = "tile.tensor_map"(%m) {joined = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 64, 8>, f16, #tile.layout<"S[(64,8):(8,1)]">>
   return
 }
 

@@ -1355,6 +1355,38 @@ func.func @skewed_mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 
 // -----
 
+func.func @joined_k_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{joined must be false with a K-major A}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 3, swap = true, joined = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @joined_columns(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{joined must be false with tiles of more than 8 rows of A}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 3, swap = true, joined = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @joined_wide_rows(%m: memref<?x?xf16, strided<[?, 1]>>) {
+  // expected-error @below {{tiles of a joined map must have a multiple of 8 rows of 8, got 8 x 16}}
+  %0 = "tile.tensor_map"(%m) {joined = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)]">>
+  return
+}
+
+// -----
+
+func.func @joined_indexed(%m: memref<?x?xf16, strided<[?, 1]>>) {
+  // expected-error @below {{joined must be false with indexed}}
+  %0 = "tile.tensor_map"(%m) {joined = true, indexed = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">>
+  return
+}
+
+// -----
+
 func.func @skewed_any_rows(%m: memref<?x?xf16, strided<[?, 1]>>) {
   // expected-error @below {{skewed must be false with any_rows}}
   %0 = "tile.tensor_map"(%m) {any_rows = true, skewed = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">>
