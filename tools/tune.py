@@ -52,14 +52,26 @@ def _arguments(parser: ArgumentParser) -> None:
     )
     add("--record", metavar="FILE", help="search nothing: measure schedules for --fit, and keep their times")
     add("--fit", metavar="FILE", help="measure nothing: fit the model to the times that --record kept")
-    add("--models", metavar="FILE", help="with --fit: the copy of chip_models.py that gets the numbers")
+    add(
+        "--correct",
+        metavar="FILE",
+        nargs="+",
+        help="measure nothing: fit the model's corrections to such times, of several files",
+    )
+    add(
+        "--models",
+        metavar="FILE",
+        help="with --fit or --correct: the copy of chip_models.py that gets the numbers",
+    )
 
 
 def _run(options: Namespace) -> int:
     if options.fit is not None:
         return _fit(options)
+    if options.correct is not None:
+        return _correct(options)
     if options.models is not None:
-        raise WeftError("--models can be used with --fit only")
+        raise WeftError("--models can be used with --fit and --correct only")
     if options.record is not None:
         return _record(options)
     from weft.bench import gpu
@@ -173,6 +185,24 @@ def _fit(options: Namespace) -> int:
         cli.say(line)
     if options.models is not None:
         cli.write(options.models, fit.written(cli.read(options.models), model))
+    return 0
+
+
+def _correct(options: Namespace) -> int:
+    """Fits the model's corrections, and prints how well it does with them. Those that are kept are fitted to
+    all times.
+    """
+    from weft.schedules.chip_models import H200
+    from weft.tuning import correct, report, times
+
+    if options.what:
+        raise WeftError("--correct can't be used with shapes: it measures nothing")
+    measured = [each for file in options.correct for each in times.read(cli.read(file))]
+    for line in report.corrected(H200, measured, options.seed):
+        cli.say(line)
+    if options.models is not None:
+        model = correct.corrected(H200, measured, options.seed, all_=True)
+        cli.write(options.models, correct.written(cli.read(options.models), model))
     return 0
 
 

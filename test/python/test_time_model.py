@@ -7,12 +7,14 @@ import pytest
 
 from weft.dialects.schedule import Types, WarpgroupSchedule, family
 from weft.errors import WeftError
-from weft.schedules import time_model, wgmma_cycles
+from weft.schedules import time_model, wgmma_kernels
 from weft.schedules.chip_models import H200, chip_model
-from weft.schedules.wgmma_cycles import Kernels
+from weft.schedules.wgmma_kernels import Kernels
 from weft.target import Target
+from weft.tuning import correct
 
 SM_90A = Target.of("sm_90a")
+PLAIN = correct.plain(H200)
 BF16 = Types("bf16", "bf16", "bf16")
 BF16_NN = replace(BF16, transposed=(False, True))
 BF16_TN = replace(BF16, transposed=(True, True))
@@ -78,7 +80,7 @@ MODELLED = (
 @pytest.mark.parametrize(("types", "shape", "schedule", "cycles"), MODELLED)
 def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cycles):
     assert schedule.complaint(types, SM_90A) is None
-    assert round(time_model.modelled(schedule, *shape, types, H200)) == cycles
+    assert round(time_model.modelled(schedule, *shape, types, PLAIN)) == cycles
 
 
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
@@ -153,15 +155,15 @@ def test_the_model_counts_parts_as_the_schedule_does():
         == {s.staging_parts(BF16) for s in undivided}
     )
     one, two = of(128, 256, 64), of(128, 256, 64, stages=4)
-    less = replace(H200, staged_part=0.0)
+    less = replace(PLAIN, staged_part=0.0)
     shape = 128, 256, 64  # one tile
-    more = time_model.modelled(two, *shape, BF16, H200) - time_model.modelled(two, *shape, BF16, less)
+    more = time_model.modelled(two, *shape, BF16, PLAIN) - time_model.modelled(two, *shape, BF16, less)
     assert more == pytest.approx(H200.staged_part)
-    assert time_model.modelled(one, *shape, BF16, H200) == time_model.modelled(one, *shape, BF16, less)
+    assert time_model.modelled(one, *shape, BF16, PLAIN) == time_model.modelled(one, *shape, BF16, less)
 
 
 CHOSEN = (
-    (BF16, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 12 stages, group 8"),
+    (BF16, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 5 stages, group 8"),
     (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
     (BF16, (3, 29120, 3328), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
     (BF16_NN, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
@@ -290,7 +292,7 @@ def test_a_refusal_looks_at_few_other_schedules(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("types", [BF16, SCALED])
 def test_a_choice_computes_what_depends_on_tiles_alone_once(types, patch):
     time_model.choose(4096, 4096, 4096, types, H200)
-    patch.setattr(wgmma_cycles, "product_cycles", lambda *_: pytest.fail("computed again"))
+    patch.setattr(wgmma_kernels, "product_cycles", lambda *_: pytest.fail("computed again"))
     time_model.choose(4104, 4096, 4096, types, H200)
 
 
@@ -300,7 +302,7 @@ def test_schedules_are_modelled_at_once_as_one_by_one(patch):
     assert time_model.all_modelled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
         [time_model.modelled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
     )
-    patch.setattr(wgmma_cycles, "product_cycles", lambda *_: pytest.fail("computed again"))
+    patch.setattr(wgmma_kernels, "product_cycles", lambda *_: pytest.fail("computed again"))
     time_model.all_modelled(schedules, 300, 40, 5000, BF16, H200)
 
 

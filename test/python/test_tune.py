@@ -489,7 +489,7 @@ def test_mistakes_are_told(
 def test_the_commands_of_the_page_are_understood() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tune.md").read_text("utf-8")
     commands = re.findall(r"^(?:\w+=\S* )?weft (tune.*)$", page, re.MULTILINE)
-    assert len(commands) == 8
+    assert len(commands) == 9
     for line in commands:
         given: Namespace = weft._parser().parse_args(shlex.split(line, comments=True))
         tune._check(given)

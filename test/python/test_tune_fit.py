@@ -12,7 +12,7 @@ from weft.bench.problem import Problem
 from weft.bench.suites import random_shapes
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import chip_models, time_model, wgmma_cycles
+from weft.schedules import chip_models, time_model, wgmma_cycles, wgmma_kernels
 from weft.schedules.chip_models import H200
 from weft.target import Target
 from weft.tools import weft
@@ -32,7 +32,7 @@ def made(count: int = 24, layout: str = "nt") -> Times:
     for m, n, k, *_ in random_shapes(5, count, 8, 8):
         found = trials.of(product_of(Problem(m, n, k, "bf16", "bf16"), "sm_90a"))
         index = [schedules.setdefault(s, len(schedules)) for s in found]
-        kernels = wgmma_cycles.Kernels.of(found, empty.types, OTHER)
+        kernels = wgmma_kernels.Kernels.of(found, empty.types, OTHER)
         cycles = wgmma_cycles.cycles(kernels, m, n, k) / OTHER.clock_mhz
         products.append(ProductTimes((m, n, k), dict(zip(index, map(float, cycles), strict=True)), 10.0))
     return replace(empty, schedules=tuple(schedules), products=tuple(products))
@@ -112,7 +112,7 @@ def test_the_tool_fits_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFi
     ("line", "message"),
     [
         ("square --fit kept", "--fit can't be used with shapes: it measures nothing"),
-        ("square --models kept", "--models can be used with --fit only"),
+        ("square --models kept", "--models can be used with --fit and --correct only"),
     ],
 )
 def test_mistakes_are_told(line: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:

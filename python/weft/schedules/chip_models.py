@@ -74,6 +74,8 @@ class ChipModel:
     slices: float  # additional share of that time for each further CTA whose sums a CTA waits for
     streamed: float  # for a product whose last wave's K blocks all CTAs divide
 
+    corrections: Mapping[str, float]  # by the names of `wgmma_corrections`
+
     @property
     def facts(self) -> Chip:
         """The chip's limits."""
@@ -130,6 +132,24 @@ H200 = ChipModel(
     sums_written=12.9,
     slices=0.025,
     streamed=4816.0,
+    corrections=MappingProxyType(
+        {
+            "level": 0.0423,
+            "parted": -0.0203,
+            "of_4": -0.0119,
+            "of_4_cycles": -0.295,
+            "of_8": -0.0146,
+            "clusters_of_odd_rows": -0.0326,
+            "clusters_of_mn_major_a": 0.0228,
+            "beyond_the_rows": 0.0237,
+            "blocks": -0.0239,
+            "splits_cycles": -0.619,
+            "global_splits_cycles": -0.478,
+            "stages": 0.0273,
+            "of_2_stages": 0.0374,
+            "of_3_stages": 0.0163,
+        }
+    ),
 )
 
 CHIP_MODELS = {row.chip: row for row in (H200,)}

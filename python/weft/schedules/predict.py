@@ -11,7 +11,7 @@ from weft.schedules.chip_models import CHIP_MODELS, ChipModel
 from weft.schedules.predict_gpus import KINDS, Gpu
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import Counts, Prediction, predict
-from weft.schedules.wgmma_cycles import Kernels
+from weft.schedules.wgmma_kernels import Kernels
 
 
 def predict_schedule(

@@ -14,9 +14,9 @@ import numpy as np
 from weft.dialects.schedule import PROMOTED, STAGING_PARTS, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import JOINED_ROWS
-from weft.schedules import wgmma_cycles
+from weft.schedules import wgmma_cycles, wgmma_kernels
 from weft.schedules.chip_models import ChipModel
-from weft.schedules.wgmma_cycles import Array, Kernels
+from weft.schedules.wgmma_kernels import Array, Kernels
 from weft.target import Target
 
 _MOST_STAGES = 12
@@ -64,7 +64,7 @@ def choose(
         read fastest while a CTA of the next launch fits beside this one's, in few long pieces.
         """
         if few:
-            beside = s.shared_bytes(types) <= wgmma_cycles.room_of_two(chip.facts)
+            beside = s.shared_bytes(types) <= wgmma_kernels.room_of_two(chip.facts)
             rows, _, depth = s.block
             mn_major, _ = s.swapped(*types.transposed)
             piece, pieces = (rows, depth) if mn_major else (depth, rows)
@@ -203,7 +203,7 @@ def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
     """
     facts = chip.facts
     most = min(s.most_stages(types, facts.shared_bytes), _MOST_STAGES)
-    half = s.most_stages(types, wgmma_cycles.room_of_two(facts))
+    half = s.most_stages(types, wgmma_kernels.room_of_two(facts))
     more = _more_stages(s, types, chip, most)
     if most < 2 or s.rows * s.block[1] > _MOST_SUMS:
         return more
@@ -230,8 +230,8 @@ def _worthwhile(every: _All, m: int, n: int, k: int, *, known_k: bool = True) ->
     if not len(kernels):
         return np.zeros(0, bool)
     down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)
-    tiles = wgmma_cycles.ceil_div(down, kernels.rows), wgmma_cycles.ceil_div(across, kernels.columns)
-    blocks = wgmma_cycles.ceil_div(k, kernels.depth)
+    tiles = wgmma_kernels.ceil_div(down, kernels.rows), wgmma_kernels.ceil_div(across, kernels.columns)
+    blocks = wgmma_kernels.ceil_div(k, kernels.depth)
     slices = kernels.splits * kernels.global_splits
     ctas, _ = wgmma_cycles.counts(kernels, m, n, k)
     joins = (m <= JOINED_ROWS) & (k % JOINED_ROWS == 0) if known_k else False

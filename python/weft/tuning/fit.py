@@ -14,7 +14,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
-from weft.schedules.wgmma_cycles import Array, Kernels
+from weft.schedules.wgmma_kernels import Array, Kernels
 from weft.tuning.times import Times
 
 CHECKED = 4  # one of so many products checks the fit

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from weft.dialects.schedule import read_schedule
 from weft.schedules.chip_models import ChipModel
 from weft.schedules.database import Entry
-from weft.tuning import fit
+from weft.tuning import correct, fit
 from weft.tuning.times import Times
 
 if TYPE_CHECKING:
     from weft.bench.problem import Problem
 
+_QUALITIES = (
+    f"{'':18}  {'products':>8}  {'error %':>7}  {'regret %':>8}  {'worst %':>7}  {'cuBLAS':>6}  {'best':>6}"
+)
 HEADING = f"{'M x N x K':17}  {'types':21}  {'model µs':>9}  {'tuned µs':>9}  {'gain %':>6}  schedule"
 
 
@@ -49,14 +52,27 @@ def fitted(model: ChipModel, measured: Sequence[Times], seed: int) -> Iterator[s
     """How well a model fits measured times: those that it was fitted to, and those that check it. Then its
     numbers.
     """
-    heading = f"{'':18}  {'products':>8}  {'error %':>7}  {'regret %':>8}  {'worst %':>7}"
-    yield f"{heading}  {'cuBLAS':>6}  {'best':>6}"
+    yield _QUALITIES
     for times in measured:
         for what, checked in (("fit", False), ("check", True)):
             if (quality := fit.quality(model, fit.Sample.of(times, seed, checked=checked))) is not None:
                 yield f"{times.name:18}  {_qualities(quality)}  {what}"
     yield f"{model.chip}:"
     yield from fit.row(model)
+
+
+def corrected(model: ChipModel, measured: Sequence[Times], seed: int) -> Iterator[str]:
+    """How well a model does on products that check it, without corrections and with those that are fitted to
+    the others. Then the corrections that are fitted to all products.
+    """
+    plain, found = correct.plain(model), correct.corrected(model, measured, seed)
+    yield _QUALITIES
+    for times in filter(correct.is_able, measured):
+        for what, each in (("plain", plain), ("corrected", found)):
+            if (quality := fit.quality(each, fit.Sample.of(times, seed, checked=True))) is not None:
+                yield f"{times.name:18}  {_qualities(quality)}  {what}"
+    yield f"{model.chip}:"
+    yield from correct.row(correct.corrected(model, measured, seed, all_=True))
 
 
 def _qualities(quality: "fit.Quality") -> str:

@@ -9,7 +9,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.schedules import time_model, wgmma_cycles
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
-from weft.schedules.wgmma_cycles import Kernels
+from weft.schedules.wgmma_kernels import Kernels
 from weft.target import Target
 
 _SLOWEST = 1.7  # times the model's best: slower schedules teach little

@@ -1,0 +1,90 @@
+"""Corrections of the times that the model of `wgmma` kernels has, by what schedules of one product differ in.
+
+The model was fitted to times of all products. Which schedule a product gets depends only on the differences
+between its schedules, to which these small terms were fitted. Each is a share of a kernel's time, or cycles.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.isa import tensor_map
+from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
+
+_WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbours
+
+
+@dataclass(frozen=True)
+class Case:
+    """Kernels and the sizes that they multiply; the `cycles` that the model has for them; and `blocks`, the K
+    blocks of a tile that one CTA multiplies.
+    """
+
+    kernels: Kernels
+    m: Array
+    n: Array
+    k: Array
+    cycles: Array
+    blocks: Array
+
+    @property
+    def clustered(self) -> Array:
+        return self.kernels.ctas > 1
+
+    def of_size(self, ctas: int) -> Array:
+        """Whether so many CTAs share copies."""
+        return (self.kernels.ctas == ctas) & (self.kernels.splits == 1)
+
+    def cost(self, which: Array) -> Array:
+        """A thousand cycles of some kernels, as a share of their times."""
+        return which * 1000 / self.cycles
+
+
+def _parted(case: Case) -> Array:
+    """D that TMA writes in parts; threads take longer for each part."""
+    by_tma = case.n * case.kernels.types.output_bytes % tensor_map.ROW_BYTES == 0
+    return (case.kernels.staging_parts > 1) & by_tma
+
+
+def _of_odd_rows(case: Case) -> Array:
+    types = case.kernels.types
+    pitch = case.m if types.transposed[0] else case.k
+    return case.clustered & (pitch * types.input_bytes % _WIDE != 0)
+
+
+def _beyond_the_rows(case: Case) -> Array:
+    rows = np.where(case.kernels.swap, case.n, case.m)
+    return np.log(ceil_div(rows, case.kernels.rows) * case.kernels.rows / rows)
+
+
+TERMS: Mapping[str, Callable[[Case], Array]] = {
+    "parted": _parted,
+    "of_4": lambda case: case.of_size(4),
+    "of_4_cycles": lambda case: case.cost(case.of_size(4)),
+    "of_8": lambda case: case.of_size(8),
+    "clusters_of_odd_rows": _of_odd_rows,
+    "clusters_of_mn_major_a": lambda case: case.clustered & case.kernels.types.transposed[0],
+    "beyond_the_rows": _beyond_the_rows,
+    "blocks": lambda case: np.log(case.blocks),
+    "splits_cycles": lambda case: case.cost(case.kernels.splits > 1),
+    "global_splits_cycles": lambda case: case.cost(case.kernels.global_splits > 1),
+    "stages": lambda case: np.log(case.kernels.stages),
+    "of_2_stages": lambda case: case.kernels.stages == 2,
+    "of_3_stages": lambda case: case.kernels.stages == 3,
+}
+"""The terms by name: logarithms of times, or shares of a time. `chip_models` has their numbers."""
+LEVEL = "level"
+"""The number that is the same for all kernels: with it, the others change no time in the mean."""
+
+
+def factor(case: Case, numbers: Mapping[str, float]) -> Array:
+    """What the cycles of kernels are multiplied by. Only kernels for elements of 16 bits were measured often
+    enough.
+    """
+    if case.kernels.types.input_bytes != 2 or not numbers:
+        return 1.0
+    total: Array = numbers[LEVEL]
+    for name, term in TERMS.items():
+        total = total + numbers[name] * term(case)
+    return np.exp(total)

@@ -1,0 +1,100 @@
+"""Fits the corrections of the time model to measured times: `weft tune --correct`.
+
+Least squares of the logarithms of measured times over modelled ones, less their mean in each product: what
+all schedules of a product have in common doesn't matter to the choice among them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.schedules import wgmma_cycles
+from weft.schedules.chip_models import ChipModel
+from weft.schedules.wgmma_corrections import LEVEL, TERMS
+from weft.schedules.wgmma_kernels import Array, Kernels
+from weft.tuning.fit import Sample
+from weft.tuning.times import Times
+
+_BYTES = 2  # of the elements whose kernels are corrected
+
+
+def corrected(model: ChipModel, measured: Sequence[Times], seed: int, *, all_: bool = False) -> ChipModel:
+    """The model with corrections that were fitted to the products that don't check a fit, or to `all_`.
+
+    Raises WeftError without times of elements of 16 bits.
+    """
+    able = filter(is_able, measured)
+    samples = [Sample.of(times, seed, checked=None if all_ else False) for times in able]
+    if not (parts := [_equations(model, sample) for sample in samples if len(sample.m)]):
+        raise WeftError("corrections need times of products of 16-bit elements")
+    terms, errors, means = (np.concatenate(each) for each in zip(*parts, strict=True))
+    found, *_ = np.linalg.lstsq(terms, errors, rcond=None)
+    level = -np.mean(means @ found)
+    named = {LEVEL: level, **dict(zip(TERMS, found, strict=True))}
+    numbers = {name: float(f"{number:.3g}") for name, number in named.items()}
+    return replace(model, corrections=MappingProxyType(numbers))
+
+
+def plain(model: ChipModel) -> ChipModel:
+    """The model without corrections."""
+    return replace(model, corrections=MappingProxyType({}))
+
+
+def is_able(times: Times) -> bool:
+    """Whether the kernels of these times are corrected."""
+    return times.types.input_bytes == _BYTES
+
+
+def row(model: ChipModel) -> Iterator[str]:
+    """The corrections as they stand in `chip_models`."""
+    yield "    corrections=MappingProxyType("
+    yield "        {"
+    for name, number in model.corrections.items():
+        yield f'            "{name}": {number},'
+    yield "        }"
+    yield "    ),"
+
+
+def written(source: str, model: ChipModel) -> str:
+    """The source of `chip_models` with the corrections of a model in place of those that it has for its chip.
+
+    Raises WeftError where it has no such row.
+    """
+    lines = source.splitlines()
+    begins = [number for number, line in enumerate(lines) if line.startswith("    corrections=MappingProxy")]
+    chip = f'    chip="{model.chip}",'
+    first = next((at for at in begins if chip in lines[_row_of(lines, at) : at]), None)
+    if first is None:
+        raise WeftError(f"chip_models.py must have a row of {model.chip} with corrections")
+    last = first if lines[first].endswith("),") else lines.index("    ),", first)
+    return "\n".join([*lines[:first], *row(model), *lines[last + 1 :]]) + "\n"
+
+
+def _row_of(lines: Sequence[str], at: int) -> int:
+    """The line where the row of a line begins."""
+    return max(number for number in range(at) if lines[number].endswith("ChipModel("))
+
+
+def _equations(model: ChipModel, sample: Sample) -> tuple[Array, Array, Array]:
+    """A row for each time: the terms, and the logarithm by which it is off without corrections; both less
+    their means in each product, and more the closer a time is to the least of its product. Then these means
+    of the terms, a row for each product.
+    """
+    kernels = Kernels.of(sample.schedules, sample.times.types, model)[sample.which]
+    case = wgmma_cycles.uncorrected(kernels, sample.m, sample.n, sample.k)
+    off = np.log(sample.microseconds * model.clock_mhz / case.cycles)
+    terms = [np.broadcast_to(np.asarray(term(case), float), off.shape) for term in TERMS.values()]
+    weights, count = sample.closeness, len(sample.times.products)
+    total = np.bincount(sample.product, weights, count)
+
+    def mean(values: Array) -> Array:
+        return np.bincount(sample.product, weights * values, count) / np.maximum(total, 1e-9)
+
+    def centred(values: Array) -> Array:
+        return np.sqrt(weights) * (values - mean(values)[sample.product])
+
+    means = np.stack([mean(term)[total > 0] for term in terms], axis=1)
+    return np.stack([centred(term) for term in terms], axis=1), centred(off), means

@@ -1,0 +1,125 @@
+"""Corrections of the time model: what they are fitted to, how they are found, and what they apply to."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from test_tune_fit import ONE, made
+
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.errors import WeftError
+from weft.schedules import chip_models, wgmma_corrections, wgmma_cycles
+from weft.schedules.chip_models import H200
+from weft.schedules.wgmma_kernels import Kernels
+from weft.tools import weft
+from weft.tuning import correct, fit, times
+from weft.tuning.times import Times
+
+NAMES = [wgmma_corrections.LEVEL, *wgmma_corrections.TERMS]
+NUMBERS = MappingProxyType({name: 0.03 * (-1) ** n for n, name in enumerate(NAMES)})
+OTHER = replace(H200, corrections=NUMBERS)
+BF16 = Types("bf16", "bf16", "bf16")
+
+
+@cache
+def measured(count: int = 40) -> Times:
+    """Times of a chip with other corrections, whose products take a time of their own in addition."""
+    drawn = made(count, "tn")
+    source = np.random.default_rng(3)
+    products = []
+    for each in drawn.products:
+        schedules = [drawn.schedules[index] for index in each.microseconds]
+        kernels = Kernels.of(schedules, drawn.types, OTHER)
+        cycles = wgmma_cycles.cycles(kernels, *each.size) * source.uniform(0.7, 1.5)
+        us = map(float, cycles / OTHER.clock_mhz)
+        products.append(replace(each, microseconds=dict(zip(each.microseconds, us, strict=True))))
+    return replace(drawn, products=tuple(products))
+
+
+def test_corrections_that_made_the_times_are_found() -> None:
+    """Whatever all schedules of a product take longer."""
+    found = correct.corrected(H200, [measured()], 0, all_=True)
+    less = dict(NUMBERS) | {wgmma_corrections.LEVEL: found.corrections[wgmma_corrections.LEVEL]}
+    assert dict(found.corrections) == pytest.approx(less, abs=2e-3)
+    assert correct.corrected(H200, [measured()], 0, all_=True).corrections == found.corrections
+
+
+def test_corrections_change_no_time_in_the_mean() -> None:
+    sample = fit.Sample.of(measured(), 0)
+    changes = [
+        np.log(sample.cycles(correct.corrected(H200, [measured()], 0, all_=True)) / sample.cycles(model))
+        for model in (correct.plain(H200), OTHER)
+    ]
+    assert abs(changes[0].mean()) < 0.01 < abs(changes[1].mean())
+
+
+def test_a_corrected_model_chooses_better_among_the_measured() -> None:
+    sample = fit.Sample.of(measured(), 0, checked=True)
+    found = correct.corrected(H200, [measured()], 0)
+    before, after = fit.quality(correct.plain(H200), sample), fit.quality(found, sample)
+    assert before and after and after.regret <= 1.001 < before.regret
+
+
+def test_only_kernels_of_16_bits_are_corrected() -> None:
+    schedule = WarpgroupSchedule((128, 128, 128), 2, 3, cluster=(4, 1))
+    fp8 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
+    for types, same in ((fp8, True), (BF16, False)):
+        one, other = (
+            wgmma_cycles.cycles(Kernels.of([schedule], types, model), 512, 512, 512)
+            for model in (correct.plain(H200), OTHER)
+        )
+        assert (one == other).all() == same
+    with pytest.raises(WeftError, match=r"^corrections need times of products of 16-bit elements"):
+        correct.corrected(H200, [replace(ONE, inputs="e4m3", layout="nt")], 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "able"),
+    [
+        ("parted", {"stages": 4}, True),
+        ("parted", {"stages": 2}, False),
+        ("of_4", {"cluster": (4, 1)}, True),
+        ("of_4", {"splits": 4}, False),
+        ("of_8", {"cluster": (2, 4)}, True),
+        ("clusters_of_odd_rows", {"cluster": (2, 1)}, True),
+        ("clusters_of_odd_rows", {}, False),
+        ("clusters_of_mn_major_a", {"cluster": (2, 1)}, False),
+        ("of_2_stages", {"stages": 2}, True),
+        ("of_3_stages", {"stages": 2}, False),
+    ],
+)
+def test_a_term_applies_to_its_kernels(name: str, schedule: dict[str, object], able: bool) -> None:
+    """With rows of K = 1032 elements, at odd multiples of 16 bytes."""
+    s = WarpgroupSchedule((128, 256, 64), 2, **{"stages": 3, **schedule})  # type: ignore[arg-type]
+    case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), 512, 512, 1032)
+    assert bool(np.all(wgmma_corrections.TERMS[name](case))) == able
+
+
+def test_the_corrections_of_a_chip_are_replaced() -> None:
+    source = Path(chip_models.__file__).read_text("utf-8")
+    assert correct.written(source, H200) == source
+    changed = correct.written(source, OTHER)
+    assert '            "of_8": 0.03,' in changed and len(changed.splitlines()) == len(source.splitlines())
+    assert correct.written(changed, H200) == source
+    with pytest.raises(WeftError, match=r"chip_models\.py must have a row of sm_90a with corrections"):
+        correct.written(source.replace("corrections=Mapping", "others=Mapping"), H200)
+
+
+def test_every_correction_of_a_chip_is_a_term() -> None:
+    assert list(H200.corrections) == NAMES
+
+
+def test_the_tool_corrects_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
+    file.write_text(times.written([measured(16)]))
+    copy.write_text(Path(chip_models.__file__).read_text("utf-8"))
+    assert weft.main(["tune", "--correct", str(file), str(file), "--models", str(copy)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines[1:3]] == ["plain", "corrected"]
+    row = next(line for line in lines if '"of_8"' in line)
+    assert row in copy.read_text().splitlines()
+    assert weft.main(["tune", "square", "--correct", str(file)]) == 1
+    assert "--correct can't be used with shapes" in capfd.readouterr().err
