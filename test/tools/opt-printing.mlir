@@ -50,7 +50,7 @@
 // The pipeline, which runs.
 // RUN: weft-opt %s --weft-kernel=chip=sm_90a --dump-pass-pipeline 2>&1 | FileCheck %s --check-prefix=DUMP
 // DUMP:      Pass Manager with 6 passes:
-// DUMP-NEXT: builtin.module(outline-linalg,select-schedule{chip=sm_90a rows=aligned},outline-matmul,expand-matmul{chip=sm_90a},canonicalize,cse)
+// DUMP-NEXT: builtin.module(outline-linalg,select-schedule{chip=sm_90a rows=aligned},outline-matmul,expand-matmul{chip=sm_90a},canonicalize{top-down=false},cse)
 // DUMP:      func.func @twice
 // RUN: weft compile %examples/matmul.mlir --arch sm_80 --dump-pass-pipeline 2>&1 >%t | FileCheck %s --check-prefix=DUMP-ALL
 // DUMP-ALL: Pass Manager with
