@@ -320,15 +320,15 @@ def test_tiles_that_wait_for_the_first_slice_only_are_found(monkeypatch):
     assert rules(report) == ["global-race"]
 
 
-def repeated(calls, monkeypatch):
-    """The report of calls on two ranks, and whether all results are right. Those that are captured are queued
+def repeated(calls, monkeypatch, size=2):
+    """The report of calls on all ranks, and whether all results are right. Those that are captured are queued
     as replays of one captured call are.
     """
-    world, found = World(2), []
+    world, found = World(size), []
     members = Team.emulated(world)
     for call, is_captured in enumerate(calls):
         monkeypatch.setattr(WorldDevices, "captures", is_captured)
-        a = [numbers(8, K, seed=(call, rank)) for rank in range(2)]
+        a = [numbers(8, K, seed=(call, rank)) for rank in range(size)]
         finish = [rows.gathering(a[rank], team) for rank, team in enumerate(members)]
         for rank, team in enumerate(members):
             b = numbers(N, K, seed=(9, call, rank))
@@ -340,8 +340,9 @@ def repeated(calls, monkeypatch):
 
 
 @pytest.mark.usefixtures("copied")
-def test_captured_calls_can_be_replayed(monkeypatch):
-    report, right = repeated([False, True, True], monkeypatch)
+@pytest.mark.parametrize("size", [2, 3])
+def test_captured_calls_can_be_replayed(monkeypatch, size):
+    report, right = repeated([False, True, True], monkeypatch, size)
     assert right and not report.findings
 
 
