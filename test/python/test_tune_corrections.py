@@ -77,6 +77,24 @@ def test_only_kernels_of_16_bits_are_corrected() -> None:
 
 
 @pytest.mark.parametrize(
+    ("transposed", "shape", "able"),
+    [
+        ((False, False), (511, 512, 512), True),
+        ((False, False), (512, 511, 512), False),
+        ((False, False), (512, 512, 511), False),
+        ((True, False), (511, 512, 512), False),
+        ((True, True), (512, 512, 511), True),
+    ],
+)
+def test_only_products_with_aligned_rows_are_corrected(transposed, shape, able) -> None:
+    kernels = Kernels.of(
+        [WarpgroupSchedule((128, 128, 64), 2, 3)], replace(BF16, transposed=transposed), OTHER
+    )
+    case = wgmma_cycles.uncorrected(kernels, *shape)
+    assert bool((wgmma_corrections.factor(case, NUMBERS) != 1).all()) == able
+
+
+@pytest.mark.parametrize(
     ("name", "schedule", "able"),
     [
         ("parted", {"stages": 4}, True),

@@ -41,10 +41,15 @@ class Case:
         return which * 1000 / self.cycles
 
 
-def _parted(case: Case) -> Array:
-    """D that TMA writes in parts; threads take longer for each part."""
-    by_tma = case.n * case.kernels.types.output_bytes % tensor_map.ROW_BYTES == 0
-    return (case.kernels.staging_parts > 1) & by_tma
+def _aligned(case: Case) -> Array:
+    """Whether TMA takes the rows of A, B and D, if they are dense."""
+    types = case.kernels.types
+    of_a, of_b = (
+        size if mn_major else case.k
+        for size, mn_major in zip((case.m, case.n), types.transposed, strict=True)
+    )
+    wide = (of_a * types.input_bytes, of_b * types.input_bytes, case.n * types.output_bytes)
+    return np.logical_and.reduce([size % tensor_map.ROW_BYTES == 0 for size in wide])
 
 
 def _of_odd_rows(case: Case) -> Array:
@@ -59,7 +64,7 @@ def _beyond_the_rows(case: Case) -> Array:
 
 
 TERMS: Mapping[str, Callable[[Case], Array]] = {
-    "parted": _parted,
+    "parted": lambda case: case.kernels.staging_parts > 1,
     "of_4": lambda case: case.of_size(4),
     "of_4_cycles": lambda case: case.cost(case.of_size(4)),
     "of_8": lambda case: case.of_size(8),
@@ -79,12 +84,12 @@ LEVEL = "level"
 
 
 def factor(case: Case, numbers: Mapping[str, float]) -> Array:
-    """What the cycles of kernels are multiplied by. Only kernels for elements of 16 bits were measured often
-    enough.
+    """What the cycles of kernels are multiplied by. Only products of elements of 16 bits with aligned rows
+    were measured often enough.
     """
     if case.kernels.types.input_bytes != 2 or not numbers:
         return 1.0
     total: Array = numbers[LEVEL]
     for name, term in TERMS.items():
         total = total + numbers[name] * term(case)
-    return np.exp(total)
+    return np.where(_aligned(case), np.exp(total), 1.0)
