@@ -171,6 +171,7 @@ def test_ctas_need_not_run_at_the_same_time(monkeypatch):
     """
     shape, ctas = MANY
     atoms = 4 * sum(count + 1 for count in divided(5, 10, ctas))
+    monkeypatch.setattr(lower_claims, "_POLLS", 1 << 10)  # until the others come, however late they are run
     patient, waited, right = emulated(Product("bf16", "f32").compiled(SMALL), *MANY, numbers(*shape))
     monkeypatch.setattr(lower_claims, "_POLLS", 0)
     hasty, left, _ = emulated(Product("bf16", "f32").compiled(SMALL), *MANY, numbers(*shape))
