@@ -12,6 +12,7 @@ from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.mlir import arith, ir, llvm, scf
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.addresses import Matrix
+from weft.passes.builders.instructions import assembly
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 
@@ -28,7 +29,10 @@ class RowStores:
         self.bytes = self.matrix.bytes
         inside = emit.minimum(emit.sub(self.matrix.columns, op.column), self.columns)
         self.count = emit.maximum(inside, 0)  # of each row's elements that the matrix has
-        thread = emit.rem(emit.thread(), WARPGROUP)
+        # With `gpu.thread_id`, LLVM computes the numbers of lanes before the loop over tiles, and keeps them
+        # in registers that the products need.
+        (thread,) = assembly("mov.u32 $0, %tid.x;", ["=r"], [], ["i32"])
+        thread = emit.rem(thread, WARPGROUP)
         self.warp, self.lane = emit.div(thread, LANES), emit.rem(thread, LANES)
 
     def emit(self) -> None:
