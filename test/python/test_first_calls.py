@@ -1,7 +1,9 @@
 """What the first call of a product compiles: counts of what made it slow."""
 
+import numpy as np
 import pytest
 
+from weft.attend.kernels.combine import combine
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import product_kernel
 
@@ -25,3 +27,22 @@ def test_the_products_of_a_k_block_are_one_inline_ptx():
     registers = 64 * 224 // 128
     # After the products, and after the last wait.
     assert llvm.count(f"extractvalue %f32x{registers}") == 2 * registers
+
+
+def test_programs_share_the_entries_of_a_kernel_of_weft():
+    """Otherwise, each line that calls attention compiles its kernels again."""
+    parts = [np.zeros((2, 1, 8, 8), np.float32), np.zeros((2, 1, 8), np.float32)]
+    arrays = [
+        *parts,
+        np.zeros(1, np.float32),
+        np.zeros((1, 1, 8, 8), np.float16),
+        np.zeros((1, 1, 8), np.float32),
+    ]
+
+    options = {"arch": "sm_90a", "splits": 2, "sinking": False, "grouped": False}
+    combine._forget()
+    first = combine.compile(*arrays, **options)
+    combine._forget()
+    second = combine.compile(*arrays, **options)
+    assert first is not second and first.ptx == second.ptx
+    assert "test_first_calls" not in first.ptx

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import locks
+from weft import construction, locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
 from weft.language import calls, exporting, given, surroundings, trace, tuning, variables
@@ -15,7 +15,7 @@ from weft.language.capture import captured
 from weft.language.remedies import REMEDIES
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
-from weft.launch.kernel import Kernel, compile
+from weft.launch.kernel import Kernel, compile, compile_shared
 from weft.launch.runtime import Prepared
 
 _WITHOUT_GPU = "sm_90a"
@@ -207,11 +207,16 @@ class KernelFunction:
         with self._lock:
             if key not in self._compiled:
                 self._reads = surroundings.reads(self._function, *self._options.functions)
-                made = compile(self._build(special, chip), arch=chip)
+                made = self._made(self._build(special, chip), chip)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 made.remedies = REMEDIES
                 self._compiled[key] = made
             return self._compiled[key]
+
+    def _made(self, module: Module, chip: str) -> Kernel:
+        """The kernel of a module. The operations of Weft's own functions have the line of their call."""
+        own = construction.is_hidden(self._function.__code__.co_filename)
+        return compile_shared(module, chip) if own else compile(module, arch=chip)
 
     def _forget(self) -> None:
         """Forgets what was compiled with other values of global variables and closures."""

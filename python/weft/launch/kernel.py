@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
+from weft import late_imports, passes
 from weft.builder import Module
 from weft.compiler.apart import compile_input
 from weft.compiler.launch_record import Launch, ScalarArgument
@@ -63,6 +63,18 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
 def compile_own(module: Any, arch: str) -> "Kernel":
     """As `compile`, for an MLIR module in a context of its own, which is changed."""
     return _selected(compile_input(module, arch, default=None, own=True), None)
+
+
+def compile_shared(module: Module, arch: str) -> "Kernel":
+    """As `compile`, for a module that Weft itself makes. It has no source locations, so that all programs
+    share its entries of the cache. Errors have locations.
+    """
+    copy = module.mlir.operation.clone()
+    passes.manager("strip-debuginfo", module.context).run(copy)
+    try:
+        return compile_own(copy.opview, arch)
+    except WeftError:
+        return compile(module, arch=arch)
 
 
 def _selected(compiled: Compiled, kernel: str | None) -> "Kernel":

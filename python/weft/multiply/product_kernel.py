@@ -3,9 +3,7 @@
 import functools
 from dataclasses import replace
 from math import prod
-from typing import Any
 
-from weft import passes
 from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.operand_roles import FACTORS
@@ -153,10 +151,7 @@ def compiled(
                 scale_columns=types.scale_columns,
                 schedule=schedule,
             )
-    try:
-        made = kernel.compile_own(_without_locations(module), chip)
-    except WeftError:
-        return kernel.compile(module, arch=chip)  # its errors have locations
+    made = kernel.compile_shared(module, chip)
     if schedule is not None:
         kind = types, ranks, added, transposed, alpha, beta, promote, activation, chip
         compiled_schedules.add(kind, schedule)
@@ -166,13 +161,6 @@ def compiled(
 def _rank(role: str, view: ArrayView) -> int:
     """The rank of an array; 0 for one factor of all elements."""
     return 0 if role in ("alpha", *FACTORS) and view.shape == (1,) else len(view.shape)
-
-
-def _without_locations(module: Module) -> Any:
-    """A copy without source locations, so that all programs share one entry of the cache."""
-    copy = module.mlir.operation.clone()
-    passes.manager("strip-debuginfo", module.context).run(copy)
-    return copy.opview
 
 
 def _strides(rank: int) -> tuple[int | str, ...] | None:
