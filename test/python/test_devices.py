@@ -85,10 +85,10 @@ def views(given: list[GpuArray]) -> list[ArrayView]:
 
 @pytest.mark.slow
 def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
-    chips, compile_ = [], product_kernel.kernel.compile_own
+    chips, compile_ = [], product_kernel.kernel.compile_shared
     monkeypatch.setattr(
         product_kernel.kernel,
-        "compile_own",
+        "compile_shared",
         lambda module, arch: chips.append(arch) or compile_(module, arch),
     )
     driver.majors[1] = 8

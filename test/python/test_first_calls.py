@@ -5,7 +5,7 @@ import pytest
 
 from weft.attend.kernels.combine import combine
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.multiply import product_kernel
+from weft.multiply import cast_kernels, product_kernel
 
 WIDE = WarpgroupSchedule((128, 224, 64), 2, 4)
 """Stages D in two parts, and rounds the sums of both before it stores the first."""
@@ -46,3 +46,10 @@ def test_programs_share_the_entries_of_a_kernel_of_weft():
     second = combine.compile(*arrays, **options)
     assert first is not second and first.ptx == second.ptx
     assert "test_first_calls" not in first.ptx
+
+
+def test_programs_share_the_entries_of_casts():
+    build = cast_kernels.maxima.__wrapped__
+    first = build("bf16", 8, "tensor", "sm_90a")
+    second = build("bf16", 8, "tensor", "sm_90a")
+    assert first.ptx == second.ptx and "test_first_calls" not in first.ptx

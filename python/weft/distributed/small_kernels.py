@@ -42,7 +42,7 @@ def meeting(chip: str) -> kernel.Kernel:
             gpu.barrier()
             with emit.when(emit.equal(member, 0)):
                 memory.store(emit.add(call, 1), state, [_index(CALL)])
-    return kernel.compile_own(module.mlir, chip)
+    return kernel.compile_shared(module, chip)
 
 
 @functools.lru_cache(maxsize=64)
@@ -72,7 +72,7 @@ def push(ctas: int, chip: str, matrices: int = 1) -> kernel.Kernel:
                 with emit.when(last):
                     memory.store(call, state, [_index(CALL)])
                     each_other(rank, ranks, partial(_signal, peers, rank, call))
-    return kernel.compile_own(module.mlir, chip)
+    return kernel.compile_shared(module, chip)
 
 
 def _signal(peers: Any, rank: Any, call: Any, member: Any) -> None:

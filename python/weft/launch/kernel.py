@@ -60,11 +60,6 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     return _selected(compile_input(source, arch, default=default), kernel)
 
 
-def compile_own(module: Any, arch: str) -> "Kernel":
-    """As `compile`, for an MLIR module in a context of its own, which is changed."""
-    return _selected(compile_input(module, arch, default=None, own=True), None)
-
-
 def compile_shared(module: Module, arch: str) -> "Kernel":
     """As `compile`, for a module that Weft itself makes. It has no source locations, so that all programs
     share its entries of the cache. Errors have locations.
@@ -72,7 +67,7 @@ def compile_shared(module: Module, arch: str) -> "Kernel":
     copy = module.mlir.operation.clone()
     passes.manager("strip-debuginfo", module.context).run(copy)
     try:
-        return compile_own(copy.opview, arch)
+        return _selected(compile_input(copy.opview, arch, default=None, own=True), None)
     except WeftError:
         return compile(module, arch=arch)
 

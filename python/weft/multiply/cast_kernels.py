@@ -94,7 +94,7 @@ def maxima(source: str, unit: int, grain: str, chip: str) -> kernel.Kernel:
             x, partials, stride, rows, columns, per_cta, count = values
             matrix = Source(x, stride, rows, columns, source, unit)
             _Maxima(matrix, partials, per_cta, count).emit(grain)
-    return kernel.compile_own(module.mlir, chip)
+    return kernel.compile_shared(module, chip)
 
 
 def _hold(ctas: int) -> None:
@@ -183,7 +183,7 @@ def casting(cast: Cast) -> kernel.Kernel:
             if cast.scales == "group":
                 _hold(2)
             _Casting(cast, dict(zip((*names, *NUMBERS), values, strict=True))).emit()
-    return kernel.compile_own(module.mlir, cast.chip)
+    return kernel.compile_shared(module, cast.chip)
 
 
 class _Casting:

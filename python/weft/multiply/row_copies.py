@@ -175,7 +175,7 @@ def _kernel(sizes: tuple[int, ...], unit: int, batched: bool, wide: bool, chip: 
                 (transpose if size else copy)()
             else:
                 emit.either(transposes, [], transpose, copy)
-    return kernel.compile_own(module.mlir, chip)
+    return kernel.compile_shared(module, chip)
 
 
 def _own(groups: list[list[Any]], sizes: Sequence[int]) -> tuple[Any, list[Any], Any]:

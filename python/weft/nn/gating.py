@@ -33,7 +33,7 @@ def kernel_of(activation: str, element: str, width: int, backward: bool, chip: s
             )
             with emit.when(thread.exists):
                 (thread.gradient if backward else thread.product)()
-    return kernel.compile_own(module.mlir, chip)
+    return kernel.compile_shared(module, chip)
 
 
 def grid(rows: int, columns: int) -> tuple[int, int, int]:
