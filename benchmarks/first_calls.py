@@ -5,9 +5,9 @@
 
 Prints a line of JSON for each: the milliseconds of the call and the wait for its result, and those of the
 passes, LLVM and ptxas within. The rest is the choice of a schedule, tracing, loading and running. A backward
-pass compiles three kernels, and may compile them at the same time. Products in bf16 are those of random sizes
-whose schedules are chosen most often. The process has multiplied before, in f16. The line "process" is of one
-that hasn't: it imports Weft and multiplies.
+pass compiles three kernels at the same time, for which the milliseconds of stages are added up. Products in
+bf16 are those of random sizes whose schedules are chosen most often. The process has multiplied before, in
+f16. The line "process" is of one that hasn't: it imports Weft and multiplies.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def compilations(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What the calls of `gpu_calls` compile."""
     import ml_dtypes
 
-    from weft.attend import gradients, launches
+    from weft.attend import gradients, launches, plans
     from weft.attend.problem import Options
     from weft.dialects.schedule import Types
     from weft.multiply import product_kernel
@@ -191,8 +191,10 @@ def compilations(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def backward(q: Any, k: Any, v: Any, causal: bool) -> None:
         call, out, sums = attention(q, k, v, causal, skipped)
-        call = launches.Call.of(call.given, call.options, compiled, 132)
+        launched: list[plans.Launched] = []
+        call = launches.Call.of(call.given, call.options, plans.recorder(launched), 132)
         gradients.backward(call, out, sums, np.zeros_like(out))
+        plans.compile_all(launched, CHIP)
 
     chosen = products(count)
     yield "f16", functools.partial(product, "f16", chosen[0][0])

@@ -43,6 +43,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(libraries._Torch, "writer", lambda _: record.written.append)
     monkeypatch.setattr(KernelFunction, "__call__", call)
     monkeypatch.setattr(KernelFunction, "planned", planned)
+    monkeypatch.setattr(KernelFunction, "compile", lambda *_, **options: SimpleNamespace(cubin=b""))
     for module in (plans, gradient_plans):
         monkeypatch.setattr(module, "_plans", plans.Plans(8))
     return record
@@ -292,6 +293,23 @@ def test_planned_gradients_leave_out_the_operator(gpu):
 
 
 BACKWARD = ["products_of_outputs", "gradients", "convert_queries"]
+
+
+def test_the_kernels_of_gradients_compile_at_the_same_time(gpu, monkeypatch):
+    all_of_them, launched_before = threading.Barrier(len(BACKWARD), timeout=30), []
+
+    class Compiled:
+        @property
+        def cubin(self):
+            launched_before.append(len(gpu.slow))
+            all_of_them.wait()
+
+    inputs = [each.requires_grad_() for each in tensors()]
+    out = weft.attention(*inputs)
+    monkeypatch.setattr(KernelFunction, "compile", lambda *_, **options: Compiled())
+    gradients_of(out, *inputs)
+    assert launched_before == [1] * len(BACKWARD) and not all_of_them.broken
+    assert [name for name, *_ in gpu.slow] == ["forward", *BACKWARD]
 
 
 @pytest.mark.parametrize(

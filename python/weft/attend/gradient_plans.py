@@ -129,6 +129,7 @@ def run(known: plans.Found | None, call: Call, arrays: Sequence[Any]) -> list[An
     if known is not None:
         call = replace(call, launch=plans.recorder(launched))
     results = gradients.backward(call, *arrays)
+    plans.launch_all(launched, call)
     if known is not None and launched and call.views["q"].device == "cuda":
         plan = Plan.of(call, arrays, results, launched)
         if plan is not None:

@@ -5,6 +5,7 @@ alignment, and by the options. Later calls only allocate results and fill in add
 import operator
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,13 +156,31 @@ def prepared(
 
 
 def recorder(launched: list[Launched]) -> Callable[..., None]:
-    """What launches a kernel and adds the launch to a list."""
+    """What adds a launch to a list, for `launch_all`."""
 
     def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
-        kernel(*arguments, stream=stream, **meta)
         launched.append(Launched(kernel, arguments, meta))
 
     return launch
+
+
+def launch_all(launched: Sequence[Launched], call: launches.Call, stream: Any = None) -> None:
+    """Makes the launches of a call in order, on a GPU once all their kernels are compiled."""
+    if call.views["q"].device == "cuda":
+        compile_all(launched)
+    for each in launched:
+        each.kernel(*each.arguments, stream=stream, **each.options)
+
+
+def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
+    """Compiles the kernels of several launches: while this thread lowers one, LLVM and ptxas, in processes of
+    their own, compile those before. A mistake that these find is raised when the kernel is launched.
+    """
+    if len(launched) > 1:
+        with ThreadPoolExecutor(len(launched)) as threads:
+            for each in launched:
+                kernel = each.kernel.compile(*each.arguments, arch=arch, **each.options)
+                threads.submit(getattr, kernel, "cubin")
 
 
 _plans: Any = Plans(MOST)
@@ -212,6 +231,7 @@ def run(
     launched: list[Launched] = []
     call = launches.Call.of(given, options, None if known is None else recorder(launched))
     results = launches.run(call, out, stream)
+    launch_all(launched, call, stream)
     if known is not None and launched and call.views["q"].device == "cuda":
         plan = Plan.of(call, out, results, launched)
         if plan is not None:
