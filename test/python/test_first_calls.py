@@ -1,8 +1,11 @@
 """What the first call of a product compiles: counts of what made it slow."""
 
+import gc
+
 import numpy as np
 import pytest
 
+from weft import late_imports
 from weft.attend.kernels.combine import combine
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import cast_kernels, product_kernel
@@ -53,3 +56,19 @@ def test_programs_share_the_entries_of_casts():
     first = build("bf16", 8, "tensor", "sm_90a")
     second = build("bf16", 8, "tensor", "sm_90a")
     assert first.ptx == second.ptx and "test_first_calls" not in first.ptx
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_nothing_is_collected_during_imports(collects):
+    """Each collection visits the objects of all libraries that are loaded."""
+    if not collects:
+        gc.disable()
+    try:
+        with pytest.raises(ImportError), late_imports.whole():
+            with late_imports.whole():
+                assert not gc.isenabled()
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
