@@ -57,7 +57,7 @@ def one_of_each_warp(op: Any) -> bool:
     if threads is None:
         return False
     warps = np.flatnonzero(threads) // LANES
-    return len(np.unique(warps)) == len(warps)
+    return len({*warps.tolist()}) == len(warps)
 
 
 def is_elected(op: Any) -> bool:
@@ -75,7 +75,7 @@ def warps_in_warpgroups(op: Any) -> tuple[int, ...] | None:
     a kernel of known size.
     """
     threads = may_reach(op)
-    return None if threads is None else tuple(np.unique(np.flatnonzero(threads) // LANES % WARPS).tolist())
+    return None if threads is None else (*sorted({*(np.flatnonzero(threads) // LANES % WARPS).tolist()}),)
 
 
 def may_reach(op: Any) -> Threads | None:
@@ -165,9 +165,8 @@ class _Evaluation:
         but no more than one.
         """
         numbers = np.flatnonzero(reaching)
-        _, first = np.unique(numbers // LANES, return_index=True)
         elected = np.zeros(len(self._thread), np.int64)
-        elected[numbers[first]] = 1
+        elected[numbers[np.diff(numbers // LANES, prepend=-1) > 0]] = 1
         return elected
 
     def _shuffled(self, op: Any) -> _Values | None:

@@ -1,6 +1,8 @@
 """What the first call of a product compiles: counts of what made it slow."""
 
 import gc
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -72,3 +74,14 @@ def test_nothing_is_collected_during_imports(collects):
         assert gc.isenabled() == collects
     finally:
         gc.enable()
+
+
+def test_lowering_imports_no_masked_arrays():
+    """`np.unique` does, which takes 50 ms of the first call of a process."""
+    code = (
+        "import sys, weft; from weft.dialects.schedule import *; from weft.multiply import product_kernel;"
+        "schedule = WarpgroupSchedule((128, 64, 64), 2, 4);"
+        "product_kernel.plain(Types('bf16', 'bf16', 'bf16'), schedule, 'sm_90a');"
+        "sys.exit('numpy.ma' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
