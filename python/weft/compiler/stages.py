@@ -192,7 +192,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
     if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
     compiled: list[Compiled] = []
-    located = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the locations of operations
+    located = _bytecode(module)  # LLVM IR has the locations of operations
 
     def lower() -> bytes:
         if not phase.shared():  # a process that only lowers needs no LLVM
@@ -258,10 +258,15 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
 
 def _apart(module: Any) -> Any:
     """A copy in a context of its own: passes of several threads in one would get each other's errors."""
+    with mlir.located():
+        return ir.Module.parse(_bytecode(module), new_context())
+
+
+def _bytecode(module: Any) -> bytes:
+    """The module with its locations. Text takes ten times as long."""
     written = io.BytesIO()
     module.operation.write_bytecode(written)
-    with mlir.located():
-        return ir.Module.parse(written.getvalue(), new_context())
+    return written.getvalue()
 
 
 def _pipeline(target: Target, rows: str) -> str:
