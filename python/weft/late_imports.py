@@ -1,11 +1,11 @@
 """Imports at first use that are safe if another thread forks."""
 
-import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from weft import locks
+from weft.garbage import uncollected
 
 _lock = threading.RLock()
 
@@ -14,17 +14,10 @@ _lock = threading.RLock()
 def whole() -> Iterator[None]:
     """Prevents forks by other threads during the block: a child would wait forever for a partial import.
 
-    Nor is garbage collected, of which imports make little: among PyTorch's objects, that takes a fifth of the
-    time.
+    Nor is garbage collected: among PyTorch's objects, that takes a fifth of the time of imports.
     """
-    with _lock:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if collects:
-                gc.enable()
+    with _lock, uncollected():
+        yield
 
 
 locks.at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

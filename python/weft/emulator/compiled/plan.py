@@ -2,9 +2,7 @@
 interpreter runs.
 """
 
-import gc
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +20,7 @@ from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Exchange
 from weft.emulator.sanitizer.dataflow import is_copy
 from weft.emulator.sanitizer.registers import Announcement
+from weft.garbage import uncollected
 
 _SHORT = 3000
 """The lines of LLVM IR up to which the code generator optimises, which takes it four times as long."""
@@ -107,7 +106,7 @@ def planned(program: Program, hot: Set[int] | None = None) -> tuple[Plan, list[P
     registers, liveness = Registers(program.slots), Liveness(program)
     pieces: list[Piece] = []
     plan.blocks = np.zeros((len(program.blocks), len(BlockPart)), np.int64)
-    with _no_collection():
+    with uncollected():
         for number, block in enumerate(program.blocks):
             first = len(plan.operations)
             plan.blocks[number] = first, len(block.opcodes), block.rank
@@ -117,18 +116,6 @@ def planned(program: Program, hot: Set[int] | None = None) -> tuple[Plan, list[P
                 _Planner(plan, registers, pieces, number, liveness.before(number)).add(block)
     plan.steps = [operation.step for operation in plan.operations]
     return plan, pieces
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the collection of garbage, which would take a third of the time: nearly all objects stay."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class _Planner:
