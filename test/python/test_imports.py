@@ -119,13 +119,14 @@ def test_isa_imports_the_standard_library_and_itself_alone():
 
 
 def test_the_emulator_is_independent():
-    """PTX text, isa, the layout algebra, files, the cache and locks are all it knows of weft, whatever module
-    it goes through.
+    """PTX text, isa, the layout algebra, files, the cache, locks and Python's memory are all it knows of weft,
+    whatever module it goes through.
     """
     allowed = (
         *("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.html", "weft.system"),
         *(
             "weft.disk_cache",
+            "weft.garbage",
             "weft.late_imports",
             "weft.locks",
             "weft.file_locks",
