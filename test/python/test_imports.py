@@ -119,7 +119,7 @@ def test_isa_imports_the_standard_library_and_itself_alone():
 
 
 def test_the_emulator_is_independent():
-    """PTX text, isa, the layout algebra, files, the cache, locks and Python's memory are all it knows of weft,
+    """PTX text, isa, the layout algebra, files, the cache, locks and garbage are all it knows of weft,
     whatever module it goes through.
     """
     allowed = (
