@@ -343,3 +343,22 @@ def test_tensors_of_another_kind_have_another_plan(monkeypatch):
         assert len(set(different)) == len(different) - 1  # A, and the first rows of B
         with pytest.raises(weft.WeftError, match="arrays must be tensors of PyTorch"):
             devices.key((np.zeros(8), np.zeros(8)))
+
+
+SUMS = pytest.mark.parametrize("function", [matmul_reduce_scatter, matmul_all_reduce])
+FUNCTIONS = pytest.mark.parametrize("function", [all_gather_matmul, matmul_reduce_scatter, matmul_all_reduce])
+
+
+@SUMS
+def test_views_have_gradients(monkeypatch, function):
+    def run(team):
+        whole = [numbers(rows, 2 * K, seed=seed) for rows, seed in ((M, team.rank), (N, 10 + team.rank))]
+        for changed in (lambda x: x[:, ::2], lambda x: x[:, ::2].contiguous()):
+            a, b = map(changed, whole)
+            function(a, b, team=team, transpose_b=True).float().sum().backward()
+            yield [x.grad for x in whole]
+            for each in whole:
+                each.grad = None
+
+    for views, copies in emulate(2, lambda team: list(run(team))):
+        assert all(torch.equal(*pair) for pair in zip(views, copies, strict=True))

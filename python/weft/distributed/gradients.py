@@ -95,7 +95,7 @@ def _of_scatter(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> 
         of_a = calls.all_gather_matmul(of_z, b.mT, **team)
     elif to_b or to_shared:
         rows = calls.all_gather_rows(of_z, **team)
-    of_b = _of_b(calls, a, rows, b) if to_b else None
+    of_b = _of_b(calls, _dense(a), rows, b) if to_b else None
     return of_a, of_b, *_of_added(ctx, wanted, gradient, rows if to_shared else of_z)
 
 
@@ -103,8 +103,8 @@ def _of_reduce(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> t
     a, b, *_ = ctx.saved_tensors
     of_z = _of_z(calls.matmul_all_reduce, ctx, gradient)
     to_a, to_b, *_ = wanted
-    of_a = calls.matmul(of_z, b.mT) if to_a else None
-    of_b = _of_b(calls, a, of_z, b) if to_b else None
+    of_a = calls.matmul(of_z, _dense(b).mT) if to_a else None
+    of_b = _of_b(calls, _dense(a), of_z, b) if to_b else None
     return of_a, of_b, *_of_added(ctx, wanted, gradient, of_z)
 
 
@@ -118,6 +118,11 @@ BACKWARD = {
 def _of_b(calls: Any, a: Any, of_z: Any, b: Any) -> Any:
     """The gradient of B, in its order in memory."""
     return calls.matmul(a.mT, of_z) if b.stride(-1) == 1 else calls.matmul(of_z.mT, a).mT
+
+
+def _dense(operand: Any) -> Any:
+    """A matrix with contiguous rows or columns, as `weft.matmul` takes it."""
+    return operand if 1 in operand.stride() else operand.contiguous()
 
 
 def _of_z(call: Callable[..., Any], ctx: Any, gradient: Any) -> Any:
