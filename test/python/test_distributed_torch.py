@@ -362,3 +362,58 @@ def test_views_have_gradients(monkeypatch, function):
 
     for views, copies in emulate(2, lambda team: list(run(team))):
         assert all(torch.equal(*pair) for pair in zip(views, copies, strict=True))
+
+
+@pytest.mark.parametrize("function", [all_gather_matmul, matmul_reduce_scatter])
+def test_columns_whose_gradients_are_not_sent_are_named_at_once(function):
+    def run(team):
+        function(numbers(M, K, seed=0), numbers(N - 1, K, seed=1), team=team, transpose_b=True)
+
+    with pytest.raises(weft.WeftError, match=f"^{function.__name__}: gradients need columns of b in multip"):
+        emulate(1, run)
+
+
+@FUNCTIONS
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_operands_with_gradients_are_matrices(function, name):
+    def run(team):
+        operands = {"a": numbers(M, K, seed=0), "b": numbers(K, N, seed=1)}
+        operands[name] = operands[name].flatten()
+        function(*operands.values(), team=team)
+
+    with pytest.raises(weft.WeftError, match=f"^{function.__name__}: {name} must be a matrix, got a shape"):
+        emulate(1, run)
+
+
+@pytest.mark.parametrize(
+    ("columns", "bias", "message"),
+    [(24, None, "multiples of 16, got 24; the next is 32"), (32, torch.zeros(32), "no bias and no residual")],
+)
+def test_gates_with_gradients_take_what_gates_take(columns, bias, message):
+    def run(team, grad):
+        epilogue = weft.Epilogue(bias=bias, activation="swiglu")
+        operands = (numbers(rows, K, seed=0, grad=grad) for rows in (M, columns))
+        all_gather_matmul(*operands, team=team, transpose_b=True, epilogue=epilogue)
+
+    for grad in (False, True):
+        with pytest.raises(weft.WeftError, match=f"all_gather_matmul: swiglu .*{message}"):
+            emulate(1, lambda team, grad=grad: run(team, grad))
+
+
+@FUNCTIONS
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (("meta", K), ("meta", K + 8), f"a and b must agree in K, got {K} and {K + 8}"),
+        (("cpu", K), ("meta", K), "arrays must be on one device, got cpu and meta"),
+    ],
+)
+def test_shapes_of_operands_that_do_not_fit_are_refused(function, a, b, message):
+    def run(team):
+        function(
+            *(torch.empty(M, k, dtype=BF16, device=device) for device, k in (a, b)), team=team, **options
+        )
+
+    options = {"transpose_b": True}
+    with pytest.raises(RuntimeError, match=f"^weft.distributed: {message}"):
+        emulate(1, run)

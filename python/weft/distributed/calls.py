@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from weft.dialects.operand_roles import ACTIVATIONS, GATE_RUN, GATES
+from weft.dialects.schedule import ceil_div
 from weft.distributed import watching
 from weft.distributed.added import added_to
 from weft.distributed.teams import Team
@@ -15,6 +16,8 @@ from weft.launch.arrays import type_name
 from weft.multiply.options import checked_activation
 from weft.torch.autograd import activated
 from weft.torch.transforms import are_transformed
+
+_UNIT = 8  # elements of 2 bytes: rows that other GPUs get are multiples of 16 bytes
 
 
 def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
@@ -43,6 +46,9 @@ def _called(
         gates = GATES if name == "all_gather_matmul" else ()
         checked_activation(activation, name, (*ACTIVATIONS, *gates))
     tensors = [x for x in (*given, bias, residual) if x is not None]
+    if a.ndim != 2 or b.ndim != 2:
+        what, each = ("a", a) if a.ndim != 2 else ("b", b)
+        raise WeftError(f"{name}: {what} must be a matrix, got a shape of {tuple(each.shape)}")
     is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
     if not is_plain and are_transformed(*tensors):
         raise WeftError(
@@ -51,6 +57,8 @@ def _called(
         )
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     of_torch = wanted and activation is not None and (activation != "relu" or residual is not None)
+    if wanted and (activation in GATES or b.shape[0 if transposed else 1] % _UNIT):
+        _check_differentiated(name, a, b, transposed, epilogue)
     added = (bias, None) if of_torch else (bias, residual)
     if not of_torch:
         options["activation"] = activation
@@ -64,6 +72,23 @@ def _called(
         return d
     d = gated(activation, d) if activation in GATES else activated(activation, d)
     return d if residual is None else (d + residual).to(d.dtype)
+
+
+def _check_differentiated(name: str, a: Any, b: Any, transposed: bool, epilogue: Any) -> None:
+    """Raises WeftError for a product whose gradients, or whose gate, can't be computed."""
+    activation = None if epilogue is None else epilogue.activation
+    is_gate, columns = activation in GATES, b.shape[0 if transposed else 1]
+    if is_gate and (epilogue.bias is not None or epilogue.residual is not None):
+        raise WeftError(f"{name}: {activation} has no bias and no residual")
+    is_sent = name == "all_gather_matmul" and a.requires_grad  # the gradient of the result
+    is_sent |= name == "matmul_reduce_scatter" and (a.requires_grad or b.requires_grad)
+    unit = 2 * GATE_RUN if is_gate else _UNIT if is_sent else 1
+    if columns % unit:
+        taken = f"{activation} takes" if is_gate else "gradients need"
+        raise WeftError(
+            f"{name}: {taken} columns of b in multiples of {unit}, got {columns}; "
+            f"the next is {ceil_div(columns, unit) * unit}"
+        )
 
 
 def gated(name: str, z: Any) -> Any:

@@ -4,6 +4,7 @@ shapes. `gradients` differentiates them.
 Operators with `_rows` are what gradients call: their last result is the rows of all ranks.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +49,7 @@ def _product(queued: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         if a.dim() != 2 or b.dim() != 2:
-            name, each = ("a", a) if a.dim() != 2 else ("b", b)
-            raise WeftError(f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}")
+            raise WeftError(_no_matrix("a", a) if a.dim() != 2 else _no_matrix("b", b))
         added = bias is not None or residual is not None or activation is not None
         epilogue = Epilogue(bias, activation, residual) if added else None
         b, transposed = _by_rows(b)
@@ -84,15 +84,44 @@ def _beside(a: Any, b: Any, others: Any, *, team: str | Team) -> Any:
     return d, finish()
 
 
+def _checked(fake: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of shapes that refuses operands which the kernels would refuse later."""
+
+    @functools.wraps(fake)
+    def checked(a: Any, b: Any, *added: Any, **options: Any) -> Any:
+        devices = dict.fromkeys(x.device for x in (a, b, *added) if isinstance(x, torch.Tensor))
+        named_ = " and ".join(map(str, devices))
+        torch._check(
+            len(devices) == 1, lambda: f"weft.distributed: arrays must be on one device, got {named_}"
+        )
+        for name, each in (("a", a), ("b", b)):
+            torch._check(each.dim() == 2, lambda name=name, each=each: _no_matrix(name, each))
+        sizes = a.shape[1], b.shape[0]
+        torch._check(
+            sizes[0] == sizes[1],
+            lambda: f"weft.distributed: a and b must agree in K, got {sizes[0]} and {sizes[1]}",
+        )
+        return fake(a, b, *added, **options)
+
+    return checked
+
+
+def _no_matrix(name: str, each: Any) -> str:
+    return f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}"
+
+
+@_checked
 def _gather_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
     columns = b.shape[1] // (2 if options.get("activation") in GATES else 1)
     return a.new_empty(named(team).size * a.shape[0], columns, dtype=_result(a))
 
 
+@_checked
 def _scatter_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
     return a.new_empty(a.shape[0] // named(team).size, b.shape[1], dtype=_result(a))
 
 
+@_checked
 def _reduce_fake(a: Any, b: Any, *_: Any, **options: Any) -> Any:
     return a.new_empty(a.shape[0], b.shape[1], dtype=_result(a))
 
