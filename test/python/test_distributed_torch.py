@@ -417,3 +417,29 @@ def test_shapes_of_operands_that_do_not_fit_are_refused(function, a, b, message)
     options = {"transpose_b": True}
     with pytest.raises(RuntimeError, match=f"^weft.distributed: {message}"):
         emulate(1, run)
+
+
+@pytest.mark.parametrize(
+    ("function", "arch", "message"),
+    [
+        (3, "sm_90a", "function must be a function of a team, got 3"),
+        (id, 90, "arch must be a chip such as 'sm_90a', got 90"),
+        (id, "sm_90b", "sm_90b"),
+    ],
+)
+def test_what_cannot_be_emulated_is_refused(function, arch, message):
+    with pytest.raises(weft.WeftError, match=message):
+        emulate(2, function, arch=arch)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), 1e9, "30", None])
+def test_teams_wait_for_some_seconds(seconds):
+    with pytest.raises(weft.WeftError, match="seconds must be above 0 and below 2147483, got"):
+        Team.emulated(World(1), seconds=seconds)
+
+
+def test_emulated_teams_have_a_world_and_a_chip():
+    with pytest.raises(weft.WeftError, match=r"world must be an emulator\.World, got 2"):
+        Team.emulated(2)
+    with pytest.raises(weft.WeftError, match="sm_90b"):
+        Team.emulated(World(1), "sm_90b")

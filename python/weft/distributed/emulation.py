@@ -8,7 +8,7 @@ from typing import Any
 from weft.distributed import products
 from weft.distributed.host import HostDevices
 from weft.distributed.meetings import Threads
-from weft.distributed.teams import Team
+from weft.distributed.teams import Team, check_arch
 from weft.errors import WeftError, shown
 
 
@@ -21,6 +21,11 @@ def emulate(ranks: int, function: Callable[[Team], Any], *, arch: str = "sm_90a"
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise WeftError(f"weft.distributed.emulate: ranks must be at least 1, got {shown(ranks)}")
+    if not callable(function):
+        raise WeftError(
+            f"weft.distributed.emulate: function must be a function of a team, got {shown(function)}"
+        )
+    check_arch("weft.distributed.emulate", arch)
     if "torch" in sys.modules:
         products.load_operators()
     results: list[Any] = [None] * ranks

@@ -19,6 +19,7 @@ from weft import late_imports, locks
 from weft.distributed.devices import Devices, Memory
 from weft.errors import WeftError, shown
 from weft.launch.arrays import ArrayView
+from weft.target import Target
 
 if TYPE_CHECKING:
     from weft import emulator
@@ -48,6 +49,9 @@ class Team:
     def __init__(self, group: Any = None, *, seconds: float = _SECONDS, arch: str | None = None) -> None:
         import torch
 
+        check_seconds(seconds)
+        if arch is not None:
+            check_arch("weft.distributed.Team", arch)
         importlib.import_module("weft.distributed.products").load_operators()  # which need this module
         if arch is None and torch.cuda.is_available():
             from weft.distributed.cuda import CudaDevices
@@ -68,7 +72,13 @@ class Team:
         """
         with late_imports.whole():
             from weft.distributed.emulated import WorldDevices
+            from weft.emulator import World
 
+        if not isinstance(world, World):
+            raise WeftError(
+                f"weft.distributed.Team.emulated: world must be an emulator.World, got {shown(world)}"
+            )
+        check_arch("weft.distributed.Team.emulated", chip)
         return [cls.of(devices, seconds) for devices in WorldDevices.team(world, chip)]
 
     @classmethod
@@ -79,8 +89,7 @@ class Team:
         return team
 
     def _set(self, devices: Any, seconds: float) -> None:
-        if not 0 < seconds < 2**31 / 1000:
-            raise WeftError(f"seconds must be above 0 and below {2**31 // 1000}, got {shown(seconds)}")
+        check_seconds(seconds)
         if devices.size > MOST_RANKS:
             raise WeftError(f"a team must have at most {MOST_RANKS} ranks, got {devices.size}")
         self.devices: Devices = devices
@@ -151,6 +160,19 @@ class Team:
         if self._barrier is None:
             self._barrier = self.devices.barrier(self._limit)
         return self._barrier
+
+
+def check_arch(name: str, arch: Any) -> None:
+    """Raises WeftError for anything but a chip, as ptxas names it."""
+    if not isinstance(arch, str):
+        raise WeftError(f"{name}: arch must be a chip such as 'sm_90a', got {shown(arch)}")
+    Target.of(arch)
+
+
+def check_seconds(seconds: Any) -> None:
+    """Raises WeftError for a time that kernels can't wait."""
+    if not isinstance(seconds, int | float) or not 0 < seconds < 2**31 / 1000:
+        raise WeftError(f"seconds must be above 0 and below {2**31 // 1000}, got {shown(seconds)}")
 
 
 def _rounded(size: int) -> int:
