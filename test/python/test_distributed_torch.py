@@ -443,3 +443,16 @@ def test_emulated_teams_have_a_world_and_a_chip():
         Team.emulated(2)
     with pytest.raises(weft.WeftError, match="sm_90b"):
         Team.emulated(World(1), "sm_90b")
+
+
+@pytest.mark.parametrize(("by_operator", "error"), [(False, RuntimeError), (True, weft.WeftError)])
+def test_there_are_no_second_derivatives(by_operator, error):
+    def run(team):
+        a, b = numbers(M, K, seed=0), numbers(K, N, seed=1)
+        options = {"team": team.name if by_operator else team}
+        d = (torch.ops.weft.all_gather_matmul if by_operator else all_gather_matmul)(a, b, **options)
+        (gradient,) = torch.autograd.grad(d.float().square().sum(), a, create_graph=True)
+        gradient.float().sum().backward()
+
+    with pytest.raises(error, match=r"differentiate twice|gradients of gradients"):
+        emulate(1, run)
