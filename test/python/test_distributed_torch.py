@@ -385,6 +385,17 @@ def test_operands_with_gradients_are_matrices(function, name):
         emulate(1, run)
 
 
+def test_gradients_of_other_arrays_are_refused():
+    def multiply(team):
+        a = torch.ones(8, 64, dtype=torch.bfloat16, requires_grad=True)
+        return all_gather_matmul(a, np.ones((64, 32), ml_dtypes.bfloat16), team=team)
+
+    with pytest.raises(weft.WeftError, match=r"differentiates .*, all must be tensors; got ndarray"):
+        emulate(2, multiply)
+    with torch.no_grad():
+        assert not any(each.requires_grad for each in emulate(2, multiply))
+
+
 @pytest.mark.parametrize(
     ("columns", "bias", "message"),
     [(24, None, "multiples of 16, got 24; the next is 32"), (32, torch.zeros(32), "no bias and no residual")],

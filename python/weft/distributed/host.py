@@ -44,9 +44,19 @@ class HostDevices:
         return self._meeting.together((key, str(product), given), checked)
 
     def is_watched(self, operands: Sequence[Any]) -> bool:
-        if not all(_is_tensor(each) for each in operands):
+        tensors = [each for each in operands if _is_tensor(each)]
+        if not tensors:
             return False
         from weft.distributed import watching
+
+        if len(tensors) < len(operands):
+            if watching.is_watched(tensors):
+                others = {type(each).__name__ for each in operands if not _is_tensor(each)}
+                raise WeftError(
+                    "weft.distributed: if PyTorch differentiates or casts an array, all must be tensors; got "
+                    + ", ".join(sorted(others))
+                )
+            return False
 
         importlib.import_module("weft.distributed.products").load_operators()  # which need this module
         return watching.is_watched(operands)
