@@ -13,7 +13,7 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
-from weft.mlir import arith, vector
+from weft.mlir import arith, llvm, vector
 from weft.passes.builders import emit
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.feed import Feed
@@ -90,16 +90,21 @@ class _Blocks:
         """The scales of B in global memory for the tile's K block `number`; none without."""
         return self.scales.of_b(number) if self.scales else []
 
-    def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
-        """The factors of a part's products with the K block in a stage; None without scales."""
-        return self.scales and self.scales.factors(part, stage, of_b)
+    def factors(self, part: int, stage: Any, of_b: list[Any]) -> list[Any]:
+        """The factors of a part's products with the K block in a stage; none without scales."""
+        return self.scales.factors(part, stage, of_b) if self.scales else []
 
-    def add(self, sums: Any, products: Any, factors: Any) -> Any:
+    def add(self, sums: Any, products: Any, factors: list[Any]) -> Any:
         """The sums plus finished products."""
-        lane, total = tile.to_lane(products), tile.to_lane(sums)
-        total = arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
+        lane, totals = emit.elements(tile.to_lane(products)), emit.elements(tile.to_lane(sums))
+        # Not as vectors, which LLVM would make of registers and take apart again.
+        if self.scales:
+            of_lane = [factors[number] for number in self.scales.numbers]
+            totals = [llvm.intr_fma(*each) for each in zip(lane, of_lane, totals, strict=True)]
+        else:
+            totals = [arith.addf(*each) for each in zip(totals, lane, strict=True)]
         # Without the pin, LLVM sinks the additions and keeps more products in registers.
-        return tile.pin(tile.from_lane(total, self.kind))
+        return tile.pin(tile.from_lane(vector.from_elements(self.kind.lane_type, totals), self.kind))
 
 
 def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
@@ -134,19 +139,19 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
     instructions. The next block is awaited after that part's sums: ptxas moves the first test of the barrier
     before them, so that its result is there afterwards.
     """
-    ring, parts, scales = blocks.feed.ring, len(blocks.rows), blocks.scales
+    ring, parts = blocks.feed.ring, len(blocks.rows)
 
     def begin(sums: list[Any], products: Any, position: list[Any], of_b: list[Any]) -> list[Any]:
         """Starts all parts of a K block that has arrived; the last one stays in flight."""
         stage = position[0]
         # Read before products start: otherwise their second instruction would wait for the factors.
-        factors = [blocks.factors(part, stage, of_b) for part in range(parts)] if scales else []
+        factors = [blocks.factors(part, stage, of_b) for part in range(parts)]
         products = blocks.start(0, stage, products)
         for part in range(parts - 1):
             (products,) = tile.wait_gemm(products)
-            sums[part] = blocks.add(sums[part], products, factors[part] if scales else None)
+            sums[part] = blocks.add(sums[part], products, factors[part])
             products = blocks.start(part + 1, stage, products)
-        return [*sums, products, *factors[-1:], stage, *tile.advance(ring, *position)]
+        return [*sums, products, *factors[-1], stage, *tile.advance(ring, *position)]
 
     def end(carried: list[Any]) -> tuple[list[Any], Any, list[Any]]:
         """Adds a K block's last part; returns the sums, the free registers and the ring's next position."""
@@ -154,7 +159,7 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
         *factors, stage, next_stage, next_phase = carried[parts + 1 :]
         (products,) = tile.wait_gemm(products)
         blocks.feed.release(stage)
-        sums[-1] = blocks.add(sums[-1], products, factors[0] if scales else None)
+        sums[-1] = blocks.add(sums[-1], products, factors)
         return sums, products, [next_stage, next_phase]
 
     def iteration(carried: list[Any], of_b: list[Any]) -> list[Any]:

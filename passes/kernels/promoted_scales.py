@@ -1,5 +1,6 @@
 """The float32 scales of promoted products of fp8: each stage brings those of A, and consumers read B's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED, WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
-from weft.mlir import arith, ir, memref, vector
+from weft.isa.computed import computed
+from weft.mlir import arith, ir, memref
 from weft.passes.builders import emit, fragment_coordinates, thread_ids
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import map_of_member, member, size
@@ -96,17 +98,31 @@ class TileScales:
         """The scales of B for as many K blocks as a warp has lanes: one block's in each lane."""
         return self.of_b(emit.add(number, thread_ids.lane()))
 
-    def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
+    @computed
+    def numbers(self) -> list[int]:
+        """For each of a lane's products, the index of its factor: products with the same scales share one."""
+        swap, unit = self.all.schedule.swap, gcd(self.kind.shape[1], PROMOTED)
+        scales = [column if swap else (row, column // unit) for row, column in self._coordinates]
+        indices = {each: index for index, each in enumerate(dict.fromkeys(scales))}
+        return [indices[each] for each in scales]
+
+    @computed
+    def _coordinates(self) -> Sequence[tuple[int, ...]]:
+        """The rows and columns of the first lane's products."""
+        return fragment_coordinates.lane_elements(self.kind.layout, self.kind.shape)[0]
+
+    def factors(self, part: int, stage: Any, of_b: list[Any]) -> list[Any]:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
         kind, row_of_stage = self.kind, tile.stage(self.all.buffer, stage)
-        columns = [column for _, column in fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]]
         if self.all.schedule.swap:
             of_a = tile.load_row(row_of_stage, emit.value(0), kind)
-            of_columns = [of_b[part]] * len(columns)
+            of_columns = [of_b[part]] * len(self.numbers)
         else:
             of_a = tile.load_row(row_of_stage, emit.value(self.rows[part]), transposed(kind))
-            of_columns = self._of_columns(of_b, columns)
-        return arith.mulf(tile.to_lane(of_a), vector.from_elements(kind.lane_type, of_columns))
+            of_columns = self._of_columns(of_b, [column for _, column in self._coordinates])
+        of_rows = emit.elements(tile.to_lane(of_a))
+        first_of = [self.numbers.index(number) for number in range(max(self.numbers) + 1)]
+        return [arith.mulf(of_rows[product], of_columns[product]) for product in first_of]
 
     def _of_columns(self, of_b: list[Any], columns: list[int]) -> list[Any]:
         """The scale of B of each of a tile's columns. In a tile, blocks of B begin at multiples of `unit`."""

@@ -65,9 +65,15 @@ class TileRowScales:
         """Scales that are read from global memory: none."""
         return []
 
-    def factors(self, part: int, stage: Any, _: list[Any]) -> Any:
+    @property
+    def numbers(self) -> list[int]:
+        """For each of a lane's products, the index of its factor: each has one of its own."""
+        return list(range(self.kind.registers))
+
+    def factors(self, part: int, stage: Any, _: list[Any]) -> list[Any]:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
         left, right = (tile.stage(each.buffer, stage) for each in (self.all.left, self.all.right))
         of_rows = tile.load_row(left, emit.value(self.rows[part]), transposed(self.kind))
         of_columns = tile.load_row(right, emit.value(0), self.kind)
-        return arith.mulf(tile.to_lane(of_rows), tile.to_lane(of_columns))
+        lanes = (emit.elements(tile.to_lane(each)) for each in (of_rows, of_columns))
+        return [arith.mulf(*each) for each in zip(*lanes, strict=True)]

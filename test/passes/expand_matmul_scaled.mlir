@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
 // Scales of A come with each stage; those of B are read for 32 blocks of K at a time, one by each lane, which gives it to
-// all a block ahead. What a product's instructions have summed is added up, scaled, before the next. With two parts a way
+// all a block ahead. A lane's sums are of two rows, and 64 columns share a scale of B: there are two factors. What a product's instructions have summed is added up, scaled, before the next. With two parts a way
 // around begins and ends while the second's product is under way, and takes two blocks; where their number is odd, another
 // loop takes the last. The next block is awaited behind the second part's sums.
 // CHECK-LABEL: gpu.func @scaled
@@ -15,22 +15,27 @@
 // CHECK: %[[GROUP:.*]] = "tile.gemm_async"
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
-// CHECK: vector.fma %[[LANE]], %{{.*}}, %{{.*}}
+// CHECK: %[[SUMS:.*]]:32 = vector.to_elements %[[LANE]]
+// CHECK: llvm.intr.fma(%[[SUMS]]#0, %{{.*}}, %{{.*}})
 // CHECK: "tile.pin"
 // CHECK: %[[SECOND:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: %[[NEXT:.*]] = memref.load
 // CHECK: %[[LANES:.*]] = memref.load
-// CHECK: %[[LEFT:.*]]:9 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}} = %[[SECOND]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[NEXT]])
+// CHECK: %[[LEFT:.*]]:10 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}} = %[[SECOND]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[NEXT]])
 // CHECK: %[[LATER:.*]] = memref.load
-// CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[UNDER_WAY:[a-z0-9]+]] = %{{.*}}, %[[FACTORS:[a-z0-9]+]] = %{{.*}}, %[[STAGE:[a-z0-9]+]] = %{{.*}}, %{{.*}}, %{{.*}}, %[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
+// CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[UNDER_WAY:[a-z0-9]+]] = %{{.*}}, %[[FACTOR:[a-z0-9]+]] = %{{.*}}, %[[FURTHER:[a-z0-9]+]] = %{{.*}}, %[[STAGE:[a-z0-9]+]] = %{{.*}}, %{{.*}}, %{{.*}}, %[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
 // CHECK: %[[LAST:.*]] = "tile.wait_gemm"(%[[UNDER_WAY]])
 // CHECK: "tile.release"(%{{.*}}, %[[STAGE]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[LAST]])
-// CHECK: vector.fma %[[LANE]], %[[FACTORS]],
+// CHECK: %[[SUMS:.*]]:32 = vector.to_elements %[[LANE]]
+// CHECK: llvm.intr.fma(%[[SUMS]]#0, %[[FACTOR]],
+// CHECK: llvm.intr.fma(%[[SUMS]]#1, %[[FACTOR]],
+// CHECK: llvm.intr.fma(%[[SUMS]]#2, %[[FURTHER]],
+// CHECK: llvm.intr.fma(%[[SUMS]]#31, %[[FURTHER]],
 // CHECK: "tile.pin"
 // CHECK: "tile.await"
 // CHECK: "tile.load_row"
-// CHECK: vector.broadcast %[[NOW]]
+// CHECK: arith.mulf %{{.*}}, %[[NOW]] : f32
 // CHECK: %[[GROUP:.*]] = "tile.gemm_async"({{.*}}, %[[LAST]], %false)
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
 // CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
@@ -45,7 +50,7 @@
 // CHECK-NOT: "tile.await"
 // CHECK: "tile.wait_gemm"(%[[LEFT]]#3)
 // CHECK: "tile.release"
-// CHECK: vector.fma %{{.*}}, %[[LEFT]]#4,
+// CHECK: llvm.intr.fma(%{{.*}}, %[[LEFT]]#4,
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"
@@ -91,17 +96,17 @@ func.func @one_part(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memr
 // CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[ONE:.*]] = %[[FIRST]], %[[STAGE:.*]] = %{{.*}}, %[[OF_B:.*]] = %{{.*}})
 // CHECK: "tile.await"({{.*}}, %[[NEXT_STAGE:.*]], %{{.*}})
 // CHECK: %[[TWO:.*]] = "tile.gemm_async"
-// CHECK: %[[BROADCAST:.*]] = vector.broadcast %[[OF_B]]
-// CHECK: %[[FACTORS:.*]] = arith.mulf %{{.*}}, %[[BROADCAST]]
+// CHECK: %[[FACTOR:.*]] = arith.mulf %{{.*}}, %[[OF_B]] : f32
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[ONE]]) {pending = 1
 // CHECK: "tile.release"(%{{.*}}, %[[STAGE]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
-// CHECK: vector.fma %[[LANE]], %[[FACTORS]]
+// CHECK: %[[SUMS:.*]]:32 = vector.to_elements %[[LANE]]
+// CHECK: llvm.intr.fma(%[[SUMS]]#0, %[[FACTOR]],
 // CHECK: "tile.await"
 // CHECK: %[[THREE:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: "tile.wait_gemm"(%[[TWO]]) {pending = 1
 // CHECK: "tile.release"(%{{.*}}, %[[NEXT_STAGE]])
-// CHECK: vector.fma
+// CHECK: llvm.intr.fma
 // CHECK: scf.yield {{.*}}, %[[THREE]],
 // CHECK: scf.if
 // CHECK: %[[LAST:.*]] = "tile.gemm_async"
