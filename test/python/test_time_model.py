@@ -165,19 +165,23 @@ def test_the_model_counts_parts_as_the_schedule_does():
 CHOSEN = (
     (BF16, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 5 stages, group 8"),
     (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
-    (BF16, (3, 29120, 3328), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
+    (BF16, (3, 29120, 3328), "block 128x8x64, 2 warpgroups, 6 stages, group 8, swapped"),
     (BF16_NN, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
-    (BF16, (16, 4096, 7168), "block 64x16x64, 1 warpgroups, 11 stages, group 8, swapped"),
+    (
+        BF16,
+        (16, 4096, 7168),
+        "block 64x16x128, 1 warpgroups, 5 stages, group 8, 2 global splits, swapped",
+    ),
     (
         BF16,
         (64, 4096, 7168),
-        "block 64x128x64, 1 warpgroups, 9 stages, group 8, 4 global splits",
+        "block 64x80x64, 1 warpgroups, 6 stages, group 8, 2 global splits, cluster 1x4",
     ),
     (BF16, (1024, 1024, 1024), "block 64x128x64, 1 warpgroups, 8 stages, group 8"),
     (
         BF16,
         (512, 512, 32768),
-        "block 128x256x64, 2 warpgroups, 4 stages, group 8, 16 global splits, cluster 2x1",
+        "block 128x128x64, 2 warpgroups, 7 stages, group 8, 8 global splits, cluster 2x1",
     ),
     (BF16, (3000, 40, 5000), "block 64x32x128, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
     (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
