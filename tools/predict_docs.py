@@ -4,6 +4,7 @@ weft.tools.predict_docs [--measured]`. That of our own measurements, which takes
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from weft.bench.report import MODES, Report
 from weft.dialects.schedule import AnySchedule, TensorMemorySchedule, Types
 from weft.errors import WeftError
-from weft.schedules import choice, tcgen05
+from weft.schedules import choice, database, tcgen05
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import B200, GPUS, KINDS
 from weft.schedules.predict_kernels import Kernel, kernel_of
@@ -228,7 +229,8 @@ def pages(all_of_them: bool) -> dict[Path, list[str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the pages."""
+    """Writes the pages, with the model's choices instead of tuned schedules."""
+    os.environ[database.VARIABLE] = ""
     for path, names in pages("--measured" in arguments).items():
         path.write_text(page(path.read_text(encoding="utf-8"), *names), encoding="utf-8")
     return 0
