@@ -21,7 +21,8 @@ def launch(self, kernel=None, *args, **options):
     """As Module.launch; the launches with seeds begin with copies of the same module and arguments."""
     if options.get("seed") is not None or options.get("sanitize") is False or options.get("trace"):
         return plain_launch(self, kernel, *args, **options)
-    before = [copy.deepcopy((self, args, options)) for _ in range(SEEDS)]
+    lock = self._decoding  # which can't be copied
+    before = [copy.deepcopy((self, args, options), {id(lock): lock}) for _ in range(SEEDS)]
     report = plain_launch(self, kernel, *args, **options)
     for seed, (module, same_args, same_options) in enumerate(before):
         try:
