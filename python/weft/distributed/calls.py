@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from weft.dialects.operand_roles import ACTIVATIONS, GATE_RUN, GATES
-from weft.dialects.schedule import ceil_div
 from weft.distributed import watching
 from weft.distributed.added import added_to
+from weft.distributed.gates import check_columns, check_gate
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch.arrays import type_name
@@ -78,17 +78,13 @@ def _check_differentiated(name: str, a: Any, b: Any, transposed: bool, epilogue:
     """Raises WeftError for a product whose gradients, or whose gate, can't be computed."""
     activation = None if epilogue is None else epilogue.activation
     is_gate, columns = activation in GATES, b.shape[0 if transposed else 1]
-    if is_gate and (epilogue.bias is not None or epilogue.residual is not None):
-        raise WeftError(f"{name}: {activation} has no bias and no residual")
+    if is_gate:
+        has_more = epilogue.bias is not None or epilogue.residual is not None
+        check_gate(f"{name}: {activation}", columns, has_more)
     is_sent = name == "all_gather_matmul" and a.requires_grad  # the gradient of the result
     is_sent |= name == "matmul_reduce_scatter" and (a.requires_grad or b.requires_grad)
-    unit = 2 * GATE_RUN if is_gate else _UNIT if is_sent else 1
-    if columns % unit:
-        taken = f"{activation} takes" if is_gate else "gradients need"
-        raise WeftError(
-            f"{name}: {taken} columns of b in multiples of {unit}, got {columns}; "
-            f"the next is {ceil_div(columns, unit) * unit}"
-        )
+    if is_sent:
+        check_columns(f"{name}: gradients need", columns, _UNIT)
 
 
 def gated(name: str, z: Any) -> Any:

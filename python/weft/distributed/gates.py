@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from weft.dialects.operand_roles import GATE_RUN
+from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.launch import arrays
 
@@ -31,3 +32,19 @@ def interleaved(first: Any, second: Any) -> Any:
     import torch
 
     return torch.stack(parts, 1).reshape(-1, shapes[0][1])
+
+
+def check_gate(name: str, columns: int, has_more: bool) -> None:
+    """Raises WeftError for a product without the columns of a gate, or whose epilogue `has_more`: a bias or a
+    residual. `name` is that of the function and the activation.
+    """
+    check_columns(f"{name} takes", columns, 2 * GATE_RUN)
+    if has_more:
+        raise WeftError(f"{name} has no bias and no residual")
+
+
+def check_columns(what: str, columns: int, unit: int) -> None:
+    """Raises WeftError for columns of B that aren't a multiple; the message begins with `what`."""
+    if columns % unit:
+        near = ceil_div(columns, unit) * unit
+        raise WeftError(f"{what} columns of b in multiples of {unit}, got {columns}; the next is {near}")

@@ -8,11 +8,12 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from weft.dialects.operand_roles import GATE_RUN, GATES
+from weft.dialects.operand_roles import GATES
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.distributed import small_kernels
 from weft.distributed.added import SCALES, added_to, check_added
 from weft.distributed.devices import Memory
+from weft.distributed.gates import check_gate
 from weft.distributed.products import Plan, Product, by_operator, described, is_watched, run_planned
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
@@ -115,14 +116,7 @@ def _described(
 def _check_gate(product: Product, team: Team) -> None:
     """Raises WeftError for a product without the columns of a gate, and for a chip without `wgmma`."""
     name = f"{_NAME}: {product.activation}"
-    if product.columns % (2 * GATE_RUN):
-        near = ceil_div(product.columns, 2 * GATE_RUN) * 2 * GATE_RUN
-        raise WeftError(
-            f"{name} takes columns of b in multiples of {2 * GATE_RUN}, got {product.columns}; "
-            f"the next is {near}"
-        )
-    if any(role not in SCALES for role, *_ in product.added):
-        raise WeftError(f"{name} has no bias and no residual")
+    check_gate(name, product.columns, any(role not in SCALES for role, *_ in product.added))
     schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
     if not isinstance(schedule, WarpgroupSchedule):
         raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
