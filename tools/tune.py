@@ -198,10 +198,10 @@ def _correct(options: Namespace) -> int:
     if options.what:
         raise WeftError("--correct can't be used with shapes: it measures nothing")
     measured = [each for file in options.correct for each in times.read(cli.read(file))]
-    for line in report.corrected(H200, measured, options.seed):
+    model = correct.corrected(H200, measured, options.seed, all_=True)
+    for line in report.corrected(model, measured, options.seed):
         cli.say(line)
     if options.models is not None:
-        model = correct.corrected(H200, measured, options.seed, all_=True)
         cli.write(options.models, correct.written(cli.read(options.models), model))
     return 0
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.dialects.schedule import Types
 from weft.isa import tensor_map
 from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
 
@@ -83,11 +84,16 @@ LEVEL = "level"
 """The number that is the same for all kernels: with it, the others change no time in the mean."""
 
 
+def are_corrected(types: Types) -> bool:
+    """Whether times of products of these types are corrected: others weren't measured often enough."""
+    return types.input_bytes == 2
+
+
 def factor(case: Case, numbers: Mapping[str, float]) -> Array:
-    """What the cycles of kernels are multiplied by. Only products of elements of 16 bits with aligned rows
-    were measured often enough.
+    """What the cycles of kernels are multiplied by. Only products with aligned rows were measured often
+    enough.
     """
-    if case.kernels.types.input_bytes != 2 or not numbers:
+    if not numbers or not are_corrected(case.kernels.types):
         return 1.0
     total: Array = numbers[LEVEL]
     for name, term in TERMS.items():

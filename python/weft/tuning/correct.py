@@ -13,12 +13,10 @@ import numpy as np
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
-from weft.schedules.wgmma_corrections import LEVEL, TERMS
+from weft.schedules.wgmma_corrections import LEVEL, TERMS, are_corrected
 from weft.schedules.wgmma_kernels import Array, Kernels
 from weft.tuning.fit import Sample
 from weft.tuning.times import Times
-
-_BYTES = 2  # of the elements whose kernels are corrected
 
 
 def corrected(model: ChipModel, measured: Sequence[Times], seed: int, *, all_: bool = False) -> ChipModel:
@@ -45,7 +43,7 @@ def plain(model: ChipModel) -> ChipModel:
 
 def is_able(times: Times) -> bool:
     """Whether the kernels of these times are corrected."""
-    return times.types.input_bytes == _BYTES
+    return are_corrected(times.types)
 
 
 def row(model: ChipModel) -> Iterator[str]:

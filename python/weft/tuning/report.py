@@ -63,7 +63,7 @@ def fitted(model: ChipModel, measured: Sequence[Times], seed: int) -> Iterator[s
 
 def corrected(model: ChipModel, measured: Sequence[Times], seed: int) -> Iterator[str]:
     """How well a model does on products that check it, without corrections and with those that are fitted to
-    the others. Then the corrections that are fitted to all products.
+    the others. Then its own corrections.
     """
     plain, found = correct.plain(model), correct.corrected(model, measured, seed)
     yield _QUALITIES
@@ -72,7 +72,7 @@ def corrected(model: ChipModel, measured: Sequence[Times], seed: int) -> Iterato
             if (quality := fit.quality(each, fit.Sample.of(times, seed, checked=True))) is not None:
                 yield f"{times.name:18}  {_qualities(quality)}  {what}"
     yield f"{model.chip}:"
-    yield from correct.row(correct.corrected(model, measured, seed, all_=True))
+    yield from correct.row(model)
 
 
 def _qualities(quality: "fit.Quality") -> str:
