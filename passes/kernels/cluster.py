@@ -18,6 +18,14 @@ def meet_cluster() -> None:
     nvvm.ClusterWaitOp()
 
 
+def begin_cluster() -> None:
+    """Waits until all CTAs of the cluster have initialized their rings. It orders nothing else: an arrival
+    that does takes a fence for the whole GPU.
+    """
+    nvvm.ClusterArriveRelaxedOp()
+    nvvm.ClusterWaitOp()
+
+
 def meet_warpgroup(warpgroup: Any) -> None:
     """Waits for all threads of a consumer warpgroup."""
     identity = emit.value(emit.add(warpgroup, 1))

@@ -18,7 +18,7 @@ from weft.passes.kernels import gate
 from weft.passes.kernels.accumulator import Accumulator
 from weft.passes.kernels.all_reduced import AllReduction
 from weft.passes.kernels.banded import BandedReduction
-from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
+from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
 from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
 from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadSums
@@ -71,9 +71,8 @@ def expand(op: MatmulOp) -> None:
     feed = feed_of(ring, tiles, types, operands, scales)
     accumulator = (PromotedAccumulator if types.promoted else Accumulator)(feed, types)
     reduction = _reduction(op, sums, tiles, writer)
-    shares_copies = schedule.cluster != (1, 1)
-    if shares_copies:
-        meet_cluster()
+    if schedule.cluster != (1, 1):
+        begin_cluster()
     else:
         gpu.barrier()
     copying, multiplying = schedule.registers
@@ -83,8 +82,6 @@ def expand(op: MatmulOp) -> None:
     Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
     Role(0, schedule.producers, copying, producer).emit()
     reduction.finish()
-    if shares_copies:
-        meet_cluster()  # peers copy into this CTA's memory and signal its ring until they end
 
 
 _Kinds = tuple[type[StagedOperand], type[StagedOperand]]
@@ -192,7 +189,9 @@ def _producer(
         with thread_ids.one_thread():
             if waits:
                 await_previous_launch()
-            tiles.walk([emit.value(0), emit.value(0)], feed.fill)
+            position = tiles.walk([emit.value(0), emit.value(0)], feed.fill)
+            if tiles.schedule.cluster != (1, 1):
+                tile.drain(feed.ring, *position)  # peers signal this CTA's ring until then
         reduction.finish_producer()
 
     return produce
