@@ -17,7 +17,7 @@ from meanwhile import growing
 from one_product import text
 
 import weft
-from weft import isa, mlir, passes
+from weft import isa, mlir, passes, source_files
 from weft.compiler import cache_keys, codegen, identity, loaded, stages
 from weft.compiler.identity import UnidentifiedError, digest
 from weft.dialects.tile import AllocOp
@@ -392,6 +392,22 @@ def test_times_that_are_set_back_hide_nothing(tmp_path):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert files.changed() == str(path)
     path.unlink()
+    assert files.changed() == str(path)
+
+
+def test_hard_links_change_nothing(tmp_path, patch):
+    path, link = tmp_path / "x.py", tmp_path / "other environment"
+    path.write_text("one")
+    files = loaded.Files(os.scandir(tmp_path))
+    described = files.described()
+    for change in (lambda: link.hardlink_to(path), link.unlink):
+        change()
+        assert files.changed() is None
+        patch.setattr(source_files, "_first", {})  # as in another process
+        again = loaded.Files([entry for entry in os.scandir(tmp_path) if entry.name == "x.py"])
+        assert again.described() == files.described() == described
+    path.write_text("two")
+    link.hardlink_to(path)
     assert files.changed() == str(path)
 
 
