@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,10 @@ def run(
     text: str = "",
     inherited: Sequence[int] = (),
     name: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program until it ends, with `text` on its stdin and the descriptors `inherited`. `name` is its
-    name in messages.
+    name in messages. Its `environment` is by default that of this process.
 
     Raises WeftError if it doesn't start, or doesn't end within `timeout` seconds. In that case it is killed,
     with all processes that it started.
@@ -106,6 +107,7 @@ def run(
             encoding="utf-8",
             errors="replace",
             pass_fds=inherited,
+            env=environment,
             **own_group(),
         )
     except OSError as error:

@@ -213,3 +213,12 @@ def test_a_missing_nvdisasm_is_reported_with_its_package(monkeypatch):
     monkeypatch.delenv("WEFT_NVDISASM", raising=False)
     with pytest.raises(WeftError, match="pip install nvidia-cuda-nvdisasm"):
         ptxas.disassemble(b"")
+
+
+def test_ptxas_gets_large_pages_unless_the_user_tunes_glibc(fake, tmp_path, monkeypatch):
+    fake(f'printf %s "$GLIBC_TUNABLES $MALLOC_TOP_PAD_" > {tmp_path}/memory; exit 3')
+    refused(PTX)
+    assert (tmp_path / "memory").read_text() == "glibc.malloc.hugetlb=1 67108864"
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
+    refused(PTX)
+    assert (tmp_path / "memory").read_text() == "glibc.malloc.hugetlb=0 67108864"
