@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weft import disk_cache as cache
-from weft import mlir, passes, phase
+from weft import garbage, mlir, passes, phase
 from weft.compiler import cache_keys, checks, codegen, ptxas
 from weft.compiler import cubin as elf
 from weft.compiler.kernel_functions import is_lowered, kernels
@@ -219,7 +219,8 @@ def decides_all(module: Any) -> bool:
 
 def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
     """Lowers the module to LLVM IR in place, and returns it with its kernels' launches."""
-    with mlir.only_reachable_blocks(module):
+    # One full collection of garbage takes as long as all passes, where PyTorch is imported.
+    with mlir.only_reachable_blocks(module), garbage.uncollected():
         return _lowered_in_place(module, target, name, rows)
 
 
