@@ -20,11 +20,11 @@ from weft.mlir import arith, ir, llvm, operations, vector
 from weft.passes import lower_gemm_async_tcgen05
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, matrix_descriptors
+from weft.passes.builders import emit, matrix_descriptors, named_sums
 from weft.passes.builders.fragment_registers import words_of
 from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.wgmma_operands import SharedOperand
-from weft.passes.registry.candidates import Candidate, Predicate, dispatch
+from weft.passes.registry.candidates import Candidate, Predicate, candidates, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
 SUMS = ("f32", "i32", "f16")
@@ -34,6 +34,8 @@ _SUMS = f"{', '.join(SUMS[:-1])} or {SUMS[-1]}"
 
 def run(module: Any) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
+    if len(candidates(GemmAsyncOp.OPERATION_NAME, CANDIDATES)) == len(CANDIDATES):
+        named_sums.assign(module)
     rewrite(module, (GemmAsyncOp, WaitGemmOp, PinOp), _lower)
     for op in operations(module, OperandOp):
         if not len(list(op.operand.uses)):
@@ -147,15 +149,12 @@ def _multiply(op: GemmAsyncOp) -> Any:
     (m, _, k), form, depth = op.mnk, _form(op), _step(op)
     b = _SharedMemory(op, "B", op.b)
     a = _SharedMemory(op, "A", op.a) if is_buffer(op.a) else _InRegisters(op.a, form.operands[1])
-    kind = op.d.type
-    register, lane = ir.Type.parse(form.operands[0].type), tile.to_lane(op.c)
-    halves = kind.element_type == ir.F16Type.get()
-    sums = words_of(lane) if halves else emit.elements(lane)
-    count = len(sums) // (m // isa.M)
+    registers, first = form.operands[0], named_sums.first_of(op)
+    kind, results = struct_of(registers), list[Any]()
+    sums = iter(_sums(op.c) if first is None else ())
     wgmma.fence()
-    results: list[Any] = []
     for block in range(m // isa.M):
-        struct = join(struct_of(form.operands[0]), iter(sums[block * count : (block + 1) * count]))
+        struct = join(kind, sums) if first is None else llvm.mlir_undef(kind)
         for step in range(k // depth):
             struct = wgmma.mma_async(
                 inouts=struct,
@@ -165,10 +164,25 @@ def _multiply(op: GemmAsyncOp) -> Any:
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
                 **{f"trans_{name.lower()}": 1 for name in "AB" if _mn_major(op, name)},
             )
-        members = [llvm.extractvalue(register, struct, [i]) for i in range(count)]
-        results += [llvm.bitcast(emit.i32(), member) for member in members] if halves else members
+            if first is not None:
+                named_sums.mark(struct.owner, first + block * registers.count)
+        results += _members(struct, registers, op.d.type) if first is None else []
     wgmma.commit_group()
-    return tile.from_lane(_lane(results, kind), kind)
+    return op.c if first is not None else tile.from_lane(_lane(results, op.d.type), op.d.type)
+
+
+def _sums(fragment: Any) -> list[Any]:
+    """The registers of a fragment's sums, words for f16."""
+    lane = tile.to_lane(fragment)
+    return words_of(lane) if fragment.type.element_type == ir.F16Type.get() else emit.elements(lane)
+
+
+def _members(struct: Any, registers: Registers, kind: Any) -> list[Any]:
+    """The registers of a struct of a fragment's sums, words for f16."""
+    register = ir.Type.parse(registers.type)
+    members = [llvm.extractvalue(register, struct, [i]) for i in range(registers.count)]
+    halves = kind.element_type == ir.F16Type.get()
+    return [llvm.bitcast(emit.i32(), member) for member in members] if halves else members
 
 
 def _lane(registers: list[Any], kind: Any) -> Any:
@@ -214,14 +228,23 @@ def _wait(op: WaitGemmOp) -> list[Any]:
     """The wait, and the fragments tied to what follows: LLVM doesn't know that it writes them."""
     uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
-    return [_tied(op, fragment) for fragment in op.fragments]
+    firsts = [named_sums.first_of(op, number) for number in range(len(op.fragments))]
+    return [
+        _tied(op, fragment) if first is None else _read(first, fragment.type)
+        for first, fragment in zip(firsts, op.fragments, strict=True)
+    ]
+
+
+def _read(first: int, kind: Any) -> Any:
+    """A fragment of sums that have names, from that of the `first` on."""
+    halves = kind.element_type == ir.F16Type.get()
+    elements = named_sums.read(first, ["i32" if halves else str(kind.element_type)] * named_sums.count(kind))
+    return tile.from_lane(_lane(elements, kind), kind)
 
 
 def _tied(op: Any, fragment: Any) -> Any:
     """A fragment as an empty instruction returns it, which LLVM moves across no other that has effects."""
-    kind, lane = fragment.type, tile.to_lane(fragment)
-    halves = kind.element_type == ir.F16Type.get()
-    values = words_of(lane) if halves else emit.elements(lane)
+    kind, values = fragment.type, _sums(fragment)
     if str(kind.element_type) not in SUMS:
         raise refuse(op, f"expects fragments of {_SUMS}, got {kind}")
     kinds = [str(value.type) for value in values]

@@ -22,6 +22,15 @@ _POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "
 _PACKED = re.compile(r"vector<2xb?f16>")
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 _WIDE = 16  # members of a struct
+FIRST_SUM = "weft.first_sum"
+"""The attribute of a product whose sums are in registers with names: the number of the first. It takes and
+returns undefined values.
+"""
+
+
+def sum_name(number: int | str = "") -> str:
+    """The name of a register of sums."""
+    return f"%sums{number}"
 
 
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
@@ -139,6 +148,8 @@ def _inline(op: Any, form: Any, chains: "_Chains") -> list[Any]:
         chains.leave(unused, code if chains.adjoins(op) else _Assembly(code.built()))
         return [unused]
     left = iter(code.built())
+    if FIRST_SUM in op.attributes:
+        return [llvm.mlir_undef(op.operation.result.type)]
     return [join(each.type, left) for each in op.operation.results]
 
 
@@ -160,8 +171,11 @@ class _Assembly:
         """Adds an instruction. If it isn't the first, it updates all registers of those before."""
         names: dict[str, list[str]] = {}
         first, words = not self._lines, list[str]()
+        named = op.attributes[FIRST_SUM].value if FIRST_SUM in op.attributes else None
         for operand in form.operands:
-            if operand.role in ("out", "inout"):
+            if named is not None and operand.role == "inout":
+                names[operand.name] = [sum_name(named + number) for number in range(operand.count)]
+            elif operand.role in ("out", "inout"):
                 if first and operand.role == "inout":
                     self._tied = self._tied or list(_split(op.inouts))
                 added = _words(operand.type) * operand.count

@@ -3,12 +3,14 @@
 import gc
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from weft import late_imports
 from weft.attend.kernels.combine import combine
+from weft.compiler import stages
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import cast_kernels, product_kernel
 
@@ -29,9 +31,16 @@ def test_the_products_of_a_k_block_are_one_inline_ptx():
     llvm = product_kernel.plain(Types("bf16", "bf16", "bf16"), WIDE, "sm_90a").llvm
     (products,) = (line for line in llvm.splitlines() if "wgmma.mma_async" in line)
     assert products.count("wgmma.mma_async") == 4
+
+
+@pytest.mark.parametrize("d", ["bf16", "f32"])
+def test_sums_have_names(d):
+    """Otherwise, LLVM's IR carries each through the loop over K blocks, and into and out of inline PTX."""
+    kernel = product_kernel.plain(Types("bf16", "bf16", d), replace(WIDE, stages=3), "sm_90a")
     registers = 64 * 224 // 128
-    # After the products, and after the last wait.
-    assert llvm.count(f"extractvalue %f32x{registers}") == 2 * registers
+    assert f".reg .b32 %sums<{registers}>;" in kernel.ptx
+    assert kernel.llvm.count(f"extractvalue %f32x{registers}") == registers  # after the last wait
+    assert " = phi float " not in kernel.llvm
 
 
 def test_programs_share_the_entries_of_a_kernel_of_weft():
@@ -74,6 +83,31 @@ def test_nothing_is_collected_during_imports(collects):
         assert gc.isenabled() == collects
     finally:
         gc.enable()
+
+
+def test_passes_collect_no_garbage(monkeypatch):
+    """A full collection visits the objects of all libraries that are loaded."""
+    lower, collects = stages._lowered_in_place, list[bool]()
+
+    def lowered(*arguments):
+        collects.append(gc.isenabled())
+        return lower(*arguments)
+
+    monkeypatch.setattr(stages, "_lowered_in_place", lowered)
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    product_kernel.compiled.__wrapped__(
+        Types("bf16", "bf16", "bf16"),
+        (2, 2, 2),
+        (),
+        (False, False),
+        "0x1p+0",
+        "0x0p+0",
+        False,
+        None,
+        WIDE,
+        "sm_90a",
+    )
+    assert collects == [False] and gc.isenabled()
 
 
 def test_lowering_imports_no_masked_arrays():
