@@ -31,7 +31,7 @@ def judge(
     if verdict is None:
         return None
     near = nearest(instruction, verdict, chip, version, _judge_on(chip, version))
-    absent = "" if near or verdict.rule in ("chip", "instruction") else _absence(instruction, chip, version)
+    absent = "" if near or verdict.rule == "instruction" else _absence(instruction, verdict, chip, version)
     return replace(verdict, reason=verdict.reason + absent, nearest=near)
 
 
@@ -44,14 +44,16 @@ def _judge_on(chip: str | None, version: tuple[int, int] | None) -> Standard:
     )
 
 
-def _absence(instruction: Instruction, chip: str | None, version: tuple[int, int] | None) -> str:
-    """The end of a message about an instruction that a chip or PTX version lacks in all forms, or ""."""
+def _absence(
+    instruction: Instruction, verdict: Verdict, chip: str | None, version: tuple[int, int] | None
+) -> str:
+    """The end of a verdict's message where a chip or PTX version lacks an instruction in all forms, or ""."""
     spelled = tables.read(instruction.opcode, instruction.operands)
     families = (spelled[0],) if spelled else tables.HEADS[instruction.opcode.partition(".")[0]]
     name = families[0].name if spelled else instruction.opcode.partition(".")[0]
     first = min(filter(None, (family.since(chip) for family in families)), default=None)
     if first is None:
-        return f"; {chip} has no form of {name}"
+        return "" if verdict.rule == "chip" else f"; {chip} has no form of {name}"
     if version is not None and version < first:
         return f"; {name} needs PTX {first[0]}.{first[1]}"
     return ""
