@@ -205,6 +205,14 @@ def test_operands_that_the_tables_take_and_ptxas_refuses_are_seen(monkeypatch):
             "got %f16x2_x0",
         ),
         (
+            "sm_87",
+            "mma.sp",
+            "m16n8k64.row.col.s32.u4.u4.s32",
+            "{%b32_4, %b32_5}",
+            "0f3F800000",
+            "a must be a list in braces, got 0f3F800000",
+        ),
+        (
             "sm_110",
             "mma.sync",
             "m8n8k16.row.col.s32.s8.s8.s32",
@@ -239,6 +247,26 @@ def test_operands_that_ptxas_takes_and_the_tables_refuse_are_seen(
     monkeypatch.setattr(unchecked, "UNCHECKED", ())
     (difference,) = compared.differences(made, chip)
     assert difference.taken and said in difference.complaint
+
+
+FOUR_DOUBLES, LONG_WORDS = "{%f64_0, %f64_1, %f64_2, %f64_3}", "{%u64_x0, %u64_x1, %u64_x2, %u64_x3}"
+
+
+@pytest.mark.parametrize(
+    ("chip", "family", "ending", "old", "new"),
+    [
+        ("sm_121", "wmma.mma", "and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32", "{%b32_3}", "{0}"),
+        ("sm_103a", "mma.sync", "m16n8k16.row.col.f64.f64.f64.f64", FOUR_DOUBLES, LONG_WORDS),
+    ],
+)
+def test_failures_of_ptxas_in_code_that_it_makes_are_no_differences(
+    chip, family, ending, old, new, monkeypatch
+):
+    made = [operands(family, ending, old, new)]
+    assert compared.differences(made, chip) == []
+    monkeypatch.setattr(unchecked, "_FAILURES", ())
+    (difference,) = compared.differences(made, chip)
+    assert not difference.taken and "Arguments mismatch" in difference.complaint
 
 
 def operands(family, ending, old, new):

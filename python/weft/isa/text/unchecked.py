@@ -71,9 +71,10 @@ def _zero(instruction: Instruction, operand: str) -> str | None:
 
 
 def _pair(instruction: Instruction, operand: str) -> str | None:
-    return (
-        f"{{{operand}, {operand}}}" if _kind(instruction, operand)[:2] in (".b", ".s", ".u", ".f") else None
-    )
+    kind = _kind(instruction, operand)
+    is_float = kind in (scope.SINGLE, scope.REAL)
+    word = _WORD if is_float else operand
+    return f"{{{word}, {word}}}" if is_float or kind[:2] in (".b", ".s", ".u", ".f") else None
 
 
 def _nothing(instruction: Instruction, operand: str) -> str | None:
@@ -88,7 +89,7 @@ UNCHECKED = (
     Unchecked(r"mma.sync.aligned.m8n8k16", _first_float, "a float is no word of integers"),
     Unchecked("(mma|wgmma)", _first, "the elements of a list after the first are ignored"),
     Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),
-    Unchecked("mma.sp", _pair, "one register for two"),
+    Unchecked("mma.sp", _pair, "one register or float for two registers"),
     Unchecked("tcgen05.mma", _nothing, "a mask of lanes that is no list"),
 )
 # fmt: on
@@ -122,6 +123,8 @@ def _kind(instruction: Instruction, word: str) -> str:
 _FAILURES = (
     ("", r"ptxas ended with status -\d+|<builtin>"),
     (r"(mma.sync|wmma.mma)\b", r"instruction '(_mma|add)'"),
+    (r"wmma\.mma\b", r"instruction 'mma'"),
+    (r"mma\.sync.*\.m16n8k\d+\..*\.f64", r"instruction 'mov'"),
     (r"mma\.s(ync|p).*\.e[45]m[23]\.e[45]m[23]\.f", r"instruction '(mov|add)'"),
     (r"tcgen05\.dealloc", r"instruction 'brkpt'"),
 )
