@@ -18,7 +18,7 @@ from weft.isa.chips import WARPS
 from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
+from weft.passes.kernels.cluster import await_previous_launch, begin_cluster, meet_cluster
 from weft.passes.kernels.dynamic_order import DynamicOrder, make_answers
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
@@ -59,7 +59,7 @@ def expand(op: MatmulOp) -> None:
     if scales is not None:
         scales.half = tiles.half
     if schedule.cluster != (1, 1) and schedule.cta_group == 1:
-        meet_cluster()
+        begin_cluster()
     with tile.tensor_memory(warp=ALLOCATING, cta_group=schedule.cta_group):
         sums = TensorSums(schedule, types, shared)
         if scales is not None:
