@@ -3,6 +3,7 @@
 `family` has what all schedules share, `families` the registered ones, and there is a file for each family.
 """
 
+from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import (
     FAMILIES,
@@ -36,6 +37,7 @@ __all__ = [
     "Types",
     "WarpgroupSchedule",
     "WmmaSchedule",
+    "added_pieces",
     "ceil_div",
     "needed_chips",
     "read_schedule",

@@ -7,6 +7,7 @@ from math import gcd
 from typing import ClassVar, TypeVar
 
 from weft.dialects.schedule import wgmma_copies
+from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
@@ -27,6 +28,8 @@ OTHER_REGISTERS = 32
 _UNEQUAL_REGISTERS = (
     26  # the same with an equal share of the registers, in addition to one instruction's sums
 )
+_MOST_ADDED = 96
+"""Sums of K slices that a thread loads before it adds them, with enough registers."""
 _SWIZZLED_ROWS = 8
 """Rows of a panel after which the swizzle repeats."""
 _T = TypeVar("_T")
@@ -272,6 +275,17 @@ class WarpgroupSchedule(AnySchedule):
     def vectors(self) -> int:
         """Vectors of four sums that a thread has of a tile."""
         return self.rows * self.block[1] // (4 * WARPGROUP)
+
+    @property
+    def dealt(self) -> tuple[int, int]:
+        """With global splits, how CTAs add up sums, as `added_pieces` returns it."""
+        return added_pieces(self.block[1] // 8, self.vectors, self.global_splits, self.added_at_once)
+
+    @property
+    def added_at_once(self) -> int:
+        """The most sums of K slices that a thread loads before it adds them."""
+        registers = self.registers[1] or register_share(self.threads)
+        return min((registers - OTHER_REGISTERS) // 2, _MOST_ADDED)
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and the staged D."""

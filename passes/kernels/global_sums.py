@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -28,8 +27,6 @@ from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.tile_order import Slices, Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import DirectWriter
-
-_AT_ONCE = 64  # sums that a thread loads before it adds
 
 
 def workspace_types(element: Any) -> list[Any]:
@@ -141,24 +138,17 @@ class Slots:
 class GlobalSums(Slots):
     """The sums of all slices of a tile."""
 
-    def __init__(
-        self, op: MatmulOp, element: Any, held: ThreadSums, splits: int, most: int = _AT_ONCE
-    ) -> None:
-        """`most` is the number of sums that a thread loads before it adds. Raises WeftError for an `op` whose
-        kernel has no such memory.
+    def __init__(self, op: MatmulOp, element: Any, held: ThreadSums, dealt: tuple[int, int]) -> None:
+        """`dealt` has the columns of vectors in a piece, and the number of CTAs that add up pieces. Raises
+        WeftError for an `op` whose kernel has no such memory.
         """
         super().__init__(op, element, held)
-        # As many equal shares of a tile's columns as possible.
-        self._shares = gcd(splits, held.across)
-        # The sums of all slices for the columns that are added up at once must fit in registers.
-        share = self.across // self._shares
-        self.at_once = held.widest(share, most // splits)
-        self.pieces = share // self.at_once
+        self.at_once, self._shares = dealt
 
     @contextmanager
     def shares(self, slices: Slices, number: Any) -> Iterator[Any]:
-        """Waits for the other slices. In the block, ops are built for each piece of the shares that this warp
-        adds up; yields the piece's number in the tile.
+        """Waits for the other slices. In the block, ops are built for each piece that this warp adds up; the
+        pieces of a share are as far apart as there are shares. Yields the piece's number.
         """
         claimed = self.claimed(slices, number, self._shares)
         loop = scf.ForOp(emit.value(0), emit.value(self._shares), emit.value(1))
@@ -166,9 +156,9 @@ class GlobalSums(Slots):
             share = loop.induction_variable
             mine = emit.bit_and(arith.shrui(claimed, share), 1)
             with emit.when(emit.equal(mine, 1)):
-                pieces = scf.ForOp(emit.value(0), emit.value(self.pieces), emit.value(1))
-                with ir.InsertionPoint(pieces.body):
-                    yield emit.add(emit.mul(share, self.pieces), pieces.induction_variable)
+                dealt = scf.ForOp(share, emit.value(self.across // self.at_once), emit.value(self._shares))
+                with ir.InsertionPoint(dealt.body):
+                    yield dealt.induction_variable
                     scf.yield_([])
             scf.yield_([])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import TensorMemorySchedule
+from weft.dialects.schedule import TensorMemorySchedule, added_pieces
 from weft.dialects.tile import MatmulOp
 from weft.mlir import ir
 from weft.passes.builders import emit
@@ -86,7 +86,8 @@ class AddedSlices(SliceConsumer):
         held = ThreadSums(
             schedule.epilogues, schedule.vectors, schedule.vectors, schedule.vector_columns, sums.fragment
         )
-        self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, schedule.global_splits, most=_AT_ONCE)
+        dealt = added_pieces(held.across, held.vectors, schedule.global_splits, _AT_ONCE)
+        self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, dealt)
         self.writer = DirectSlices(op, schedule)
 
     def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:

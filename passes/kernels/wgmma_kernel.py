@@ -104,7 +104,7 @@ def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, o
     if schedule.splits > 1:
         return ClusterSums(schedule, element, over)
     if schedule.global_splits > 1:
-        return GlobalSums(op, element, ThreadSums.of_warpgroups(schedule, op.types), schedule.global_splits)
+        return GlobalSums(op, element, ThreadSums.of_warpgroups(schedule, op.types), schedule.dealt)
     if op.is_scattered:
         return SentSums(op, schedule, writer)
     if op.is_all_reduced:

@@ -101,7 +101,36 @@ GLOBAL = (
     of(64, 16, 64, 1, 4, global_splits=5, swap=True),  # one share for all
     of(64, 64, 64, 1, 3, global_splits=2, cluster=(2, 1)),
     of(64, 32, 64, 1, 3, global_splits=4, cluster=(1, 2), swap=True),
+    of(64, 104, 64, 1, 3, global_splits=4),  # 13 pieces: one CTA has a fourth
 )
+
+
+@pytest.mark.parametrize("warpgroups", [1, 2, 3])
+@pytest.mark.parametrize("splits", [2, 3, 5, 16])
+def test_ctas_deal_all_columns_of_a_tile(warpgroups, splits):
+    for n in range(8, 257, 8):
+        schedule = of(64 * warpgroups, n, 64, warpgroups, global_splits=splits)
+        width, ctas = schedule.dealt
+        pieces = n // 8 // width
+        assert pieces * width == n // 8 and 1 <= ctas <= min(splits, pieces)
+        assert width == 1 or 4 * width * splits <= schedule.added_at_once <= 96
+
+
+@pytest.mark.parametrize(
+    ("schedule", "dealt"),
+    [
+        (
+            of(128, 176, 64, global_splits=2),
+            (11, 2),
+        ),  # in one round: registers have the sums of half a tile twice
+        (of(128, 104, 64, global_splits=4), (1, 4)),  # a prime number of columns, in four rounds
+        (of(64, 40, 64, 1, global_splits=12), (1, 5)),
+        (of(192, 176, 64, 3, global_splits=2), (2, 2)),  # fewer registers
+    ],
+    ids=str,
+)
+def test_ctas_add_up_sums_in_few_rounds(schedule, dealt):
+    assert schedule.dealt == dealt
 
 
 @pytest.mark.sampled(14)

@@ -98,8 +98,7 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
     if types.scaled:  # a kernel of its own copies scales that TMA can't read
         end = end + np.where(m * 4 % tensor_map.ROW_BYTES != 0, chip.scales_copied, 0.0)
     divided = kernels.global_splits > 1
-    shares = np.gcd(kernels.global_splits, kernels.columns // 8)
-    waiting = chip.store_wait * written / np.where(divided, shares, 1)
+    waiting = chip.store_wait * written * np.where(divided, kernels.added_share, 1)
     added = chip.claim + sums / chip.sums_written * (1 + chip.slices * (kernels.global_splits - 1))
     tile = chip.tile + waiting + np.where(divided, added, 0.0)
     stored = np.where(n * types.output_bytes % tensor_map.ROW_BYTES != 0, chip.stored_part, 0.0)

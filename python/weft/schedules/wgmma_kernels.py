@@ -5,13 +5,14 @@ Times are cycles of a multiprocessor; `chip_models` has the model's numbers for 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import OTHER_REGISTERS, Types, WarpgroupSchedule, staging_parts
+from weft.dialects.schedule import OTHER_REGISTERS, Types, WarpgroupSchedule, added_pieces, staging_parts
+from weft.dialects.tile_claims import MOST_PARTIES
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share
@@ -140,6 +141,14 @@ class Kernels:
         return self.of_tile("products", lambda s: product_cycles(s, self.types, self.chip))
 
     @cached_property
+    def added_share(self) -> Array:
+        """With global splits, the largest share of a tile's columns whose sums one CTA adds up."""
+        if "added_shares" not in self.of_tiles:
+            of = ((s.block[1] // 8, s.vectors, s.added_at_once) for s in self.tiles)
+            self.of_tiles["added_shares"] = np.array([_added_shares(*each) for each in of])
+        return self.of_tiles["added_shares"][self.tile, self.global_splits]
+
+    @cached_property
     def two_fit(self) -> Array:
         """Whether a multiprocessor holds two such CTAs: their shared memory, and their registers."""
         facts, types = self.chip.facts, self.types
@@ -158,6 +167,17 @@ class Kernels:
         size = self.types.output_bytes
         more = self.of_tile("panels", lambda s: WIDEST // gcd(WIDEST, s.block[1] * size) - 1)
         return np.where(self.staged & ~self.swap, more, 0)
+
+
+@cache
+def _added_shares(across: int, vectors: int, most: int) -> list[float]:
+    """The largest share for each number of global splits, from 0 on."""
+
+    def share(splits: int) -> float:
+        width, ctas = added_pieces(across, vectors, splits, most)
+        return float(ceil_div(across // width, ctas) * width / across)
+
+    return [1.0, *(share(splits) for splits in range(1, MOST_PARTIES + 1))]
 
 
 def room_of_two(chip: Chip) -> int:
