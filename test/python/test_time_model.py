@@ -83,10 +83,30 @@ def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cy
     assert round(time_model.modelled(schedule, *shape, types, PLAIN)) == cycles
 
 
+# Tiles down a group: as many as let those that are computed at a time read the fewest rows and columns.
+GROUPED = (
+    ((9630, 1032, 11960), of(256, 192, 64, cluster=(4, 2)), 1),
+    ((12024, 1184, 7912), of(128, 240, 64, cluster=(8, 1)), 1),
+    ((776, 15856, 25552), of(256, 160, 64, swap=True, cluster=(8, 1)), 1),
+    ((4968, 6984, 6360), of(192, 160, 64, 3, cluster=(2, 4)), 8),
+    ((13016, 1352, 2056), of(192, 176, 64, 3, swap=True, cluster=(4, 2)), 8),  # all rows in any group
+    ((1256, 576, 2320), of(64, 96, 64, 1, cluster=(4, 2)), 8),  # all tiles at a time
+    ((8192, 28672, 4096), of(256, 192, 64, cluster=(1, 2)), 16),
+    ((4096, 4096, 256), of(128, 256, 64), 4),
+)
+
+
+@pytest.mark.parametrize(("shape", "schedule", "group"), GROUPED)
+def test_tiles_are_grouped_to_read_the_least(shape, schedule, group):
+    m, n, k = shape
+    down, across = schedule.swapped(m, n)
+    assert time_model._group(schedule, down, across, 2 * k, H200) == group
+
+
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
-    (BF16, (8192, 16, 8192), {8: 666}),
+    (BF16, (8192, 16, 8192), {8: 662, 1: 4}),
     (BF16, (8192, 8192, 1024), {8: 2380, 16: 572}),
     (BF16, (256, 16, 512), {4: 763, 8: 56}),
     (BF16, (64, 16, 2048), {8: 744}),
