@@ -67,13 +67,11 @@ class StagedOperand:
     @property
     def _l2_promotion(self) -> str:
         """The size of L2's reads from memory: 256 bytes where half of them belong to this CTA's next K block.
-        With longer rows and with MN-major data another copy asks for them at about the same time. What slices
-        read isn't kept in L2: then no more than what is asked for.
+        With longer rows, with MN-major data and with K slices, another copy asks for them at about the same
+        time.
         """
-        if self.slices > 1:
-            return "64B"
         row = self.block_k * element_bytes(self.matrix)
-        return "256B" if self.k_major and row <= 128 else "128B"
+        return "256B" if self.k_major and row <= 128 and self.slices == 1 else "128B"
 
     @property
     def _share(self) -> tuple[int, int]:

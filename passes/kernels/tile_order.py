@@ -21,7 +21,7 @@ class Tile:
 
     `k_span` is the first K block and the one after the last (None: all of K). In a batch, `number` is the
     tile's own among those of its product. With K slices, `number` is the tile's own and `slice` the slice's;
-    of `turns` slices each takes every `turns`-th K block.
+    its K blocks are `k_step` apart, from `k_first` on.
     """
 
     row: Any
@@ -30,13 +30,12 @@ class Tile:
     number: Any = 0
     slice: Any = 0
     k_span: tuple[Any, Any] | None = None
-    turns: int = 1
+    k_first: Any = 0
+    k_step: Any = 1
 
     def k_block(self, number: Any) -> Any:
-        """The K block that is block `number` of this tile. Slices take turns, so that what they copy at the
-        same time is contiguous in rows of A and B.
-        """
-        return emit.add(emit.mul(number, self.turns), self.slice)
+        """The K block that is block `number` of this tile."""
+        return emit.add(emit.mul(number, self.k_step), self.k_first)
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,10 @@ class Order:
     """The tiles of a product of `rows` x `columns` tiles, or of `members` such products, each in `slices`
     slices of K's `blocks`. `first_member` is the product with which the order begins; those before it come
     after the last.
+
+    Slices take turns, so that what they copy at the same time is contiguous in rows of A and B: each takes
+    every `slices`-th K block. Where rows begin inside lines of L2 (`inside_lines`, an i1), two K blocks share
+    a line, and each slice has consecutive K blocks.
     """
 
     rows: Any
@@ -68,6 +71,7 @@ class Order:
     slices: int = 1
     blocks: Any = None
     first_member: Any = 0
+    inside_lines: Any = None
 
     @property
     def count(self) -> Any:
@@ -90,11 +94,24 @@ class Order:
             before, inside = emit.mul(emit.div(number, run), at_once), emit.rem(number, run)
             tiles = emit.minimum(emit.sub(self.count, before), at_once)
             slice_, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
-            span = 0, blocks_of_slice(self.blocks, slice_, self.slices)
-            tile = replace(self.at(number), number=number, slice=slice_, k_span=span, turns=self.slices)
-            return body(tile, carried)
+            count, first, blocks_apart = self._blocks_of(slice_)
+            tile = replace(self.at(number), number=number, slice=slice_, k_span=(0, count))
+            return body(replace(tile, k_first=first, k_step=blocks_apart), carried)
 
         return emit.loop(first, emit.mul(self.count, self.slices), step, carried, one)
+
+    def _blocks_of(self, slice_: Any) -> tuple[Any, Any, Any]:
+        """The number of a slice's K blocks, the first one, and how far they are apart."""
+        in_turns = blocks_of_slice(self.blocks, slice_, self.slices), slice_, emit.value(self.slices)
+        if self.inside_lines is None:
+            return in_turns
+        first, end = k_span(self.blocks, slice_, self.slices)
+        consecutive = emit.sub(end, first), first, emit.value(1)
+        some, *others = (
+            emit.select(self.inside_lines, one, other)
+            for one, other in zip(consecutive, in_turns, strict=True)
+        )
+        return some, *others
 
     def at(self, number: Any) -> Tile:
         """The tile with a number."""

@@ -7,11 +7,12 @@ from typing import Any, Generic, TypeVar
 
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
+from weft.isa.chips import LINE_BYTES
 from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.dynamic_order import DynamicOrder
 from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
-from weft.passes.kernels.matrices import size, skew
+from weft.passes.kernels.matrices import misaligned, size, skew
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.team import Team
 from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, k_span
@@ -60,7 +61,9 @@ class Tiles(Generic[_S]):
         members = size(batch, 0) if batch.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
         first = self.team.first(op) if self.team else 0
-        whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks, first)
+        slices = schedule.global_splits > 1 and not getattr(schedule, "loaders", 0)
+        inside = _inside_lines(op) if slices else None
+        whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks, first, inside)
         if self._answers is not None:
             return DynamicOrder(whole, self._answers, schedule.ctas)
         if schedule.stream_k:
@@ -114,6 +117,13 @@ class Tiles(Generic[_S]):
         row = emit.add(emit.mul(tile.row, down), self.row_in_cluster)
         column = emit.add(emit.mul(tile.column, across), self.column_in_cluster)
         return replace(tile, row=row, column=column, k_span=tile.k_span or self._k_span)
+
+
+def _inside_lines(op: MatmulOp) -> Any:
+    """Whether rows of a K-major operand begin inside lines of L2, an i1; None where both are MN-major."""
+    k_major = [op.b] if op.attribute("transpose_b") else []
+    k_major += [] if op.attribute("transpose_a") else [op.a]
+    return reduce(arith.ori, (misaligned(each, LINE_BYTES) for each in k_major)) if k_major else None
 
 
 def _bits(mask: int, shift: Any) -> Any:

@@ -313,11 +313,11 @@ gpu.module @warpgroups {
   // Each CTA goes through parts of tiles. Tile and part follow from one number: of as many tiles as the launch has CTAs for, one
   // part of all comes before the next. A part's sums go to memory that the launch gives, and what the warp claims of the whole
   // is added up, part after part, and written. L2 gives up A and B first, not these sums; counters lie in sectors of their own
-  // there. Parts take turns at blocks of K: of two, every other block is a part's.
+  // there. Parts take turns at blocks of K, so that of two, every other block is a part's: unless rows begin inside lines of L2.
   // CHECK-LABEL: gpu.func @global_splits
   // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
-  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "64B"}
-  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "64B"}
+  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "128B"}
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "128B"}
   // CHECK: "tile.gemm_async"
   // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
   // CHECK: %[[COUNTER:.*]] = arith.muli %{{.*}}, %c8_i32
@@ -341,12 +341,13 @@ gpu.module @warpgroups {
   // CHECK: %[[TILES:.*]] = arith.minsi %[[LEFT]], %[[TOGETHER]] : i32
   // CHECK: %[[PART:.*]] = arith.divui %[[INSIDE]], %[[TILES]] : i32
   // CHECK: arith.remui %[[INSIDE]], %[[TILES]] : i32
-  // CHECK: %[[COUNT:.*]] = arith.maxsi
-  // CHECK: %[[K:.*]] = arith.muli %[[PART]], %c64_i32 : i32
+  // CHECK: %[[FIRST:.*]] = arith.select %[[INSIDE_LINES:[^,]*]], %{{.*}}, %[[PART]] : i32
+  // CHECK: %[[APART:.*]] = arith.select %[[INSIDE_LINES]], %c1_i32, %c2_i32 : i32
+  // CHECK: %[[K:.*]] = arith.muli %[[FIRST]], %c64_i32 : i32
   // CHECK: "tile.copy_async"(%[[FROM_A]], %{{.*}}, %[[K]],
-  // CHECK: scf.for %[[TURN:[a-z0-9]+]] = %c1_i32 to %[[COUNT]] step %c1_i32
-  // CHECK: %[[BEFORE:.*]] = arith.muli %[[TURN]], %c2_i32 : i32
-  // CHECK: %[[BLOCK:.*]] = arith.addi %[[BEFORE]], %[[PART]] : i32
+  // CHECK: scf.for %[[TURN:[a-z0-9]+]] = %c1_i32 to
+  // CHECK: %[[BEFORE:.*]] = arith.muli %[[TURN]], %[[APART]] : i32
+  // CHECK: %[[BLOCK:.*]] = arith.addi %[[BEFORE]], %[[FIRST]] : i32
   // CHECK: %[[K:.*]] = arith.muli %[[BLOCK]], %c64_i32 : i32
   // CHECK: "tile.copy_async"(%[[FROM_A]], %{{.*}}, %[[K]],
   // CHECK: "tile.copy_async"(%[[FROM_B]], %{{.*}}, %[[K]],

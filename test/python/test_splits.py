@@ -296,3 +296,14 @@ def test_three_warpgroups_meet_before_they_add_up(fields):
     """The barriers of each warpgroup and of all are different ones."""
     product = Product("f8E4M3FN", "f32", promote=True)
     assert not product.wrong(product.compiled(of(192, 64, 128, 3, 2, **fields)), (200, 72, 1040))
+
+
+@pytest.mark.parametrize(("k", "consecutive"), [(1024, False), (1032, True)])
+def test_slices_take_turns_unless_rows_begin_inside_lines(k, consecutive):
+    """The first two K blocks cancel out in one slice of two, or in the sum of both, where others are lost."""
+    kernel = Product("bf16", "f32").compiled(of(64, 8, 64, 1, 3, global_splits=2))
+    a, b = np.full((64, k), 1 / 64, TYPES["bf16"]), np.ones((8, k), TYPES["bf16"])
+    a[:, :64], a[:, 64:128] = 2.0**20, -(2.0**20)
+    d = np.full((64, 8), np.nan, np.float32)
+    assert not kernel.emulate(a, b, d).findings
+    assert (d >= 14).all() if consecutive else (d == 0).all()

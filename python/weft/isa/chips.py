@@ -115,6 +115,8 @@ PTX_VERSIONS = frozenset((major, minor) for major, last in _LAST_MINOR.items() f
 """The versions of PTX, as `.version` has them."""
 NEWEST_PTX = max(PTX_VERSIONS)
 
+LINE_BYTES = 128
+"""Of a line of the L2 cache."""
 MOST_SHARED_BYTES = max(chip.shared_bytes for chip in CHIPS.values())  # of a CTA, on any chip
 
 ChipSet = frozenset[str]

@@ -13,6 +13,7 @@ from weft.compiler.map_parameters import MapParameter
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map
+from weft.isa.chips import LINE_BYTES
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, kernel_handle, overlaps
 from weft.launch.arrays import ArrayView
@@ -31,7 +32,6 @@ _SCALARS = {
     "f64": ("d", np.float64),
 }
 # TMA's names for MLIR types.
-_LINE = 128  # bytes of a line of the L2 cache
 _MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
 
 
@@ -177,7 +177,7 @@ def _promotion(want: MapParameter, strides: Sequence[int]) -> str:
     """The size of L2's reads: if rows begin inside lines of 128 bytes, one of 256 takes in lines that other
     copies read at another time.
     """
-    inside = any(stride % _LINE for stride in strides)
+    inside = any(stride % LINE_BYTES for stride in strides)
     return "128B" if inside and want.l2_promotion == "256B" else want.l2_promotion
 
 
