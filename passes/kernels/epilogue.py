@@ -43,9 +43,7 @@ def finish(
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
-    read = any(op.role(name) is not None for name in ("bias", "residual"))
-    plain = op.attribute("activation") is None or op.gate is not None
-    if not read and not op.factor_vectors and op.c is None and plain:
+    if only_scales(op):
         whole = FragmentType.of(kind.shape, element, kind.layout)
         yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
         return
@@ -56,6 +54,13 @@ def finish(
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
         done = convert(epilogue.of(piece, part), rounded.lane_type)
         yield tile.from_lane(done, rounded), piece.row, piece.column
+
+
+def only_scales(op: MatmulOp) -> bool:
+    """Whether the epilogue multiplies sums by alpha, rounds them, and does nothing else."""
+    read = any(op.role(name) is not None for name in ("bias", "residual"))
+    plain = op.attribute("activation") is None or op.gate is not None
+    return not read and not op.factor_vectors and op.c is None and plain
 
 
 def matrices(op: MatmulOp) -> list[Any]:

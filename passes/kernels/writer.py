@@ -93,7 +93,10 @@ class StagedWriter:
     def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         sums = oriented(sums, self.schedule)
-        parts = [(sums, 0, 0)] if self.parts == 1 else split(sums, self.parts)
+        parts = [(sums, 0, 0)] if self.parts == 1 else list(split(sums, self.parts))
+        if self.parts > 1 and epilogue.only_scales(self.op):
+            self._write_in_loop(parts, row, column, index, warpgroup)
+            return phase
         for number, (part, below, right) in enumerate(parts):
             at = emit.value(emit.add(row, below)), emit.value(emit.add(column, right))
             if self.preloaded is not None:
@@ -101,11 +104,35 @@ class StagedWriter:
                     self.preloaded.begin(*at, index, warpgroup)
                 self.preloaded.end(warpgroup, phase)
                 phase = emit.sub(1, phase)
-            self._write(part, *at, index, warpgroup)
+            self._stage(part, *at, index, warpgroup)
+            self._store(*at, index, warpgroup)
         return phase
 
-    def _write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
-        """Stores sums that are as large as a warpgroup's part of the buffer."""
+    def _write_in_loop(
+        self, parts: list[tuple[Any, int, int]], row: Any, column: Any, index: Any, warpgroup: Any
+    ) -> None:
+        """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
+        a fifth of the time to compile. Epilogues that read more would spill registers in the loop.
+        """
+
+        def start(number: Any) -> tuple[Any, Any]:
+            down, across = (emit.mul(number, step) for step in parts[1][1:])
+            return emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
+
+        def one(number: Any, carried: list[Any]) -> list[Any]:
+            self._store(*start(number), index, warpgroup)
+            for following in range(1, len(parts)):
+                with emit.when(emit.equal(number, following - 1)):
+                    # Without the pin, LLVM rounds all parts before the loop, beside the sums.
+                    part = tile.pin(parts[following][0])
+                    self._stage(part, *start(following), index, warpgroup)
+            return carried
+
+        self._stage(parts[0][0], row, column, index, warpgroup)
+        emit.loop(0, len(parts), 1, [], one)
+
+    def _stage(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        """Fills a warpgroup's part of the buffer with D of as many sums, which are at a row and a column."""
         part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
         preloaded = None if self.preloaded is None else (self.preloaded, part)
         ahead = spare(self.schedule)
@@ -121,6 +148,10 @@ class StagedWriter:
             tile.store(done, part, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
+
+    def _store(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        """Stores a warpgroup's part of the buffer at a row and a column of D."""
+        part = tile.stage(self.buffer, warpgroup)
         end = emit.add(column, part.type.shape[1])
         ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
         branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
