@@ -58,6 +58,7 @@ from weft.dialects.tile_rings import (
     release_peer,
 )
 from weft.dialects.tile_roles import role
+from weft.dialects.tile_sums import add_products, clear_sums, read_sums
 from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, copy_tmem, tensor_memory
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
@@ -102,6 +103,7 @@ __all__ = [
     "Tile",
     "acquire",
     "add_async",
+    "add_products",
     "address",
     "advance",
     "alloc",
@@ -109,6 +111,7 @@ __all__ = [
     "await_flag",
     "await_others",
     "claim",
+    "clear_sums",
     "commit",
     "copy",
     "copy_async",
@@ -133,6 +136,7 @@ __all__ = [
     "peer",
     "pin",
     "query_cancel",
+    "read_sums",
     "release",
     "release_peer",
     "remote",

@@ -31,7 +31,9 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     - C is a fragment of a warpgroup: the warpgroup starts one group of asynchronous instructions, and D is
       the result. A is a buffer in shared memory, or a fragment of the warpgroup; B is a buffer in shared
       memory. Until `tile.wait_gemm`, D must not be used and the buffers must not be written. A B of K x N may
-      have more columns than D: then the last panel of its layout has columns that aren't read.
+      have more columns than D: then the last panel of its layout has columns that aren't read. With
+      `first_sum`, C isn't read, and D isn't used: the sums are the named registers of the kernel from that
+      number on (`tile.read_sums`).
     - C is a buffer in tensor memory: one thread, or one warp of which a thread is elected, starts
       instructions that write D over C, and there is no result. A is a buffer in shared or tensor memory; B is
       a buffer in shared memory. Nothing waits: a commit to a ring or an mbarrier signals completion.
@@ -72,6 +74,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         "weight_stationary": False,
         "collector": "",
         "scale_block": 0,
+        "first_sum": -1,
     }
 
     @property
@@ -148,17 +151,21 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
             return f"expects to return D, unless C is in tensor memory, got {len(results)} results"
         if not is_fragment(self.d) or self.d.type != self.c.type:
             return f"expects C and D to be one type of fragment, got {self.c.type} and {self.d.type}"
-        in_place = [name for name in self.optional if not name.startswith("transpose")]
+        in_place = [name for name in self.optional if not name.startswith(("transpose", "first_sum"))]
         if given := [name for name in in_place if name in self.operation.attributes]:
             return f"expects C in tensor memory with {given[0]}, got {self.c.type}"
         if len(self.scales_and_n):
             return f"expects C in tensor memory with scales or n, got {self.c.type}"
+        if (first := self.attribute("first_sum")) < -1:
+            return f"first_sum must be at least 0, or -1 for sums that are values, got {first}"
         return None
 
     def _in_place(self) -> str | None:
         """What is wrong with a product that is written over C."""
         if len(self.operation.results):
             return "expects no result where C is in tensor memory: D is written over C"
+        if self.attribute("first_sum") != -1:
+            return f"expects C in registers with first_sum, got {self.c.type}"
         if is_fragment(self.a):
             return f"expects A to be a tile.buffer where C is in tensor memory, got {self.a.type}"
         group = self.attribute("cta_group")
@@ -258,6 +265,7 @@ def gemm_async(
     use_a_tmem: bool | None = None,
     weight_stationary: bool = False,
     collector: str = "",
+    first_sum: int = -1,
 ) -> Any:
     """Builds `tile.gemm_async` and returns D, of C's type; None where C is in tensor memory."""
     more = [each for each in (scale_a, scale_b, n, number) if each is not None]
@@ -275,6 +283,7 @@ def gemm_async(
             "weight_stationary": weight_stationary,
             "collector": collector,
             "scale_block": scale_block,
+            "first_sum": first_sum,
         },
     )
     return None if is_tensor_buffer(c) else op.d

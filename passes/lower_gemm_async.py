@@ -11,6 +11,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import is_buffer, is_tensor_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_operands import OperandOp
+from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp, sum_registers
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
 from weft.isa.family import Registers
@@ -22,11 +23,12 @@ from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, matrix_descriptors, named_sums
 from weft.passes.builders.fragment_registers import words_of
-from weft.passes.builders.instructions import LETTERS, assembly, join
+from weft.passes.builders.instructions import LETTERS, assembly, join, name_sums
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, candidates, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
+LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
 SUMS = ("f32", "i32", "f16")
 """Element types of accumulators that are waited for, and of what is pinned."""
 _SUMS = f"{', '.join(SUMS[:-1])} or {SUMS[-1]}"
@@ -36,7 +38,8 @@ def run(module: Any) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
     if len(candidates(GemmAsyncOp.OPERATION_NAME, CANDIDATES)) == len(CANDIDATES):
         named_sums.assign(module)
-    rewrite(module, (GemmAsyncOp, WaitGemmOp, PinOp), _lower)
+    named_sums.declare(module)
+    rewrite(module, LOWERED, _lower)
     for op in operations(module, OperandOp):
         if not len(list(op.operand.uses)):
             op.operation.erase()
@@ -48,6 +51,14 @@ def _lower(op: Any) -> list[Any]:
         return [] if is_tensor_buffer(op.c) else [result]
     if isinstance(op, PinOp):
         return [_tied(op, op.fragment)]
+    if isinstance(op, ReadSumsOp):
+        return [_read(op)]
+    if isinstance(op, ClearSumsOp):
+        named_sums.clear(op)
+        return []
+    if isinstance(op, AddProductsOp):
+        named_sums.add(op)
+        return []
     return _wait(op)
 
 
@@ -149,12 +160,12 @@ def _multiply(op: GemmAsyncOp) -> Any:
     (m, _, k), form, depth = op.mnk, _form(op), _step(op)
     b = _SharedMemory(op, "B", op.b)
     a = _SharedMemory(op, "A", op.a) if is_buffer(op.a) else _InRegisters(op.a, form.operands[1])
-    registers, first = form.operands[0], named_sums.first_of(op)
-    kind, results = struct_of(registers), list[Any]()
-    sums = iter(_sums(op.c) if first is None else ())
+    registers, first = form.operands[0], op.attribute("first_sum")
+    kind, results, named = struct_of(registers), list[Any](), first >= 0
+    sums = iter(() if named else _sums(op.c))
     wgmma.fence()
     for block in range(m // isa.M):
-        struct = join(kind, sums) if first is None else llvm.mlir_undef(kind)
+        struct = llvm.mlir_undef(kind) if named else join(kind, sums)
         for step in range(k // depth):
             struct = wgmma.mma_async(
                 inouts=struct,
@@ -164,11 +175,11 @@ def _multiply(op: GemmAsyncOp) -> Any:
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
                 **{f"trans_{name.lower()}": 1 for name in "AB" if _mn_major(op, name)},
             )
-            if first is not None:
-                named_sums.mark(struct.owner, first + block * registers.count)
-        results += _members(struct, registers, op.d.type) if first is None else []
+            if named:
+                name_sums(struct.owner, first + block * registers.count)
+        results += [] if named else _members(struct, registers, op.d.type)
     wgmma.commit_group()
-    return op.c if first is not None else tile.from_lane(_lane(results, op.d.type), op.d.type)
+    return op.c if named else tile.from_lane(_lane(results, op.d.type), op.d.type)
 
 
 def _sums(fragment: Any) -> list[Any]:
@@ -228,17 +239,14 @@ def _wait(op: WaitGemmOp) -> list[Any]:
     """The wait, and the fragments tied to what follows: LLVM doesn't know that it writes them."""
     uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
-    firsts = [named_sums.first_of(op, number) for number in range(len(op.fragments))]
-    return [
-        _tied(op, fragment) if first is None else _read(first, fragment.type)
-        for first, fragment in zip(firsts, op.fragments, strict=True)
-    ]
+    return [_tied(op, fragment) for fragment in op.fragments]
 
 
-def _read(first: int, kind: Any) -> Any:
-    """A fragment of sums that have names, from that of the `first` on."""
-    halves = kind.element_type == ir.F16Type.get()
-    elements = named_sums.read(first, ["i32" if halves else str(kind.element_type)] * named_sums.count(kind))
+def _read(op: ReadSumsOp) -> Any:
+    """The fragment of sums in named registers, words for f16."""
+    kind = op.sums.type
+    element = "i32" if kind.element_type == ir.F16Type.get() else str(kind.element_type)
+    elements = named_sums.read(op.attribute("first_sum"), [element] * sum_registers(kind))
     return tile.from_lane(_lane(elements, kind), kind)
 
 
@@ -277,5 +285,5 @@ LOWER_GEMM_ASYNC = Pass(
     "lower-gemm-async",
     "lower tile.gemm_async to wgmma or tcgen05",
     run,
-    lowers=(GemmAsyncOp, WaitGemmOp, PinOp),
+    lowers=LOWERED,
 )

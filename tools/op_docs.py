@@ -217,6 +217,7 @@ _SUBJECTS = {
     "tile": "loads and stores of fragments",
     "tile_gemm": "products of fragments of a warp",
     "tile_async": "asynchronous products of warpgroups and in tensor memory",
+    "tile_sums": "sums of warpgroups in named registers",
     "tile_tensor_memory": "tensor memory",
     "tile_roles": "roles of warps",
     "tile_rings": "rings of stages, with their mbarriers",

@@ -22,14 +22,18 @@ _POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "
 _PACKED = re.compile(r"vector<2xb?f16>")
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 _WIDE = 16  # members of a struct
-FIRST_SUM = "weft.first_sum"
-"""The attribute of a product whose sums are in registers with names: the number of the first. It takes and
-returns undefined values.
-"""
+_FIRST_SUM = "weft.first_sum"
+
+
+def name_sums(product: Any, first: int) -> None:
+    """Puts the sums of a `wgmma` product in named registers, from this number on: its operand and its result
+    are undefined values.
+    """
+    product.attributes[_FIRST_SUM] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), first)
 
 
 def sum_name(number: int | str = "") -> str:
-    """The name of a register of sums."""
+    """A named register of sums."""
     return f"%sums{number}"
 
 
@@ -148,7 +152,7 @@ def _inline(op: Any, form: Any, chains: "_Chains") -> list[Any]:
         chains.leave(unused, code if chains.adjoins(op) else _Assembly(code.built()))
         return [unused]
     left = iter(code.built())
-    if FIRST_SUM in op.attributes:
+    if _FIRST_SUM in op.attributes:
         return [llvm.mlir_undef(op.operation.result.type)]
     return [join(each.type, left) for each in op.operation.results]
 
@@ -171,7 +175,7 @@ class _Assembly:
         """Adds an instruction. If it isn't the first, it updates all registers of those before."""
         names: dict[str, list[str]] = {}
         first, words = not self._lines, list[str]()
-        named = op.attributes[FIRST_SUM].value if FIRST_SUM in op.attributes else None
+        named = op.attributes[_FIRST_SUM].value if _FIRST_SUM in op.attributes else None
         for operand in form.operands:
             if named is not None and operand.role == "inout":
                 names[operand.name] = [sum_name(named + number) for number in range(operand.count)]

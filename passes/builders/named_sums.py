@@ -1,15 +1,17 @@
-"""Sums of `wgmma` in registers with names. LLVM would carry each sum as a value through the loop over K
+"""Sums of `wgmma` in named registers. As values, LLVM would carry each of them through the loop over K
 blocks, and into and out of inline PTX: a fifth of its time for a large tile.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+from weft.dialects import tile
+from weft.dialects.op import refuse
 from weft.dialects.tile import FromLaneOp
 from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
-from weft.isa.mma.fragments import REGISTER_BITS
+from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp, sum_registers
 from weft.mlir import gpu, ir, llvm, operations, scf
-from weft.passes.builders.instructions import FIRST_SUM, LETTERS, assembly, sum_name
+from weft.passes.builders.instructions import LETTERS, assembly, sum_name
 
 _C = 2  # the operand of tile.gemm_async
 _BEFORE_CARRIED = 3  # operands of scf.for
@@ -19,46 +21,24 @@ def assign(module: Any) -> None:
     """Gives names to sums that only products of a loop update, and that a wait after the loop returns. The
     loop no longer carries them.
     """
+    for kernel in operations(module, gpu.GPUFuncOp):
+        # LLVM may inline another function in several places.
+        if "kernel" in kernel.operation.attributes:
+            taken = _end(kernel)
+            for wait in operations(kernel, WaitGemmOp):
+                taken = _assign(wait, taken)
+
+
+def declare(module: Any) -> None:
+    """Declares the named registers of each kernel. Raises WeftError for those of another function."""
     for function in operations(module, gpu.GPUFuncOp):
-        # LLVM may inline other functions than kernels, in several places.
-        is_kernel = "kernel" in function.operation.attributes
-        if is_kernel and (total := _assign(function)):
-            start = function.operation.regions[0].blocks[0]
-            with ir.InsertionPoint.at_block_begin(start), function.location:
-                assembly(f".reg .b32 {sum_name()}<{total}>;", [], [], [])
-
-
-def _assign(kernel: Any) -> int:
-    """The same for one kernel, without the declaration of the registers; their number."""
-    total = 0
-    for wait in operations(kernel, WaitGemmOp):
-        firsts = list[int]()
-        for number in range(len(wait.fragments)):
-            fragment = wait.operation.operands[number]
-            chain = _Chain.of(fragment)
-            firsts.append(-1 if chain is None else total)
-            if chain is not None:
-                total += count(fragment.type)
-                chain.name(firsts[-1])
-        if any(first >= 0 for first in firsts):
-            wait.operation.attributes[FIRST_SUM] = ir.DenseI64ArrayAttr.get(firsts)
-    return total
-
-
-def first_of(op: Any, number: int | None = None) -> int | None:
-    """The number of the first named register of a product's sums, or of those of a wait's fragment `number`.
-    None if they have no names.
-    """
-    if FIRST_SUM not in op.operation.attributes:
-        return None
-    attribute = op.operation.attributes[FIRST_SUM]
-    first = attribute.value if number is None else attribute[number]
-    return first if first >= 0 else None
-
-
-def mark(product: Any, first: int) -> None:
-    """Records that a product's sums have names from this number on."""
-    product.attributes[FIRST_SUM] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), first)
+        if not (total := _end(function)):
+            continue
+        if "kernel" not in function.operation.attributes:
+            raise refuse(function, "expects to be a kernel, since it has sums in named registers")
+        start = function.operation.regions[0].blocks[0]
+        with ir.InsertionPoint.at_block_begin(start), function.location:
+            assembly(f".reg .b32 {sum_name()}<{total}>;", [], [], [])
 
 
 def read(first: int, kinds: list[str]) -> list[Any]:
@@ -67,9 +47,64 @@ def read(first: int, kinds: list[str]) -> list[Any]:
     return assembly("\n\t".join(lines), [f"={LETTERS[kind]}" for kind in kinds], [], kinds)
 
 
-def count(kind: Any) -> int:
-    """The registers of a lane's sums."""
-    return int(kind.registers * kind.element_type.width // REGISTER_BITS)
+def clear(op: ClearSumsOp) -> None:
+    """Lowers `tile.clear_sums`."""
+    first, count = op.attribute("first_sum"), op.attribute("count")
+    lines = [f"mov.b32 {sum_name(first + number)}, 0;" for number in range(count)]
+    assembly("\n\t".join(lines), [], [], [])
+
+
+def add(op: AddProductsOp) -> None:
+    """Lowers `tile.add_products`."""
+    first, product, numbers = op.attribute("first_sum"), op.attribute("first_product"), op.numbers
+    lines = []
+    for i in range(op.attribute("count")):
+        total, added = sum_name(first + i), sum_name(product + i)
+        if numbers:
+            lines.append(f"fma.rn.f32 {total}, {added}, ${numbers[i]}, {total};")
+        else:
+            lines.append(f"add.rn.f32 {total}, {total}, {added};")
+    factors = list(op.operation.operands)
+    assembly("\n\t".join(lines), [LETTERS["f32"]] * len(factors), factors, [])
+
+
+def _end(function: Any) -> int:
+    """The number after the last named register of a function."""
+    end = 0
+    for op in operations(function, GemmAsyncOp, ClearSumsOp, AddProductsOp, ReadSumsOp):
+        if (first := op.attribute("first_sum")) < 0:
+            continue
+        if isinstance(op, GemmAsyncOp | ReadSumsOp):
+            count = sum_registers(op.operation.results[0].type)
+        else:
+            count = op.attribute("count")
+        end = max(
+            end, first + count, op.attribute("first_product") + count if isinstance(op, AddProductsOp) else 0
+        )
+    return end
+
+
+def _assign(wait: Any, taken: int) -> int:
+    """Gives names to the sums that a wait returns, where that is possible, from number `taken` on. Returns
+    the next number.
+    """
+    named = dict[int, int]()
+    for number in range(len(wait.fragments)):
+        fragment = wait.operation.operands[number]
+        if (chain := _Chain.of(fragment)) is not None:
+            named[number], taken = taken, taken + sum_registers(fragment.type)
+            chain.name(named[number])
+    if named:
+        results = list(wait.operation.results)
+        others = [value for number, value in enumerate(wait.fragments) if number not in named]
+        with ir.InsertionPoint(wait.operation), wait.location:
+            rest = iter(tile.wait_gemm(*others, pending=wait.attribute("pending")))
+            for number, result in enumerate(results):
+                first = named.get(number)
+                new = next(rest) if first is None else tile.read_sums(result.type, first)
+                result.replace_all_uses_with(new)
+        wait.operation.erase()
+    return taken
 
 
 @dataclass(frozen=True)
@@ -104,7 +139,7 @@ class _Chain:
     def name(self, first: int) -> None:
         """Gives the sums names, from this number on."""
         for product in self.products:
-            mark(product, first)
+            product.attributes["first_sum"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), first)
             product.operands[_C] = self.undefined
         old, block = self.loop, self.loop.regions[0].blocks[0]
         kept = [number for number in range(len(old.results)) if number != self.number]

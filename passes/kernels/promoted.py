@@ -13,7 +13,6 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
-from weft.mlir import arith, llvm, vector
 from weft.passes.builders import emit
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.feed import Feed
@@ -22,6 +21,9 @@ from weft.passes.kernels.promoted_scales import BlockScales, TileScales
 from weft.passes.kernels.row_scales import RowScales, TileRowScales
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
+
+_SETS = 2
+"""Of registers for products: one, or two that take turns."""
 
 
 class PromotedAccumulator:
@@ -41,12 +43,14 @@ class PromotedAccumulator:
         staged = self.feed.scales
         scales = staged.of_tile(at, rows, kind) if isinstance(staged, BlockScales | RowScales) else None
         blocks = _Blocks(self.feed, at, rows, kind, scales)
+        tile.clear_sums(blocks.first_sum(0), self.kind.registers)
         if self._products > 1:
-            return _add_up_overlapped(blocks, position)
-        if parts == 1:
-            return _add_up_in_turn(blocks, position)
-        *sums, stage, phase = _add_up_parts(blocks, position)
-        return [_joined(sums, self.kind), stage, phase]
+            position = _add_up_overlapped(blocks, position)
+        elif parts == 1:
+            position = _add_up_in_turn(blocks, position)
+        else:
+            position = _add_up_parts(blocks, position)
+        return [tile.read_sums(self.kind, blocks.first_sum(0)), *position]
 
 
 @dataclass(frozen=True)
@@ -70,20 +74,20 @@ class _Blocks:
         assert self.tile.k_span is not None
         return self.tile.k_span
 
-    @property
-    def zeros(self) -> Any:
-        """Sums of zero."""
-        return tile.from_lane(emit.constant(self.kind.lane_type, 0.0), self.kind)
+    def first_sum(self, part: int) -> int:
+        """The number of the first register of a part's sums, which follow those of products."""
+        return (_SETS + part) * int(self.kind.registers)
 
-    def start(self, part: int, stage: Any, into: Any) -> Any:
-        """Starts the products of a part with the K block in a stage; they overwrite `into`."""
+    def start(self, part: int, stage: Any, into: int = 0) -> None:
+        """Starts the products of a part with the K block in a stage, in the registers of set `into`."""
         left, right = self.feed.left, self.feed.right
-        return tile.gemm_async(
+        tile.gemm_async(
             left.part(stage, self.rows[part], wgmma.M),
             right.part(stage, 0, right.extent),
-            into,
+            undefined(self.kind),
             emit.constant(emit.i1(), 0),
             transpose_b=right.k_major,
+            first_sum=into * self.kind.registers,
         )
 
     def of_b(self, number: Any) -> list[Any]:
@@ -94,17 +98,11 @@ class _Blocks:
         """The factors of a part's products with the K block in a stage; none without scales."""
         return self.scales.factors(part, stage, of_b) if self.scales else []
 
-    def add(self, sums: Any, products: Any, factors: list[Any]) -> Any:
-        """The sums plus finished products."""
-        lane, totals = emit.elements(tile.to_lane(products)), emit.elements(tile.to_lane(sums))
-        # Not as vectors, which LLVM would make of registers and take apart again.
-        if self.scales:
-            of_lane = [factors[number] for number in self.scales.numbers]
-            totals = [llvm.intr_fma(*each) for each in zip(lane, of_lane, totals, strict=True)]
-        else:
-            totals = [arith.addf(*each) for each in zip(totals, lane, strict=True)]
-        # Without the pin, LLVM sinks the additions and keeps more products in registers.
-        return tile.pin(tile.from_lane(vector.from_elements(self.kind.lane_type, totals), self.kind))
+    def add(self, part: int, factors: list[Any], products: int = 0) -> None:
+        """Adds finished products, in the registers of a set, to a part's sums."""
+        count = self.kind.registers
+        numbers = self.scales.numbers if self.scales else ()
+        tile.add_products(products * count, self.first_sum(part), count, factors, numbers)
 
 
 def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
@@ -115,25 +113,24 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring, scales = blocks.feed.ring, blocks.read_ahead
 
-    def block(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        sums, stage, phase = carried
+    def block(position: list[Any], of_b: list[Any]) -> list[Any]:
+        stage, phase = position
         tile.await_(ring, stage, phase)
-        products = blocks.start(0, stage, undefined(blocks.kind))
+        blocks.start(0, stage)
         factors = blocks.factors(0, stage, of_b)
-        (products,) = tile.wait_gemm(products)
-        sums = blocks.add(sums, products, factors)
+        tile.wait_gemm()
+        blocks.add(0, factors)
         blocks.feed.release(stage)
-        return [sums, *tile.advance(ring, stage, phase)]
+        return list(tile.advance(ring, stage, phase))
 
-    span, carried = blocks.span, [blocks.zeros, *position]
     if scales is None:
-        return emit.loop(*span, 1, carried, lambda _, carried: block(carried, []))
-    return _each_scaled(scales, span, carried, block)
+        return emit.loop(*blocks.span, 1, position, lambda _, carried: block(carried, []))
+    return _each_scaled(scales, blocks.span, position, block)
 
 
 def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
-    """As in turn, with several parts that use the same registers one after the other. Returns the parts' sums
-    and the ring's next position.
+    """As in turn, with several parts that use the same registers one after the other. Returns the ring's next
+    position.
 
     An iteration begins and ends with a K block's last part in flight, which hides the loop's own
     instructions. The next block is awaited after that part's sums: ptxas moves the first test of the barrier
@@ -141,42 +138,40 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring, parts = blocks.feed.ring, len(blocks.rows)
 
-    def begin(sums: list[Any], products: Any, position: list[Any], of_b: list[Any]) -> list[Any]:
+    def begin(position: list[Any], of_b: list[Any]) -> list[Any]:
         """Starts all parts of a K block that has arrived; the last one stays in flight."""
         stage = position[0]
         # Read before products start: otherwise their second instruction would wait for the factors.
         factors = [blocks.factors(part, stage, of_b) for part in range(parts)]
-        products = blocks.start(0, stage, products)
+        blocks.start(0, stage)
         for part in range(parts - 1):
-            (products,) = tile.wait_gemm(products)
-            sums[part] = blocks.add(sums[part], products, factors[part])
-            products = blocks.start(part + 1, stage, products)
-        return [*sums, products, *factors[-1], stage, *tile.advance(ring, *position)]
+            tile.wait_gemm()
+            blocks.add(part, factors[part])
+            blocks.start(part + 1, stage)
+        return [*factors[-1], stage, *tile.advance(ring, *position)]
 
-    def end(carried: list[Any]) -> tuple[list[Any], Any, list[Any]]:
-        """Adds a K block's last part; returns the sums, the free registers and the ring's next position."""
-        *sums, products = carried[: parts + 1]
-        *factors, stage, next_stage, next_phase = carried[parts + 1 :]
-        (products,) = tile.wait_gemm(products)
+    def end(carried: list[Any]) -> list[Any]:
+        """Adds a K block's last part; returns the ring's next position."""
+        *factors, stage, next_stage, next_phase = carried
+        tile.wait_gemm()
         blocks.feed.release(stage)
-        sums[-1] = blocks.add(sums[-1], products, factors)
-        return sums, products, [next_stage, next_phase]
+        blocks.add(parts - 1, factors)
+        return [next_stage, next_phase]
 
     def iteration(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        sums, products, position = end(carried)
+        position = end(carried)
         tile.await_(ring, *position)
-        return begin(sums, products, position, of_b)
+        return begin(position, of_b)
 
     first, after = blocks.span
     of_b, span = blocks.of_b(first), (emit.add(first, 1), after)
     tile.await_(ring, *position)
-    carried = begin([blocks.zeros] * parts, undefined(blocks.kind), position, of_b)
+    carried = begin(position, of_b)
     if (read_ahead := blocks.read_ahead) is None:
         carried = emit.loop(*span, 1, carried, lambda _, carried: iteration(carried, []))
     else:
         carried = _each_scaled(read_ahead, span, carried, iteration, at_once=2)
-    sums, _, position = end(carried)
-    return [*sums, *position]
+    return end(carried)
 
 
 def _each_scaled(
@@ -203,27 +198,31 @@ def _each_scaled(
             made = body(left[:-count], left[-count:])
             return [*made, *(emit.of_lane(each, emit.sub(number, first)) for each in of_lanes)]
 
-        def more(number: Any, left: list[Any]) -> list[Any]:
-            for further in range(at_once):
-                left = one(emit.add(number, further), left)
-            return left
-
         later = scales.of_lanes(emit.add(first, LANES + 1))
         last = emit.minimum(emit.add(first, LANES), end)
-        alone = first
-        if at_once > 1:
-            alone = emit.sub(last, emit.rem(emit.sub(last, first), at_once))
-            left = emit.loop(first, alone, at_once, left, more)
-        return [*later, *emit.loop(alone, last, 1, left, one)]
+
+        def more(number: Any, left: list[Any], further: int = 1) -> list[Any]:
+            left = one(number, left)
+            if further == at_once:
+                return left
+            next_ = emit.add(number, 1)
+            kinds = [each.type for each in left]
+            return emit.either(
+                emit.less(next_, last), kinds, lambda: more(next_, left, further + 1), lambda: left
+            )
+
+        return [*later, *emit.loop(first, last, at_once, left, more)]
 
     return emit.loop(begin, end, LANES, [*ahead, *carried, *of_b], several)[count:-count]
 
 
 @dataclass(frozen=True)
 class _InFlight:
-    """A K block whose products are in flight: the products, their stage, and the block's scales of B."""
+    """A K block whose products are in flight: the set of their registers, their stage, and the block's scales
+    of B.
+    """
 
-    products: Any
+    products: int
     stage: Any
     of_b: list[Any]
 
@@ -236,40 +235,45 @@ def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring, (begin, end) = blocks.feed.ring, blocks.span
 
-    def start(number: Any, position: list[Any], into: Any) -> tuple[_InFlight, list[Any]]:
+    def start(number: Any, position: list[Any], into: int) -> tuple[_InFlight, list[Any]]:
         of_b = blocks.of_b(number)  # needed one block later, which hides the load
         tile.await_(ring, *position)
-        flight = _InFlight(blocks.start(0, position[0], into), position[0], of_b)
-        return flight, list(tile.advance(ring, *position))
+        blocks.start(0, position[0], into)
+        return _InFlight(into, position[0], of_b), list(tile.advance(ring, *position))
 
-    def land(flight: _InFlight, sums: Any, pending: int) -> tuple[Any, Any]:
+    def land(flight: _InFlight, pending: int) -> None:
         factors = blocks.factors(0, flight.stage, flight.of_b)
-        (products,) = tile.wait_gemm(flight.products, pending=pending)
+        tile.wait_gemm(pending=pending)
         blocks.feed.release(flight.stage)
-        return blocks.add(sums, products, factors), products
+        blocks.add(0, factors, flight.products)
 
     def pair(number: Any, carried: list[Any]) -> list[Any]:
-        sums, position, first = carried[0], carried[1:3], _InFlight(carried[3], carried[4], carried[5:])
-        second, position = start(number, position, undefined(blocks.kind))
-        sums, landed = land(first, sums, 1)
-        first, position = start(emit.add(number, 1), position, landed)
-        sums, _ = land(second, sums, 1)
-        return [sums, *position, first.products, first.stage, *first.of_b]
+        position, first = carried[:2], _InFlight(0, carried[2], carried[3:])
+        second, position = start(number, position, 1)
+        land(first, 1)
+        first, position = start(emit.add(number, 1), position, 0)
+        land(second, 1)
+        return [*position, first.stage, *first.of_b]
 
-    first, position = start(begin, position, undefined(blocks.kind))
-    carried = [blocks.zeros, *position, first.products, first.stage, *first.of_b]
-    left = each_k_block(blocks.tile, carried, pair, at_once=2)
-    sums, position, first = left[0], left[1:3], _InFlight(left[3], left[4], left[5:])
+    first, position = start(begin, position, 0)
+    left = each_k_block(blocks.tile, [*position, first.stage, *first.of_b], pair, at_once=2)
+    position, first = left[:2], _InFlight(0, left[2], left[3:])
     rest = emit.equal(emit.rem(emit.sub(end, begin), 2), 0)
 
     def one_more() -> list[Any]:
-        second, _ = start(emit.sub(end, 1), position, undefined(blocks.kind))
-        return [land(second, land(first, sums, 1)[0], 0)[0]]
+        second, _ = start(emit.sub(end, 1), position, 1)
+        land(first, 1)
+        land(second, 0)
+        return []
 
-    total = emit.either(rest, [sums.type], one_more, lambda: [land(first, sums, 0)[0]])
+    def none() -> list[Any]:
+        land(first, 0)
+        return []
+
+    emit.either(rest, [], one_more, none)
     # Selected, since ptxas does not know that values which leave the branches are uniform in a warp.
     advanced = zip(tile.advance(ring, *position), position, strict=True)
-    return [*total, *(emit.select(rest, far, near) for far, near in advanced)]
+    return [emit.select(rest, far, near) for far, near in advanced]
 
 
 def _rows(whole: Any) -> Any:
@@ -277,9 +281,3 @@ def _rows(whole: Any) -> Any:
     rows, columns = whole.shape
     layout = whole.layout.slice(whole.shape, (0, 0), (wgmma.M, columns)) if rows > wgmma.M else whole.layout
     return FragmentType.of((wgmma.M, columns), whole.element_type, layout)
-
-
-def _joined(parts: list[Any], whole: Any) -> Any:
-    """Fragments of 64 rows each as one: its registers are theirs in turn."""
-    elements = [element for part in parts for element in emit.elements(tile.to_lane(part))]
-    return tile.from_lane(vector.from_elements(whole.lane_type, elements), whole)

@@ -1,56 +1,54 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
-// Scales of A come with each stage; those of B are read for 32 blocks of K at a time, one by each lane, which gives it to
-// all a block ahead. A lane's sums are of two rows, and 64 columns share a scale of B: there are two factors. What a product's instructions have summed is added up, scaled, before the next. With two parts a way
-// around begins and ends while the second's product is under way, and takes two blocks; where their number is odd, another
-// loop takes the last. The next block is awaited behind the second part's sums.
+// Scales of A come with each stage; those of B are read for 32 K blocks at a time, one by each lane, which gives it to
+// all a block ahead. A lane's sums are of two rows, and 64 columns share a scale of B: there are two factors. A part's
+// products, in named registers, are added up, scaled, before the next part's overwrite them. With two parts, an iteration
+// begins and ends while the second's products are in flight, and takes two K blocks, or one where no other is left. The
+// next K block is awaited after the second part's sums.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
 // CHECK: "tile.make_ring"() {consumers = 8 : i64, emptied_by = "warps"}
 // CHECK: "tile.role"
+// CHECK: "tile.clear_sums"() {count = 64 : i64, first_sum = 64 : i64}
 // CHECK: %[[FIRST:.*]] = memref.load
 // CHECK: "tile.await"
 // CHECK-COUNT-2: "tile.load_row"
-// CHECK: %[[GROUP:.*]] = "tile.gemm_async"
-// CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
-// CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
-// CHECK: %[[SUMS:.*]]:32 = vector.to_elements %[[LANE]]
-// CHECK: llvm.intr.fma(%[[SUMS]]#0, %{{.*}}, %{{.*}})
-// CHECK: "tile.pin"
-// CHECK: %[[SECOND:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
+// CHECK: "tile.gemm_async"({{.*}}, %false) {first_sum = 0 : i64,
+// CHECK: "tile.wait_gemm"()
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 0 : i64, first_sum = 64 : i64}
+// CHECK: "tile.gemm_async"({{.*}}, %false) {first_sum = 0 : i64,
 // CHECK: %[[NEXT:.*]] = memref.load
 // CHECK: %[[LANES:.*]] = memref.load
-// CHECK: %[[LEFT:.*]]:10 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}} = %[[SECOND]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[NEXT]])
+// CHECK: %[[LEFT:.*]]:7 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[NEXT]])
 // CHECK: %[[LATER:.*]] = memref.load
-// CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[UNDER_WAY:[a-z0-9]+]] = %{{.*}}, %[[FACTOR:[a-z0-9]+]] = %{{.*}}, %[[FURTHER:[a-z0-9]+]] = %{{.*}}, %[[STAGE:[a-z0-9]+]] = %{{.*}}, %{{.*}}, %{{.*}}, %[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
-// CHECK: %[[LAST:.*]] = "tile.wait_gemm"(%[[UNDER_WAY]])
+// CHECK: scf.for {{.*}} step %c2_i32 iter_args(%[[FACTOR:[a-z0-9]+]] = %{{.*}}, %[[FURTHER:[a-z0-9]+]] = %{{.*}}, %[[STAGE:[a-z0-9]+]] = %{{.*}}, %[[NEXT_STAGE:[a-z0-9]+]] = %{{.*}}, %{{.*}}, %[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
+// CHECK: "tile.wait_gemm"()
 // CHECK: "tile.release"(%{{.*}}, %[[STAGE]])
-// CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[LAST]])
-// CHECK: %[[SUMS:.*]]:32 = vector.to_elements %[[LANE]]
-// CHECK: llvm.intr.fma(%[[SUMS]]#0, %[[FACTOR]],
-// CHECK: llvm.intr.fma(%[[SUMS]]#1, %[[FACTOR]],
-// CHECK: llvm.intr.fma(%[[SUMS]]#2, %[[FURTHER]],
-// CHECK: llvm.intr.fma(%[[SUMS]]#31, %[[FURTHER]],
-// CHECK: "tile.pin"
-// CHECK: "tile.await"
+// CHECK: "tile.add_products"(%[[FACTOR]], %[[FURTHER]]) {count = 32 : i64, factor_numbers = array<i64: 0, 0, 1, 1, {{.*}}, 1, 1>, first_product = 0 : i64, first_sum = 96 : i64}
+// CHECK: "tile.await"(%{{.*}}, %[[NEXT_STAGE]],
 // CHECK: "tile.load_row"
 // CHECK: arith.mulf %{{.*}}, %[[NOW]] : f32
-// CHECK: %[[GROUP:.*]] = "tile.gemm_async"({{.*}}, %[[LAST]], %false)
-// CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
-// CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
+// CHECK: "tile.gemm_async"
+// CHECK: "tile.wait_gemm"()
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 0 : i64, first_sum = 64 : i64}
+// CHECK: "tile.gemm_async"
 // CHECK: "tile.advance"
 // CHECK: nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
+// CHECK: scf.if
+// CHECK: "tile.wait_gemm"()
+// CHECK: "tile.release"(%{{.*}}, %[[NEXT_STAGE]])
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 0 : i64, first_sum = 96 : i64}
 // CHECK: "tile.await"
 // CHECK: %[[TOLD:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
 // CHECK: scf.yield {{.*}}, %[[TOLD]] :
-// CHECK: scf.for {{.*}} step %c1_i32
-// CHECK: "tile.await"
-// CHECK: scf.yield %[[LATER]],
+// CHECK: else
 // CHECK-NOT: "tile.await"
-// CHECK: "tile.wait_gemm"(%[[LEFT]]#3)
-// CHECK: "tile.release"
-// CHECK: llvm.intr.fma(%{{.*}}, %[[LEFT]]#4,
+// CHECK: scf.yield %[[LATER]],
+// CHECK: "tile.wait_gemm"()
+// CHECK: "tile.release"(%{{.*}}, %[[LEFT]]#3)
+// CHECK: "tile.add_products"(%[[LEFT]]#1, %[[LEFT]]#2)
+// CHECK: "tile.read_sums"() {first_sum = 64 : i64}
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"
@@ -87,34 +85,35 @@ func.func @one_part(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memr
   return
 }
 
-// Of 64 rows two products fit beside the sums: a block is added up while the next one's product is under way, and
-// its stage released then. A way around the loop takes two blocks, so that each product keeps its registers.
+// Of 64 rows two products fit beside the sums: a K block is added up while the next one's products are in flight, and
+// its stage released then. An iteration takes two K blocks, so that each has registers of its own.
 // CHECK-LABEL: gpu.func @in_flight
 // CHECK: "tile.role"
 // CHECK: "tile.await"
-// CHECK: %[[FIRST:.*]] = "tile.gemm_async"
-// CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[ONE:.*]] = %[[FIRST]], %[[STAGE:.*]] = %{{.*}}, %[[OF_B:.*]] = %{{.*}})
-// CHECK: "tile.await"({{.*}}, %[[NEXT_STAGE:.*]], %{{.*}})
-// CHECK: %[[TWO:.*]] = "tile.gemm_async"
+// CHECK: "tile.gemm_async"({{.*}}) {first_sum = 0 : i64,
+// CHECK: scf.for {{.*}} step %c2_i32 iter_args(%[[NEXT_STAGE:.*]] = %{{.*}}, %{{.*}} = %{{.*}}, %[[STAGE:.*]] = %{{.*}}, %[[OF_B:.*]] = %{{.*}})
+// CHECK: "tile.await"({{.*}}, %[[NEXT_STAGE]], %{{.*}})
+// CHECK: "tile.gemm_async"({{.*}}) {first_sum = 32 : i64,
 // CHECK: %[[FACTOR:.*]] = arith.mulf %{{.*}}, %[[OF_B]] : f32
-// CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[ONE]]) {pending = 1
+// CHECK: "tile.wait_gemm"() {pending = 1
 // CHECK: "tile.release"(%{{.*}}, %[[STAGE]])
-// CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
-// CHECK: %[[SUMS:.*]]:32 = vector.to_elements %[[LANE]]
-// CHECK: llvm.intr.fma(%[[SUMS]]#0, %[[FACTOR]],
+// CHECK: "tile.add_products"(%[[FACTOR]], %{{.*}}) {{{.*}}, first_product = 0 : i64, first_sum = 64 : i64}
 // CHECK: "tile.await"
-// CHECK: %[[THREE:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
-// CHECK: "tile.wait_gemm"(%[[TWO]]) {pending = 1
+// CHECK: "tile.gemm_async"({{.*}}) {first_sum = 0 : i64,
+// CHECK: "tile.wait_gemm"() {pending = 1
 // CHECK: "tile.release"(%{{.*}}, %[[NEXT_STAGE]])
-// CHECK: llvm.intr.fma
-// CHECK: scf.yield {{.*}}, %[[THREE]],
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 32 : i64, first_sum = 64 : i64}
+// CHECK: scf.yield
 // CHECK: scf.if
-// CHECK: %[[LAST:.*]] = "tile.gemm_async"
-// CHECK: "tile.wait_gemm"(%{{.*}}) {pending = 1
-// CHECK: "tile.wait_gemm"(%[[LAST]]) :
+// CHECK: "tile.gemm_async"({{.*}}) {first_sum = 32 : i64,
+// CHECK: "tile.wait_gemm"() {pending = 1
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 0 : i64,
+// CHECK: "tile.wait_gemm"() :
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 32 : i64,
 // CHECK: } else {
 // CHECK-NOT: "tile.gemm_async"
-// CHECK: "tile.wait_gemm"(%{{.*}}) :
+// CHECK: "tile.wait_gemm"() :
+// CHECK: "tile.add_products"({{.*}}) {{{.*}}, first_product = 0 : i64,
 #beside = {block = array<i64: 64, 64, 128>, warpgroups = 1, stages = 6}
 func.func @in_flight(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
                      %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {

@@ -401,6 +401,25 @@ gpu.module @registers {
     gpu.return
   }
 
+  // Named registers of the kernel's own: products of one group, added to sums with factors and without.
+  // CHECK-LABEL: gpu.func @promoted_sums
+  gpu.func @promoted_sums(%a: !A16, %b: !B16, %c: !D8, %f: f32, %g: f32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: llvm.inline_asm has_side_effects ".reg .b32 %sums<8>;", "" : () -> ()
+    // CHECK: llvm.inline_asm has_side_effects "mov.b32 %sums4, 0;\0A\09mov.b32 %sums5, 0;\0A\09mov.b32 %sums6, 0;\0A\09mov.b32 %sums7, 0;", "" : () -> ()
+    "tile.clear_sums"() {first_sum = 4, count = 4} : () -> ()
+    %no = arith.constant false
+    // CHECK: weft.first_sum = 0 : i64
+    %d = "tile.gemm_async"(%a, %b, %c, %no) {first_sum = 0, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+    "tile.wait_gemm"() : () -> ()
+    // CHECK: llvm.inline_asm has_side_effects "fma.rn.f32 %sums4, %sums0, $0, %sums4;\0A\09fma.rn.f32 %sums5, %sums1, $1, %sums5;\0A\09fma.rn.f32 %sums6, %sums2, $0, %sums6;\0A\09fma.rn.f32 %sums7, %sums3, $1, %sums7;", "f,f" %{{.*}}, %{{.*}} : (f32, f32) -> ()
+    "tile.add_products"(%f, %g) {first_product = 0, first_sum = 4, count = 4, factor_numbers = array<i64: 0, 1, 0, 1>} : (f32, f32) -> ()
+    // CHECK: llvm.inline_asm has_side_effects "add.rn.f32 %sums4, %sums4, %sums0;\0A\09add.rn.f32 %sums5, %sums5, %sums1;", "" : () -> ()
+    "tile.add_products"() {first_product = 0, first_sum = 4, count = 2} : () -> ()
+    // CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, %sums4;
+    %0 = "tile.read_sums"() {first_sum = 4} : () -> !D8
+    gpu.return
+  }
+
   // Sums that are defined at first, or that anything else uses in the loop, stay values.
   // CHECK-LABEL: gpu.func @carried_sums
   // CHECK-NOT: %sums

@@ -451,3 +451,13 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  // expected-error @below {{'gpu.func' op expects to be a kernel, since it has sums in named registers}}
+  gpu.func @named_sums_of_a_function() {
+    "tile.clear_sums"() {count = 4, first_sum = 0} : () -> ()
+    gpu.return
+  }
+}

@@ -43,6 +43,26 @@ def test_sums_have_names(d):
     assert " = phi float " not in kernel.llvm
 
 
+def test_parts_of_a_tile_share_the_code_that_stores_them():
+    """Otherwise, each has a copy of that for rows that aren't aligned."""
+    types = Types("bf16", "bf16", "bf16")
+    assert WIDE.staging_parts(types) == 2
+    ptx = product_kernel.plain(types, WIDE, "sm_90a").ptx
+    assert ptx.count("st.global.v4.b32") == 1 and ptx.count("fence.proxy.async") == 2
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_promoted_sums_have_names(scaled):
+    """Otherwise, LLVM's IR carries them through the loop, and adds them in each copy of a block."""
+    types = Types("f8E4M3FN", "f8E4M3FN", "bf16", (False, False), promoted=True, scaled=scaled)
+    kernel = product_kernel.plain(types, WarpgroupSchedule((256, 128, 128), 2, 3), "sm_90a")
+    assert kernel.llvm.count(" = phi float ") <= 10  # factors
+    assert "llvm.fma" not in kernel.llvm and " fadd " not in kernel.llvm
+    # Before the loop, in an iteration of one block, or two with scales, and after the loop.
+    added = kernel.ptx.count("fma.rn.f32 %sums" if scaled else "add.rn.f32 %sums")
+    assert added == 64 * (1 + 2 * (2 if scaled else 1) + 1)
+
+
 def test_programs_share_the_entries_of_a_kernel_of_weft():
     """Otherwise, each line that calls attention compiles its kernels again."""
     parts = [np.zeros((2, 1, 8, 8), np.float32), np.zeros((2, 1, 8), np.float32)]

@@ -10,6 +10,7 @@
 !I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Tall = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !D2 = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Named = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Rows = !tile.buffer<array<i64: 128, 128>, f8E4M3FN, #tile.layout<"S[(128,128):(128,1)] xor 128B">, "shared">
 !Columns = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
 !Scales = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
@@ -212,6 +213,23 @@ func.func @waits(%c: !D, %d: !D) {
   %1, %2 = "tile.wait_gemm"(%0, %d) : (!D, !D) -> (!D, !D)
   // CHECK: "tile.pin"(%{{.*}}) : (!tile.fragment<[[D:.*]]>) -> !tile.fragment<[[D]]>
   %3 = "tile.pin"(%2) : (!D) -> !D
+  return
+}
+
+// Sums in named registers: 32 products, added to as many sums.
+// CHECK-LABEL: @named_sums
+func.func @named_sums(%a: !Named, %c: !D, %no: i1, %f: f32) {
+  // CHECK: "tile.clear_sums"() {count = 32 : i64, first_sum = 32 : i64} : () -> ()
+  "tile.clear_sums"() {count = 32, first_sum = 32} : () -> ()
+  // CHECK: "tile.gemm_async"(%{{.*}}) {first_sum = 0 : i64, transpose_b = true}
+  %0 = "tile.gemm_async"(%a, %a, %c, %no) {first_sum = 0, transpose_b = true} : (!Named, !Named, !D, i1) -> !D
+  "tile.wait_gemm"() : () -> ()
+  // CHECK: "tile.add_products"() {count = 32 : i64, first_product = 0 : i64, first_sum = 32 : i64} : () -> ()
+  "tile.add_products"() {count = 32, first_product = 0, first_sum = 32} : () -> ()
+  // CHECK: "tile.add_products"(%{{.*}}, %{{.*}}) {count = 2 : i64, factor_numbers = array<i64: 1, 0>, first_product = 0 : i64, first_sum = 32 : i64} : (f32, f32) -> ()
+  "tile.add_products"(%f, %f) {count = 2, factor_numbers = array<i64: 1, 0>, first_product = 0, first_sum = 32} : (f32, f32) -> ()
+  // CHECK: "tile.read_sums"() {first_sum = 32 : i64} : () -> !tile.fragment<
+  %1 = "tile.read_sums"() {first_sum = 32} : () -> !D
   return
 }
 

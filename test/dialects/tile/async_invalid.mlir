@@ -974,3 +974,111 @@ func.func @indexed_chunks(%m: memref<?x?xi8>) {
   %0 = "tile.tensor_map"(%m) {indexed = true, chunk = 16} : (memref<?x?xi8>) -> !tile.map<array<i64: 64, 64>, i8, #tile.layout<"S[(64,64):(64,1)]">>
   return
 }
+
+// -----
+
+func.func @clear_no_sums() {
+  // expected-error @below {{'tile.clear_sums' op count must be at least 1, got 0}}
+  "tile.clear_sums"() {count = 0, first_sum = 32} : () -> ()
+  return
+}
+
+// -----
+
+func.func @clear_before_the_first() {
+  // expected-error @below {{'tile.clear_sums' op first_sum must be at least 0, got -4}}
+  "tile.clear_sums"() {count = 4, first_sum = -4} : () -> ()
+  return
+}
+
+// -----
+
+func.func @add_products_to_themselves() {
+  // expected-error @below {{'tile.add_products' op expects 4 products and as many sums in different registers}}
+  "tile.add_products"() {count = 4, first_product = 0, first_sum = 3} : () -> ()
+  return
+}
+
+// -----
+
+func.func @add_products_before_the_first() {
+  // expected-error @below {{'tile.add_products' op first_product must be at least 0, got -1}}
+  "tile.add_products"() {count = 4, first_product = -1, first_sum = 8} : () -> ()
+  return
+}
+
+// -----
+
+func.func @add_no_products() {
+  // expected-error @below {{'tile.add_products' op count must be at least 1, got 0}}
+  "tile.add_products"() {count = 0, first_product = 0, first_sum = 8} : () -> ()
+  return
+}
+
+// -----
+
+func.func @add_with_an_integer(%f: f32, %i: i32) {
+  // expected-error @below {{'tile.add_products' op expects factors of f32, got i32}}
+  "tile.add_products"(%i) {count = 1, factor_numbers = array<i64: 0>, first_product = 0, first_sum = 8} : (i32) -> ()
+  return
+}
+
+// -----
+
+func.func @add_with_a_number(%f: f32, %i: i32) {
+  // expected-error @below {{'tile.add_products' op expects attribute 'factor_numbers' to be array<i64: ...>, got 0}}
+  "tile.add_products"(%f) {count = 1, factor_numbers = 0, first_product = 0, first_sum = 8} : (f32) -> ()
+  return
+}
+
+// -----
+
+func.func @add_with_a_factor_for_none(%f: f32, %i: i32) {
+  // expected-error @below {{'tile.add_products' op expects factor_numbers of 2 elements, got 1}}
+  "tile.add_products"(%f) {count = 2, factor_numbers = array<i64: 0>, first_product = 0, first_sum = 8} : (f32) -> ()
+  return
+}
+
+// -----
+
+func.func @add_without_factors() {
+  // expected-error @below {{'tile.add_products' op expects factor_numbers of 0 elements, got 1}}
+  "tile.add_products"() {count = 1, factor_numbers = array<i64: 0>, first_product = 0, first_sum = 8} : () -> ()
+  return
+}
+
+// -----
+
+func.func @add_with_another_factor(%f: f32, %i: i32) {
+  // expected-error @below {{'tile.add_products' op factor_numbers must be in 0..0, got 1}}
+  "tile.add_products"(%f) {count = 2, factor_numbers = array<i64: 0, 1>, first_product = 0, first_sum = 8} : (f32) -> ()
+  return
+}
+
+// -----
+
+func.func @read_a_number() {
+  // expected-error @below {{'tile.read_sums' op expects to return a fragment of f32, i32 or f16, got f32}}
+  %0 = "tile.read_sums"() {first_sum = 0} : () -> f32
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @read_before_the_first() {
+  // expected-error @below {{'tile.read_sums' op first_sum must be at least 0, got -1}}
+  %0 = "tile.read_sums"() {first_sum = -1} : () -> !D
+  return
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @multiply_before_the_first(%a: !A, %b: !B, %c: !D8, %more: i1) {
+  // expected-error @below {{'tile.gemm_async' op first_sum must be at least 0, or -1 for sums that are values, got -2}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = -2, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
+  return
+}

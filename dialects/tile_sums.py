@@ -1,0 +1,115 @@
+"""Sums of `wgmma` in the named registers of a kernel. As values, LLVM would carry each of them through loops,
+and into and out of inline PTX.
+
+A kernel numbers these registers, of 32 bits, from 0 on. `tile.gemm_async` with `first_sum` leaves its
+products in them, and the operations of this file use what is there after the wait.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.tile_types import Tile, is_fragment, tile_complaint
+from weft.isa.mma.fragments import REGISTER_BITS
+from weft.mlir import ext, ir
+
+_READ = ("f32", "i32", "f16")
+
+
+def sum_registers(kind: Any) -> int:
+    """The registers of a lane's sums, of a fragment type."""
+    return int(kind.registers * kind.element_type.width // REGISTER_BITS)
+
+
+class ClearSumsOp(Op, dialect=Tile, name="clear_sums"):
+    """Sets named registers to zero: `count` of them, from number `first_sum` on."""
+
+    first_sum: ir.IntegerAttr
+    count: ir.IntegerAttr
+
+    def check(self) -> str | None:
+        return _range_complaint(self)
+
+
+class AddProductsOp(Op, dialect=Tile, name="add_products"):
+    """Adds finished products to sums, both f32 in named registers: product `first_product + i` to sum
+    `first_sum + i`, for each `i` below `count`.
+
+    With factors, of f32, a product is multiplied by the factor of number `factor_numbers[i]`, and rounded
+    once together with the sum.
+    """
+
+    factors: Sequence[ext.Operand[Any]]
+    first_product: ir.IntegerAttr
+    first_sum: ir.IntegerAttr
+    count: ir.IntegerAttr
+    optional = {"factor_numbers": None}  # noqa: RUF012
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of each product's factor; none without factors."""
+        return list(self.attribute("factor_numbers") or ())
+
+    def check(self) -> str | None:
+        if wrong := _range_complaint(self):
+            return wrong
+        first, count = self.attribute("first_product"), self.attribute("count")
+        if first < 0:
+            return f"first_product must be at least 0, got {first}"
+        if abs(first - self.attribute("first_sum")) < count:
+            return f"expects {count} products and as many sums in different registers"
+        factors = list(self.operation.operands)
+        if other := [str(factor.type) for factor in factors if str(factor.type) != "f32"]:
+            return f"expects factors of f32, got {other[0]}"
+        given = self.attribute("factor_numbers")
+        if given is not None and not isinstance(given, ir.DenseI64ArrayAttr):
+            return f"expects attribute 'factor_numbers' to be array<i64: ...>, got {given}"
+        if len(self.numbers) != (count if factors else 0):
+            return f"expects factor_numbers of {count if factors else 0} elements, got {len(self.numbers)}"
+        if wrong_numbers := [number for number in self.numbers if not 0 <= number < len(factors)]:
+            return f"factor_numbers must be in 0..{len(factors) - 1}, got {wrong_numbers[0]}"
+        return None
+
+
+class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
+    """The fragment of a warpgroup's sums in named registers, from number `first_sum` on, in the order of a
+    lane's elements.
+    """
+
+    first_sum: ir.IntegerAttr
+    sums: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_fragment(self.sums) or str(self.sums.type.element_type) not in _READ:
+            legal = f"{', '.join(_READ[:-1])} or {_READ[-1]}"
+            return f"expects to return a fragment of {legal}, got {self.sums.type}"
+        if self.attribute("first_sum") < 0:
+            return f"first_sum must be at least 0, got {self.attribute('first_sum')}"
+        return tile_complaint([self.sums])
+
+
+def _range_complaint(op: Op) -> str | None:
+    for name, least in (("first_sum", 0), ("count", 1)):
+        if op.attribute(name) < least:
+            return f"{name} must be at least {least}, got {op.attribute(name)}"
+    return None
+
+
+def clear_sums(first_sum: int, count: int) -> None:
+    """Builds `tile.clear_sums`."""
+    build(ClearSumsOp, attributes={"first_sum": first_sum, "count": count})
+
+
+def add_products(
+    first_product: int, first_sum: int, count: int, factors: Sequence[Any] = (), numbers: Sequence[int] = ()
+) -> None:
+    """Builds `tile.add_products`."""
+    attributes: dict[str, Any] = {"first_product": first_product, "first_sum": first_sum, "count": count}
+    if factors:
+        attributes["factor_numbers"] = ir.DenseI64ArrayAttr.get(list(numbers))
+    build(AddProductsOp, operands=list(factors), attributes=attributes)
+
+
+def read_sums(kind: Any, first_sum: int) -> Any:
+    """Builds `tile.read_sums` and returns the fragment, of type `kind`."""
+    return build(ReadSumsOp, results=[kind], attributes={"first_sum": first_sum}).sums
