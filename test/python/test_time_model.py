@@ -92,6 +92,7 @@ GROUPED = (
     ((13016, 1352, 2056), of(192, 176, 64, 3, swap=True, cluster=(4, 2)), 8),  # all rows in any group
     ((1256, 576, 2320), of(64, 96, 64, 1, cluster=(4, 2)), 8),  # all tiles at a time
     ((8192, 28672, 4096), of(256, 192, 64, cluster=(1, 2)), 16),
+    ((2515, 30696, 280), of(128, 256, 64, swap=True, cluster=(4, 2)), 8),  # D is written in whole rows
     ((4096, 4096, 256), of(128, 256, 64), 4),
 )
 

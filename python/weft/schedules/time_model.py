@@ -28,14 +28,14 @@ _SPLITS = (2, 4, 8)
 _GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit beside a whole tile of D
 _SCALED_COLUMNS = 64  # of swapped tiles; with the sums, more scales don't fit in registers
-GROUPS = (8, 16, 4, 2, 1)  # the first ones are preferred
+GROUPS = (1, 4, 8, 16)
 _ENOUGH_STAGES = 4  # from which on more gain less than a tile of D loses that is staged in parts
 _FEWEST_PARTED = 3  # stages beside a tile of D that is staged in parts: two are slower than a smaller tile
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _MORE_READ = 1.1  # from L2, for half the reads from memory of columns
 _FAR = 32 << 20  # bytes, of which L2 keeps too little from one group to the next
-_SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads,
-_OF_SHORT = 4  # and the group of such a product
+_SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
+_LONG = 2048  # bytes of a row of A, from which on fewer reads gain more than whole rows of D
 
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
 _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
@@ -255,9 +255,9 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int, chip: ChipMod
     """
     height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
     at_a_time = chip.resident[s.ctas] // (s.ctas * s.global_splits)
-    usual, many, *small = GROUPS
-    if row <= _SHORT and at_a_time // _OF_SHORT * width >= across:
-        return _OF_SHORT  # more is written than read: then D is best written in whole rows
+    single, short, usual, many = GROUPS
+    if row <= _SHORT and at_a_time // short * width >= across:
+        return short  # more is written than read: then D is best written in whole rows
     below = ceil_div(down, height)
     if below * ceil_div(across, width) <= at_a_time:
         return usual
@@ -269,5 +269,4 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int, chip: ChipMod
     allowed = _MORE_READ if across * row > _FAR and below > usual else 1.0
     if read(many) < read(usual) * allowed:
         return many
-    fewest = min(small, key=read)
-    return fewest if read(fewest) * _MORE_READ < read(usual) else usual
+    return single if row >= _LONG and read(single) * _MORE_READ < read(usual) else usual

@@ -22,7 +22,7 @@ _FEW, _SOME = 3, 8  # samples of all schedules, and of the better ones
 _BATCH = 16  # schedules that are measured in turns
 _LEADERS, _BETTER, _LAST = 4, 8, 4  # schedules with variants, with more samples, and with all samples
 _VARIANTS = 4  # of a leader, about
-_GROUPS = (1, *time_model.GROUPS)  # 1: along rows of blocks
+_GROUPS = time_model.GROUPS  # 1: along rows of blocks
 
 
 class Fault(WeftError):
