@@ -120,3 +120,28 @@ def test_stages_of_a_ring_over_another_one_are_changed_in_place(arch):
     report = doubled.emulate(x, y, arch=arch)
     assert not report.findings, report.findings[0]
     assert np.array_equal(y, 2 * x)
+
+
+@w.kernel
+def awaited_later(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], *, waits=True):
+    """Takes stages before it waits for them."""
+    ring = w.ring(2, x=(64, 64, x.dtype))
+    with w.role():
+        for row in w.range(0, x.rows, 64):
+            with ring.take(waits=False) as stage:
+                if waits:
+                    stage.ready()
+                w.store(w.load(stage.x), y[row, 0])
+    with w.role(), w.one_thread():
+        for row in w.range(0, x.rows, 64):
+            ring.fill(x=x[row, 0])
+
+
+def test_a_stage_is_taken_before_it_is_awaited():
+    x = np.random.default_rng(0).standard_normal((192, 64)).astype(np.float16)
+    y = np.zeros_like(x)
+    findings = awaited_later.emulate(x, y).findings
+    assert not findings, findings[0]
+    assert np.array_equal(y, x)
+    with pytest.raises(weft.WeftError, match="deadlock"):  # stages are released before they are filled
+        awaited_later.emulate(x, y, waits=False)

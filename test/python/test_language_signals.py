@@ -70,6 +70,41 @@ def test_one_thread_adds_stages():
     assert np.array_equal(y, x[:256] + x[256:]) and done[0] == 2
 
 
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 128))
+def stored_by_the_first(
+    x: w.In["m n", w.f32], y: w.Out["rows n", w.f32], done: w.Out["tiles", w.i32], *, waits=True
+):
+    """A thread of the first CTA stores stages in y, to which others add theirs when they see these."""
+    ring = w.ring(2, x=(64, 32, w.f32))
+    with w.role():
+        for i in w.range(2):
+            with ring.write() as stage:
+                w.store(w.load(x[w.cta() * 128 + i * 64, 0], (64, 32)), stage.x)
+    with w.role(), w.one_thread():
+        for i in w.range(2):
+            if waits and w.cta() > 0:
+                w.await_signals(done[i], 1)
+            with ring.take() as stage:
+                if w.cta() == 0:
+                    w.store(stage.x, y[i * 64, 0])
+                else:
+                    w.atomic_add(y[i * 64, 0], stage.x)
+            if w.cta() == 0:
+                w.signal(done[i])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_one_thread_stores_stages_and_waits(waits):
+    x = np.random.default_rng(0).standard_normal((384, 32)).astype(np.float32)
+    y, done = np.full((128, 32), np.nan, np.float32), np.zeros(2, np.int32)
+    findings = stored_by_the_first.emulate(x, y, done, waits=waits).findings
+    if not waits:
+        assert "global-race" in {each.rule for each in findings}
+        return
+    assert not findings, findings[0]
+    assert np.allclose(y, x.reshape(3, 128, 32).sum(0), atol=1e-6) and done.tolist() == [1, 1]
+
+
 @w.kernel
 def misused(y: w.Out["m n", w.f32], *, how):
     ring = w.ring(3 if how == "own" else 2, x=(64, 32, w.f32), takers=2 if how == "takers" else 1)
@@ -78,6 +113,8 @@ def misused(y: w.Out["m n", w.f32], *, how):
             pass
         if how == "whole":
             w.atomic_add(y[0, 0], ring.ready().x)
+        if how == "stored":
+            w.store(ring.ready().x, y[0, 0])
         if how == "both":
             ring.take().release()
     with w.role(), w.one_thread(warp=4 if how == "warp" else 1), ring.take():
@@ -91,6 +128,7 @@ def misused(y: w.Out["m n", w.f32], *, how):
         ("takers", "takers of a ring must be 1 if one thread takes its stages, got 2"),
         ("both", "must be taken either by one thread, or by whole warpgroups"),
         ("whole", "a buffer must be added in w.one_thread"),
+        ("stored", "a buffer must be stored in w.one_thread"),
         ("warp", "warp must be in 0..3, got 4"),
     ],
 )
@@ -105,9 +143,6 @@ def wrong(x: w.In["m n", w.f32], y: w.In["m", w.i32], z: w.Out["m n", w.i32], d:
     if what == "no role":
         w.signal(element)
     with w.role():
-        if what == "one thread":
-            with w.one_thread():
-                w.await_signals(element, 1)
         w.signal(element)
 
 
@@ -118,7 +153,6 @@ def wrong(x: w.In["m n", w.f32], y: w.In["m", w.i32], z: w.Out["m n", w.i32], d:
         ("tile", "w.signal expects an element of an array of one dimension, got"),
         ("number", "w.signal expects an element of an array of one dimension, got 3"),
         ("no role", "w.signal must be in a role"),
-        ("one thread", "w.await_signals must be executed by whole warpgroups"),
     ],
 )
 def test_what_is_no_counter_is_refused(what, message):

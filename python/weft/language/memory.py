@@ -288,7 +288,13 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     Without `via`, the lanes store their own elements.
 
     An index of an array may also be a fragment of i32, as for `w.load`.
+
+    In `w.one_thread()`, `fragment` may also be a buffer, of a stage that the thread has taken. It waits until
+    TMA has read the buffer.
     """
+    if isinstance(fragment, Buffer):
+        _store_buffer(fragment, to, via, rows)
+        return
     trace.current().check_whole("w.store")
     if isinstance(fragment, Pending):
         fragment._refuse()
@@ -322,6 +328,18 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
     matrix = _limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
+
+
+def _store_buffer(buffer: Buffer, to: Any, via: Any, rows: Any) -> None:
+    if not isinstance(to, Place) or via is not None or rows is not None:
+        raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
+    if not trace.current().one_thread or not trace.current().has_tma:
+        raise mistake("a buffer must be stored in w.one_thread(), on a chip with TMA: store a fragment")
+    check_written(to, buffer.dtype)
+    to.check_aligned()
+    tile.store_async(buffer.value, to.map(buffer.value.type), *to.corner)
+    nvvm.cp_async_bulk_commit_group()
+    nvvm.cp_async_bulk_wait_group(0, read=True)
 
 
 def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:

@@ -264,15 +264,19 @@ class Ring:
         maker.attributes["producers"] = ir.IntegerAttr.get(i64, (1 if own else role.warpgroups) * WARPS)
         maker.attributes["filled_by"] = ir.StringAttr.get("warps")
 
-    def take(self) -> "Slot":
+    def take(self, *, waits: bool = True) -> "Slot":
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
+
+        Without `waits`, the stage's `ready()` waits, which comes before its buffers are read.
 
         In `w.one_thread()`, that thread alone takes and releases stages that another role writes.
         """
         current = self._in_role("taken")
         self._taken_by(current.one_thread)
         slot = Slot(self, self.taken[0].value)
-        tile.await_(self._ring, *(each.value for each in self.taken))
+        slot._full = [each.value for each in self.taken]
+        if waits:
+            slot.ready()
         self.taken = self._next(self.taken)
         current.holds(slot)
         return slot
@@ -346,6 +350,7 @@ class Slot(Carried):
         self.taken = True
         self._released: Any = None
         self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
+        self._full: list[Any] = []  # what to wait for
 
     def __getattr__(self, name: str) -> Buffer:
         if name.startswith("_"):
@@ -356,6 +361,10 @@ class Slot(Carried):
         if self._released is not None:
             raise mistake(f"this stage was released{at(self._released)}, and may hold other data by now")
         return self.ring.buffer(name, self.stage, self)
+
+    def ready(self) -> None:
+        """Waits until the stage is full, where `take` didn't."""
+        tile.await_(self.ring._ring, *self._full)
 
     def release(self) -> None:
         """Lets the stage be filled again. Products that read it must be finished."""

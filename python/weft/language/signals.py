@@ -43,10 +43,13 @@ def await_signals(counter: Any, number: Any) -> None:
     """Waits until an element of an array of i32 is at least `number`. What was stored before these signals is
     then visible to the warpgroup, in loads and in additions by TMA.
 
+    In `w.one_thread()`, that thread waits, and what it then stores and adds comes after.
+
     CTAs must wait only for others with smaller numbers, which begin earlier: otherwise these may find no
     multiprocessor.
     """
-    trace.current().check_whole("w.await_signals")
+    if not trace.current().one_thread:
+        trace.current().check_whole("w.await_signals")
     address, count = _address(counter, "w.await_signals"), as_scalar(number, i32).value
 
     def poll() -> tuple[Any, list[Any]]:
