@@ -1,5 +1,7 @@
 """Tiles that TMA adds to arrays, and fragments in the order of lanes."""
 
+import re
+
 import numpy as np
 import pytest
 from assembling import assembles
@@ -48,6 +50,29 @@ def test_fragments_in_the_order_of_lanes():
     y = np.zeros_like(x)
     assert not kept.emulate(x, y).findings
     assert np.array_equal(x, y)
+
+
+@w.kernel()
+def through_lanes(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, parts):
+    """y = x, by way of shared memory in the order of lanes."""
+    buffer = w.shared(128, 32, w.f32)
+    with w.role():
+        t = w.load(x[0, 0], (64, 64))
+        for number, each in enumerate(w.lane_parts(t) if parts else [w.by_lanes(t)]):
+            w.store(each, buffer.rows(number * each.rows, each.rows))
+        t = w.load(buffer, like=w.by_lanes(w.zeros((64, 64))))
+        w.store(w.from_lanes(t, (64, 64)), y[0, 0])
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_parts_in_the_order_of_lanes_have_one_address(parts):
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    y = np.zeros_like(x)
+    assert not through_lanes.emulate(x, y, parts=parts).findings
+    assert np.array_equal(x, y)
+    ptx = through_lanes.compile(x, y, parts=parts).ptx
+    stores = re.findall(r"st\.shared\.v4\.\w+\s+\[(%rd\d+)", ptx)
+    assert len(stores) == 8 and len(set(stores)) == (1 if parts else 8)
 
 
 def _by_lanes_of_few(x, y, t):

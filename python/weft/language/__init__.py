@@ -11,7 +11,7 @@ from weft.language.arguments import Array, In, Out
 from weft.language.atomics import atomic_add, atomic_max, atomic_min
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
-from weft.language.conversions import by_lanes, convert, from_lanes
+from weft.language.conversions import by_lanes, convert, from_lanes, lane_parts
 from weft.language.coordinates import column, row
 from weft.language.debugging import check
 from weft.language.debugging import print_ as print
@@ -149,6 +149,7 @@ __all__ = [
     "int4_weights",
     "interleaved",
     "kernel",
+    "lane_parts",
     "last",
     "load",
     "load_column",

@@ -55,6 +55,17 @@ def by_lanes(x: Any) -> Fragment:
     return Fragment(x.lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
 
 
+def lane_parts(x: Any) -> list[Fragment]:
+    """The tile `w.by_lanes(x)` in parts of 16 bytes of each lane. Where registers are scarce, store these one
+    by one: the addresses differ by constants, which the compiler doesn't find out of those of the whole tile.
+    """
+    by_lanes(x)  # or its message
+    run = _MOST_BYTES // x.dtype.bytes
+    like, elements = zeros((registers.WGMMA_ROWS, 2 * run), x.dtype), x.elements()
+    lanes = (emit.vector_of(elements[first : first + run]) for first in range(0, len(elements), run))
+    return [by_lanes(Fragment(each, like.shape, like.layout)) for each in lanes]
+
+
 def from_lanes(x: Any, shape: tuple[int, int]) -> Fragment:
     """The fragment of this shape, in the layout of the sums of `w.gemm`, of which `x` is `w.by_lanes`."""
     made = zeros(shape, x.dtype)
