@@ -92,9 +92,12 @@ def test_tiles_of_keys_in_sections(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [64, 128])
-def test_heads_are_prepared_and_converted_beside_others(monkeypatch, size, causal):
-    """Tiles of a head prepare the next head's rows, and convert the sums of the one before."""
-    monkeypatch.setattr(tiles, "beside", lambda *_: (True, True))
+@pytest.mark.parametrize("beside", [True, False])
+def test_heads_are_prepared_and_converted_beside_others(monkeypatch, size, causal, beside):
+    """Tiles of a head prepare the next head's rows, and convert the sums of the one before; or they only
+    clear those of the next one.
+    """
+    monkeypatch.setattr(tiles, "beside", lambda *_, **__: beside)
     rng = np.random.default_rng(0)
     q, d_out = rng.standard_normal((2, 2, 4, 200, size)).astype(F16)
     k, v = rng.standard_normal((2, 2, 2, 300, size)).astype(F16)
@@ -106,10 +109,12 @@ def test_heads_are_prepared_and_converted_beside_others(monkeypatch, size, causa
 
 
 @pytest.mark.slow
-def test_heads_must_be_awaited(monkeypatch):
+@pytest.mark.parametrize("beside", [True, False])
+def test_heads_must_be_awaited(monkeypatch, beside):
+    """Of which rows are prepared, or only sums are cleared."""
     rng = np.random.default_rng(0)
     q, k, v, d_out = rng.standard_normal((4, 1, 3, 128, 64)).astype(F16)
-    monkeypatch.setattr(tiles, "beside", lambda *_: (True, True))
+    monkeypatch.setattr(tiles, "beside", lambda *_, **__: beside)
     monkeypatch.setattr(kernel, "_compiled", {})
     monkeypatch.setattr(w, "await_signals", lambda *_: None)
     with pytest.raises(weft.WeftError, match="global-race"):
@@ -231,11 +236,12 @@ def test_masks_compare_only_what_may_be_hidden():
     assert counts[0] < counts[1] < counts[2]
 
 
-def test_long_and_narrow_heads_have_kernels_beside():
+def test_short_and_wide_heads_without_windows_have_kernels_beside():
     meta = [tiles.adding(d, d, window=False, capped=False) for d in (64, 128)]
-    found = {(m["width"], keys): tiles.beside(keys, m) for m in meta for keys in (1024, 4096, 16384)}
-    assert [each for each, (rows, _) in found.items() if rows] == [(128, 1024), (128, 4096)]
-    assert [each for each, (_, sums) in found.items() if sums] == [(128, 4096)]
+    cases = itertools.product(meta, (1024, 4096, 16384), (False, True))
+    found = {(m["width"], keys) for m, keys, window in cases if tiles.beside(keys, m, window=window)}
+    assert found == {(128, 1024), (128, 4096)}
+    assert not any(tiles.beside(1024, m, window=True) for m in meta)
 
 
 def test_one_function_chooses_the_kernels():

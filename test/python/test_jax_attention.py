@@ -97,9 +97,9 @@ def test_mistakes():
         weft.attention(q, q, q, out=q)
     with pytest.raises(weft.WeftError, match="q and k must have heads of one size, got 64 and 32"):
         jax.jit(weft.attention)(q, q[..., :32], q)
-    text = KernelLaunch("forward", (), ()).text.replace('"version":5', '"version":0')
+    text = KernelLaunch("forward", (), ()).text.replace('"version":6', '"version":0')
     with pytest.raises(
-        weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 5"
+        weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 6"
     ):
         KernelLaunch.of(text)
 

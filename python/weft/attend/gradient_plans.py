@@ -67,7 +67,12 @@ class Plan:
         given = {*call.given, *(n for n, each in zip(_COMPUTED, arrays, strict=True) if each is not None)}
         slots = [name for name in ARRAYS if name in given or name == "none"]
         first, second = launched[0], launched[1].options
-        names = "base", "delta", *["sums_q"] * first.options["adding"], *["done"] * second["beside"]
+        names = (
+            "base",
+            "delta",
+            *["sums_q"] * first.options["adding"],
+            *["done"] * (second["beside"] or second["clears"]),
+        )
         between = {name: first.arrays[name] for name in names}
         made = dict(zip(_RESULTS, results[:3], strict=True)) | between
         slots += made

@@ -45,19 +45,23 @@ def backward(
     heads = base.shape[0] * base.shape[1]
     if lags is not None:
         done = call.empty((2 * heads // sizes.group,), "i32")
-    first = call.empty((heads if lags is None else lags[0] * sizes.group,), "i32")
+    beside = lags is not None and _beside(call, how)
+    cleared = heads if lags is None else lags[0] * sizes.group
+    first = call.empty((cleared if beside else heads,), "i32")
     outputs = o, sums, call.added("", "f32", 3) if of_sums is None else of_sums
     unit = _LOG2E if flags["capped"] or (how or {}).get("late") else 1 / call.scale
+    starts = call.added("cu_seqlens_q", "i32")
     call.launch(
         products_of_outputs,
-        *(o, do, *outputs[1:], call.added("cu_seqlens_q", "i32"), first, base, delta, sums_q, done, unit),
+        *(o, do, *outputs[1:], starts, first, base, delta, sums_q, done, unit, cleared),
         width=tiles.width(sizes.e),
         of_lse=of_sums is not None,
         packed=sizes.packed,
         adding=how is not None,
         stream=stream,
     )
-    options = {"beside": lags is not None, "of_lse": of_sums is not None, "stream": stream}
+    options = {"beside": beside, "clears": lags is not None and not beside}
+    options |= {"of_lse": of_sums is not None, "stream": stream}
     added = (unit, *(lags or (0, 0))), options
     _launch(call, (do, base, delta, *outputs), (sums_q, done), (dq, dk, dv), how, added)
     return dq, dk, dv, delta
@@ -71,17 +75,22 @@ def _adding(call: Call) -> dict[str, Any] | None:
 
 
 def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
-    """How many heads of keys ahead the kernel that adds prepares rows beside its products, and how many heads
-    behind it converts sums: all heads if it doesn't. None for neither. CTAs of heads so far away have begun,
-    or have ended, so that few CTAs wait.
+    """How many heads of keys ahead the kernel that adds prepares rows beside its products or clears sums, and
+    how many heads behind it converts sums: all heads if it doesn't. None for neither. CTAs of heads so far
+    away have begun, or have ended, so that few CTAs wait.
     """
-    if how is None or call.sizes.packed or not any(beside := tiles.beside(call.sizes.keys, how)):
+    if how is None or call.sizes.packed:
         return None
     count = -(-call.sizes.keys // (2 * ROWS))
     section = order.SECTION // count if _in_sections(call, how) else 0
     lags = [1 + section + math.ceil(rounds * call.multiprocessors / count) for rounds in _ROUNDS]
     heads = math.prod(call.matrices("k").shape[:2])
-    return None if lags[0] >= heads else (lags[0], min(lags[1], heads) if beside[1] else heads)
+    return None if lags[0] >= heads else (lags[0], min(lags[1], heads) if _beside(call, how) else heads)
+
+
+def _beside(call: Call, how: dict[str, Any] | None) -> bool:
+    window = call.flags["lefts"] or call.flags["rights"]
+    return how is not None and tiles.beside(call.sizes.keys, how, window=window)
 
 
 def _in_sections(call: Call, how: dict[str, Any]) -> bool:

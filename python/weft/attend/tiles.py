@@ -130,12 +130,11 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     return common | {"N": 128 if narrow else 64, "late": narrow or capped}
 
 
-def beside(keys: int, meta: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether the kernel that adds prepares rows of later heads beside its products, and whether it converts
-    sums of earlier ones: where that was faster.
+def beside(keys: int, meta: dict[str, Any], window: bool) -> bool:
+    """Whether the kernel that adds prepares rows of later heads beside its products, and converts sums of
+    earlier ones, where that was faster. Otherwise it only clears sums.
     """
-    wide = meta["width"] > 64 and keys <= _LONG
-    return wide, wide and keys > _SHORT
+    return bool(meta["width"] > 64 and keys <= _LONG and not window)
 
 
 def in_sections(keys: int, meta: dict[str, Any]) -> bool:

@@ -24,7 +24,7 @@ KERNELS: Mapping[str, KernelFunction] = {
 }
 BEGINNING = '{"launch":'
 """Of the texts."""
-_VERSION = 5
+_VERSION = 6
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]
 """The shape and the strides of an array, and MLIR's name of its elements."""

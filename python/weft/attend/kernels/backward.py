@@ -6,13 +6,14 @@ at once, where those of q are added up in global memory, in any order. Beside it
 delta for later heads, and converts the sums of earlier ones.
 """
 
+import functools
 import math
 
 import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
-from weft.attend.kernels.sums import LANES, PANEL, ROWS, convert, prepare
+from weft.attend.kernels.sums import LANES, PANEL, ROWS, clear, fill, prepare_and_convert, share
 
 LOG2E = math.log2(math.e)
 TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
@@ -58,6 +59,7 @@ def gradients(
     value_width,
     of,
     beside=False,
+    clears=False,
     of_lse=False,
     group,
     N=64,
@@ -80,11 +82,13 @@ def gradients(
     `sections`, tiles are in the order `longest_first`. The other options are those of `forward`.
 
     With `beside`, CTAs also `prepare` rows of the head of keys `before` heads later, and `convert` sums of
-    the one `after` heads earlier. `done` counts CTAs that prepared those of each head, then those that added.
+    the one `after` heads earlier; with `clears`, a thread only clears sums of the later one. `done` counts
+    CTAs that prepared or cleared those of each head, then those that added.
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
-    begun = not (late or capped)
+    begun, windowed = not (late or capped), lefts or rights
+    deferred, early = late or windowed, late and not windowed
     window = Window(left if lefts else None, right if rights else None)
     # Without masks, queries after the last one are zeros, and so are their gradients.
     masks = ragged or packed or limited or lefts or rights
@@ -211,6 +215,7 @@ def gradients(
         if beside:
             staging = w.shared(ROWS, LANES, q.dtype)
             rows_of = w.ring(1, o=(ROWS, PANEL, o.dtype), do=(ROWS, PANEL, do.dtype))
+        cleared = w.ring(1, zeros=(2 * ROWS, LANES, w.f32)) if clears else None
         exchange, added = w.ring(2, ds=(M, N, q.dtype), takers=2), w.ring(2, sum=(part, LANES, w.f32))
         with w.role(warpgroups=2, registers=224 if beside else 240) as me:
 
@@ -221,17 +226,24 @@ def gradients(
                 return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
 
             def add(sum_q):
+                parts = w.lane_parts(sum_q) if windowed else [w.by_lanes(sum_q)]
                 with added.write(own=True) as slot:
-                    w.store(w.by_lanes(sum_q), slot.sum)
+                    for number, each in enumerate(parts):
+                        w.store(each, slot.sum.rows(each.rows * number, each.rows))
 
             @w.inline
-            def add_product(keys):
+            def add_product(keys, meanwhile=lambda: None):
                 with exchange.take() as slot:
-                    sum_q = w.wait(product(slot.ds, keys))
+                    sum_q = product(slot.ds, keys)
+                    meanwhile()
+                    sum_q = w.wait(sum_q)
                 add(sum_q)
 
+            if clears:
+                with cleared.write() as to:
+                    w.store(w.zeros((ROWS, LANES)), to.zeros.rows(ROWS * me, ROWS))
             rows, head, first, seen = tile_of()
-            own, mine = first + ROWS * me, kept.take()
+            own, mine = first + ROWS * me, kept.take(waits=not deferred)
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
             sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
             i = w.i32(0) + seen.begin
@@ -240,6 +252,10 @@ def gradients(
                 with exchange.write() as to:
                     w.store(w.zeros((ROWS, N), q.dtype), to.ds.rows(ROWS * me, ROWS))
             for number in w.range(steps):
+                if deferred and number == 0:
+                    mine.ready()  # when all is computed that blocks need
+                if group == 1 and windowed:
+                    i = seen.begin + number
                 with blocks.take() as block:
                     s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
                     with outputs.take() as of_out:
@@ -267,25 +283,21 @@ def gradients(
                             add_product(mine.k)
                         sum_k, sum_v = w.wait(sum_k, sum_v)
                 i = w.where(i + 1 == seen.end, seen.begin, i + 1)
-            if steps > 0:
-                add_product(mine.k)
-            w.barrier()  # the other warpgroup has read all keys
             at = rows.batch, head, rows.first_key + own
-            store(sum_v, dv[at], rows.keys - own, values)
+            if deferred:
+                mine.ready()
+            store_v = functools.partial(store, sum_v, dv[at], rows.keys - own, values)
+            if steps > 0:
+                add_product(mine.k, *[store_v] * early)
+            elif early:
+                store_v()
+            w.barrier()  # the other warpgroup has read all keys
+            if not early:
+                store_v()
             store(sum_k * scale, dk[at], rows.keys - own, keys)
             mine.release()
 
-    def share(x, of, size):
-        """The pieces of `size` rows of `sums_q`, of a head of keys, that are computed beside tile x, and a
-        function that returns the batch and head of a piece, and its number in these.
-        """
-        count = w.ceil_div(w.ctas(0), 2 if rights and not lefts else 1)  # causal ones that see many queries
-        pieces = sums_q.rows // size
-
-        def place(piece):
-            return (of // w.ctas(1), of % w.ctas(1) * group + piece // pieces), piece % pieces
-
-        return (w.where(x < count, x, group * pieces), group * pieces, count), place
+    sharing = sums_q, group, rights and not lefts
 
     with w.role(registers=24):
         rows, head, first, seen = tile_of()
@@ -311,15 +323,17 @@ def gradients(
                         outputs.fill(do=do[at], delta=delta[sums])
             if beside:
                 with w.one_thread(warp=2):
+                    pieces = share(*sharing, first // M, number + before, ROWS * width // LANES)
+                    fill(rows_of, o, do, *pieces, value_width=value_width)
+            if clears:
+                with w.one_thread(warp=2), cleared.take() as slot:
+                    clear(sums_q, slot.zeros, *share(*sharing, first // M, number + before, 2 * ROWS))
                     if number + before < w.ctas(1) * w.ctas(2):
-                        span, place = share(first // M, number + before, ROWS * width // LANES)
-                        for piece in w.range(*span):
-                            its, here = place(piece)
-                            for panel in range(0, value_width, PANEL):
-                                at = *its, here * ROWS, panel
-                                rows_of.fill(o=o[at], do=do[at])
+                        w.signal(done[number + before])
             if of == "qkv":
                 with w.one_thread(warp=1):
+                    if clears and number >= before:
+                        w.await_signals(done[number], w.ctas(0))
                     for g in w.range(group):
                         for i in w.range(seen.begin, seen.end):
                             for half in range(2):
@@ -331,18 +345,6 @@ def gradients(
     if beside:
         with w.role(registers=40):
             rows, head, first, seen = tile_of()
-            number, count = rows.batch * w.ctas(1) + head, w.ctas(1) * w.ctas(2)
-            later, earlier = number + before, number - after
-            if later < count:
-                span, place = share(first // M, later, ROWS * width // LANES)
-                for piece in w.range(*span):
-                    its, here = place(piece)
-                    given, to = (rows_of, lse, d_lse if of_lse else None, unit), (later_base, later_delta)
-                    prepare(*given, *to, sums_q, its, here, width=width, value_width=value_width)
-                w.signal(done[later])
-            if earlier >= 0:
-                w.await_signals(done[count + earlier], w.ctas(0))
-                span, place = share(first // M, earlier, ROWS)
-                for piece in w.range(*span):
-                    its, here = place(piece)
-                    convert(sums_q, dq, its, here, scale, staging, width=width, columns=LANES)
+            given, to = (rows_of, lse, d_lse if of_lse else None, unit), (later_base, later_delta)
+            work = rows.batch * w.ctas(1) + head, before, after, (*sharing, first // M), done
+            prepare_and_convert(given, to, dq, scale, staging, *work, width=width, value_width=value_width)

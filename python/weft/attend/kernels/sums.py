@@ -11,20 +11,54 @@ LANES = 32  # elements of a row of `sums_q`
 PANEL = 64  # columns whose 16-bit elements are one row of 128 bytes
 
 
-def prepare(ring, lse, d_lse, unit, base, delta, sums_q, at, piece, *, width, value_width):
-    """Stores base and delta of 64 rows of a head, and zeros of `sums_q`. A ring has panels of o and do."""
-    rows, like = (*at, piece * ROWS), w.zeros(ROWS)
-    low = w.load_column(lse[rows], like=like)
-    total = like if d_lse is None else w.load_column(d_lse[rows], like=like)
-    zeros = w.by_lanes(w.zeros((ROWS, PANEL)))
-    for column in range(0, width, PANEL):
-        w.store(zeros, sums_q[(*at, (piece * width + column) * ROWS // LANES, 0)])
-    for _ in range(0, value_width, PANEL):
-        with ring.take() as slot:
-            one, other = (w.load(x, like=w.zeros(x.shape, x.dtype)).to(w.f32) for x in (slot.o, slot.do))
-        total = total - w.sum(one * other, axis=1)
-    w.store_column(low * -unit, base[rows])
-    w.store_column(total, delta[rows])
+def share(sums_q, group, causal, x, of, size):
+    """The pieces of `size` rows of `sums_q`, of a head of keys, that are computed beside tile x, and a
+    function that returns the batch and head of a piece, and its number in these. Of `causal` tiles, only the
+    first half computes them, which sees many queries. After the last head there are none.
+    """
+    count = w.ceil_div(w.ctas(0), 2 if causal else 1)
+    exists, pieces = of < w.ctas(1) * w.ctas(2), sums_q.rows // size
+
+    def place(piece):
+        return (of // w.ctas(1), of % w.ctas(1) * group + piece // pieces), piece % pieces
+
+    return (w.where((x < count) & exists, x, group * pieces), group * pieces, count), place
+
+
+@w.inline
+def clear(sums_q, zeros, span, place):
+    """Stores zeros in pieces of sums, by one thread, from a buffer of as many rows."""
+    for piece in w.range(*span):
+        at, here = place(piece)
+        w.store(zeros, sums_q[(*at, here * zeros.shape[0], 0)])
+
+
+@w.inline
+def fill(ring, o, do, span, place, *, value_width):
+    """Fills stages with panels of o and do, of 64 rows each, for `prepare`."""
+    for piece in w.range(*span):
+        at, here = place(piece)
+        for panel in range(0, value_width, PANEL):
+            ring.fill(o=o[(*at, here * ROWS, panel)], do=do[(*at, here * ROWS, panel)])
+
+
+@w.inline
+def prepare(ring, lse, d_lse, unit, base, delta, sums_q, span, place, *, width, value_width):
+    """Stores base and delta of pieces of 64 rows, and zeros of `sums_q`. A ring has panels of o and do."""
+    for piece in w.range(*span):
+        at, here = place(piece)
+        rows, like = (*at, here * ROWS), w.zeros(ROWS)
+        low = w.load_column(lse[rows], like=like)
+        total = like if d_lse is None else w.load_column(d_lse[rows], like=like)
+        zeros = w.by_lanes(w.zeros((ROWS, PANEL)))
+        for column in range(0, width, PANEL):
+            w.store(zeros, sums_q[(*at, (here * width + column) * ROWS // LANES, 0)])
+        for _ in range(0, value_width, PANEL):
+            with ring.take() as slot:
+                one, other = (w.load(x, like=w.zeros(x.shape, x.dtype)).to(w.f32) for x in (slot.o, slot.do))
+            total = total - w.sum(one * other, axis=1)
+        w.store_column(low * -unit, base[rows])
+        w.store_column(total, delta[rows])
 
 
 def convert(sums_q, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
@@ -37,6 +71,26 @@ def convert(sums_q, dq, at, piece, scale, via, *, width, columns, first=0, end=N
     if end is not None:
         limit = {"rows": end - row}
     w.store(total.to(dq.dtype), dq[(*at, row, piece % count * columns)], via=via, **limit)
+
+
+@w.inline
+def prepare_and_convert(
+    given, to, dq, scale, via, number, before, after, sharing, done, *, width, value_width
+):
+    """Prepares this tile's share of the head `before` heads after that of this number, and converts that of
+    the head `after` heads before it, when its additions are done.
+    """
+    later, earlier, count, sums_q = number + before, number - after, w.ctas(1) * w.ctas(2), sharing[0]
+    if later < count:
+        pieces = share(*sharing, later, ROWS * width // LANES)
+        prepare(*given, *to, sums_q, *pieces, width=width, value_width=value_width)
+        w.signal(done[later])
+    if earlier >= 0:
+        w.await_signals(done[count + earlier], w.ctas(0))
+        span, place = share(*sharing, earlier, ROWS)
+        for piece in w.range(*span):
+            at, here = place(piece)
+            convert(sums_q, dq, at, here, scale, via, width=width, columns=LANES)
 
 
 @w.kernel(grid=lambda delta, first: delta.size(2) // SUMS_STEP * first.size(0), dependent=True)
@@ -52,6 +106,7 @@ def products_of_outputs(
     sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
     done: w.Out["counters", w.i32],
     unit: w.f32,
+    cleared: w.i32,
     *,
     E,
     columns=LANES,
@@ -61,8 +116,8 @@ def products_of_outputs(
     adding=False,
 ):
     """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; base = -lse, in units of the
-    products of queries and keys; and sums_q = 0 with `adding`. After the rows of a sequence come zeros. All
-    that for as many heads as `first` has elements. Also, done = 0.
+    products of queries and keys. After the rows of a sequence come zeros. All that for as many heads as
+    `first` has elements. Also, done = 0, and with `adding`, sums_q = 0 of the first `cleared` heads.
     """
     slots, heads = delta.size("padded") // SUMS_STEP, delta.size("heads")
     slot, number = w.cta() % slots, w.cta() // slots
@@ -71,7 +126,8 @@ def products_of_outputs(
         row, end = rows_at(slot, starts_q, SUMS_STEP, o.rows, packed=packed)
         if adding:
             zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
-            for each in w.range(slot * zeros.rows, sums_q.rows, slots * zeros.rows):
+            end_of_zeros = w.where(number < cleared, sums_q.rows, 0)
+            for each in w.range(slot * zeros.rows, end_of_zeros, slots * zeros.rows):
                 w.store(zeros, sums_q[(*at, each, 0)])
         like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
         panels = range(0, width, PANEL)
