@@ -90,7 +90,11 @@ GROUPED = (
     ((776, 15856, 25552), of(256, 160, 64, swap=True, cluster=(8, 1)), 1),
     ((4968, 6984, 6360), of(192, 160, 64, 3, cluster=(2, 4)), 8),
     ((13016, 1352, 2056), of(192, 176, 64, 3, swap=True, cluster=(4, 2)), 8),  # all rows in any group
-    ((1256, 576, 2320), of(64, 96, 64, 1, cluster=(4, 2)), 8),  # all tiles at a time
+    ((1256, 576, 2320), of(64, 96, 64, 1, cluster=(4, 2)), 8),  # all tiles at a time, of which L2 has all
+    ((3248, 1328, 4632), of(192, 192, 64, 3, cluster=(2, 1)), 1),
+    ((2800, 3592, 2416), of(256, 160, 64, cluster=(1, 2)), 1),
+    ((6450, 1736, 29888), of(128, 240, 64, swap=True, cluster=(1, 2)), 16),
+    ((360, 19904, 912), of(256, 120, 64, swap=True, cluster=(8, 1)), 1),
     ((8192, 28672, 4096), of(256, 192, 64, cluster=(1, 2)), 16),
     ((2515, 30696, 280), of(128, 256, 64, swap=True, cluster=(4, 2)), 8),  # D is written in whole rows
     ((4096, 4096, 256), of(128, 256, 64), 4),
@@ -107,11 +111,11 @@ def test_tiles_are_grouped_to_read_the_least(shape, schedule, group):
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
-    (BF16, (8192, 16, 8192), {8: 662, 1: 4}),
+    (BF16, (8192, 16, 8192), {8: 666}),
     (BF16, (8192, 8192, 1024), {8: 2380, 16: 572}),
     (BF16, (256, 16, 512), {4: 763, 8: 56}),
     (BF16, (64, 16, 2048), {8: 744}),
-    (E4M3, (64, 40, 1000), {4: 374, 8: 1}),
+    (E4M3, (64, 40, 1000), {8: 375}),
     (PROMOTED, (8192, 16, 8192), {8: 257}),
     (SCALED, (100, 128, 1024), {4: 898, 8: 79}),
     (TF32, (130, 40, 256), {4: 1249, 8: 38}),

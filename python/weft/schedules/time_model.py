@@ -34,8 +34,8 @@ _FEWEST_PARTED = 3  # stages beside a tile of D that is staged in parts: two are
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _MORE_READ = 1.1  # from L2, for half the reads from memory of columns
 _FAR = 32 << 20  # bytes, of which L2 keeps too little from one group to the next
-_SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
-_LONG = 2048  # bytes of a row of A, from which on fewer reads gain more than whole rows of D
+_SHORT = 1024  # bytes of a row of A, up to which whole rows of D gain more than fewer reads,
+_SHORTEST = 640  # and up to which a product writes more than it reads
 
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
 _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
@@ -256,17 +256,16 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int, chip: ChipMod
     height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
     at_a_time = chip.resident[s.ctas] // (s.ctas * s.global_splits)
     single, short, usual, many = GROUPS
-    if row <= _SHORT and at_a_time // short * width >= across:
+    if row <= _SHORTEST and at_a_time // short * width >= across:
         return short  # more is written than read: then D is best written in whole rows
-    below = ceil_div(down, height)
-    if below * ceil_div(across, width) <= at_a_time:
-        return usual
+    below, beside = ceil_div(down, height), ceil_div(across, width)
+    if beside == 1 or (below * beside <= at_a_time and (down + across) * row <= _FAR):
+        return usual  # the order is the same, or L2 has all
 
     def read(group: int) -> int:
         rows = min(group, below)
         return rows * height + min(ceil_div(at_a_time, rows) * width, across)
 
     allowed = _MORE_READ if across * row > _FAR and below > usual else 1.0
-    if read(many) < read(usual) * allowed:
-        return many
-    return single if row >= _LONG and read(single) * _MORE_READ < read(usual) else usual
+    rows = many if read(many) < read(usual) * allowed else usual
+    return single if row > _SHORT and read(single) * _MORE_READ < read(rows) else rows
