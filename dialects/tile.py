@@ -58,7 +58,7 @@ from weft.dialects.tile_rings import (
     release_peer,
 )
 from weft.dialects.tile_roles import role
-from weft.dialects.tile_sums import add_products, clear_sums, read_sums
+from weft.dialects.tile_sums import add_products, clear_sums, read_sums, reading
 from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, copy_tmem, tensor_memory
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
@@ -137,6 +137,7 @@ __all__ = [
     "pin",
     "query_cancel",
     "read_sums",
+    "reading",
     "release",
     "release_peer",
     "remote",

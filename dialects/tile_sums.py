@@ -14,6 +14,7 @@ from weft.isa.mma.fragments import REGISTER_BITS
 from weft.mlir import ext, ir
 
 _READ = ("f32", "i32", "f16")
+_ROUNDED = ("f16", "bf16")
 
 
 def sum_registers(kind: Any) -> int:
@@ -72,20 +73,45 @@ class AddProductsOp(Op, dialect=Tile, name="add_products"):
 
 
 class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
-    """The fragment of a warpgroup's sums in named registers, from number `first_sum` on, in the order of a
-    lane's elements.
+    """The fragment of a warpgroup's sums in named registers: element `i` of a lane is register
+    `first_sum + i`, or `first_sum + order[i]`.
+
+    With `rounds`, the registers have f32, and the elements, f16 or bf16, are rounded to nearest. Otherwise,
+    two elements of f16 are in a register.
     """
 
     first_sum: ir.IntegerAttr
     sums: ext.Result[Any]
+    optional = {"rounds": False, "order": None}  # noqa: RUF012
+
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the registers, from `first_sum` on."""
+        given = self.attribute("order")
+        if given is not None:
+            return list(given)
+        rounds = self.attribute("rounds")
+        return list(range(self.sums.type.registers if rounds else sum_registers(self.sums.type)))
 
     def check(self) -> str | None:
-        if not is_fragment(self.sums) or str(self.sums.type.element_type) not in _READ:
-            legal = f"{', '.join(_READ[:-1])} or {_READ[-1]}"
+        read = _ROUNDED if self.attribute("rounds") else _READ
+        if not is_fragment(self.sums) or str(self.sums.type.element_type) not in read:
+            legal = f"{', '.join(read[:-1])} or {read[-1]}"
             return f"expects to return a fragment of {legal}, got {self.sums.type}"
         if self.attribute("first_sum") < 0:
             return f"first_sum must be at least 0, got {self.attribute('first_sum')}"
-        return tile_complaint([self.sums])
+        return tile_complaint([self.sums]) or self._order_complaint()
+
+    def _order_complaint(self) -> str | None:
+        given = self.attribute("order")
+        if given is None:
+            return None
+        if not isinstance(given, ir.DenseI64ArrayAttr):
+            return f"expects attribute 'order' to be array<i64: ...>, got {given}"
+        count = self.sums.type.registers if self.attribute("rounds") else sum_registers(self.sums.type)
+        if len(given) != count or min(given) < 0:
+            return f"expects order to have {count} numbers of at least 0, got {given}"
+        return None
 
 
 def _range_complaint(op: Op) -> str | None:
@@ -110,6 +136,18 @@ def add_products(
     build(AddProductsOp, operands=list(factors), attributes=attributes)
 
 
-def read_sums(kind: Any, first_sum: int) -> Any:
+def reading(fragment: Any) -> ReadSumsOp | None:
+    """The `tile.read_sums` that returns a fragment; None for another one."""
+    owner = fragment.owner
+    made = not isinstance(owner, ir.Block) and isinstance(owner.opview, ReadSumsOp)
+    return owner.opview if made else None
+
+
+def read_sums(kind: Any, first_sum: int, order: Sequence[int] | None = None, rounds: bool = False) -> Any:
     """Builds `tile.read_sums` and returns the fragment, of type `kind`."""
-    return build(ReadSumsOp, results=[kind], attributes={"first_sum": first_sum}).sums
+    attributes = {
+        "first_sum": first_sum,
+        "order": None if order is None else ir.DenseI64ArrayAttr.get(list(order)),
+        "rounds": rounds,
+    }
+    return build(ReadSumsOp, results=[kind], attributes=attributes).sums

@@ -11,7 +11,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import is_buffer, is_tensor_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_operands import OperandOp
-from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp, sum_registers
+from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
 from weft.isa.family import Registers
@@ -29,6 +29,7 @@ from weft.passes.registry.candidates import Candidate, Predicate, candidates, di
 from weft.passes.registry.pass_ import Pass, rewrite
 
 LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
+_HALF = 16
 SUMS = ("f32", "i32", "f16")
 """Element types of accumulators that are waited for, and of what is pinned."""
 _SUMS = f"{', '.join(SUMS[:-1])} or {SUMS[-1]}"
@@ -38,6 +39,7 @@ def run(module: Any) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
     if len(candidates(GemmAsyncOp.OPERATION_NAME, CANDIDATES)) == len(CANDIDATES):
         named_sums.assign(module)
+    named_sums.drop_unused(module)
     named_sums.declare(module)
     rewrite(module, LOWERED, _lower)
     for op in operations(module, OperandOp):
@@ -52,7 +54,8 @@ def _lower(op: Any) -> list[Any]:
     if isinstance(op, PinOp):
         return [_tied(op, op.fragment)]
     if isinstance(op, ReadSumsOp):
-        return [_read(op)]
+        kind = op.sums.type
+        return [tile.from_lane(_lane(named_sums.read(op), kind), kind)]
     if isinstance(op, ClearSumsOp):
         named_sums.clear(op)
         return []
@@ -197,8 +200,8 @@ def _members(struct: Any, registers: Registers, kind: Any) -> list[Any]:
 
 
 def _lane(registers: list[Any], kind: Any) -> Any:
-    """The vector of a fragment's sums from its registers, words for f16."""
-    if kind.element_type == ir.F16Type.get():
+    """The vector of a fragment's sums from its registers, words for elements of 16 bits."""
+    if kind.element_type.width == _HALF:
         return vector.bitcast(kind.lane_type, emit.vector_of(registers))
     return vector.from_elements(kind.lane_type, registers)
 
@@ -240,14 +243,6 @@ def _wait(op: WaitGemmOp) -> list[Any]:
     uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
     return [_tied(op, fragment) for fragment in op.fragments]
-
-
-def _read(op: ReadSumsOp) -> Any:
-    """The fragment of sums in named registers, words for f16."""
-    kind = op.sums.type
-    element = "i32" if kind.element_type == ir.F16Type.get() else str(kind.element_type)
-    elements = named_sums.read(op.attribute("first_sum"), [element] * sum_registers(kind))
-    return tile.from_lane(_lane(elements, kind), kind)
 
 
 def _tied(op: Any, fragment: Any) -> Any:

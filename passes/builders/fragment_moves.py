@@ -17,6 +17,7 @@ from weft.passes.builders import (
     emit,
     fragment_coordinates,
     matrix_moves,
+    named_sums,
     tensor_memory_moves,
     thread_ids,
 )
@@ -81,9 +82,11 @@ def _store_shared(op: StoreOp) -> None:
         _store_plain(op)
         return
     remarks.explain(op, lambda: ("stmatrix", []))
-    words, first = words_of_fragment(op.fragment), 0
+    # Rounded just before they are stored: otherwise, all words would be in registers beside the sums.
+    read = named_sums.rounding(op.fragment)
+    words, first = [] if read else words_of_fragment(op.fragment), 0
     for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
-        registers = words[first : first + count]
+        registers = named_sums.read(read, first, count) if read else words[first : first + count]
         mma.stmatrix(address=address, a=registers, shape="m8n8", num=count, trans=transposed)
         first += count
 

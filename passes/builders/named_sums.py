@@ -29,6 +29,13 @@ def assign(module: Any) -> None:
                 taken = _assign(wait, taken)
 
 
+def drop_unused(module: Any) -> None:
+    """Erases reads whose values nothing uses."""
+    for op in operations(module, ReadSumsOp):
+        if not len(list(op.sums.uses)):
+            op.operation.erase()
+
+
 def declare(module: Any) -> None:
     """Declares the named registers of each kernel. Raises WeftError for those of another function."""
     for function in operations(module, gpu.GPUFuncOp):
@@ -41,10 +48,29 @@ def declare(module: Any) -> None:
             assembly(f".reg .b32 {sum_name()}<{total}>;", [], [], [])
 
 
-def read(first: int, kinds: list[str]) -> list[Any]:
-    """The values of named registers, from the `first` on, as these types."""
-    lines = [f"mov.b32 ${number}, {sum_name(first + number)};" for number in range(len(kinds))]
-    return assembly("\n\t".join(lines), [f"={LETTERS[kind]}" for kind in kinds], [], kinds)
+def rounding(fragment: Any) -> ReadSumsOp | None:
+    """The `tile.read_sums` that rounds the elements of a fragment, if the fragment has one use."""
+    read = tile.reading(fragment)
+    return read if read is not None and read.attribute("rounds") and _used_once(fragment) else None
+
+
+def read(op: ReadSumsOp, first: int = 0, count: int | None = None) -> list[Any]:
+    """The elements of `tile.read_sums`, two in a word where they have 16 bits: so many from number `first`
+    on, or all.
+    """
+    element, names = (
+        str(op.sums.type.element_type),
+        [sum_name(op.attribute("first_sum") + i) for i in op.order],
+    )
+    kind = "i32" if element in ("f16", "bf16") else element
+    if op.attribute("rounds"):
+        pairs = zip(names[1::2], names[::2], strict=True)  # the first operand becomes the upper half
+        instruction, sources = f"cvt.rn.{element}x2.f32", [f"{high}, {low}" for high, low in pairs]
+    else:
+        instruction, sources = "mov.b32", names
+    chosen = sources[first:] if count is None else sources[first : first + count]
+    lines = [f"{instruction} ${i}, {source};" for i, source in enumerate(chosen)]
+    return assembly("\n\t".join(lines), [f"={LETTERS[kind]}"] * len(lines), [], [kind] * len(lines))
 
 
 def clear(op: ClearSumsOp) -> None:
@@ -74,8 +100,10 @@ def _end(function: Any) -> int:
     for op in operations(function, GemmAsyncOp, ClearSumsOp, AddProductsOp, ReadSumsOp):
         if (first := op.attribute("first_sum")) < 0:
             continue
-        if isinstance(op, GemmAsyncOp | ReadSumsOp):
-            count = sum_registers(op.operation.results[0].type)
+        if isinstance(op, ReadSumsOp):
+            count = max(op.order) + 1
+        elif isinstance(op, GemmAsyncOp):
+            count = sum_registers(op.d.type)
         else:
             count = op.attribute("count")
         end = max(

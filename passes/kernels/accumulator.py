@@ -45,31 +45,31 @@ class Accumulator:
         ring, late = self.feed.ring, self.schedule.overlaps
 
         def block(number: Any, continues: Any, carried: list[Any]) -> list[Any]:
-            sums, last, stage, phase = carried
+            last, stage, phase = carried
             tile.await_(ring, stage, phase)
             self.feed.prepare(at, number, stage, phase)
-            sums = self._start(start, sums, stage, continues)
+            self._start(start, stage, continues)
             tile.wait_gemm(pending=int(late))
             with emit.when(continues) if late else nullcontext():
                 self.feed.release(last if late else stage)
-            return [sums, stage, *tile.advance(ring, stage, phase)]
+            return [stage, *tile.advance(ring, stage, phase)]
 
         # The first block starts the sums: if they were zeroed first, ptxas would serialize all products.
-        carried = [undefined(self.kind), position[0], *position]
-        sums, last, *position = every_k_block(at, carried, block)
-        (sums,) = tile.wait_gemm(sums)
+        last, *position = every_k_block(at, [position[0], *position], block)
+        tile.wait_gemm()
         if late:
             self.feed.release(last)
-        return [widened(sums), *position]
+        return [widened(tile.read_sums(self.kind, 0)), *position]
 
-    def _start(self, start: Any, sums: Any, stage: Any, accumulate: Any) -> Any:
-        """Starts the products of a stage."""
+    def _start(self, start: Any, stage: Any, accumulate: Any) -> None:
+        """Starts the products of a stage, in named registers."""
         left, right = self.feed.left, self.feed.right
-        return tile.gemm_async(
+        tile.gemm_async(
             left.part(stage, start, self.schedule.rows),
             right.part(stage, 0, right.extent),
-            sums,
+            undefined(self.kind),
             accumulate,
+            first_sum=0,
             transpose_a=not left.k_major,
             transpose_b=right.k_major,
         )

@@ -12,7 +12,7 @@ from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
-from weft.passes.kernels.fragments import add, convert, transposed
+from weft.passes.kernels.fragments import add, convert, reread, transposed
 from weft.passes.kernels.matrices import member, run_bytes
 from weft.passes.kernels.preload import Preload
 
@@ -29,6 +29,7 @@ def finish(
     alpha: Any = None,
     ahead: int = 0,
     preloaded: tuple[Preload, Any] | None = None,
+    pairs: bool = False,
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
@@ -39,21 +40,32 @@ def finish(
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
     don't fit in registers beside the sums. So many registers of a lane are free for elements of C and of the
     residual: `ahead`. These are loaded at once, so that a tile waits a few times for memory. `preloaded`:
-    what TMA has copied for the tile, and where.
+    what TMA has copied for the tile, and where. `pairs`: stmatrix stores the fragments, which sums in named
+    registers are rounded to only then.
     """
-    kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
+    kind, element = sums.type, op.d.type.element_type
     alpha = alpha_of(op, number) if alpha is None else alpha
     if only_scales(op):
         whole = FragmentType.of(kind.shape, element, kind.layout)
-        yield tile.from_lane(convert(_scaled(lane, alpha), whole.lane_type), whole), 0, 0
+        if pairs and _rounds_as_read(sums, element, alpha):
+            yield reread(sums, whole, rounds=True), 0, 0
+        else:
+            yield tile.from_lane(convert(_scaled(tile.to_lane(sums), alpha), whole.lane_type), whole), 0, 0
         return
-    elements = emit.elements(lane)
+    elements = emit.elements(tile.to_lane(sums))
     epilogue = _Epilogue(op, row, column, run, number, shared, alpha, _groups(op, kind, ahead), preloaded)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
         done = convert(epilogue.of(piece, part), rounded.lane_type)
         yield tile.from_lane(done, rounded), piece.row, piece.column
+
+
+def _rounds_as_read(sums: Any, element: Any, alpha: Any) -> bool:
+    """Whether sums are in named registers, and only rounded to D's elements, of 16 bits."""
+    wide = sums.type.element_type == ir.F32Type.get() and str(element) in ("f16", "bf16")
+    unscaled = not isinstance(alpha, ir.Value) and alpha == 1.0
+    return wide and unscaled and tile.reading(sums) is not None
 
 
 def only_scales(op: MatmulOp) -> bool:
@@ -121,10 +133,14 @@ def split(sums: Any, count: int) -> Iterator[tuple[Any, int, int]]:
     """So many equal fragments of sums along the dimension in which a lane has most elements, each with its
     row and column relative to them.
     """
-    elements = emit.elements(tile.to_lane(sums))
+    elements = None if tile.reading(sums) else emit.elements(tile.to_lane(sums))
     for piece in pieces(sums.type, count):
-        part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
-        yield tile.from_lane(part, piece.kind), piece.row, piece.column
+        if elements is None:
+            part = reread(sums, piece.kind, piece.registers)
+        else:
+            lane = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
+            part = tile.from_lane(lane, piece.kind)
+        yield part, piece.row, piece.column
 
 
 def pieces(kind: Any, count: int | None = None) -> list[Piece]:

@@ -1,5 +1,6 @@
 """Fragments as kernels use them: types of sums, transposed fragments, conversions between element types."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects import tile
@@ -69,6 +70,20 @@ def _alternating(number: int) -> int:
     """Where a row or column is among 16 of which the halves alternate."""
     high, low = divmod(number, 16)
     return 16 * high + 8 * (low % 2) + low // 2
+
+
+def reread(
+    fragment: Any, kind: Any = None, registers: Sequence[int] | None = None, rounds: bool = False
+) -> Any:
+    """What `tile.read_sums` returned, read again here: as another type, only some of its registers in this
+    order, or rounded. None for a fragment that another operation returned.
+    """
+    if (read := tile.reading(fragment)) is None:
+        return None
+    order = read.attribute("order")
+    if registers is not None:
+        order = [read.order[number] for number in registers]
+    return tile.read_sums(kind or fragment.type, read.attribute("first_sum"), order, rounds)
 
 
 def widened(sums: Any) -> Any:

@@ -13,7 +13,7 @@ from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels import epilogue
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish, split
-from weft.passes.kernels.fragments import transposed
+from weft.passes.kernels.fragments import reread, transposed
 from weft.passes.kernels.matrices import (
     ends_ragged,
     map_of_member,
@@ -124,7 +124,8 @@ class StagedWriter:
             for following in range(1, len(parts)):
                 with emit.when(emit.equal(number, following - 1)):
                     # Without the pin, LLVM rounds all parts before the loop, beside the sums.
-                    part = tile.pin(parts[following][0])
+                    part = parts[following][0]
+                    part = reread(part) or tile.pin(part)
                     self._stage(part, *start(following), index, warpgroup)
             return carried
 
@@ -136,7 +137,18 @@ class StagedWriter:
         part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
         preloaded = None if self.preloaded is None else (self.preloaded, part)
         ahead = spare(self.schedule)
-        pieces = finish(self.op, sums, row, column, run=run, number=index, ahead=ahead, preloaded=preloaded)
+        pairs = self.op.types.output_bytes == 2  # which stmatrix stores
+        pieces = finish(
+            self.op,
+            sums,
+            row,
+            column,
+            run=run,
+            number=index,
+            ahead=ahead,
+            preloaded=preloaded,
+            pairs=pairs,
+        )
         first = next(pieces)  # computed while the previous tile's store may still read the buffer
         with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
@@ -200,7 +212,10 @@ def store(
 
 def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:
     """The sums as a fragment of D, which `swap` transposes."""
-    return tile.from_lane(tile.to_lane(sums), transposed(sums.type)) if schedule.swap else sums
+    if not schedule.swap:
+        return sums
+    kind = transposed(sums.type)
+    return reread(sums, kind) or tile.from_lane(tile.to_lane(sums), kind)
 
 
 def run_of(schedule: WarpgroupSchedule) -> int:

@@ -167,13 +167,14 @@ gpu.module @warpgroups {
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16,
   // CHECK: "tile.gemm_async"({{.*}}, %[[ADDS]])
-  // CHECK-SAME: {transpose_b = true}
+  // CHECK-SAME: {first_sum = 0 : i64, transpose_b = true}
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, f32,
   // CHECK-NOT: "tile.gemm_async"
   // CHECK: "tile.wait_gemm"() : () -> ()
   // CHECK: "tile.release"
   // CHECK: "tile.advance"
-  // CHECK: "tile.wait_gemm"(%{{.*}})
+  // CHECK: "tile.wait_gemm"() : () -> ()
+  // CHECK: "tile.read_sums"() {first_sum = 0 : i64}
   // CHECK: "tile.store"
   // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}memref<?x?xf32>, i32, i32)
   // CHECK-NOT: "tile.store_async"
@@ -195,8 +196,9 @@ gpu.module @warpgroups {
   // CHECK: scf.if %[[LATER]]
   // CHECK-NEXT: "tile.release"
   // CHECK-NEXT: }
-  // CHECK: "tile.wait_gemm"(%{{.*}}) :
+  // CHECK: "tile.wait_gemm"() :
   // CHECK: "tile.release"
+  // CHECK: "tile.read_sums"() {first_sum = 0 : i64}
   // CHECK: "tile.store"
   gpu.func @multiplies_alone(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
@@ -246,7 +248,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 32, 64>, f16,
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: {transpose_a = true} :
+  // CHECK-SAME: {first_sum = 0 : i64, transpose_a = true} :
   gpu.func @mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 96, 32>, warpgroups = 2, stages = 2}}
@@ -260,7 +262,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.tensor_map"(%[[B]]) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
   // CHECK: "tile.tensor_map"(%[[A]]) : (memref<8x?xf16>) -> !tile.map<array<i64: 8, 64>, f16,
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: {transpose_b = true}
+  // CHECK-SAME: {first_sum = 0 : i64, transpose_b = true}
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 8>, f32,
   // CHECK: "tile.from_lane"
   // CHECK-SAME: -> !tile.fragment<array<i64: 8, 64>, f32, #tile.layout<"S[(4,2,4,2,8):(1@laneid,1,1@warpid,2,4@laneid)]">>

@@ -253,6 +253,19 @@ gpu.module @buffers {
     gpu.return
   }
 
+  // Sums in named registers are rounded for each stmatrix, just before it, so that few words are in registers at once.
+  // CHECK-LABEL: gpu.func @store_sums
+  // CHECK: llvm.getelementptr
+  // CHECK-NEXT: %[[WORDS:.*]] = llvm.inline_asm has_side_effects "cvt.rn.f16x2.f32 $0, %sums9, %sums8;\0A\09cvt.rn.f16x2.f32 $1, %sums11, %sums10;\0A\09cvt.rn.f16x2.f32 $2, %sums13, %sums12;\0A\09cvt.rn.f16x2.f32 $3, %sums15, %sums14;", "=r,=r,=r,=r" :
+  // CHECK-NEXT: %[[W:.*]] = llvm.extractvalue %[[WORDS]][0]
+  // CHECK: "mma.stmatrix"(%{{.*}}, %[[W]], %{{.*}}) {num = 4 : i64, shape = "m8n8"} :
+  // CHECK: gpu.return
+  gpu.func @store_sums(%t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %f = "tile.read_sums"() {first_sum = 8, rounds = true} : () -> !Warpgroup
+    "tile.store"(%f, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+
   // Two stores share what is rounded once.
   // CHECK-LABEL: gpu.func @store_rounded_twice
   // CHECK: arith.truncf %{{.*}} : vector<8xf32> to vector<8xf16>

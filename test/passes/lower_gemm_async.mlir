@@ -2,6 +2,7 @@
 
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 !I8 = !tile.fragment<array<i64: 64, 8>, i32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!R8 = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 !D64 = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !D128 = !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Tall8 = !tile.fragment<array<i64: 128, 8>, f32, #tile.layout<"S[(2,4,2,8,4,2):(4,1@warpid,2,4@laneid,1@laneid,1)]">>
@@ -388,6 +389,7 @@ gpu.module @registers {
     // CHECK: %[[READ:.*]] = llvm.inline_asm has_side_effects "mov.b32 $0, %sums0;\0A\09mov.b32 $1, %sums1;{{.*}}mov.b32 $7, %sums7;", "=f,=f,=f,=f,=f,=f,=f,=f" :
     // CHECK: llvm.extractvalue %[[READ]][0]
     %done = "tile.wait_gemm"(%sums) : (!Tall8) -> !Tall8
+    %used = "tile.to_lane"(%done) : (!Tall8) -> vector<8xf32>
     // CHECK: scf.for
     // CHECK-NOT: iter_args
     // CHECK: weft.first_sum = 8 : i64
@@ -398,6 +400,7 @@ gpu.module @registers {
     }
     // CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, %sums8;
     %finished = "tile.wait_gemm"(%others) : (!D8) -> !D8
+    %read = "tile.to_lane"(%finished) : (!D8) -> vector<4xf32>
     gpu.return
   }
 
@@ -417,6 +420,18 @@ gpu.module @registers {
     "tile.add_products"() {first_product = 0, first_sum = 4, count = 2} : () -> ()
     // CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, %sums4;
     %0 = "tile.read_sums"() {first_sum = 4} : () -> !D8
+    %1 = "tile.to_lane"(%0) : (!D8) -> vector<4xf32>
+    // CHECK: %[[ROUNDED:.*]] = llvm.inline_asm has_side_effects "cvt.rn.bf16x2.f32 $0, %sums5, %sums6;\0A\09cvt.rn.bf16x2.f32 $1, %sums7, %sums4;", "=r,=r"
+    // CHECK: %[[LOW:.*]] = llvm.extractvalue %[[ROUNDED]][0]
+    // CHECK: %[[HIGH:.*]] = llvm.extractvalue %[[ROUNDED]][1]
+    // CHECK: %[[WORDS:.*]] = vector.from_elements %[[LOW]], %[[HIGH]]
+    // CHECK: vector.bitcast %[[WORDS]] : vector<2xi32> to vector<4xbf16>
+    %2 = "tile.read_sums"() {first_sum = 4, order = array<i64: 2, 1, 0, 3>, rounds = true} : () -> !R8
+    %3 = "tile.to_lane"(%2) : (!R8) -> vector<4xbf16>
+    // One that nothing uses is no instruction.
+    // CHECK-NOT: %sums
+    // CHECK: gpu.return
+    %4 = "tile.read_sums"() {first_sum = 0} : () -> !D8
     gpu.return
   }
 

@@ -39,8 +39,11 @@ def test_sums_have_names(d):
     kernel = product_kernel.plain(Types("bf16", "bf16", d), replace(WIDE, stages=3), "sm_90a")
     registers = 64 * 224 // 128
     assert f".reg .b32 %sums<{registers}>;" in kernel.ptx
-    assert kernel.llvm.count(f"extractvalue %f32x{registers}") == registers  # after the last wait
     assert " = phi float " not in kernel.llvm
+    # After the last wait: as they are, or rounded, some at a time.
+    assert kernel.llvm.count(f"extractvalue %f32x{registers}") == (registers if d == "f32" else 0)
+    assert kernel.ptx.count("cvt.rn.bf16x2.f32 ") == (0 if d == "f32" else registers // 2)
+    assert "fptrunc" not in kernel.llvm
 
 
 def test_parts_of_a_tile_share_the_code_that_stores_them():

@@ -10,6 +10,7 @@
 !I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Tall = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !D2 = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Rounded = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 !Named = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Rows = !tile.buffer<array<i64: 128, 128>, f8E4M3FN, #tile.layout<"S[(128,128):(128,1)] xor 128B">, "shared">
 !Columns = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
@@ -230,6 +231,8 @@ func.func @named_sums(%a: !Named, %c: !D, %no: i1, %f: f32) {
   "tile.add_products"(%f, %f) {count = 2, factor_numbers = array<i64: 1, 0>, first_product = 0, first_sum = 32} : (f32, f32) -> ()
   // CHECK: "tile.read_sums"() {first_sum = 32 : i64} : () -> !tile.fragment<
   %1 = "tile.read_sums"() {first_sum = 32} : () -> !D
+  // CHECK: "tile.read_sums"() {first_sum = 32 : i64, order = array<i64: 3, 2, 1, 0>, rounds = true} : () -> !tile.fragment<{{.*}}, bf16,
+  %2 = "tile.read_sums"() {first_sum = 32, order = array<i64: 3, 2, 1, 0>, rounds = true} : () -> !Rounded
   return
 }
 

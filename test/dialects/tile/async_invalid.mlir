@@ -1082,3 +1082,39 @@ func.func @multiply_before_the_first(%a: !A, %b: !B, %c: !D8, %more: i1) {
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = -2, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
   return
 }
+
+// -----
+
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @round_to_f32() {
+  // expected-error @below {{'tile.read_sums' op expects to return a fragment of f16 or bf16, got !tile.fragment<}}
+  %0 = "tile.read_sums"() {first_sum = 0, rounds = true} : () -> !D8
+  return
+}
+
+// -----
+
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @read_in_a_number() {
+  // expected-error @below {{'tile.read_sums' op expects attribute 'order' to be array<i64: ...>, got 1}}
+  %0 = "tile.read_sums"() {first_sum = 0, order = 1} : () -> !D8
+  return
+}
+
+// -----
+
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @read_too_few() {
+  // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers of at least 0, got array<i64: 0, 1>}}
+  %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1>} : () -> !D8
+  return
+}
+
+// -----
+
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @read_below() {
+  // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers of at least 0, got array<i64: 0, 1, 2, -1>}}
+  %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1, 2, -1>} : () -> !D8
+  return
+}
