@@ -13,6 +13,7 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.feed import Feed
@@ -113,7 +114,7 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring, scales = blocks.feed.ring, blocks.read_ahead
 
-    def block(position: list[Any], of_b: list[Any]) -> list[Any]:
+    def block(_: Any, position: list[Any], of_b: list[Any], __: bool = True) -> list[Any]:
         stage, phase = position
         tile.await_(ring, stage, phase)
         blocks.start(0, stage)
@@ -124,7 +125,7 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
         return list(tile.advance(ring, stage, phase))
 
     if scales is None:
-        return emit.loop(*blocks.span, 1, position, lambda _, carried: block(carried, []))
+        return emit.loop(*blocks.span, 1, position, lambda number, carried: block(number, carried, []))
     return _each_scaled(scales, blocks.span, position, block)
 
 
@@ -134,7 +135,8 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
 
     An iteration begins and ends with a K block's last part in flight, which hides the loop's own
     instructions. The next block is awaited after that part's sums: ptxas moves the first test of the barrier
-    before them, so that its result is there afterwards.
+    before them, so that its result is there afterwards. The first K block has no code of its own, which would
+    take as long to compile as that of an iteration.
     """
     ring, parts = blocks.feed.ring, len(blocks.rows)
 
@@ -150,42 +152,58 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
             blocks.start(part + 1, stage)
         return [*factors[-1], stage, *tile.advance(ring, *position)]
 
-    def end(carried: list[Any]) -> list[Any]:
-        """Adds a K block's last part; returns the ring's next position."""
-        *factors, stage, next_stage, next_phase = carried
+    def end(carried: list[Any]) -> None:
+        """Adds a K block's last part."""
+        *factors, stage, _, _ = carried
         tile.wait_gemm()
         blocks.feed.release(stage)
         blocks.add(parts - 1, factors)
-        return [next_stage, next_phase]
 
-    def iteration(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        position = end(carried)
-        tile.await_(ring, *position)
+    def iteration(number: Any, carried: list[Any], of_b: list[Any], may_begin: bool = True) -> list[Any]:
+        """`may_begin`: whether the K block of this number may be the tile's first."""
+        position = carried[-2:]
+
+        def next_() -> list[Any]:
+            end(carried)
+            tile.await_(ring, *position)
+            return []
+
+        def first() -> list[Any]:
+            tile.await_(ring, *position)
+            return []
+
+        if may_begin:
+            emit.either(emit.less(begins, number), [], next_, first)
+        else:
+            next_()
         return begin(position, of_b)
 
-    first, after = blocks.span
-    of_b, span = blocks.of_b(first), (emit.add(first, 1), after)
-    tile.await_(ring, *position)
-    carried = begin(position, of_b)
+    begins, ends = blocks.span
+    ends = emit.maximum(ends, emit.add(begins, 1))
+    zero = emit.constant(ir.F32Type.get(), 0.0)
+    factors = [zero] * (max(blocks.scales.numbers) + 1 if blocks.scales else 0)
+    carried = [*factors, position[0], *position]
     if (read_ahead := blocks.read_ahead) is None:
-        carried = emit.loop(*span, 1, carried, lambda _, carried: iteration(carried, []))
+        carried = emit.loop(begins, ends, 1, carried, lambda number, now: iteration(number, now, []))
     else:
-        carried = _each_scaled(read_ahead, span, carried, iteration, at_once=2)
-    return end(carried)
+        carried = _each_scaled(read_ahead, (begins, ends), carried, iteration, at_once=2)
+    end(carried)
+    return carried[-2:]
 
 
 def _each_scaled(
     scales: TileScales,
     span: tuple[Any, Any],
     carried: list[Any],
-    body: Callable[[list[Any], list[Any]], list[Any]],
+    body: Callable[[Any, list[Any], list[Any], bool], list[Any]],
     at_once: int = 1,
 ) -> list[Any]:
     """A loop over a span of K blocks, 32 at a time: each lane of a warp has read the scales of B for one of
     them, so that nothing waits for memory between products.
 
-    `body` computes the next carried values from the current ones and a block's scales; an iteration of the
-    inner loop calls it `at_once` times. Returns what the loop carries.
+    `body` computes the next carried values from a block's number, the current values, the block's scales, and
+    whether it may be the first of the span; an iteration of the inner loop calls it `at_once` times. Returns
+    what the loop carries.
     """
     begin, end = span
     of_b, ahead = scales.of_b(begin), scales.of_lanes(emit.add(begin, 1))
@@ -194,15 +212,15 @@ def _each_scaled(
     def several(first: Any, all_: list[Any]) -> list[Any]:
         of_lanes, left = all_[:count], all_[count:]
 
-        def one(number: Any, left: list[Any]) -> list[Any]:
-            made = body(left[:-count], left[-count:])
+        def one(number: Any, left: list[Any], may_begin: bool) -> list[Any]:
+            made = body(number, left[:-count], left[-count:], may_begin)
             return [*made, *(emit.of_lane(each, emit.sub(number, first)) for each in of_lanes)]
 
         later = scales.of_lanes(emit.add(first, LANES + 1))
         last = emit.minimum(emit.add(first, LANES), end)
 
         def more(number: Any, left: list[Any], further: int = 1) -> list[Any]:
-            left = one(number, left)
+            left = one(number, left, further == 1)
             if further == at_once:
                 return left
             next_ = emit.add(number, 1)
