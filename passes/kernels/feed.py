@@ -5,7 +5,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
-from weft.isa.chips import WARPS
+from weft.isa.chips import WARPGROUP, WARPS
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.promoted_scales import BlockScales
@@ -18,13 +18,17 @@ _S = TypeVar("_S", bound=AnySchedule)
 
 
 def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
-    """The ring of stages: every consumer of every CTA that shares this one's copies must release a stage."""
+    """The ring of stages: every consumer of every CTA that shares this one's copies must release a stage. In
+    a cluster, a thread of each warpgroup does so for each CTA.
+    """
     down, across = schedule.cluster
     warpgroups = schedule.warpgroups * (down + across - 1)
     if schedule.loaders:
         return tile.make_ring(schedule.stages, filled_by="warps", producers=WARPS, consumers=warpgroups)
     if scaled:  # lanes read the scales
         return tile.make_ring(schedule.stages, emptied_by="warps", consumers=warpgroups * WARPS)
+    if schedule.cluster != (1, 1):
+        return tile.make_ring(schedule.stages, emptied_by="threads", consumers=warpgroups)
     return tile.make_ring(schedule.stages, consumers=warpgroups)
 
 
@@ -98,12 +102,24 @@ class Feed(Generic[_S]):
     def release(self, stage: Any) -> None:
         """Releases a stage to every CTA that copies into it."""
         down, across = self.schedule.cluster
-        own_row, own_column = self.tiles.row_in_cluster, self.tiles.column_in_cluster
         if (down, across) == (1, 1):
             tile.release(self.ring, stage)
             return
-        others = [(emit.rem(emit.add(own_column, step), across), own_row) for step in range(across)]
-        others += [(own_column, emit.rem(emit.add(own_row, step), down)) for step in range(1, down)]
-        for column, row in others:
-            rank = emit.value(emit.add(emit.mul(column, down), row))
-            tile.release_peer(self.ring, stage, rank)
+        if self.scales is None:  # a thread for each CTA, all at once
+            number = emit.rem(emit.thread(), WARPGROUP)
+            with emit.when(emit.less(number, down + across - 1)):
+                tile.release_peer(self.ring, stage, emit.value(self._sharer(number)))
+            return
+        for number in range(down + across - 1):
+            tile.release_peer(self.ring, stage, emit.value(self._sharer(number)))
+
+    def _sharer(self, number: Any) -> Any:
+        """The rank of a CTA that copies into this one: first those of its row of the cluster, from its own
+        on, then the others of its column.
+        """
+        down, across = self.schedule.cluster
+        own_row, own_column = self.tiles.row_in_cluster, self.tiles.column_in_cluster
+        in_row = emit.add(emit.mul(emit.rem(emit.add(own_column, number), across), down), own_row)
+        below = emit.rem(emit.add(own_row, emit.sub(number, across - 1)), down)
+        in_column = emit.add(emit.mul(own_column, down), below)
+        return emit.select(emit.less(number, across), in_row, in_column)

@@ -428,17 +428,18 @@ gpu.module @warpgroups {
   }
 
   // A cluster of two rows of blocks: B's columns are the same, each CTA copies half of them for both, and a stage is empty
-  // when the warpgroups of both say so. A CTA ends once the other one has released its stages. B is N-major: the other CTA copies
+  // when the warpgroups of both say so, with a thread for each CTA. A CTA ends once the other one has released its stages. B is N-major: the other CTA copies
   // the rest of a row.
   // CHECK-LABEL: gpu.func @cluster
   // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 128, 64>, f16,
   // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
-  // CHECK: "tile.make_ring"() {consumers = 4 : i64}
+  // CHECK: "tile.make_ring"() {consumers = 4 : i64, emptied_by = "threads"}
   // CHECK: nvvm.cluster.arrive.relaxed
   // CHECK: nvvm.cluster.wait
   // CHECK: "tile.gemm_async"
   // CHECK-NOT: "tile.release"(
-  // CHECK: "tile.release_peer"
+  // CHECK: %[[CTAS:.*]] = arith.cmpi slt, %{{.*}}, %c2_i32 : i32
+  // CHECK: scf.if %[[CTAS]]
   // CHECK: "tile.release_peer"
   // CHECK-NOT: "tile.release"(
   // CHECK: "tile.expect"
