@@ -268,7 +268,7 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
     base, own = tile.address(op.tile), single and _copies_to_own_memory(op)
     for row, column, bytes_ in pieces.starts:
         target = addresses.offset(base, bytes_)
-        target = target if own else llvm.addrspacecast(addresses.pointer_type(7), target)
+        target = target if own else addresses.in_own_cta(target)
         coordinates = source.coordinates(emit.add(op.row, row), emit.add(op.column, column))
         nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
             *(target, source.argument, coordinates, barrier, []),
@@ -320,7 +320,7 @@ def _gather(op: GatherAsyncOp, source: Map, pieces: Pieces) -> None:
         for column, bytes_ in panels:
             target = addresses.offset(base, emit.value(emit.add(inside, bytes_)))
             nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-                llvm.addrspacecast(addresses.pointer_type(7), target) if pair else target,
+                addresses.in_own_cta(target) if pair else target,
                 source.argument,
                 [emit.value(emit.add(op.column, column)), *rows],
                 *(op.barrier, []),

@@ -31,6 +31,14 @@ def in_cta(address: Any, rank: Any) -> Any:
     return nvvm.mapa(pointer_type(ADDRESS_SPACES["cluster"]), address, emit.value(rank))
 
 
+def in_own_cta(address: Any) -> Any:
+    """An address in shared memory as one in that of the cluster. Both have the same number; LLVM's cast takes
+    it through a generic address.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    return llvm.inttoptr(pointer_type(ADDRESS_SPACES["cluster"]), llvm.ptrtoint(i64, address))
+
+
 def of_leader(address: Any) -> Any:
     """As `in_cta`, in the CTA that leads the pair, and as a pointer to shared memory: the barrier of a copy
     with `.cta_group::2` is such a one.

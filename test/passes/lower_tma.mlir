@@ -23,7 +23,8 @@ gpu.module @m {
     // CHECK-NEXT: nvvm.prefetch tensormap, %[[MAP]]
     // CHECK-NEXT: }
     // CHECK: %[[BASE:.*]] = "tile.address"
-    // CHECK: %[[PLACE:.*]] = llvm.addrspacecast %[[BASE]] : !llvm.ptr<3> to !llvm.ptr<7>
+    // CHECK: %[[NUMBER:.*]] = llvm.ptrtoint %[[BASE]] : !llvm.ptr<3> to i64
+    // CHECK: %[[PLACE:.*]] = llvm.inttoptr %[[NUMBER]] : i64 to !llvm.ptr<7>
     // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], %[[MAP]], %[[FULL]], box[%[[COLUMN]], %[[ROW]]]
     // CHECK-NOT: {{tile\.(copy|tensor)|cp\.async}}
     // CHECK: gpu.return
@@ -40,7 +41,8 @@ gpu.module @m {
     // CHECK: %[[BASE:.*]] = "tile.address"
     // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], box[%[[COLUMN]], %[[ROW]]]
     // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][8192]
-    // CHECK: %[[PLACE:.*]] = llvm.addrspacecast %[[NEXT]]
+    // CHECK: %[[NUMBER:.*]] = llvm.ptrtoint %[[NEXT]]
+    // CHECK: %[[PLACE:.*]] = llvm.inttoptr %[[NUMBER]]
     // CHECK: %[[WIDTH:.*]] = arith.constant 64 : i32
     // CHECK: %[[BESIDE:.*]] = arith.addi %[[COLUMN]], %[[WIDTH]]
     // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], %[[MAP]], %[[FULL]], box[%[[BESIDE]], %[[ROW]]]
@@ -153,7 +155,8 @@ gpu.module @m {
     // CHECK: %[[BASE:.*]] = "tile.address"
     // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, box[%[[COLUMN]], %[[ROW]]]
     // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][16384]
-    // CHECK: %[[PLACE:.*]] = llvm.addrspacecast %[[NEXT]]
+    // CHECK: %[[NUMBER:.*]] = llvm.ptrtoint %[[NEXT]]
+    // CHECK: %[[PLACE:.*]] = llvm.inttoptr %[[NUMBER]]
     // CHECK: %[[HEIGHT:.*]] = arith.constant 256 : i32
     // CHECK: %[[BELOW:.*]] = arith.addi %[[ROW]], %[[HEIGHT]]
     // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], {{.*}}, box[%[[COLUMN]], %[[BELOW]]]
