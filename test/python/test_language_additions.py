@@ -75,6 +75,17 @@ def test_parts_in_the_order_of_lanes_have_one_address(parts):
     assert len(stores) == 8 and len(set(stores)) == (1 if parts else 8)
 
 
+def test_parts_of_any_type():
+    @w.kernel()
+    def kernel(y: w.Out["m n", w.f64]):
+        with w.role():
+            parts = w.lane_parts(w.zeros((64, 32), w.f64))
+            assert [(part.shape, part.dtype) for part in parts] == [((16, 16), w.f64)] * 8
+            assert len(w.lane_parts(w.zeros((64, 32), w.i8))) == 1
+
+    kernel.compile()
+
+
 def _by_lanes_of_few(x, y, t):
     w.by_lanes(w.sum(t, axis=1))
 
@@ -83,6 +94,7 @@ def _by_lanes_of_few(x, y, t):
     "body, message",
     [
         (_by_lanes_of_few, "a lane must hold a multiple of 16 bytes of the fragment, got a fragment of 64"),
+        (lambda x, y, t: w.lane_parts(t > 0), "a lane must hold a multiple of 16 bytes of the fragment, got"),
         (lambda x, y, t: w.by_lanes(3), "w.by_lanes expects a fragment, got 3"),
         (
             lambda x, y, t: w.from_lanes(t, (64, 64)),

@@ -123,25 +123,56 @@ def test_stages_of_a_ring_over_another_one_are_changed_in_place(arch):
 
 
 @w.kernel
-def awaited_later(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], *, waits=True):
+def awaited_later(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], *, how):
     """Takes stages before it waits for them."""
     ring = w.ring(2, x=(64, 64, x.dtype))
     with w.role():
+        held = ring.take(waits=False)
         for row in w.range(0, x.rows, 64):
-            with ring.take(waits=False) as stage:
-                if waits:
-                    stage.ready()
-                w.store(w.load(stage.x), y[row, 0])
+            if how == "unread":
+                held.release()
+            elif how == "multiplied":
+                w.gemm(held.x, held.x)
+            elif how == "peeked":
+                ring.ready().ready()
+            elif how != "unready":
+                held.ready()
+            w.store(w.load(held.x), y[row, 0])
+            held.release()
+            if how == "late":
+                held.ready()
+            held = ring.take(waits=how == "other")
+        if how != "other":
+            held.ready()
+        held.release()
     with w.role(), w.one_thread():
-        for row in w.range(0, x.rows, 64):
+        for row in w.range(0, x.rows + 64, 64):
             ring.fill(x=x[row, 0])
 
 
 def test_a_stage_is_taken_before_it_is_awaited():
     x = np.random.default_rng(0).standard_normal((192, 64)).astype(np.float16)
     y = np.zeros_like(x)
-    findings = awaited_later.emulate(x, y).findings
+    findings = awaited_later.emulate(x, y, how="").findings
     assert not findings, findings[0]
     assert np.array_equal(y, x)
-    with pytest.raises(weft.WeftError, match="deadlock"):  # stages are released before they are filled
-        awaited_later.emulate(x, y, waits=False)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (
+            "unready",
+            r"this stage is read before it is full, since waits=False took it .*: call its ready\(\)",
+        ),
+        ("multiplied", "this stage is read before it is full"),
+        ("unread", "this stage is released before it is full"),
+        ("late", "this stage was released"),
+        ("peeked", r"this stage wasn't taken: only one from take\(\) can be waited for"),
+        ("other", "isn't awaited before, and is awaited at the end"),
+    ],
+)
+def test_a_stage_that_is_never_awaited_is_refused(how, message):
+    x = np.zeros((192, 64), np.float16)
+    with pytest.raises(weft.WeftError, match=message):
+        awaited_later.emulate(x, np.zeros_like(x), how=how)

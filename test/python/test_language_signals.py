@@ -117,8 +117,9 @@ def misused(y: w.Out["m n", w.f32], *, how):
             w.store(ring.ready().x, y[0, 0])
         if how == "both":
             ring.take().release()
-    with w.role(), w.one_thread(warp=4 if how == "warp" else 1), ring.take():
-        pass
+    with w.role(), w.one_thread(warp=4 if how == "warp" else 1), ring.take() as stage:
+        if how == "transposed":
+            w.store(stage.x.T, y[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,7 @@ def misused(y: w.Out["m n", w.f32], *, how):
         ("both", "must be taken either by one thread, or by whole warpgroups"),
         ("whole", "a buffer must be added in w.one_thread"),
         ("stored", "a buffer must be stored in w.one_thread"),
+        ("transposed", "a buffer of 32 x 64 w.f32 can't be stored transposed"),
         ("warp", "warp must be in 0..3, got 4"),
     ],
 )

@@ -67,7 +67,7 @@ from weft.language.prefetching import prefetch
 from weft.language.products import Pending, gemm, wait, warp_gemm
 from weft.language.queues import tile_queue
 from weft.language.ranges import range_ as range
-from weft.language.rings import Ring, Slot, ring
+from weft.language.rings import Ring, ring
 from weft.language.roles import (
     barrier,
     cta,
@@ -81,6 +81,7 @@ from weft.language.roles import (
 )
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
 from weft.language.signals import await_signals, signal
+from weft.language.slots import Slot
 from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
 from weft.language.transposes import interleaved, transpose

@@ -12,6 +12,7 @@ from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered, each_element
 from weft.language.matrices import Place
 from weft.language.memory import (
+    check_read_by_tma,
     check_written,
     element_at,
     end_of_tma,
@@ -157,8 +158,7 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
 def _add_buffer(to: Any, buffer: Buffer, via: Any) -> None:
     if not isinstance(to, Place) or via is not None:
         raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
-    if not trace.current().one_thread or not trace.current().has_tma:
-        raise mistake("a buffer must be added in w.one_thread(), on a chip with TMA: add a fragment")
+    check_read_by_tma(buffer, "added", "add")
     check_written(to, buffer.dtype)
     _check_added(buffer.dtype, buffer)
     to.check_aligned()

@@ -67,6 +67,17 @@ class Buffer(Carried):
         clusters.check("a buffer's peer")
         return Buffer(tile.peer(self.value, as_scalar(rank, i32).value), transposed=self.transposed)
 
+    def check_full(self) -> None:
+        """Raises WeftError for a buffer of a stage that nothing has waited for."""
+        if self.slot is not None:
+            self.slot.check_full("read")
+
+    def read_by_lanes(self) -> None:
+        """Notes that lanes read it, not only products."""
+        self.check_full()
+        if self.ring is not None:
+            self.ring.read_by_lanes()
+
     def _part(self, axis: int, first: Any, count: int) -> "Buffer":
         whole = self.shape
         known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]

@@ -47,12 +47,18 @@ def by_lanes(x: Any) -> Fragment:
     """
     if not isinstance(x, Fragment):
         raise mistake(f"w.by_lanes expects a fragment, got {x}")
-    count, run = x.lane.type.shape[0], _MOST_BYTES // x.dtype.bytes
-    if not run or count % run or x.dtype == i1:
+    count, run = x.lane.type.shape[0], 0 if x.dtype == i1 else _MOST_BYTES // x.dtype.bytes
+    if not run or count % run:
         raise mistake(f"a lane must hold a multiple of {_MOST_BYTES} bytes of the fragment, got {x}")
+    return _of_lanes(x.lane, run)
+
+
+def _of_lanes(lane: Any, run: int) -> Fragment:
+    """A tile of lanes' elements, of which `run` are 16 bytes."""
+    count = lane.type.shape[0]
     lanes = f"{count // run},{WARPS},{LANES // _ROW_LANES},{_ROW_LANES},{run}"
     layout = Layout.parse(f"S[({lanes}):({run},1@warpid,{_ROW_LANES}@laneid,1@laneid,1)]")
-    return Fragment(x.lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
+    return Fragment(lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
 
 
 def lane_parts(x: Any) -> list[Fragment]:
@@ -61,9 +67,9 @@ def lane_parts(x: Any) -> list[Fragment]:
     """
     by_lanes(x)  # or its message
     run = _MOST_BYTES // x.dtype.bytes
-    like, elements = zeros((registers.WGMMA_ROWS, 2 * run), x.dtype), x.elements()
+    elements = x.elements()
     lanes = (emit.vector_of(elements[first : first + run]) for first in range(0, len(elements), run))
-    return [by_lanes(Fragment(each, like.shape, like.layout)) for each in lanes]
+    return [_of_lanes(lane, run) for lane in lanes]
 
 
 def from_lanes(x: Any, shape: tuple[int, int]) -> Fragment:

@@ -9,7 +9,8 @@ from weft.errors import shown
 from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.rings import Ring, Slot
+from weft.language.rings import Ring
+from weft.language.slots import Slot
 from weft.layout import Layout
 from weft.svg import Svg
 

@@ -16,9 +16,9 @@ from weft.language.memory import load_column, load_contiguous
 from weft.language.mistakes import mistake
 from weft.language.prefetching import prefetch
 from weft.language.products import warp_gemm
-from weft.language.rings import Slot
 from weft.language.roles import thread
 from weft.language.scalars import as_scalar, bf16, f16, f32, i32
+from weft.language.slots import Slot
 from weft.passes.builders import emit
 
 

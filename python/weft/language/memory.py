@@ -66,8 +66,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
 def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     layout = layout_for(source.shape, like)
     kind = FragmentType.of(source.shape, source.dtype.type, layout)
-    if source.ring is not None:
-        source.ring.read_by_lanes()
+    source.read_by_lanes()
     zero = emit.value(0)
     return Fragment.of(tile.load(source.value, zero, zero, kind, transpose=source.transposed))
 
@@ -84,8 +83,7 @@ def load_contiguous(buffer: Any) -> Fragment:
         raise mistake(
             f"a buffer must divide into parts of rows for {WARPGROUP} threads, got {rows} x {columns}"
         )
-    if buffer.ring is not None:
-        buffer.ring.read_by_lanes()
+    buffer.read_by_lanes()
     layout = Layout.parse(f"S[({WARPS},{LANES},{run}):(1@warpid,1@laneid,1)]")
     kind = FragmentType.of(buffer.shape, buffer.dtype.type, layout)
     width = min(run * buffer.dtype.bytes, _VECTOR_BYTES)
@@ -131,8 +129,7 @@ def _row_type(columns: int, dtype: DType, layout: Layout) -> Any:
 
 def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     """The first elements of the only row of a buffer as a vector in this layout."""
-    if source.ring is not None:
-        source.ring.read_by_lanes()
+    source.read_by_lanes()
     kind = _row_type(columns, source.dtype, layout)
     bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
     width = bytes_ if bytes_ > source.dtype.bytes else 0
@@ -174,8 +171,7 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
 
 def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     """The elements of the only row of a buffer, which follow each other again and again."""
-    if source.ring is not None:
-        source.ring.read_by_lanes()
+    source.read_by_lanes()
     kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
     base, numbers = tile.address(source.value), row(Fragment(emit.constant(_one(i32), 0), (rows,), layout))
     elements = []
@@ -333,13 +329,21 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
 def _store_buffer(buffer: Buffer, to: Any, via: Any, rows: Any) -> None:
     if not isinstance(to, Place) or via is not None or rows is not None:
         raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
-    if not trace.current().one_thread or not trace.current().has_tma:
-        raise mistake("a buffer must be stored in w.one_thread(), on a chip with TMA: store a fragment")
+    check_read_by_tma(buffer, "stored", "store")
     check_written(to, buffer.dtype)
     to.check_aligned()
     tile.store_async(buffer.value, to.map(buffer.value.type), *to.corner)
     nvvm.cp_async_bulk_commit_group()
     nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def check_read_by_tma(buffer: Buffer, done: str, instead: str) -> None:
+    """Raises WeftError unless the thread that is built for may let TMA read the buffer."""
+    if not trace.current().one_thread or not trace.current().has_tma:
+        raise mistake(f"a buffer must be {done} in w.one_thread(), on a chip with TMA: {instead} a fragment")
+    if buffer.transposed:
+        raise mistake(f"{buffer} can't be {done} transposed: leave .T out, or {instead} a fragment")
+    buffer.check_full()
 
 
 def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:
@@ -452,8 +456,7 @@ def clear_rows(buffer: Any, first: Any) -> None:
     rows, columns = buffer.layout.group(buffer.value.type.shape)
     if len(rows) != 1 or len(columns) > 2 or rows[0].stride != columns[-1].extent:
         raise mistake(f"rows of a buffer must be contiguous in its panels, got {buffer.layout}")
-    if buffer.ring is not None:
-        buffer.ring.read_by_lanes()
+    buffer.read_by_lanes()
     row_bytes = rows[0].stride * buffer.dtype.bytes
     base, start = tile.address(buffer.value), emit.mul(as_scalar(first, i32).value, row_bytes)
     kind = ir.VectorType.get([_VECTOR_BYTES // 4], i32.type)

@@ -108,6 +108,8 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
     for name, value, legal in (("a", a, (Buffer, Fragment)), ("b", b, (Buffer,))):
         if isinstance(value, Pending):
             value._refuse()
+        if isinstance(value, Buffer):
+            value.check_full()
         if not isinstance(value, legal):
             kinds = "a buffer or a fragment" if name == "a" else "a buffer in shared memory"
             raise mistake(f"{name} of {caller} must be {kinds}, got {value}")

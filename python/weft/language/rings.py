@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from weft import construction
 from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP, WARPS
@@ -16,11 +15,11 @@ from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type
-from weft.language.carried import Carried
 from weft.language.matrices import Place
-from weft.language.mistakes import at, mistake
+from weft.language.mistakes import mistake
 from weft.language.scalars import DType, Scalar
 from weft.language.signatures import ALIGNMENT
+from weft.language.slots import Slot
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
@@ -205,7 +204,7 @@ class Ring:
         self.filled = self._next(self.filled)
 
     @contextmanager
-    def write(self, taken: "Slot | None" = None, *, own: bool = False) -> Iterator["Slot"]:
+    def write(self, taken: Slot | None = None, *, own: bool = False) -> Iterator[Slot]:
         """Waits until the next stage is empty. In the block, the warpgroups of the role write its buffers;
         the stage is full at its end. A ring is either written or filled.
 
@@ -227,14 +226,14 @@ class Ring:
             tile.acquire(self._ring, stage, phase)
         else:
             taken.hand_over()
-        slot = Slot(self, stage)
+        slot = Slot(self, stage, phase)
         slot.held, slot.taken = False, False
         yield slot
         tile.commit(self._ring, stage)
         for _ in range(self.stages if own else 1):
             self.filled = self._next(self.filled)
 
-    def _check_source(self, taken: "Slot | None") -> None:
+    def _check_source(self, taken: Slot | None) -> None:
         """Raises WeftError unless a stage of the ring below is written, and only there."""
         if self.over is None:
             if taken is not None:
@@ -264,7 +263,7 @@ class Ring:
         maker.attributes["producers"] = ir.IntegerAttr.get(i64, (1 if own else role.warpgroups) * WARPS)
         maker.attributes["filled_by"] = ir.StringAttr.get("warps")
 
-    def take(self, *, waits: bool = True) -> "Slot":
+    def take(self, *, waits: bool = True) -> Slot:
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
 
         Without `waits`, the stage's `ready()` waits, which comes before its buffers are read.
@@ -273,8 +272,8 @@ class Ring:
         """
         current = self._in_role("taken")
         self._taken_by(current.one_thread)
-        slot = Slot(self, self.taken[0].value)
-        slot._full = [each.value for each in self.taken]
+        slot = Slot(self, *(each.value for each in self.taken))
+        slot.full = False
         if waits:
             slot.ready()
         self.taken = self._next(self.taken)
@@ -290,13 +289,13 @@ class Ring:
             self._ring.owner.attributes["emptied_by"] = ir.StringAttr.get("threads")
         self._alone = alone
 
-    def ready(self) -> "Slot":
+    def ready(self) -> Slot:
         """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before
         any warpgroup takes it; only `take` lets it be released.
         """
         self._in_role("taken")
-        tile.await_(self._ring, *(each.value for each in self.taken))
-        slot = Slot(self, self.taken[0].value)
+        self.await_full(*(each.value for each in self.taken))
+        slot = Slot(self, *(each.value for each in self.taken))
         slot.held, slot.taken = False, False
         return slot
 
@@ -325,6 +324,10 @@ class Ring:
         maker.attributes["consumers"] = ir.IntegerAttr.get(i64, self.takers * WARPS)
         maker.attributes["emptied_by"] = ir.StringAttr.get("warps")
 
+    def await_full(self, stage: Any, phase: Any) -> None:
+        """Waits until a stage is full."""
+        tile.await_(self._ring, stage, phase)
+
     def release(self, stage: Any) -> None:
         """Lets a stage be filled again, by all CTAs that copy into it."""
         if self.over is not None:
@@ -338,87 +341,6 @@ class Ring:
     def buffer(self, name: str, stage: Any, slot: Any = None) -> Buffer:
         """One of the buffers of a stage, which may have been taken as a `slot`."""
         return Buffer(tile.stage(self._buffers[name], stage), ring=self, slot=slot)
-
-
-class Slot(Carried):
-    """A full stage that was taken. Its buffers are attributes; it is released at the end of a `with`."""
-
-    def __init__(self, ring: Ring, stage: Any) -> None:
-        self.ring, self.stage = ring, stage
-        self.where = construction.here()
-        self.held = True
-        self.taken = True
-        self._released: Any = None
-        self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
-        self._full: list[Any] = []  # what to wait for
-
-    def __getattr__(self, name: str) -> Buffer:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in self.ring.kinds:
-            meant = did_you_mean(name, self.ring.kinds)
-            raise mistake(f"a stage of this ring has {self.ring.name}, got '{name}'{meant}")
-        if self._released is not None:
-            raise mistake(f"this stage was released{at(self._released)}, and may hold other data by now")
-        return self.ring.buffer(name, self.stage, self)
-
-    def ready(self) -> None:
-        """Waits until the stage is full, where `take` didn't."""
-        tile.await_(self.ring._ring, *self._full)
-
-    def release(self) -> None:
-        """Lets the stage be filled again. Products that read it must be finished."""
-        if not self.taken:
-            raise mistake("this stage wasn't taken: ready() only waits for it, and take() takes it")
-        if self._released is not None:
-            raise mistake(f"this stage was released already{at(self._released)}")
-        if self._product is not None and self._product[0] > trace.current().finished:
-            started = self._product[1]
-            raise mistake(
-                f"the product{at(started)} that reads this stage may not be finished where the stage is "
-                "released: w.wait for it before, at the latest in the 'with' block",
-                ("the product starts here", started),
-            )
-        self.ring.release(self.stage)
-        self.held, self._released = False, construction.here()
-
-    def multiplied(self, product: int) -> None:
-        """Notes that a product, by its number, reads the stage."""
-        self._product = product, construction.here()
-
-    def hand_over(self) -> None:
-        """The next iteration releases it."""
-        self.held = False
-
-    def __enter__(self) -> "Slot":
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is None and self._released is None:
-            self.release()
-
-    def parts(self) -> list[Any]:
-        return [self.stage]
-
-    def like(self, parts: Iterator[Any]) -> "Slot":
-        slot = Slot(self.ring, next(parts))
-        slot.where, slot.held, slot._released = self.where, self._released is None, self._released
-        trace.current().holds(slot)
-        return slot
-
-    def complaint(self, other: "Slot") -> str | None:
-        if other.ring is self.ring:
-            if (self._released is None) == (other._released is None):
-                return None
-            states = ["is released" if each._released else "isn't released" for each in (self, other)]
-            return f"{states[0]} before, and {states[1]} at the end"
-        return f"was a stage of ring '{self.ring.name}' and becomes one of '{other.ring.name}'"
-
-    def __str__(self) -> str:
-        return f"a stage of ring '{self.ring.name}'"
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
 
 
 def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, **buffers: Any) -> Ring:

@@ -94,8 +94,7 @@ def transpose(source: Any, to: Any, *, interleaved: bool = False) -> None:
             )
         _InPlace(source, interleaved).emit()
         return
-    if source.ring is not None:
-        source.ring.read_by_lanes()
+    source.read_by_lanes()
     _Transpose(source, to, interleaved).emit()
 
 

@@ -20,8 +20,9 @@ from weft.dialects import tile
 from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
 from weft.language.products import Pending
-from weft.language.rings import Ring, Slot
+from weft.language.rings import Ring
 from weft.language.scalars import Scalar
+from weft.language.slots import Slot
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit
 

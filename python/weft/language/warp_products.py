@@ -104,8 +104,7 @@ def _kind(shape: tuple[int, int], element: Any, atom: Registers) -> Any:
 
 def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int]) -> Load:
     """Loads parts of an operand in shared memory: of A the warp's rows, from the first one of a block on."""
-    if buffer.ring is not None:
-        buffer.ring.read_by_lanes()
+    buffer.read_by_lanes()
     kind, first = _kind(shape, buffer.dtype.type, atom), 0
     if atom.name == "a":
         first = emit.mul(thread_ids.warp(), _ROWS)

@@ -1,0 +1,112 @@
+"""Stages of a ring that a role has taken, or writes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft import construction
+from weft.isa.suggest import did_you_mean
+from weft.language import trace
+from weft.language.buffers import Buffer
+from weft.language.carried import Carried
+from weft.language.mistakes import at, mistake
+
+
+class Slot(Carried):
+    """A stage that was taken. Its buffers are attributes; it is released at the end of a `with`."""
+
+    def __init__(self, ring: Any, stage: Any, phase: Any) -> None:
+        self.ring, self.stage, self._phase = ring, stage, phase
+        self.where = construction.here()
+        self.held = True
+        self.taken = True
+        self.full = True  # or a wait comes, before it is read or released
+        self._released: Any = None
+        self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
+
+    def __getattr__(self, name: str) -> Buffer:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self.ring.kinds:
+            meant = did_you_mean(name, self.ring.kinds)
+            raise mistake(f"a stage of this ring has {self.ring.name}, got '{name}'{meant}")
+        self._check_held()
+        return self.ring.buffer(name, self.stage, self)  # type: ignore[no-any-return]
+
+    def _check_held(self) -> None:
+        if self._released is not None:
+            raise mistake(f"this stage was released{at(self._released)}, and may hold other data by now")
+
+    def ready(self) -> None:
+        """Waits until the stage is full, where `take` didn't."""
+        if not self.taken:
+            raise mistake("this stage wasn't taken: only one from take() can be waited for")
+        self._check_held()
+        self.ring.await_full(self.stage, self._phase)
+        self.full = True
+
+    def check_full(self, done: str) -> None:
+        """Raises WeftError if no wait comes before the stage is read or released (`done`)."""
+        if not self.full:
+            raise mistake(
+                f"this stage is {done} before it is full, since waits=False took it{at(self.where)}: call "
+                "its ready() before"
+            )
+
+    def release(self) -> None:
+        """Lets the stage be filled again. Products that read it must be finished."""
+        if not self.taken:
+            raise mistake("this stage wasn't taken: ready() only waits for it, and take() takes it")
+        if self._released is not None:
+            raise mistake(f"this stage was released already{at(self._released)}")
+        self.check_full("released")
+        if self._product is not None and self._product[0] > trace.current().finished:
+            started = self._product[1]
+            raise mistake(
+                f"the product{at(started)} that reads this stage may not be finished where the stage is "
+                "released: w.wait for it before, at the latest in the 'with' block",
+                ("the product starts here", started),
+            )
+        self.ring.release(self.stage)
+        self.held, self._released = False, construction.here()
+
+    def multiplied(self, product: int) -> None:
+        """Notes that a product, by its number, reads the stage."""
+        self._product = product, construction.here()
+
+    def hand_over(self) -> None:
+        """The next iteration releases it."""
+        self.held = False
+
+    def __enter__(self) -> "Slot":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None and self._released is None:
+            self.release()
+
+    def parts(self) -> list[Any]:
+        return [self.stage, self._phase]
+
+    def like(self, parts: Iterator[Any]) -> "Slot":
+        slot = Slot(self.ring, next(parts), next(parts))
+        slot.where, slot.held, slot._released = self.where, self._released is None, self._released
+        slot.full = self.full
+        trace.current().holds(slot)
+        return slot
+
+    def complaint(self, other: "Slot") -> str | None:
+        if other.ring is self.ring:
+            if (self._released is None) != (other._released is None):
+                states = ["is released" if each._released else "isn't released" for each in (self, other)]
+                return f"{states[0]} before, and {states[1]} at the end"
+            if self.full != other.full and self._released is None:
+                states = ["is awaited" if each.full else "isn't awaited" for each in (self, other)]
+                return f"{states[0]} before, and {states[1]} at the end"
+            return None
+        return f"was a stage of ring '{self.ring.name}' and becomes one of '{other.ring.name}'"
+
+    def __str__(self) -> str:
+        return f"a stage of ring '{self.ring.name}'"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
