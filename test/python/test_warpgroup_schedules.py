@@ -401,7 +401,7 @@ def test_a_stage_released_before_its_product_is_done_is_caught(monkeypatch):
     """Planted: the wait of each block lets its own product run on, so that the copies overtake it."""
     wait = wgmma_kernel.tile.wait_gemm
     monkeypatch.setattr(
-        wgmma_kernel.tile, "wait_gemm", lambda *sums, pending=0: wait(*sums, pending=pending if sums else 1)
+        wgmma_kernel.tile, "wait_gemm", lambda pending=None: wait(pending=0 if pending is None else 1)
     )
     with pytest.raises(AssertionError, match="async-source-overwritten"):
         Product().wrong(Product().compiled(of(128, 64, 64, 2, 2)), (128, 64, 640))
