@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.dialects.tile_operands import of_one_type, unwrapped
+from weft.dialects.tile_sums import LAST_SUM
 from weft.dialects.tile_types import (
     Tile,
     is_buffer,
@@ -156,8 +157,8 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
             return f"expects C in tensor memory with {given[0]}, got {self.c.type}"
         if len(self.scales_and_n):
             return f"expects C in tensor memory with scales or n, got {self.c.type}"
-        if (first := self.attribute("first_sum")) < -1:
-            return f"first_sum must be at least 0, or -1 for sums that are values, got {first}"
+        if not -1 <= (first := self.attribute("first_sum")) <= LAST_SUM:
+            return f"first_sum must be in 0..{LAST_SUM}, or -1 for sums that are values, got {first}"
         return None
 
     def _in_place(self) -> str | None:

@@ -10,9 +10,12 @@ from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import Tile, is_fragment, tile_complaint
+from weft.isa.chips import THREAD_REGISTERS
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.mlir import ext, ir
 
+LAST_SUM = (1 << 16) - 1
+"""The largest number of a register: more than any kernel needs."""
 _READ = ("f32", "i32", "f16")
 _ROUNDED = ("f16", "bf16")
 
@@ -55,8 +58,8 @@ class AddProductsOp(Op, dialect=Tile, name="add_products"):
         if wrong := _range_complaint(self):
             return wrong
         first, count = self.attribute("first_product"), self.attribute("count")
-        if first < 0:
-            return f"first_product must be at least 0, got {first}"
+        if not 0 <= first <= LAST_SUM:
+            return f"first_product must be in 0..{LAST_SUM}, got {first}"
         if abs(first - self.attribute("first_sum")) < count:
             return f"expects {count} products and as many sums in different registers"
         factors = list(self.operation.operands)
@@ -98,8 +101,8 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
         if not is_fragment(self.sums) or str(self.sums.type.element_type) not in read:
             legal = f"{', '.join(read[:-1])} or {read[-1]}"
             return f"expects to return a fragment of {legal}, got {self.sums.type}"
-        if self.attribute("first_sum") < 0:
-            return f"first_sum must be at least 0, got {self.attribute('first_sum')}"
+        if not 0 <= (first := self.attribute("first_sum")) <= LAST_SUM:
+            return f"first_sum must be in 0..{LAST_SUM}, got {first}"
         return tile_complaint([self.sums]) or self._order_complaint()
 
     def _order_complaint(self) -> str | None:
@@ -109,15 +112,15 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
         if not isinstance(given, ir.DenseI64ArrayAttr):
             return f"expects attribute 'order' to be array<i64: ...>, got {given}"
         count = self.sums.type.registers if self.attribute("rounds") else sum_registers(self.sums.type)
-        if len(given) != count or min(given) < 0:
-            return f"expects order to have {count} numbers of at least 0, got {given}"
+        if len(given) != count or min(given) < 0 or max(given) > LAST_SUM:
+            return f"expects order to have {count} numbers in 0..{LAST_SUM}, got {given}"
         return None
 
 
 def _range_complaint(op: Op) -> str | None:
-    for name, least in (("first_sum", 0), ("count", 1)):
-        if op.attribute(name) < least:
-            return f"{name} must be at least {least}, got {op.attribute(name)}"
+    for name, least, most in (("first_sum", 0, LAST_SUM), ("count", 1, THREAD_REGISTERS)):
+        if not least <= op.attribute(name) <= most:
+            return f"{name} must be in {least}..{most}, got {op.attribute(name)}"
     return None
 
 

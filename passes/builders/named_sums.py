@@ -10,7 +10,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import FromLaneOp
 from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
 from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp, sum_registers
-from weft.mlir import gpu, ir, llvm, operations, scf
+from weft.mlir import func, gpu, ir, llvm, operations, scf
 from weft.passes.builders.instructions import LETTERS, assembly, sum_name
 
 _C = 2  # the operand of tile.gemm_async
@@ -37,12 +37,17 @@ def drop_unused(module: Any) -> None:
 
 
 def declare(module: Any) -> None:
-    """Declares the named registers of each kernel. Raises WeftError for those of another function."""
-    for function in operations(module, gpu.GPUFuncOp):
+    """Declares the named registers of each kernel. Raises WeftError for those of another function, and where
+    anything uses the result of a product whose sums they are.
+    """
+    for function in operations(module, gpu.GPUFuncOp, func.FuncOp, llvm.LLVMFuncOp):
         if not (total := _end(function)):
             continue
-        if "kernel" not in function.operation.attributes:
+        if "kernel" not in function.operation.attributes or not isinstance(function, gpu.GPUFuncOp):
             raise refuse(function, "expects to be a kernel, since it has sums in named registers")
+        for product in operations(function, GemmAsyncOp):
+            if product.attribute("first_sum") >= 0 and len(list(product.d.uses)):
+                raise refuse(product, "expects no use of D with first_sum: tile.read_sums returns the sums")
         start = function.operation.regions[0].blocks[0]
         with ir.InsertionPoint.at_block_begin(start), function.location:
             assembly(f".reg .b32 {sum_name()}<{total}>;", [], [], [])

@@ -461,3 +461,27 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  // expected-error @below {{'func.func' op expects to be a kernel, since it has sums in named registers}}
+  func.func @named_sums_of_another_function() {
+    "tile.clear_sums"() {count = 4, first_sum = 0} : () -> ()
+    return
+  }
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @named_sums_as_a_value(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.gemm_async' op expects no use of D with first_sum: tile.read_sums returns the sums}}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = 0, transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %1 = "tile.wait_gemm"(%0) : (!D) -> !D
+    gpu.return
+  }
+}

@@ -978,15 +978,31 @@ func.func @indexed_chunks(%m: memref<?x?xi8>) {
 // -----
 
 func.func @clear_no_sums() {
-  // expected-error @below {{'tile.clear_sums' op count must be at least 1, got 0}}
+  // expected-error @below {{'tile.clear_sums' op count must be in 1..255, got 0}}
   "tile.clear_sums"() {count = 0, first_sum = 32} : () -> ()
   return
 }
 
 // -----
 
+func.func @clear_more_than_a_thread_has() {
+  // expected-error @below {{'tile.clear_sums' op count must be in 1..255, got 100000000}}
+  "tile.clear_sums"() {count = 100000000, first_sum = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @clear_after_the_last() {
+  // expected-error @below {{'tile.clear_sums' op first_sum must be in 0..65535, got 65536}}
+  "tile.clear_sums"() {count = 4, first_sum = 65536} : () -> ()
+  return
+}
+
+// -----
+
 func.func @clear_before_the_first() {
-  // expected-error @below {{'tile.clear_sums' op first_sum must be at least 0, got -4}}
+  // expected-error @below {{'tile.clear_sums' op first_sum must be in 0..65535, got -4}}
   "tile.clear_sums"() {count = 4, first_sum = -4} : () -> ()
   return
 }
@@ -1002,7 +1018,7 @@ func.func @add_products_to_themselves() {
 // -----
 
 func.func @add_products_before_the_first() {
-  // expected-error @below {{'tile.add_products' op first_product must be at least 0, got -1}}
+  // expected-error @below {{'tile.add_products' op first_product must be in 0..65535, got -1}}
   "tile.add_products"() {count = 4, first_product = -1, first_sum = 8} : () -> ()
   return
 }
@@ -1010,7 +1026,7 @@ func.func @add_products_before_the_first() {
 // -----
 
 func.func @add_no_products() {
-  // expected-error @below {{'tile.add_products' op count must be at least 1, got 0}}
+  // expected-error @below {{'tile.add_products' op count must be in 1..255, got 0}}
   "tile.add_products"() {count = 0, first_product = 0, first_sum = 8} : () -> ()
   return
 }
@@ -1067,7 +1083,7 @@ func.func @read_a_number() {
 
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @read_before_the_first() {
-  // expected-error @below {{'tile.read_sums' op first_sum must be at least 0, got -1}}
+  // expected-error @below {{'tile.read_sums' op first_sum must be in 0..65535, got -1}}
   %0 = "tile.read_sums"() {first_sum = -1} : () -> !D
   return
 }
@@ -1078,7 +1094,7 @@ func.func @read_before_the_first() {
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @multiply_before_the_first(%a: !A, %b: !B, %c: !D8, %more: i1) {
-  // expected-error @below {{'tile.gemm_async' op first_sum must be at least 0, or -1 for sums that are values, got -2}}
+  // expected-error @below {{'tile.gemm_async' op first_sum must be in 0..65535, or -1 for sums that are values, got -2}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = -2, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
   return
 }
@@ -1105,7 +1121,7 @@ func.func @read_in_a_number() {
 
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @read_too_few() {
-  // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers of at least 0, got array<i64: 0, 1>}}
+  // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers in 0..65535, got array<i64: 0, 1>}}
   %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1>} : () -> !D8
   return
 }
@@ -1114,7 +1130,7 @@ func.func @read_too_few() {
 
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @read_below() {
-  // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers of at least 0, got array<i64: 0, 1, 2, -1>}}
+  // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers in 0..65535, got array<i64: 0, 1, 2, -1>}}
   %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1, 2, -1>} : () -> !D8
   return
 }
