@@ -171,6 +171,12 @@ def test_both_neighbours_of_a_number_of_columns_are_near():
             "sm_90",
             (7, 5),
             "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r0};",
+            "needs PTX 7.8: the text's version is 7.5",
+        ),
+        (
+            "sm_90",
+            (7, 5),
+            "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r1], {%r0};",
             "; stmatrix needs PTX 7.8",
         ),
     ],

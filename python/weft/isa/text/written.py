@@ -54,9 +54,10 @@ def _absence(
     first = min(filter(None, (family.since(chip) for family in families)), default=None)
     if first is None:
         return "" if verdict.rule == "chip" else f"; {chip} has no form of {name}"
-    if version is not None and version < first:
-        return f"; {name} needs PTX {first[0]}.{first[1]}"
-    return ""
+    if version is None or version >= first:
+        return ""
+    lacking = _version_verdict(first, version)
+    return "" if lacking == verdict else f"; {name} needs PTX {first[0]}.{first[1]}"
 
 
 def complaint(
