@@ -83,7 +83,7 @@ def _store_shared(op: StoreOp) -> None:
         return
     remarks.explain(op, lambda: ("stmatrix", []))
     # Rounded just before they are stored: otherwise, all words would be in registers beside the sums.
-    read = named_sums.rounding(op.fragment)
+    read = named_sums.rounding(op)
     words, first = [] if read else words_of_fragment(op.fragment), 0
     for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
         registers = named_sums.read(read, first, count) if read else words[first : first + count]

@@ -53,10 +53,34 @@ def declare(module: Any) -> None:
             assembly(f".reg .b32 {sum_name()}<{total}>;", [], [], [])
 
 
-def rounding(fragment: Any) -> ReadSumsOp | None:
-    """The `tile.read_sums` that rounds the elements of a fragment, if the fragment has one use."""
-    read = tile.reading(fragment)
-    return read if read is not None and read.attribute("rounds") and _used_once(fragment) else None
+def rounding(store: Any) -> ReadSumsOp | None:
+    """The `tile.read_sums` that rounds the elements of the fragment of a store, if the store may read them
+    itself: it's the only use, and nothing changes sums before it.
+    """
+    read = tile.reading(store.fragment)
+    if read is None or not read.attribute("rounds") or not _used_once(store.fragment):
+        return None
+    return None if _change_between(read.operation, store.operation) else read
+
+
+def _change_between(first: Any, last: Any) -> bool:
+    """Whether an operation between two changes sums, or may: if they aren't in one block."""
+    if first.block != last.block:
+        return True
+    changes = operations(first.parent, GemmAsyncOp, ClearSumsOp, AddProductsOp)
+    around = (_around(op.operation, first) for op in changes if op.attribute("first_sum") >= 0)
+    return any(op and first.is_before_in_block(op) and op.is_before_in_block(last) for op in around)
+
+
+def _around(op: Any, other: Any) -> Any:
+    """`op`, or what contains it in the block of another operation; None if it's in another region of the same
+    parent.
+    """
+    while op.block != other.block:
+        if op.parent == other.parent:
+            return None
+        op = op.parent.operation
+    return op
 
 
 def read(op: ReadSumsOp, first: int = 0, count: int | None = None) -> list[Any]:

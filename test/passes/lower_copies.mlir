@@ -266,6 +266,29 @@ gpu.module @buffers {
     gpu.return
   }
 
+  // Before they change, all are read at once. What is in another region changes nothing before the store.
+  // CHECK-LABEL: gpu.func @store_sums_before_they_change
+  // CHECK: "tile.read_sums"
+  // CHECK: "tile.clear_sums"
+  // CHECK-NOT: cvt.rn
+  // CHECK: "mma.stmatrix"
+  // CHECK: scf.if
+  // CHECK: cvt.rn.f16x2.f32 $0, %sums9, %sums8;
+  // CHECK: "mma.stmatrix"
+  // CHECK: } else {
+  gpu.func @store_sums_before_they_change(%t: !Rows, %i: i32, %c: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %f = "tile.read_sums"() {first_sum = 8, rounds = true} : () -> !Warpgroup
+    "tile.clear_sums"() {count = 4, first_sum = 8} : () -> ()
+    "tile.store"(%f, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    scf.if %c {
+      %g = "tile.read_sums"() {first_sum = 8, rounds = true} : () -> !Warpgroup
+      "tile.store"(%g, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    } else {
+      "tile.clear_sums"() {count = 4, first_sum = 8} : () -> ()
+    }
+    gpu.return
+  }
+
   // Two stores share what is rounded once.
   // CHECK-LABEL: gpu.func @store_rounded_twice
   // CHECK: arith.truncf %{{.*}} : vector<8xf32> to vector<8xf16>
