@@ -103,6 +103,15 @@ def test_ptxas_takes_what_is_near(name):
         assert set(assembler.verdicts(points, version=version).values()) <= {None}, (verdict, chip, version)
 
 
+def test_registers_that_the_text_has_are_not_named_after_operands():
+    opcode = "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16"
+    for name, named in (("d", "new_d"), ("x", "d")):
+        text = f".reg .b64 %{name}<4>; {opcode} {{%f0, %f1}}, %{name}0, %{name}1, 1, 1, 1, 0, 0;"
+        found = next(each for each in reader.instructions(text) if each.opcode == opcode)
+        first = written.judge(found, "sm_90a", None).nearest[0]
+        assert f"{{%{named}0, %{named}1, %{named}2, %{named}3}}, %{name}0, %{name}1," in first
+
+
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 KEEP = "tcgen05.mma.sp.cta_group::1.kind::f16.collector::a::discard"
 SPARSE = "[%r0], [%r1], %d0, [%r2], %r3, %p0"

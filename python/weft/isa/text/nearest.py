@@ -12,7 +12,7 @@ from weft.isa.family import Family, Registers, Verdict, operand_text
 from weft.isa.text.constants import value_of
 from weft.isa.text.operands import nearest_values
 from weft.isa.text.reader import Instruction, split_operands
-from weft.isa.text.scope import Scope
+from weft.isa.text.scope import UNDECLARED, Scope
 
 Version = tuple[int, int]
 
@@ -81,7 +81,7 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
     """The legal form as a whole instruction, with the given operands that fit; None where it can't be written
     so that it is read as this form.
     """
-    own = _operands(form)
+    own = _undeclared(_operands(form), instruction.scope)
     count = min(len(own), len(instruction.operands))
     kept = tuple(_kept(instruction, family.name, form, at, own[at], judge) for at in range(count))
     for operands in (kept + own[len(kept) :], own):
@@ -91,6 +91,14 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
             if judge.legal(candidate):
                 return f"{opcode} {', '.join(operands)}".strip() + ";"
     return None
+
+
+def _undeclared(operands: tuple[str, ...], scope: Scope | None) -> tuple[str, ...]:
+    """The operands with other names of registers where the text has some of them."""
+    names = re.findall(r"%\w+", " ".join(operands))
+    if scope is None or all(scope.kind(name) == UNDECLARED for name in names):
+        return operands
+    return tuple(operand.replace("%", "%new_") for operand in operands)
 
 
 def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
