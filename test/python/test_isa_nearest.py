@@ -168,7 +168,7 @@ def test_both_neighbours_of_a_number_of_columns_are_near():
     line = f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {F}, %d0, %d1, %p0, 1, 1, 0, 0;"
     near = written.judge(only(line), "sm_90a").nearest
     assert near[0] == line.replace("n12", "n8")
-    assert ".m64n16k16.f32.f16.f16 {%d0, %d1" in near[1]
+    assert ".m64n16k16.f32.f16.f16 {%new_d0, %new_d1" in near[1]
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,15 @@ from weft.isa import tables
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Family, Registers, Verdict, operand_text
 from weft.isa.text.constants import value_of
-from weft.isa.text.operands import nearest_values
+from weft.isa.text.operands import NOTHING_DECLARED, nearest_values
 from weft.isa.text.reader import Instruction, split_operands
-from weft.isa.text.scope import UNDECLARED, Scope
+from weft.isa.text.scope import UNDECLARED, UNKNOWN, Scope
 
 Version = tuple[int, int]
 
 _OFFSET = re.compile(r"(?<=[\w$])\s*-\s*(?=\d)")
 """A negative offset in an address without the `+` that PTX requires before it."""
+_REGISTER = re.compile(r"%\w+")
 _MOST = 3
 _TEXT = 400
 """The most characters of all suggestions for one instruction; the first is always shown."""
@@ -81,7 +82,7 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
     """The legal form as a whole instruction, with the given operands that fit; None where it can't be written
     so that it is read as this form.
     """
-    own = _undeclared(_operands(form), instruction.scope)
+    own = _apart_from(instruction, _operands(form))
     count = min(len(own), len(instruction.operands))
     kept = tuple(_kept(instruction, family.name, form, at, own[at], judge) for at in range(count))
     for operands in (kept + own[len(kept) :], own):
@@ -93,10 +94,12 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
     return None
 
 
-def _undeclared(operands: tuple[str, ...], scope: Scope | None) -> tuple[str, ...]:
-    """The operands with other names of registers where the text has some of them."""
-    names = re.findall(r"%\w+", " ".join(operands))
-    if scope is None or all(scope.kind(name) == UNDECLARED for name in names):
+def _apart_from(instruction: Instruction, operands: tuple[str, ...]) -> tuple[str, ...]:
+    """The operands, with other registers if the text declares or the instruction has one of them."""
+    names = {*_REGISTER.findall(" ".join(operands))}
+    scope = instruction.scope or NOTHING_DECLARED
+    given = _REGISTER.findall(" ".join(instruction.operands))
+    if names.isdisjoint(given) and all(scope.kind(name) in (UNDECLARED, UNKNOWN) for name in names):
         return operands
     return tuple(operand.replace("%", "%new_") for operand in operands)
 
