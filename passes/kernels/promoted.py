@@ -138,33 +138,14 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
     before them, so that its result is there afterwards. The first K block has no code of its own, which would
     take as long to compile as that of an iteration.
     """
-    ring, parts = blocks.feed.ring, len(blocks.rows)
-
-    def begin(position: list[Any], of_b: list[Any]) -> list[Any]:
-        """Starts all parts of a K block that has arrived; the last one stays in flight."""
-        stage = position[0]
-        # Read before products start: otherwise their second instruction would wait for the factors.
-        factors = [blocks.factors(part, stage, of_b) for part in range(parts)]
-        blocks.start(0, stage)
-        for part in range(parts - 1):
-            tile.wait_gemm()
-            blocks.add(part, factors[part])
-            blocks.start(part + 1, stage)
-        return [*factors[-1], stage, *tile.advance(ring, *position)]
-
-    def end(carried: list[Any]) -> None:
-        """Adds a K block's last part."""
-        *factors, stage, _, _ = carried
-        tile.wait_gemm()
-        blocks.feed.release(stage)
-        blocks.add(parts - 1, factors)
+    ring = blocks.feed.ring
 
     def iteration(number: Any, carried: list[Any], of_b: list[Any], may_begin: bool = True) -> list[Any]:
         """`may_begin`: whether the K block of this number may be the tile's first."""
         position = carried[-2:]
 
         def next_() -> list[Any]:
-            end(carried)
+            _end_block(blocks, carried)
             tile.await_(ring, *position)
             return []
 
@@ -176,7 +157,7 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
             emit.either(emit.less(begins, number), [], next_, first)
         else:
             next_()
-        return begin(position, of_b)
+        return _begin_block(blocks, position, of_b)
 
     begins, ends = blocks.span
     ends = emit.maximum(ends, emit.add(begins, 1))
@@ -187,8 +168,31 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
         carried = emit.loop(begins, ends, 1, carried, lambda number, now: iteration(number, now, []))
     else:
         carried = _each_scaled(read_ahead, (begins, ends), carried, iteration, at_once=2)
-    end(carried)
+    _end_block(blocks, carried)
     return carried[-2:]
+
+
+def _begin_block(blocks: _Blocks, position: list[Any], of_b: list[Any]) -> list[Any]:
+    """Starts all parts of a K block that has arrived; the last one stays in flight. Returns its factors, its
+    stage, and the ring's next position.
+    """
+    stage, parts = position[0], len(blocks.rows)
+    # Read before products start: otherwise their second instruction would wait for the factors.
+    factors = [blocks.factors(part, stage, of_b) for part in range(parts)]
+    blocks.start(0, stage)
+    for part in range(parts - 1):
+        tile.wait_gemm()
+        blocks.add(part, factors[part])
+        blocks.start(part + 1, stage)
+    return [*factors[-1], stage, *tile.advance(blocks.feed.ring, *position)]
+
+
+def _end_block(blocks: _Blocks, carried: list[Any]) -> None:
+    """Adds a K block's last part, from what `_begin_block` returned."""
+    *factors, stage, _, _ = carried
+    tile.wait_gemm()
+    blocks.feed.release(stage)
+    blocks.add(len(blocks.rows) - 1, factors)
 
 
 def _each_scaled(

@@ -304,10 +304,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
         _to_buffer(fragment, to)
         return
     if isinstance(to, Gathered):
-        if via is not None or rows is not None:
-            raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
-        check_written(to, fragment.dtype)
-        gathers.store(fragment, to, first_of_copies)
+        _to_elements(fragment, to, via, rows)
         return
     if not isinstance(to, Place):
         raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
@@ -324,6 +321,13 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
     matrix = _limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
+
+
+def _to_elements(fragment: Fragment, to: Gathered, via: Any, rows: Any) -> None:
+    if via is not None or rows is not None:
+        raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
+    check_written(to, fragment.dtype)
+    gathers.store(fragment, to, first_of_copies)
 
 
 def _store_buffer(buffer: Buffer, to: Any, via: Any, rows: Any) -> None:
