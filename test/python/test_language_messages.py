@@ -86,7 +86,7 @@ def a_method(t, x, r):
         (a_shape_for_a_row, r"w\.load_row takes 1 .* but 2 .*: write w\.load_row\(source, \*, like\)"),
         (no_axis, r"w\.sum missing .* 'axis': write w\.sum\(x, axis, \*, within=None\)"),
         (another_keyword, r"w\.max got an unexpected keyword argument 'dim': write w\.max\(x, axis\)"),
-        (a_method, r"Ring\.take takes 1 .* but 2 were given: write Ring\.take\(\)"),
+        (a_method, r"Ring\.take takes 1 .* but 2 were given: write Ring\.take\(\*, waits=True\)"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
