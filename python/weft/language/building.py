@@ -151,6 +151,8 @@ def _finish(trace: Trace, result: Any) -> None:
     if result is not None:
         raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
     trace.multiplier.finish()
+    for ring in trace.taken:
+        ring.check()
     trace.finish_waiting()
     if trace.shares_copies:
         meet_cluster()  # others copy into this CTA's memory, and signal its rings, until they end

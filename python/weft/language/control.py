@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from weft.language import carried, trace
+from weft.language.alike import alike
 from weft.language.carried import Unbound
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
@@ -145,7 +146,8 @@ class Loop(_Construct):
         self._before = _Carrier(self.names, {**scope, **self._between})
         self._before.hand_over()
         self._initial = self._before.parts()
-        self._point = trace.current().enter(self._block, loop=True)
+        bounds = alike(*list(self._op.operation.operands)[:3])
+        self._point = trace.current().enter(self._block, loop=True, alike=bounds)
         location = self._op.location
         self._arguments = [self._block.add_argument(part.type, location) for part in self._initial]
         return tuple(self._before.give(iter(self._arguments)))
@@ -274,12 +276,13 @@ class While(_Construct):
     def condition(self, value: Any, scope: dict[str, Any]) -> None:
         """Ends that part, with the condition."""
         _, parts = self._before.taken(scope, "in the condition of a loop of the GPU")
-        scf.ConditionOp(as_scalar(value).value, parts)
+        test = scf.ConditionOp(as_scalar(value).value, parts)
+        self._alike = alike(test.condition)
         trace.current().leave(self._point)
 
     def body(self) -> tuple[Any, ...]:
         """Enters the body. Returns the names' values in it."""
-        self._point = trace.current().enter(self._body, loop=True)
+        self._point = trace.current().enter(self._body, loop=True, alike=self._alike)
         return tuple(self._before.give(iter(self._body.arguments)))
 
     def end(self, scope: dict[str, Any]) -> None:
@@ -319,13 +322,13 @@ class Branch(_Construct):
         # The first side may change lists and objects in place.
         self._before.values = [carried.copied(each) for each in self._before.values]
         self._op = scf.IfOp(self._condition.value, has_else=True)
-        self._point = trace.current().enter(self._op.then_block)
+        self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
         self._known = trace.current().multiplier.known()
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
         self._first = self._side(scope)
-        self._point = trace.current().enter(self._op.else_block)
+        self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
         trace.current().restore(self._before.state)
         multiplier = trace.current().multiplier
         before, self._known = self._known, multiplier.known()

@@ -20,6 +20,7 @@ from weft.language.mistakes import mistake
 from weft.language.scalars import DType, Scalar
 from weft.language.signatures import ALIGNMENT
 from weft.language.slots import Slot
+from weft.language.takers import Takers
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
@@ -43,6 +44,8 @@ class Ring:
         self.stages, self.kinds, self._shared = stages, buffers, shared
         self.over = over
         """The ring in whose memory the stages are, if they aren't in their own."""
+        if over is None:
+            self._takers = Takers(self.name, takers)
         # This CTA's takers must have read a stage, and those of CTAs that it copies for.
         self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
         with trace.current().before_barriers():
@@ -333,6 +336,7 @@ class Ring:
         if self.over is not None:
             self.over.release(stage)
             return
+        self._takers.note()
         tile.release(self._ring, stage)
         for axis in sorted(set(self._shared.values())):
             for rank in clusters.peers(axis):

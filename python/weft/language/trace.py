@@ -28,6 +28,13 @@ class Moving(Protocol):
         """Sets the positions of a role that begins."""
 
 
+class Taken(Protocol):
+    """A ring of which stages are taken."""
+
+    def check(self) -> None:
+        """Raises WeftError, at the end, for a wrong number of warpgroups that take them."""
+
+
 class Held(Protocol):
     """A stage that its taker has to release."""
 
@@ -75,6 +82,7 @@ class Trace:
     multiplier: Any = None  # how tiles are multiplied
     shares_copies: bool = False  # whether the CTAs of a cluster copy for each other
     rings: list[Moving] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)  # one of each ring that has its own memory
     first_barriers: Any = None  # the operation that makes the first ring
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
@@ -86,6 +94,7 @@ class Trace:
     _points: list[Any] = field(default_factory=list)
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _entered_loops: list[bool] = field(default_factory=list)
+    _alike: list[bool] = field(default_factory=list)  # of what was entered: do all warpgroups enter it?
     _anchor: Any = None  # the barrier before the first role
 
     @property
@@ -101,6 +110,11 @@ class Trace:
     def sums(self, shape: tuple[int, ...]) -> Layout:
         """The layout of the sums of products of this shape, and of vectors of their rows."""
         return registers.sums(shape, self.multiplier.row_block)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all warpgroups of a role certainly execute what is built now, equally often."""
+        return all(self._alike)
 
     @property
     def has_tma(self) -> bool:
@@ -120,12 +134,13 @@ class Trace:
 
     # Regions
 
-    def enter(self, block: Any, *, loop: bool = False) -> Any:
-        """Builds in a block from now on, until `leave`."""
+    def enter(self, block: Any, *, loop: bool = False, alike: bool = True) -> Any:
+        """Builds in a block from now on, until `leave`. `alike` if all warpgroups run it equally often."""
         point = ir.InsertionPoint(block)
         point.__enter__()
         self._points.append(point)
         self._entered_loops.append(loop)
+        self._alike.append(alike)
         if loop:
             self._loops.append([])
         return point
@@ -135,6 +150,10 @@ class Trace:
         if not self._points or self._points[-1] is not point:
             raise mistake("a 'with' block must end in the loop or branch in which it began")
         self._points.pop().__exit__(None, None, None)
+        self._left()
+
+    def _left(self) -> None:
+        self._alike.pop()
         if self._entered_loops.pop():
             self._loops.pop()
 
@@ -147,8 +166,7 @@ class Trace:
         except BaseException:
             while len(self._points) > depth:
                 self._points.pop().__exit__(None, None, None)
-                if self._entered_loops.pop():
-                    self._loops.pop()
+                self._left()
             raise
         if len(self._points) != depth:
             raise mistake("a 'with' block must end in the loop or branch in which it began")

@@ -1,0 +1,34 @@
+"""Which numbers of a kernel are the same for all warpgroups of a CTA, as far as their operations show."""
+
+from typing import Any
+
+from weft.mlir import ir
+
+_DIALECTS = ("arith", "affine", "math")
+_OPS = ("memref.dim", "gpu.block_id", "gpu.grid_dim")
+
+
+def alike(*values: Any) -> bool:
+    """Whether each is computed from the kernel's arguments, the CTA's number and constants alone.
+
+    What is loaded, or carried by a loop, may be the same, too: that isn't known.
+    """
+    rest, seen = [each for each in values if isinstance(each, ir.Value)], set[Any]()
+    while rest:
+        value = rest.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            above = owner.owner.operation
+            if above.name == "scf.for" and owner.arguments[0] == value:
+                rest += list(above.operands)[:3]
+            elif above.name != "gpu.func":
+                return False
+            continue
+        name = owner.operation.name
+        if name not in _OPS and name.partition(".")[0] not in _DIALECTS:
+            return False
+        rest += owner.operation.operands
+    return True

@@ -1,0 +1,40 @@
+"""How many warpgroups release each stage of a ring, which `takers` must state."""
+
+from weft import construction
+from weft.errors import Diagnostic, Location, WeftError
+from weft.language import trace
+
+
+class Takers:
+    """The roles that release stages of a ring."""
+
+    def __init__(self, name: str, stated: int) -> None:
+        self._name, self._stated = name, stated
+        self._warpgroups = dict[int, int]()  # of each role, by its first one
+        self._where: Location | None = None
+        self._known, self._alone = True, False
+        trace.current().taken.append(self)
+
+    def note(self) -> None:
+        """Notes that the warpgroups of the role release a stage."""
+        current = trace.current()
+        assert current.role is not None
+        self._warpgroups[current.role.first] = current.role.warpgroups
+        self._where = self._where or construction.here()
+        self._known &= current.alike
+        self._alone |= current.one_thread
+
+    def check(self) -> None:
+        """Raises WeftError unless as many warpgroups release each stage as was stated. Where only some may,
+        it isn't known.
+        """
+        count = sum(self._warpgroups.values())
+        if not self._known or count in (0, self._stated):
+            return
+        which = f"{count} warpgroups release" if count > 1 else "1 warpgroup releases"
+        remedy = f"write takers={count} in w.ring"
+        if self._alone:
+            which = f"a thread of each of {count} warpgroups releases"
+            remedy = "let one of them take it, in a role of its own"
+        message = f"ring '{self._name}' has takers={self._stated}, and {which} each stage: {remedy}"
+        raise WeftError(Diagnostic(message, self._where))
