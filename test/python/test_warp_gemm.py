@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -54,7 +55,8 @@ def test_the_mlir_example_is_one_mma_with_its_registers_and_gives_numpys_numbers
     assert not wrong(kernel, 16, 8, 16)
 
 
-def test_the_python_example_runs(capsys):
+def test_the_python_example_runs(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["warp_gemm.py"])
     runpy.run_path(str(EXAMPLES / "warp_gemm.py"), run_name="__main__")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
