@@ -133,11 +133,17 @@ def awaited_later(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], *, how):
                 held.release()
             elif how == "multiplied":
                 w.gemm(held.x, held.x)
+            elif how == "alone":
+                with w.one_thread():
+                    held.ready()
             elif how == "peeked":
                 ring.ready().ready()
             elif how != "unready":
                 held.ready()
             w.store(w.load(held.x), y[row, 0])
+            if how == "released alone":
+                with w.one_thread():
+                    held.release()
             held.release()
             if how == "late":
                 held.ready()
@@ -169,6 +175,8 @@ def test_a_stage_is_taken_before_it_is_awaited():
         ("unread", "this stage is released before it is full"),
         ("late", "this stage was released"),
         ("peeked", r"this stage wasn't taken: only one from take\(\) can be waited for"),
+        ("alone", r"whole warpgroups took this stage, so its ready\(\) can't be in w.one_thread\(\)"),
+        ("released alone", r"so its release\(\) can't be in w.one_thread\(\)"),
         ("other", "isn't awaited before, and is awaited at the end"),
     ],
 )

@@ -327,6 +327,11 @@ class Ring:
         maker.attributes["consumers"] = ir.IntegerAttr.get(i64, self.takers * WARPS)
         maker.attributes["emptied_by"] = ir.StringAttr.get("warps")
 
+    @property
+    def taken_alone(self) -> bool:
+        """Whether one thread takes the stages."""
+        return bool(self._alone)
+
     def await_full(self, stage: Any, phase: Any) -> None:
         """Waits until a stage is full."""
         tile.await_(self._ring, stage, phase)

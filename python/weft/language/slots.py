@@ -40,9 +40,14 @@ class Slot(Carried):
         """Waits until the stage is full, where `take` didn't."""
         if not self.taken:
             raise mistake("this stage wasn't taken: only one from take() can be waited for")
+        self._check_takers("ready")
         self._check_held()
         self.ring.await_full(self.stage, self._phase)
         self.full = True
+
+    def _check_takers(self, method: str) -> None:
+        if trace.current().one_thread and not self.ring.taken_alone:
+            raise mistake(f"whole warpgroups took this stage, so its {method}() can't be in w.one_thread()")
 
     def check_full(self, done: str) -> None:
         """Raises WeftError if no wait comes before the stage is read or released (`done`)."""
@@ -58,6 +63,7 @@ class Slot(Carried):
             raise mistake("this stage wasn't taken: ready() only waits for it, and take() takes it")
         if self._released is not None:
             raise mistake(f"this stage was released already{at(self._released)}")
+        self._check_takers("release")
         self.check_full("released")
         if self._product is not None and self._product[0] > trace.current().finished:
             started = self._product[1]
