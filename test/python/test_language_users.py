@@ -166,6 +166,30 @@ def a_number_on_one_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     y[0, 0] = v
 
 
+@case(r"'peak' was the Python float -inf and becomes a fragment .*: begin with w.full\(64, -w.inf\)$")
+def a_number_that_becomes_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    peak = -w.inf
+    with w.role():
+        for j in w.range(0, x.columns, 64):  # here
+            peak = w.maximum(w.max(w.load(x[0, j], (64, 64)), axis=1), peak)
+
+
+@case(r"'t' was a value of w.f16 and becomes a .* w.f16, .*: begin with w.full\(\(64, 64\), 0.5, w.f16\)$")
+def a_value_that_becomes_a_tile(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    t = w.f16(0.5)
+    with w.role():
+        for j in w.range(0, x.columns, 64):  # here
+            t = w.load(x[0, j], (64, 64)).to(w.f16) + t
+
+
+@case(r"'t' was .*: begin with w.full\(64, …, like=t\), with a fragment t in the same layout$")
+def a_value_that_becomes_a_vector_of_columns(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    t = x[0, 0] + 0.5
+    with w.role():
+        for j in w.range(0, x.columns, 64):  # here
+            t = w.sum(w.load(x[0, j], (64, 64)), axis=0) + t
+
+
 @case("'v' was a value of w.f32 and becomes the Python int 1, on the other side .*: write w.f32.1.")
 def a_number_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     v = 1

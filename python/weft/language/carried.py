@@ -1,6 +1,7 @@
 """What a loop or branch carries: the SSA values of a kernel's variables, and what can't be carried."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,14 @@ class Carried(Foreign):
     def complaint(self, other: Any) -> str | None:
         """Why another value can't replace this one in a loop or branch."""
         raise NotImplementedError
+
+    def begun(self, number: str) -> str:
+        """What to write for a value of this kind that begins with a number; empty where that isn't clear."""
+        return ""
+
+    def number(self) -> str:
+        """The number that it is, as the kernel writes it, where that is known, otherwise three dots."""
+        return "…"
 
     def settled(self) -> "Carried":
         """The value as loops and branches carry it."""
@@ -105,11 +114,18 @@ def complaint(before: Any, after: Any) -> str | None:
 def _remedy(one: Carried, other: Any) -> str:
     """What to write in place of a value of another kind, if that is clear."""
     if isinstance(other, Carried):
-        return other.until_carried
+        begun = "" if hasattr(one, "shape") else other.begun(one.number())
+        return other.until_carried or (f": begin with {begun}" if begun else "")
     shape, dtype = getattr(one, "shape", None), getattr(one, "dtype", None)
     if not isinstance(other, (bool, int, float)) or dtype is None:
         return ""
-    return f": write {dtype}({other!r})" if shape is None else f": write w.full({shape}, {other!r}, {dtype})"
+    number = written(other)
+    return f": write {dtype}({number})" if shape is None else f": write w.full({shape}, {number}, {dtype})"
+
+
+def written(number: float) -> str:
+    """A number as a kernel writes it."""
+    return repr(number).replace("inf", "w.inf") if abs(number) == math.inf else repr(number)
 
 
 def described(value: Any) -> str:
@@ -129,10 +145,12 @@ def _object_complaint(before: Any, after: Any) -> str | None:
     after = after.settled() if isinstance(after, Carried) else after
     change = f"was {described(before)} and becomes {described(after)}"
     if isinstance(before, (bool, int, float)):
+        if isinstance(after, Carried) and (begun := after.begun(written(before))):
+            return f"{change}: begin with {begun}"
         kind = "w.i1" if isinstance(before, bool) else "w.i32" if isinstance(before, int) else "w.f32"
         is_number = isinstance(after, Carried) and not hasattr(after, "shape")
         kind = str(getattr(after, "dtype", kind)) if is_number else kind
-        return f"{change}: begin with {kind}({before!r}), a value of the GPU"
+        return f"{change}: begin with {kind}({written(before)}), a value of the GPU"
     return f"{change}: a loop or branch of the GPU can't change a Python object"
 
 

@@ -125,6 +125,15 @@ class Fragment(operators.Operators, Carried):
     def like(self, parts: Iterator[Any]) -> "Fragment":
         return Fragment.of(next(parts))
 
+    def begun(self, number: str) -> str:
+        shape = self.shape[0] if len(self.shape) == 1 else self.shape
+        dtype = "" if self.dtype == f32 else f", {self.dtype}"
+        usual = self.shape[0] % registers.WGMMA_ROWS == 0 and registers.same(
+            self.layout, trace.current().sums(self.shape), self.shape
+        )
+        end = ")" if usual else ", like=t), with a fragment t in the same layout"
+        return f"w.full({shape}, {number}{dtype}{end}"
+
     def complaint(self, other: "Fragment") -> str | None:
         if (other.shape, other.dtype) != (self.shape, self.dtype):
             hint = f": convert it with .to({self.dtype})" if other.shape == self.shape else ""

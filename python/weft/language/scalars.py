@@ -9,7 +9,7 @@ from weft import mlir
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.language import operators
-from weft.language.carried import Carried
+from weft.language.carried import Carried, written
 from weft.language.mistakes import mistake
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
@@ -161,6 +161,11 @@ class Scalar(operators.Operators, Carried):
 
     def like(self, parts: Iterator[Any]) -> "Scalar":
         return Scalar(next(parts))
+
+    def number(self) -> str:
+        owner = self.value.owner
+        made = None if isinstance(owner, ir.Block) else owner.opview
+        return written(made.literal_value) if isinstance(made, arith.ConstantOp) else super().number()
 
     def complaint(self, other: "Scalar") -> str | None:
         if other.dtype == self.dtype:
