@@ -8,6 +8,7 @@ from weft.dialects.schedule import PROMOTED
 from weft.dialects.tile_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES, matrix_complaint
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
+from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
 
 _ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
@@ -178,5 +179,6 @@ def activation_complaint(activation: Any, sums: str) -> str | None:
     if activation not in legal:
         what = f"'{activation}'" if isinstance(activation, str) else str(activation)
         only = "" if sums == "f32" else f" where D is {sums}"
-        return f"activation must be {' or '.join(legal)}{only}, got {what}"
+        meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
+        return f"activation must be {' or '.join(legal)}{only}, got {what}{meant}"
     return None

@@ -1,6 +1,7 @@
 """What those find who come from Triton or NumPy: the names, messages and operators that they expect."""
 
 import inspect
+import math
 import re
 from pathlib import Path
 
@@ -190,6 +191,25 @@ def a_value_that_becomes_a_vector_of_columns(x: w.In["m n", w.f32], y: w.Out["m 
             t = w.sum(w.load(x[0, j], (64, 64)), axis=0) + t
 
 
+@case("a condition must be one number, got a fragment: .* w.maximum or w.minimum")
+def a_maximum_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        max(w.zeros(64), w.full(64, 1.0))  # here
+
+
+@case("Python can't make a number of a fragment of 64 w.f32: use the functions of w, as w.tanh for math.tanh")
+def a_function_of_pythons_math(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        math.tanh(w.zeros(64))  # here
+
+
+@case("shapes must be equal, or one that of a vector, got a vector of 64 rows and a vector of 128 columns")
+def vectors_of_rows_and_of_columns(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.zeros((64, 128))
+        w.maximum(w.sum(t, axis=1), w.sum(t, axis=0))  # here
+
+
 @case("'v' was a value of w.f32 and becomes the Python int 1, on the other side .*: write w.f32.1.")
 def a_number_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     v = 1
@@ -303,3 +323,7 @@ def test_operators_are_in_the_stub():
         body = re.search(rf"^class {kind}.*?(?=^class |^\w)", stub, re.DOTALL | re.MULTILINE)[0]
         missing = {name for name in operators if f"def {name}(" not in body}
         assert missing <= {"__hash__", "__module__", "__doc__", "__dict__", "__weakref__"}, kind
+
+
+def test_completion_shows_public_names_only():
+    assert dir(w) == sorted(w.__all__)

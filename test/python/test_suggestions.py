@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import weft
@@ -120,3 +121,11 @@ def test_names_of_the_package():
 def test_nothing_near_is_no_suggestion():
     assert did_you_mean("hopper", CHIPS) == did_you_mean("", CHIPS) == did_you_mean("x", []) == ""
     assert did_you_mean("sm_80", CHIPS) == ""  # known, but not there
+
+
+def test_a_misspelt_activation_is_suggested():
+    with pytest.raises(WeftError, match="got 'gleu'; did you mean 'gelu'"):
+        weft.compile(PRODUCT.format('activation = "gleu"'), arch="sm_90a")
+    x = np.zeros((8, 8), np.float32)
+    with pytest.raises(WeftError, match="got 'sliu'; did you mean 'silu'"):
+        weft.matmul(x, x, activation="sliu")

@@ -202,6 +202,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     instead = "" if name.startswith("_") else names.instead(name, __all__)
     raise AttributeError(

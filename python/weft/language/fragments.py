@@ -151,7 +151,12 @@ class Fragment(operators.Operators, Carried):
     def __bool__(self) -> bool:
         raise mistake(
             "a condition must be one number, got a fragment: combine conditions of elements by &, | and ~, "
-            "choose by w.where, or reduce them by w.warp_any"
+            "choose by w.where, w.maximum or w.minimum, or reduce them by w.warp_any"
+        )
+
+    def __float__(self) -> float:
+        raise mistake(
+            f"Python can't make a number of {self}: use the functions of w, as w.tanh for math.tanh"
         )
 
     def __getitem__(self, _: Any) -> Any:
@@ -199,7 +204,21 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
         return one, spread(other, one.shape, one.layout)
     if len(one.shape) == 1 and len(other.shape) == 2:
         return spread(one, other.shape, other.layout), other
-    raise mistake(f"shapes must be equal, or one that of a vector, got {one} and {other}")
+    both = f"{_along(one)} and {_along(other)}"
+    raise mistake(f"shapes must be equal, or one that of a vector, got {both}")
+
+
+def _along(fragment: Fragment) -> str:
+    """A fragment in words: a vector as one of rows or of columns, if its layout shows that."""
+    if len(fragment.shape) == 1:
+        rows = fragment.shape[0]
+        warps = {it.axis for it in fragment.layout.shard if it.extent > 1}
+        if "warpid" not in warps:
+            return f"a vector of {rows} columns"
+        usual = None if rows % registers.WGMMA_ROWS else trace.current().sums(fragment.shape)
+        if usual is not None and registers.same(fragment.layout, usual, fragment.shape):
+            return f"a vector of {rows} rows"
+    return str(fragment)
 
 
 def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragment:

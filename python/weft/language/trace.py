@@ -262,7 +262,7 @@ def _await_earlier_work() -> None:
 
 _NEVER_RELEASED = (
     "a stage of ring '{}' is taken in a loop and never released, so the ring would fill up: call its "
-    "release(), or write 'with ring.take() as slot'"
+    "release(), or write 'with ring.take() as stage'"
 )
 
 

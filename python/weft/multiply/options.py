@@ -13,6 +13,7 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
 from weft.isa.family import unknown_chip
+from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
 from weft.multiply import block_formats
 
@@ -65,7 +66,8 @@ def checked_activation(
 ) -> str | None:
     """The activation of an epilogue. Raises WeftError for anything else."""
     if value is not None and not (isinstance(value, str) and value in legal):
-        raise WeftError(f"{caller}: activation must be {' or '.join(legal)}, got {shown(value)}")
+        meant = did_you_mean(value, legal) if isinstance(value, str) else ""
+        raise WeftError(f"{caller}: activation must be {' or '.join(legal)}, got {shown(value)}{meant}")
     return value
 
 
