@@ -210,6 +210,32 @@ def vectors_of_rows_and_of_columns(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]
         w.maximum(w.sum(t, axis=1), w.sum(t, axis=0))  # here
 
 
+@case("rows of a buffer of 64 w.bf16 must be a multiple of 8 in a ring, since .*, got 60: use 64")
+def stages_that_begin_within_a_swizzle(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    ring = w.ring(3, a=(60, 64, w.bf16), b=(64, 64, w.bf16))  # here
+    with w.role():
+        w.load(ring.take().a)
+
+
+@case("rows of a buffer of 32 w.f32 must be a multiple of 8 in a ring, since .*, got 4: use 8")
+def stages_of_few_rows(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    ring = w.ring(3, a=(4, 32, w.f32))  # here
+    with w.role(), w.one_thread():
+        ring.fill(a=x[0, 0])
+
+
+@case(r"ring 'a, b' has 40 stages of 8192 bytes, 327680 .* sm_90a has 232448: use at most 28 stages$")
+def more_stages_than_fit(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.ring(40, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))  # here
+
+
+@case("of which other buffers take 229376: use smaller tiles$")
+def a_buffer_that_does_not_fit(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    made = w.ring(14, a=(64, 64, w.f32))
+    w.ring(14, b=(64, 64, w.f32), over=made)
+    w.shared(64, 64, w.f32)  # here
+
+
 @case("'v' was a value of w.f32 and becomes the Python int 1, on the other side .*: write w.f32.1.")
 def a_number_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     v = 1
@@ -327,3 +353,13 @@ def test_operators_are_in_the_stub():
 
 def test_completion_shows_public_names_only():
     assert dir(w) == sorted(w.__all__)
+
+
+def test_as_many_stages_fit_as_the_message_states():
+    @w.kernel
+    def kernel(y: w.Out["m n", w.f32]):
+        ring = w.ring(28, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))
+        with w.role():
+            w.store(w.load(ring.take().a).to(w.f32), y[0, 0])
+
+    kernel.compile(arch="sm_90a")

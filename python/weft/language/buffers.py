@@ -8,6 +8,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType
 from weft.errors import shown
+from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.carried import Carried
@@ -17,6 +18,7 @@ from weft.layout import Layout
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels
 
+_BARRIER_BYTES = 16  # of each stage: one that it is full, one that it is empty
 _SWIZZLED_ROWS = 8  # after which the pattern of a swizzle repeats
 
 
@@ -125,8 +127,10 @@ class Buffer(Carried):
 def shared(rows: int, columns: int, dtype: DType) -> Buffer:
     """A tile in shared memory, for the whole kernel. Make it before the first role."""
     trace.current().check_before_roles("a buffer")
+    kind = buffer_type(rows, columns, dtype)
+    check_room(f"a buffer of {rows} x {columns} {dtype} takes", kind.bytes)
     with trace.current().before_barriers():
-        return Buffer(tile.alloc(buffer_type(rows, columns, dtype)))
+        return Buffer(tile.alloc(kind))
 
 
 def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) -> Any:
@@ -146,3 +150,37 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
         text = panels(rows, columns, dtype.bytes, stages or 1)
     whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
     return tile.stage_type(whole) if stages is None else whole
+
+
+def stages_complaint(kind: Any) -> str | None:
+    """Why stages of a buffer of this type can't be used: they begin within the pattern of their swizzle."""
+    _, rows, columns = kind.shape
+    one, apart = tile.stage_type(kind), tile.stage_bytes(kind)
+    period = one.layout.swizzle.period if one is not None and one.layout.swizzle else 1
+    if apart % period == 0:
+        return None
+    step = period // gcd(period, apart // rows)
+    legal, dtype = -(-rows // step) * step, dtype_of(kind.element_type)
+    return (
+        f"rows of a buffer of {columns} {dtype} must be a multiple of {step} in a "
+        f"ring, since the swizzle of its stages repeats after {step}, got {rows}: use {legal}"
+    )
+
+
+def check_room(what: str, each: int, count: int = 1) -> None:
+    """Raises WeftError unless `count` times so many bytes of shared memory are left, of which `what` has the
+    parts. Rings have barriers beside them, so that the compiler refuses some of what passes here.
+    """
+    current = trace.current()
+    chip = CHIPS.get(current.chip)
+    taken, current.shared_bytes = current.shared_bytes, current.shared_bytes + each * count
+    if chip is None or current.shared_bytes <= chip.shared_bytes:
+        return
+    free = chip.shared_bytes - taken
+    before = f", of which other buffers take {taken}" if taken else ""
+    fitting = free // (each + _BARRIER_BYTES)
+    raise mistake(
+        f"{what} {each * count} bytes of shared memory, and a CTA on {current.chip} has "
+        f"{chip.shared_bytes}{before}: "
+        + (f"use at most {fitting} stages" if count > 1 and fitting else "use smaller tiles")
+    )

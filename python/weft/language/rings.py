@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from weft import construction
 from weft.dialects import tile
-from weft.errors import shown
+from weft.errors import Diagnostic, WeftError, shown
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
-from weft.language.buffers import Buffer, buffer_type
+from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.scalars import DType, Scalar
@@ -44,16 +45,20 @@ class Ring:
         self.stages, self.kinds, self._shared = stages, buffers, shared
         self.over = over
         """The ring in whose memory the stages are, if they aren't in their own."""
+        kinds = {name: buffer_type(*each, stages) for name, each in buffers.items()}
         if over is None:
             self._takers = Takers(self.name, takers)
+            bytes_ = sum(kind.bytes for kind in kinds.values()) // stages
+            check_room(f"ring '{self.name}' has {stages} stages of {bytes_} bytes,", bytes_, stages)
         # This CTA's takers must have read a stage, and those of CTAs that it copies for.
         self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
         with trace.current().before_barriers():
             below = list(over._buffers.values()) if over else [None] * len(buffers)
             self._buffers: dict[str, Any] = {
-                name: tile.alloc(buffer_type(rows, columns, dtype, stages), over=memory)
-                for (name, (rows, columns, dtype)), memory in zip(buffers.items(), below, strict=True)
+                name: tile.alloc(kind, over=memory)
+                for (name, kind), memory in zip(kinds.items(), below, strict=True)
             }
+        self._where = construction.here()
         self._copied = not trace.current().has_tma
         self._writer: Any = None  # "copies", or the role that writes its stages
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
@@ -114,7 +119,7 @@ class Ring:
                 tile.expect(self._ring, stage, sum(map(self._bytes, places)))
                 barrier = tile.full_barrier(self._ring, stage)
                 for name, place in places.items():
-                    part = tile.stage(self._buffers[name], stage)
+                    part = self._part(name, stage)
                     for each, of in self._parts(part, place):
                         self._start(name, each, of, barrier)
         self.filled = self._next(self.filled)
@@ -182,7 +187,7 @@ class Ring:
         """Fills a stage by `cp.async` of all threads of the warpgroup."""
         tile.acquire(self._ring, stage, phase)
         for name, places_of in places.items():
-            for place, part in self._parts(tile.stage(self._buffers[name], stage), places_of):
+            for place, part in self._parts(self._part(name, stage), places_of):
                 place.check_aligned()
                 tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
@@ -347,9 +352,15 @@ class Ring:
             for rank in clusters.peers(axis):
                 tile.release_peer(self._ring, stage, rank)
 
+    def _part(self, name: str, stage: Any) -> Any:
+        """One of the buffers of a stage, as an SSA value."""
+        if wrong := stages_complaint(self._buffers[name].type):
+            raise WeftError(Diagnostic(wrong, self._where))
+        return tile.stage(self._buffers[name], stage)
+
     def buffer(self, name: str, stage: Any, slot: Any = None) -> Buffer:
         """One of the buffers of a stage, which may have been taken as a `slot`."""
-        return Buffer(tile.stage(self._buffers[name], stage), ring=self, slot=slot)
+        return Buffer(self._part(name, stage), ring=self, slot=slot)
 
 
 def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, **buffers: Any) -> Ring:

@@ -87,6 +87,7 @@ class Trace:
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
     finished: int = 0  # of these, the first ones, that were waited for
+    shared_bytes: int = 0  # of the rings and buffers so far
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
     loads: list[Any] = field(default_factory=list)  # of single elements, which may turn out to be unused
     scratch: dict[Any, Any] = field(default_factory=dict)  # shared memory of reductions across warps
