@@ -125,3 +125,20 @@ def test_takers_of_two_roles_add_up():
     assert not kernel_of(3).emulate(np.zeros((64, 320), np.float16), arch="sm_90a").findings
     with pytest.raises(weft.WeftError, match="takers=2, and 3 warpgroups release each stage: write takers=3"):
         kernel_of(2).compile(arch="sm_90a")
+
+
+def test_one_of_two_roles_may_release_each_stage():
+    @w.kernel(grid=lambda x: 2)
+    def kernel(x: w.In["m k", w.f16]):
+        ring = w.ring(2, a=(64, 64, w.f16))
+        with w.role():
+            if w.cta() == 0:
+                each_stage(ring, 0, x)
+        with w.role():
+            if w.cta() != 0:
+                each_stage(ring, 0, x)
+        with w.role(), w.one_thread():
+            for k in w.range(0, x.columns, 64):
+                ring.fill(a=x[0, k])
+
+    assert not kernel.emulate(np.zeros((64, 320), np.float16), arch="sm_90a").findings

@@ -12,7 +12,7 @@ class Takers:
         self._name, self._stated = name, stated
         self._warpgroups = dict[int, int]()  # of each role, by its first one
         self._where: Location | None = None
-        self._known, self._alone = True, False
+        self._known, self._always, self._alone = True, True, False
         trace.current().taken.append(self)
 
     def note(self) -> None:
@@ -22,14 +22,16 @@ class Takers:
         self._warpgroups[current.role.first] = current.role.warpgroups
         self._where = self._where or construction.here()
         self._known &= current.alike
+        self._always &= not current.in_branch
         self._alone |= current.one_thread
 
     def check(self) -> None:
-        """Raises WeftError unless as many warpgroups release each stage as was stated. Where only some may,
-        it isn't known.
+        """Raises WeftError unless as many warpgroups release each stage as was stated. It isn't known where
+        only some of a role may, or some roles in place of others.
         """
         count = sum(self._warpgroups.values())
-        if not self._known or count in (0, self._stated):
+        known = self._known and (self._always or len(self._warpgroups) == 1)
+        if not known or count in (0, self._stated):
             return
         which = f"{count} warpgroups release" if count > 1 else "1 warpgroup releases"
         remedy = f"write takers={count} in w.ring"

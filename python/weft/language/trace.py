@@ -95,7 +95,7 @@ class Trace:
     _points: list[Any] = field(default_factory=list)
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _entered_loops: list[bool] = field(default_factory=list)
-    _alike: list[bool] = field(default_factory=list)  # of what was entered: do all warpgroups enter it?
+    _alike: list[bool | None] = field(default_factory=list)  # of loops and branches: do all warpgroups enter?
     _anchor: Any = None  # the barrier before the first role
 
     @property
@@ -115,7 +115,13 @@ class Trace:
     @property
     def alike(self) -> bool:
         """Whether all warpgroups of a role certainly execute what is built now, equally often."""
-        return all(self._alike)
+        return False not in self._alike
+
+    @property
+    def in_branch(self) -> bool:
+        """Whether what is built now is in a branch of the GPU, or a condition."""
+        entered = zip(self._entered_loops, self._alike, strict=True)
+        return any(not loop and alike is not None for loop, alike in entered)
 
     @property
     def has_tma(self) -> bool:
@@ -135,8 +141,10 @@ class Trace:
 
     # Regions
 
-    def enter(self, block: Any, *, loop: bool = False, alike: bool = True) -> Any:
-        """Builds in a block from now on, until `leave`. `alike` if all warpgroups run it equally often."""
+    def enter(self, block: Any, *, loop: bool = False, alike: bool | None = None) -> Any:
+        """Builds in a block from now on, until `leave`. `alike`, of a loop or branch, if all warpgroups run
+        it equally often.
+        """
         point = ir.InsertionPoint(block)
         point.__enter__()
         self._points.append(point)
