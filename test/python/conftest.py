@@ -1,5 +1,6 @@
 """Fixtures of several test files."""
 
+import sys
 import weakref
 
 import pytest
@@ -48,3 +49,11 @@ def fresh_kernels():
     product_kernel.compiled.cache_clear()
     yield
     product_kernel.compiled.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _precision_of_pytorch():
+    """Measuring lets PyTorch multiply f32 as tf32, in the whole process."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_float32_matmul_precision("highest")

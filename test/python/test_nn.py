@@ -263,6 +263,10 @@ def test_layers_take_meta_tensors(options):
             "x must have the type of the weight",
         ),
         (lambda: weft.nn.Linear(8, 8)(torch.ones(4, 8).to_sparse()), r"x must be a plain .*to_dense\(\)"),
+        (
+            lambda: weft.nn.Linear(8, 8, dtype=BF16)(numbers(4, 8).to_sparse_csr()),
+            r"x must be a plain .*to_dense\(\)",
+        ),
         (lambda: weft.nn.convert(3), r"model must be a torch\.nn\.Module"),
         (lambda: weft.nn.convert(torch.nn.Linear(8, 8), 3), "filter must be a function"),
         (

@@ -196,8 +196,10 @@ def _allows_tf32() -> bool:
 
 
 def _fits(x: Any, weight: Any) -> bool:
-    # PyTorch has its own results for the others.
-    return not x.is_nested and x.dim() > 0 and 0 not in x.shape and x.shape[-1] == weight.shape[-1]
+    # PyTorch has its own results for nested and empty tensors, and a message for the others.
+    if x.is_nested or x.layout is not torch.strided:
+        return False
+    return x.dim() > 0 and 0 not in x.shape and bool(x.shape[-1] == weight.shape[-1])
 
 
 def is_result(residual: Any, x: Any, weight: Any, dtype: Any) -> bool:
