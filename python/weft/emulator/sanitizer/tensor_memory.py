@@ -143,7 +143,8 @@ class TensorMemory:
 
     def _peer_runs(self, row: int, cta: int, line: int, ctas: tuple[int, ...]) -> None:
         """A CTA of a pair must know that its peer has started."""
-        met = self.clocks.known[row, self.clocks.column(_STARTED)]
+        started = self.clocks.column(_STARTED)  # may make `known` another array
+        met = self.clocks.known[row, started]
         for peer in ctas:
             if peer != cta and not met and not self.clocks.known[row, self.wave.rows_of(peer)].any():
                 what = "a CTA allocates for its pair, and nothing orders that after the start of its peer"
