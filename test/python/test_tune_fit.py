@@ -123,13 +123,13 @@ def test_mistakes_are_told(line: str, message: str, capfd: pytest.CaptureFixture
 def test_trials_are_legal_differ_and_share_kernels() -> None:
     trials, target = Trials(), Target.of("sm_90a")
     drawn = []
-    for m, n, k, *_ in random_shapes(9, 12):
+    for m, n, k, *_ in random_shapes(9, 20):
         product = product_of(Problem(m, n, k, "bf16", "bf16"), "sm_90a")
         found = trials.of(product)
         assert 5 <= len(found) == len(set(found)) <= 10
         assert all(s.complaint(product.types, target) is None for s in found)
         drawn += found
-    assert len(trials.used) < 0.8 * len(drawn)
+    assert len(trials.used) < 0.65 * len(drawn)
 
 
 class Compiler:
