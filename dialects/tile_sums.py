@@ -91,10 +91,13 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
     def order(self) -> list[int]:
         """The numbers of the registers, from `first_sum` on."""
         given = self.attribute("order")
-        if given is not None:
-            return list(given)
-        rounds = self.attribute("rounds")
-        return list(range(self.sums.type.registers if rounds else sum_registers(self.sums.type)))
+        return list(range(self._count) if given is None else given)
+
+    @property
+    def _count(self) -> int:
+        """How many registers are read."""
+        kind = self.sums.type
+        return int(kind.registers) if self.attribute("rounds") else sum_registers(kind)
 
     def check(self) -> str | None:
         read = _ROUNDED if self.attribute("rounds") else _READ
@@ -111,7 +114,7 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
             return None
         if not isinstance(given, ir.DenseI64ArrayAttr):
             return f"expects attribute 'order' to be array<i64: ...>, got {given}"
-        count = self.sums.type.registers if self.attribute("rounds") else sum_registers(self.sums.type)
+        count = self._count
         if len(given) != count or min(given) < 0 or max(given) > LAST_SUM:
             return f"expects order to have {count} numbers in 0..{LAST_SUM}, got {given}"
         return None

@@ -25,7 +25,7 @@ from weft.passes.builders import emit, matrix_descriptors, named_sums
 from weft.passes.builders.fragment_registers import words_of
 from weft.passes.builders.instructions import LETTERS, assembly, join, name_sums
 from weft.passes.builders.wgmma_operands import SharedOperand
-from weft.passes.registry.candidates import Candidate, Predicate, candidates, dispatch
+from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
 LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
@@ -37,8 +37,6 @@ _SUMS = f"{', '.join(SUMS[:-1])} or {SUMS[-1]}"
 
 def run(module: Any) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
-    if len(candidates(GemmAsyncOp.OPERATION_NAME, CANDIDATES)) == len(CANDIDATES):
-        named_sums.assign(module)
     named_sums.drop_unused(module)
     named_sums.declare(module)
     rewrite(module, LOWERED, _lower)

@@ -2,31 +2,14 @@
 blocks, and into and out of inline PTX: a fifth of its time for a large tile.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import refuse
-from weft.dialects.tile import FromLaneOp
-from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
+from weft.dialects.tile_async import GemmAsyncOp
 from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp, sum_registers
-from weft.mlir import func, gpu, ir, llvm, operations, scf
+from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.builders.instructions import LETTERS, assembly, sum_name
-
-_C = 2  # the operand of tile.gemm_async
-_BEFORE_CARRIED = 3  # operands of scf.for
-
-
-def assign(module: Any) -> None:
-    """Gives names to sums that only products of a loop update, and that a wait after the loop returns. The
-    loop no longer carries them.
-    """
-    for kernel in operations(module, gpu.GPUFuncOp):
-        # LLVM may inline another function in several places.
-        if "kernel" in kernel.operation.attributes:
-            taken = _end(kernel)
-            for wait in operations(kernel, WaitGemmOp):
-                taken = _assign(wait, taken)
 
 
 def drop_unused(module: Any) -> None:
@@ -87,10 +70,8 @@ def read(op: ReadSumsOp, first: int = 0, count: int | None = None) -> list[Any]:
     """The elements of `tile.read_sums`, two in a word where they have 16 bits: so many from number `first`
     on, or all.
     """
-    element, names = (
-        str(op.sums.type.element_type),
-        [sum_name(op.attribute("first_sum") + i) for i in op.order],
-    )
+    element, start = str(op.sums.type.element_type), op.attribute("first_sum")
+    names = [sum_name(start + number) for number in op.order]
     kind = "i32" if element in ("f16", "bf16") else element
     if op.attribute("rounds"):
         pairs = zip(names[1::2], names[::2], strict=True)  # the first operand becomes the upper half
@@ -141,98 +122,5 @@ def _end(function: Any) -> int:
     return end
 
 
-def _assign(wait: Any, taken: int) -> int:
-    """Gives names to the sums that a wait returns, where that is possible, from number `taken` on. Returns
-    the next number.
-    """
-    named = dict[int, int]()
-    for number in range(len(wait.fragments)):
-        fragment = wait.operation.operands[number]
-        if (chain := _Chain.of(fragment)) is not None:
-            named[number], taken = taken, taken + sum_registers(fragment.type)
-            chain.name(named[number])
-    if named:
-        results = list(wait.operation.results)
-        others = [value for number, value in enumerate(wait.fragments) if number not in named]
-        with ir.InsertionPoint(wait.operation), wait.location:
-            rest = iter(tile.wait_gemm(*others, pending=wait.attribute("pending")))
-            for number, result in enumerate(results):
-                first = named.get(number)
-                new = next(rest) if first is None else tile.read_sums(result.type, first)
-                result.replace_all_uses_with(new)
-        wait.operation.erase()
-    return taken
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """Sums that a loop carries, under a `number`, from product to product; undefined at first."""
-
-    loop: Any
-    number: int
-    undefined: Any
-    products: list[Any]
-
-    @classmethod
-    def of(cls, sums: Any) -> "_Chain | None":
-        """That of a loop's result, if there is one use of it, and only products use the sums before."""
-        loop = _made_by(sums, scf.ForOp)
-        if loop is None or not _used_once(sums):
-            return None
-        number = list(loop.results).index(sums)
-        body, undefined = loop.regions[0].blocks[0], loop.operands[_BEFORE_CARRIED + number]
-        carried, value = body.arguments[1 + number], body.operations[-1].operands[number]
-        products = list[Any]()
-        while value != carried:
-            product = _made_by(value, GemmAsyncOp)
-            if product is None or product.block != body or not _used_once(value):
-                return None
-            products.append(product)
-            value = product.opview.c
-        if not products or not _used_once(carried) or not _is_undefined(undefined):
-            return None
-        return cls(loop, number, undefined, products)
-
-    def name(self, first: int) -> None:
-        """Gives the sums names, from this number on."""
-        for product in self.products:
-            product.attributes["first_sum"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), first)
-            product.operands[_C] = self.undefined
-        old, block = self.loop, self.loop.regions[0].blocks[0]
-        kept = [number for number in range(len(old.results)) if number != self.number]
-        inits = list(old.operands)[_BEFORE_CARRIED:]
-        with ir.InsertionPoint(old), old.location:
-            new = ir.Operation.create(
-                old.name,
-                results=[old.results[number].type for number in kept],
-                operands=[*list(old.operands)[:_BEFORE_CARRIED], *(inits[number] for number in kept)],
-                attributes=dict(old.attributes),
-                regions=1,
-            )
-        block.append_to(new.regions[0])
-        end = block.operations[-1].operation
-        with ir.InsertionPoint(end), end.location:
-            scf.yield_([end.operands[number] for number in kept])
-        end.erase()
-        block.erase_argument(1 + self.number)
-        old.results[self.number].replace_all_uses_with(self.undefined)
-        for number, result in zip(kept, new.results, strict=True):
-            old.results[number].replace_all_uses_with(result)
-        old.erase()
-
-
 def _used_once(value: Any) -> bool:
     return len(list(value.uses)) == 1
-
-
-def _is_undefined(fragment: Any) -> bool:
-    made = _made_by(fragment, FromLaneOp)
-    return made is not None and _made_by(made.operands[0], llvm.UndefOp) is not None
-
-
-def _made_by(value: Any, kind: Any) -> Any:
-    """The operation of this class that has the value as a result; None if another one has."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != kind.OPERATION_NAME:
-        return None
-    return owner.operation

@@ -359,8 +359,7 @@ gpu.module @registers {
     gpu.return
   }
 
-  // Sums that a loop only multiplies, undefined at first, get names: the loop doesn't carry them, and the wait after it
-  // reads them. Those of other loops of the kernel get the next numbers.
+  // Sums in named registers: no loop carries them.
   // CHECK-LABEL: gpu.func @named_sums
   gpu.func @named_sums(%a: !Tall16, %b: !B16, %a8: !A16, %end: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: llvm.inline_asm has_side_effects ".reg .b32 %sums<12>;", "" : () -> ()
@@ -371,35 +370,36 @@ gpu.module @registers {
     %w = llvm.mlir.undef : vector<4xf32>
     %d = "tile.from_lane"(%w) : (vector<4xf32>) -> !D8
     // CHECK: scf.for %{{.*}} iter_args(%[[NUMBER:.*]] = %{{.*}}) -> (i32)
-    %sums, %number = scf.for %k = %zero to %end step %one iter_args(%carried = %c, %n = %zero) -> (!Tall8, i32) : i32 {
+    %number = scf.for %k = %zero to %end step %one iter_args(%n = %zero) -> (i32) : i32 {
       %more = arith.cmpi slt, %zero, %k : i32
       // CHECK: %[[UNDEFINED:.*]] = llvm.mlir.undef : !llvm.struct<(f32, f32, f32, f32)>
       // CHECK: "wgmma.mma_async"(%[[UNDEFINED]],
       // CHECK-SAME: weft.first_sum = 0 : i64
       // CHECK: "wgmma.mma_async"
       // CHECK-SAME: weft.first_sum = 4 : i64
-      %next = "tile.gemm_async"(%a, %b, %carried, %more) {transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
+      %next = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = 0, transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
       "tile.wait_gemm"() : () -> ()
       // CHECK: %[[NEXT:.*]] = arith.addi %[[NUMBER]]
       // CHECK: scf.yield %[[NEXT]] : i32
       %m = arith.addi %n, %one : i32
-      scf.yield %next, %m : !Tall8, i32
+      scf.yield %m : i32
     }
     // CHECK: "wgmma.wait_group"
     // CHECK: %[[READ:.*]] = llvm.inline_asm has_side_effects "mov.b32 $0, %sums0;\0A\09mov.b32 $1, %sums1;{{.*}}mov.b32 $7, %sums7;", "=f,=f,=f,=f,=f,=f,=f,=f" :
     // CHECK: llvm.extractvalue %[[READ]][0]
-    %done = "tile.wait_gemm"(%sums) : (!Tall8) -> !Tall8
+    "tile.wait_gemm"() : () -> ()
+    %done = "tile.read_sums"() {first_sum = 0} : () -> !Tall8
     %used = "tile.to_lane"(%done) : (!Tall8) -> vector<8xf32>
     // CHECK: scf.for
     // CHECK-NOT: iter_args
     // CHECK: weft.first_sum = 8 : i64
-    %others = scf.for %k = %zero to %end step %one iter_args(%carried = %d) -> (!D8) : i32 {
+    scf.for %k = %zero to %end step %one : i32 {
       %more = arith.cmpi slt, %zero, %k : i32
-      %next = "tile.gemm_async"(%a8, %b, %carried, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
-      scf.yield %next : !D8
+      %next = "tile.gemm_async"(%a8, %b, %d, %more) {first_sum = 8, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
     }
     // CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, %sums8;
-    %finished = "tile.wait_gemm"(%others) : (!D8) -> !D8
+    "tile.wait_gemm"() : () -> ()
+    %finished = "tile.read_sums"() {first_sum = 8} : () -> !D8
     %read = "tile.to_lane"(%finished) : (!D8) -> vector<4xf32>
     gpu.return
   }
@@ -435,7 +435,7 @@ gpu.module @registers {
     gpu.return
   }
 
-  // Sums that are defined at first, or that anything else uses in the loop, stay values.
+  // Sums without first_sum are values.
   // CHECK-LABEL: gpu.func @carried_sums
   // CHECK-NOT: %sums
   // CHECK: gpu.return
