@@ -19,6 +19,16 @@ from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 _WORD = 4  # bytes that a lane stores at once where vectors of the buffer aren't contiguous
 
 
+def late_lane() -> tuple[Any, Any]:
+    """The numbers of the warp in its warpgroup and of the lane, computed where they are used. With
+    `gpu.thread_id`, LLVM computes them before the loop over tiles, and keeps them in registers that the
+    products need.
+    """
+    (thread,) = assembly("mov.u32 $0, %tid.x;", ["=r"], [], ["i32"])
+    thread = emit.rem(thread, WARPGROUP)
+    return emit.div(thread, LANES), emit.rem(thread, LANES)
+
+
 class RowStores:
     """The copy of a buffer to (`op.row`, `op.column`) of a matrix, as far as the matrix goes."""
 
@@ -29,11 +39,7 @@ class RowStores:
         self.bytes = self.matrix.bytes
         inside = emit.minimum(emit.sub(self.matrix.columns, op.column), self.columns)
         self.count = emit.maximum(inside, 0)  # of each row's elements that the matrix has
-        # With `gpu.thread_id`, LLVM computes the numbers of lanes before the loop over tiles, and keeps them
-        # in registers that the products need.
-        (thread,) = assembly("mov.u32 $0, %tid.x;", ["=r"], [], ["i32"])
-        thread = emit.rem(thread, WARPGROUP)
-        self.warp, self.lane = emit.div(thread, LANES), emit.rem(thread, LANES)
+        self.warp, self.lane = late_lane()
 
     def emit(self) -> None:
         """Copies all rows: in aligned vectors of 16 bytes where the buffer allows."""

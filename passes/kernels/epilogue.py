@@ -15,6 +15,7 @@ from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add, convert, reread, transposed
 from weft.passes.kernels.matrices import member, run_bytes
 from weft.passes.kernels.preload import Preload
+from weft.passes.kernels.spread_row import SpreadRow
 
 
 def finish(
@@ -53,7 +54,8 @@ def finish(
             yield tile.from_lane(convert(_scaled(tile.to_lane(sums), alpha), whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(tile.to_lane(sums))
-    epilogue = _Epilogue(op, row, column, run, number, shared, alpha, _groups(op, kind, ahead), preloaded)
+    groups = _groups(op, kind, ahead)
+    epilogue = _Epilogue(op, kind, row, column, run, number, shared, alpha, groups, preloaded)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
@@ -186,6 +188,7 @@ class _Epilogue:
     def __init__(
         self,
         op: MatmulOp,
+        kind: Any,
         row: Any,
         column: Any,
         run: int,
@@ -195,10 +198,11 @@ class _Epilogue:
         groups: list[Piece],
         preloaded: tuple[Preload, Any] | None,
     ) -> None:
-        self.op, self.row, self.column, self.run, self.number = op, row, column, run, number
+        self.op, self.kind, self.row, self.column, self.run, self.number = op, kind, row, column, run, number
         self.shared, self.alpha, self.preloaded = shared, alpha, preloaded
         self.groups = {register: group for group in groups for register in group.registers}
         self.loaded = dict[tuple[Any, int], Any]()  # of a matrix, by the first register of a group
+        self.spread = dict[Any, SpreadRow]()  # of vectors
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
         self.factors = dict[tuple[str, int], Any]()  # by role and the row or column in the fragment
 
@@ -234,9 +238,7 @@ class _Epilogue:
         fragment = FragmentType.of(group.kind.shape, matrix.type.element_type, group.kind.layout)
         if self.preloaded is not None and self.preloaded[0].matrix == matrix:
             copies, part = self.preloaded
-            return copies.load(
-                part, group.row, group.column, fragment, lambda: self._global(matrix, group, fragment)
-            )
+            return copies.load(part, group.row, group.column, fragment)
         return self._global(matrix, group, fragment)
 
     def _global(self, matrix: Any, group: Piece, fragment: Any) -> Any:
@@ -254,19 +256,31 @@ class _Epilogue:
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:
         """The part of the bias for the piece's columns; pieces with the same columns share it."""
         if piece.column not in self.rows:
-            fragment = FragmentType.of(piece.kind.shape, bias.type.element_type, piece.kind.layout)
-            column = emit.value(emit.add(self.column, piece.column))
-            width = run_bytes(bias, self.run, fragment)
-            loaded = tile.load_row(bias, column, fragment, vector_bytes=width)
-            self.rows[piece.column] = convert(tile.to_lane(loaded), kind)
+            self.rows[piece.column] = convert(self._row(bias, piece, self.run), kind)
         return self.rows[piece.column]
+
+    def _row(self, source: Any, piece: Piece, run: int) -> Any:
+        """A lane's elements of a vector for the piece's columns, `run` of which can be read at once."""
+        if SpreadRow.serves(self.kind):
+            if source not in self.spread:
+                self.spread[source] = SpreadRow(source, self.column, self.kind)
+            return self.spread[source].of(piece.kind, piece.column)
+        fragment = FragmentType.of(piece.kind.shape, source.type.element_type, piece.kind.layout)
+        column = emit.value(emit.add(self.column, piece.column))
+        width = run_bytes(source, run, fragment) if run > 1 else 0
+        return tile.to_lane(tile.load_row(source, column, fragment, vector_bytes=width))
 
     def _factors(self, name: str, factors: Any, piece: Piece) -> Any:
         """The factors of the piece's rows or columns; pieces with the same ones share them."""
         of_rows = name == "row_factors"
-        start, at = (self.row, piece.row) if of_rows else (self.column, piece.column)
+        at = piece.row if of_rows else piece.column
         if (name, at) not in self.factors:
-            kind = FragmentType.of(piece.kind.shape, factors.type.element_type, piece.kind.layout)
-            first, kind = emit.value(emit.add(start, at)), transposed(kind) if of_rows else kind
-            self.factors[name, at] = tile.to_lane(tile.load_row(factors, first, kind))
+            self.factors[name, at] = (
+                self._of_rows(factors, piece) if of_rows else self._row(factors, piece, 1)
+            )
         return self.factors[name, at]
+
+    def _of_rows(self, factors: Any, piece: Piece) -> Any:
+        """A lane's elements of a vector for the piece's rows."""
+        kind = transposed(FragmentType.of(piece.kind.shape, factors.type.element_type, piece.kind.layout))
+        return tile.to_lane(tile.load_row(factors, emit.value(emit.add(self.row, piece.row)), kind))

@@ -1,8 +1,7 @@
 """The part of C or of the residual that belongs to a tile. TMA copies it while the tile is multiplied, into
-the shared memory in which the tile of D is staged afterwards.
+the shared memory in which the tile of D is staged afterwards. Where TMA can't, threads do after the products.
 """
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -12,9 +11,10 @@ from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.isa.chips import MOST_SHARED_BYTES
 from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import arith, memref, nvvm
-from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, misaligned, size
+from weft.mlir import arith, ir, memref, nvvm, scf
+from weft.passes.builders import emit, row_loads, thread_ids
+from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, member, misaligned, size
 
 
 class Preload:
@@ -59,20 +59,25 @@ class Preload:
                 barrier=barrier,
             )
 
-    def end(self, warpgroup: Any, phase: Any) -> None:
-        """Waits, in all threads of a warpgroup, for its part."""
-        with emit.when(self.by_tma):
-            tile.await_(self.ring, warpgroup, phase)
-
-    def load(self, part: Any, row: int, column: int, fragment: Any, otherwise: Callable[[], Any]) -> Any:
-        """A lane's elements of a fragment at a row and a column of a warpgroup's `part` of the memory; those
-        of `otherwise` if TMA doesn't copy this matrix.
+    def end(self, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any) -> None:
+        """Waits, in all threads of a warpgroup, for its part. If TMA doesn't copy the matrix, the threads do
+        so now, with one copy of the code: with loads of each fragment, kernels take twice as long to compile.
         """
+        branch = scf.IfOp(self.by_tma, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            tile.await_(self.ring, warpgroup, phase)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            with thread_ids.one_thread():
+                nvvm.cp_async_bulk_wait_group(0, read=True)
+            meet_warpgroup(warpgroup)
+            row_loads.copy(member(self.matrix, index), row, column, tile.stage(self.buffer, warpgroup))
+            meet_warpgroup(warpgroup)
+            scf.yield_([])
 
-        def loaded() -> list[Any]:
-            return [tile.to_lane(tile.load(part, emit.value(row), emit.value(column), fragment))]
-
-        return emit.either(self.by_tma, [fragment.lane_type], loaded, lambda: [otherwise()])[0]
+    def load(self, part: Any, row: int, column: int, fragment: Any) -> Any:
+        """A lane's elements of a fragment at a row and a column of a warpgroup's `part` of the memory."""
+        return tile.to_lane(tile.load(part, emit.value(row), emit.value(column), fragment))
 
 
 def _takes_rows(matrix: Any) -> Any:

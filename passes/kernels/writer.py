@@ -94,25 +94,31 @@ class StagedWriter:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         sums = oriented(sums, self.schedule)
         parts = [(sums, 0, 0)] if self.parts == 1 else list(split(sums, self.parts))
-        if self.parts > 1 and epilogue.only_scales(self.op):
-            self._write_in_loop(parts, row, column, index, warpgroup)
-            return phase
+        if self.parts > 1 and self._repeats(sums):
+            return self._write_in_loop(parts, row, column, index, warpgroup, phase)
         for number, (part, below, right) in enumerate(parts):
             at = emit.value(emit.add(row, below)), emit.value(emit.add(column, right))
             if self.preloaded is not None:
                 if number > 0:
                     self.preloaded.begin(*at, index, warpgroup)
-                self.preloaded.end(warpgroup, phase)
+                self.preloaded.end(*at, index, warpgroup, phase)
                 phase = emit.sub(1, phase)
             self._stage(part, *at, index, warpgroup)
             self._store(*at, index, warpgroup)
         return phase
 
+    def _repeats(self, sums: Any) -> bool:
+        """Whether a loop stores the parts of a tile: not where they are computed from more than the sums
+        and what is in shared memory, since kernels then spill registers.
+        """
+        loads = len(epilogue.matrices(self.op)) > (self.preloaded is not None)
+        return epilogue.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
+
     def _write_in_loop(
-        self, parts: list[tuple[Any, int, int]], row: Any, column: Any, index: Any, warpgroup: Any
-    ) -> None:
+        self, parts: list[tuple[Any, int, int]], row: Any, column: Any, index: Any, warpgroup: Any, phase: Any
+    ) -> Any:
         """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
-        a fifth of the time to compile. Epilogues that read more would spill registers in the loop.
+        a fifth of the time to compile. Returns the next phase.
         """
 
         def start(number: Any) -> tuple[Any, Any]:
@@ -120,17 +126,20 @@ class StagedWriter:
             return emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
-            self._store(*start(number), index, warpgroup)
-            for following in range(1, len(parts)):
-                with emit.when(emit.equal(number, following - 1)):
+            if self.preloaded is not None:
+                with emit.when(emit.less(0, number)):
+                    self.preloaded.begin(*start(number), index, warpgroup)
+                self.preloaded.end(*start(number), index, warpgroup, *carried)
+                carried = [emit.sub(1, each) for each in carried]
+            for which, (part, *_) in enumerate(parts):
+                with emit.when(emit.equal(number, which)):
                     # Without the pin, LLVM rounds all parts before the loop, beside the sums.
-                    part = parts[following][0]
                     part = reread(part) or tile.pin(part)
-                    self._stage(part, *start(following), index, warpgroup)
+                    self._stage(part, *start(number), index, warpgroup)
+            self._store(*start(number), index, warpgroup)
             return carried
 
-        self._stage(parts[0][0], row, column, index, warpgroup)
-        emit.loop(0, len(parts), 1, [], one)
+        return (emit.loop(0, len(parts), 1, [] if self.preloaded is None else [phase], one) or [phase])[0]
 
     def _stage(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         """Fills a warpgroup's part of the buffer with D of as many sums, which are at a row and a column."""

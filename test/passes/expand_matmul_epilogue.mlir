@@ -16,7 +16,11 @@ gpu.module @m {
   // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: arith.addf
-  // CHECK: "tile.load_row"(%arg4, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?xbf16>, i32)
+  // A lane loads two of each 64 elements of the bias, and gets its pairs of columns of a piece from other lanes.
+  // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<1> -> bf16
+  // CHECK-NOT: llvm.load
+  // CHECK-COUNT-4: nvvm.shfl.sync idx
+  // CHECK-NOT: nvvm.shfl.sync
   // CHECK: arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
   // CHECK: arith.addf
   // CHECK: arith.maximumf

@@ -54,6 +54,33 @@ def test_parts_of_a_tile_share_the_code_that_stores_them():
     assert ptx.count("st.global.v4.b32") == 1 and ptx.count("fence.proxy.async") == 2
 
 
+def with_epilogue(schedule, *roles, **given):
+    types = Types("bf16", "bf16", "bf16")
+    added = tuple((role, "bf16", 1 if role == "bias" else 2) for role in roles)
+    kind = types, (2, 2, 2), added, (False, False), (1.0).hex()
+    beta, activation = given.get("beta", 0.0).hex(), given.get("activation")
+    return product_kernel.compiled(*kind, beta, False, activation, schedule, "sm_90a")
+
+
+@pytest.mark.parametrize("role", ["residual", "c"])
+def test_fragments_of_a_residual_come_from_shared_memory(role):
+    """Otherwise, each has code for rows of the matrix that aren't aligned."""
+    ptx = with_epilogue(WIDE, role, beta=float(role == "c")).ptx
+    pairs = 64 * 224 // 128 // 2
+    assert ptx.count("ldmatrix.sync") == pairs // 4
+    # In one loop over rows for both parts: an iteration has as many words of a lane as a row has.
+    assert ptx.count("ld.global.b16") == 2 * 224 // 2 // 2 // 8 and "ld.global.b32" not in ptx
+
+
+def test_a_lane_loads_few_elements_of_a_bias():
+    """Otherwise, it loads all of its columns, with other code where they aren't aligned."""
+    ptx = with_epilogue(WIDE, "bias").ptx
+    per_part = 224 // 2
+    assert ptx.count("ld.global.b16") == 2 * 2 * -(-per_part // 64)
+    exchanged = ptx.count("shfl.sync") - with_epilogue(WIDE).ptx.count("shfl.sync")
+    assert exchanged == 2 * per_part // 8
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 def test_promoted_sums_have_names(scaled):
     """Otherwise, LLVM's IR carries them through the loop, and adds them in each copy of a block."""

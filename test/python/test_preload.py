@@ -1,5 +1,5 @@
-"""C and the residual that TMA copies to where D is staged while a tile is multiplied, in the emulator. A
-finding of the sanitizer ends a run.
+"""C and the residual that are copied to where D is staged, by TMA during the products or by threads, in the
+emulator. A finding of the sanitizer ends a run.
 """
 
 import ml_dtypes
@@ -94,6 +94,19 @@ def test_threads_that_store_d_have_read_the_memory():
     residual, out = placed(1100, 1000, 0, 1000), placed(1100, 1000, 3, 1003)
     epilogue = weft.Epilogue(residual=residual)
     weft.matmul(a, b, transpose_b=True, out=out, epilogue=epilogue, schedule=of(64, 64, 64))
+    assert reference.product(a, b, transpose_b=True, residual=residual, dtype=BF16).compare(out).ratio <= 1.0
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_threads_copy_what_tma_does_not(schedule):
+    """Rows begin at any element, and no tile's size divides the matrix. A part of a tile follows another."""
+    rng = np.random.default_rng(3)
+    (m, n), k = (201, 333), 64
+    a, b = (rng.integers(-2, 3, (rows, k)).astype(BF16) for rows in (m, n))
+    residual, out = placed(m, n, 1, 335), placed(m, n, 0, 336)
+    epilogue = weft.Epilogue(residual=residual)
+    weft.matmul(a, b, transpose_b=True, out=out, epilogue=epilogue, schedule=schedule)
     assert reference.product(a, b, transpose_b=True, residual=residual, dtype=BF16).compare(out).ratio <= 1.0
 
 
