@@ -21,7 +21,7 @@ from typing import Any
 
 import cudnn_fp8
 import torch
-from forward import BACKENDS, REPLAYS, TOKENS, WIDTH, graph_of, replayed
+from forward import BACKENDS, TOKENS, WIDTH, graph_of, replayed, turns
 from torch.nn.attention import sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -89,9 +89,8 @@ def timed(
         except (RuntimeError, weft.WeftError, AssertionError, TypeError, ValueError) as error:
             found[name] = str(error).splitlines()[0][:160]
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(REPLAYS):
-        for name, run in runs.items():
-            times[name].append(run())
+    for name in turns(runs):
+        times[name].append(runs[name]())
     return found | {name: statistics.median(each) for name, each in times.items()}
 
 

@@ -26,7 +26,7 @@ from weft.int4.kernels.many_rows import many_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks" / "attention")]
-from forward import REPLAYS, meta_of, queued, replayed  # noqa: E402
+from forward import meta_of, queued, replayed, turns  # noqa: E402
 
 SHAPES = ("4096x4096", "14336x4096", "4096x14336", "28672x8192")
 BYTES = 400 << 20  # of all copies of a matrix of weights
@@ -70,9 +70,9 @@ def measured(m: int, n: int, k: int, variants: list[str], asymmetric: bool) -> d
         bodies[f"weft {variant}"] = [queued(each) for each in launches]
     graphs = {name: graph_of(each) for name, each in bodies.items()}
     times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(REPLAYS):
-        for name, (graph, count) in graphs.items():
-            times[name].append(1000 * replayed(graph) / count)
+    for name in turns(graphs):
+        graph, count = graphs[name]
+        times[name].append(1000 * replayed(graph) / count)
     medians = {name: statistics.median(each) for name, each in times.items()}
     found |= {name: round(each, 2) for name, each in medians.items()}
     return found | {
