@@ -159,10 +159,12 @@ class AnySchedule(Written):
         """Bytes that copies bring into a stage."""
         return self.stage_bytes(types)
 
-    def least_complaint(self) -> str | None:
-        """Which of the schedule's numbers is less than 1."""
+    def least_complaint(self, but: str = "") -> str | None:
+        """Which of the schedule's numbers, `but` one of them, is less than 1."""
         family: Any = type(self)
         for name in _field_names(family):
+            if name == but:
+                continue
             value = getattr(self, name)
             if isinstance(value, tuple) and min(value) < 1:
                 return f"{name} must have numbers of at least 1, got {' x '.join(map(str, value))}"

@@ -315,7 +315,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        if complaint := self.least_complaint():
+        # `loaders` may be 0, as for no other family.
+        if complaint := self.least_complaint(but="" if self.loaders else "loaders"):
             return complaint
         return (
             wgmma_copies.complaint(self, types)
@@ -331,10 +332,6 @@ class WarpgroupSchedule(AnySchedule):
             or self.k_complaint(types)
             or self.shared_complaint(types, target)
         )
-
-    def least_complaint(self) -> str | None:
-        """As for all families, but `loaders` may be 0."""
-        return AnySchedule.least_complaint(self if self.loaders else replace(self, loaders=1))
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""

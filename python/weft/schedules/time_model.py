@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.dialects.schedule import PROMOTED, STAGING_PARTS, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
-from weft.isa.tensor_map import JOINED_ROWS
+from weft.isa.tensor_map import JOINED_ROWS, ROW_BYTES
 from weft.schedules import wgmma_cycles, wgmma_kernels
 from weft.schedules.chip_models import ChipModel
 from weft.schedules.wgmma_kernels import Array, Kernels
@@ -192,8 +192,9 @@ def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
     for (warpgroups, rows), columns, depth, swap in product(_BLOCK_ROWS, _BLOCK_COLUMNS, depths, swaps):
         if swap and types.scaled and columns > _SCALED_COLUMNS:
             continue
-        whole = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap)
-        for s in (whole, replace(whole, joined=True)):
+        joins = (False, True) if swap and columns * types.input_bits == 8 * ROW_BYTES else (False,)
+        for joined in joins:
+            s = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap, joined=joined)
             if s.complaint(types, target) is None:
                 yield s
 
