@@ -94,11 +94,12 @@ class ObservedMachine(Machine):
             yield
             return
         wave = self.wave
-        watch, products, copies, calls = wave.watch, wave.products, wave.box_copies, wave.mbarriers.calls
+        watch, products, copies = wave.watch, wave.products, wave.box_copies
+        calls = wave.mbarriers.calls, wave.tensor_memory.calls
         wave.watch = extra if watch is None else Several([watch, extra])
-        wave.products = wave.box_copies = wave.mbarriers.calls = None
+        wave.products = wave.box_copies = wave.mbarriers.calls = wave.tensor_memory.calls = None
         try:
             yield
         finally:
             wave.watch, wave.products, wave.box_copies = watch, products, copies
-            wave.mbarriers.calls = calls
+            wave.mbarriers.calls, wave.tensor_memory.calls = calls
