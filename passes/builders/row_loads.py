@@ -9,9 +9,8 @@ from typing import Any
 from weft.dialects import tile
 from weft.isa.chips import LANES, WARPS
 from weft.mlir import arith, ir, llvm
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, late_ids
 from weft.passes.builders.addresses import Matrix
-from weft.passes.builders.row_stores import late_lane
 from weft.passes.builders.shared_tiles import Point, SharedTile
 
 _WORD = 4  # bytes that a lane stores at once
@@ -30,7 +29,7 @@ def copy(matrix: Any, row: Any, column: Any, part: Any) -> None:
     turns = max(
         turn for turn in range(1, rows // at_once + 1) if _fits(turn, rows // at_once, words // lanes)
     )
-    warp, lane = late_lane()
+    warp, lane = late_ids.warp_and_lane()
     first = emit.add(emit.mul(warp, LANES // lanes), emit.div(lane, lanes))
     own = emit.mul(emit.rem(lane, lanes), per)
     shared, base = SharedTile(part.type), tile.address(part)

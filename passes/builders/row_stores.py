@@ -8,25 +8,14 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import CopyOutOp
-from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.isa.chips import LANES, WARPS
 from weft.mlir import arith, ir, llvm, scf
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, late_ids
 from weft.passes.builders.addresses import Matrix
-from weft.passes.builders.instructions import assembly
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 
 _WORD = 4  # bytes that a lane stores at once where vectors of the buffer aren't contiguous
-
-
-def late_lane() -> tuple[Any, Any]:
-    """The numbers of the warp in its warpgroup and of the lane, computed where they are used. With
-    `gpu.thread_id`, LLVM computes them before the loop over tiles, and keeps them in registers that the
-    products need.
-    """
-    (thread,) = assembly("mov.u32 $0, %tid.x;", ["=r"], [], ["i32"])
-    thread = emit.rem(thread, WARPGROUP)
-    return emit.div(thread, LANES), emit.rem(thread, LANES)
 
 
 class RowStores:
@@ -39,7 +28,7 @@ class RowStores:
         self.bytes = self.matrix.bytes
         inside = emit.minimum(emit.sub(self.matrix.columns, op.column), self.columns)
         self.count = emit.maximum(inside, 0)  # of each row's elements that the matrix has
-        self.warp, self.lane = late_lane()
+        self.warp, self.lane = late_ids.warp_and_lane()
 
     def emit(self) -> None:
         """Copies all rows: in aligned vectors of 16 bytes where the buffer allows."""

@@ -9,10 +9,9 @@ from typing import Any
 from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.mlir import ir, llvm
-from weft.passes.builders import emit, fragment_coordinates, fragment_moves
+from weft.passes.builders import emit, fragment_coordinates, fragment_moves, late_ids
 from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_coordinates import LaneDigit
-from weft.passes.builders.row_stores import late_lane
 from weft.passes.kernels.fragments import PAIR, QUAD
 
 _COLUMNS = (
@@ -27,7 +26,7 @@ class SpreadRow:
         """Loads them, at the insertion point. What is beyond the vector's end is zero."""
         source = Vector(vector)
         self.element, self.packed = source.element, source.element.width < REGISTER_BITS
-        _, lane = late_lane()
+        _, lane = late_ids.warp_and_lane()
         self.quad, own = emit.rem(lane, QUAD), emit.add(column, emit.mul(lane, PAIR))
         self.registers = list[list[Any]]()
         for first in range(0, kind.shape[1], PAIR * LANES):

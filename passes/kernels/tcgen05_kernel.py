@@ -222,7 +222,7 @@ def _copy(tiles: Tiles[TensorMemorySchedule], feed: Feed[TensorMemorySchedule], 
     if waits:
         await_previous_launch()
     # Nothing may signal the memory of a CTA that has exited.
-    tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill))
+    tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill, late=True))
 
 
 def _write(tiles: Tiles[TensorMemorySchedule], words: WordScales | None) -> None:
@@ -238,7 +238,7 @@ def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: boo
     """What the thread that issues the products does."""
     if waits:
         await_previous_launch()
-    tiles.walk(_zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply)
+    tiles.walk(_zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply, late=True)
 
 
 def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: Any) -> None:

@@ -9,7 +9,7 @@ from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import LINE_BYTES
 from weft.mlir import arith, gpu, ir
-from weft.passes.builders import emit
+from weft.passes.builders import emit, late_ids
 from weft.passes.kernels.dynamic_order import DynamicOrder
 from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
 from weft.passes.kernels.matrices import misaligned, size, skew
@@ -82,13 +82,16 @@ class Tiles(Generic[_S]):
             return RowEndsOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
-    def walk(self, carried: list[Any], body: Body) -> list[Any]:
-        """A loop over this CTA's tiles and slices of tiles. Returns what it carries."""
+    def walk(self, carried: list[Any], body: Body, late: bool = False) -> list[Any]:
+        """A loop over this CTA's tiles and slices of tiles. Returns what it carries. `late`: which is
+        the first is found out here, for one thread.
+        """
 
         def one(tile: Tile, carried: list[Any]) -> list[Any]:
             return body(self._of_cta(tile), carried)
 
-        return self.order.walk(self._first, self._step, carried, one)
+        first = emit.div(late_ids.cta(), self.schedule.ctas) if late else self._first
+        return self.order.walk(first, self._step, carried, one)
 
     def first(self) -> Tile:
         """This CTA's first tile."""
