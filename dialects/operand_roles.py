@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.dialects.schedule import PROMOTED
 from weft.dialects.tile_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES, matrix_complaint
+from weft.errors import shown
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
 from weft.isa.suggest import did_you_mean
@@ -169,16 +170,14 @@ def title(role: str) -> str:
     return "C" if role == "c" else role
 
 
-def activation_complaint(activation: Any, sums: str) -> str | None:
-    """Why an activation is unknown, or illegal for these sums: only relu is computed without functions of
-    f32.
+def activation_complaint(
+    activation: Any, sums: str = "f32", legal: Sequence[str] = ACTIVATIONS
+) -> str | None:
+    """Why an activation is none of the legal ones: without sums of f32, only relu is computed. None is
+    legal.
     """
-    if activation is None:
+    legal, only = (legal, "") if sums == "f32" else (_EXACT, f" where D is {sums}")
+    if activation is None or (isinstance(activation, str) and activation in legal):
         return None
-    legal = (*ACTIVATIONS, *GATES) if sums == "f32" else _EXACT
-    if activation not in legal:
-        what = f"'{activation}'" if isinstance(activation, str) else str(activation)
-        only = "" if sums == "f32" else f" where D is {sums}"
-        meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
-        return f"activation must be {' or '.join(legal)}{only}, got {what}{meant}"
-    return None
+    meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
+    return f"activation must be {' or '.join(legal)}{only}, got {shown(activation)}{meant}"

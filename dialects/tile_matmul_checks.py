@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects.operand_roles import (
+    ACTIVATIONS,
     FACTORS,
     GATED_COLUMNS,
+    GATES,
     GATHERED,
     GROUPINGS,
     ROLES,
@@ -57,7 +59,7 @@ def type_complaint(op: Any) -> str | None:
     if integers and (op.attribute("alpha") != 1.0 or op.attribute("beta") not in (0.0, 1.0)):
         factors = f"{op.attribute('alpha')} and {op.attribute('beta')}"
         return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
-    return activation_complaint(op.attribute("activation"), types.sums)
+    return activation_complaint(op.attribute("activation"), types.sums, (*ACTIVATIONS, *GATES))
 
 
 def _scale_complaint(op: Any, types: Types) -> str | None:

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES
+from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES, activation_complaint
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
 from weft.isa.family import unknown_chip
-from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
 from weft.multiply import block_formats
 
@@ -64,11 +63,11 @@ class Options(NamedTuple):
 def checked_activation(
     value: Any, caller: str = "weft.matmul", legal: Sequence[str] = ACTIVATIONS
 ) -> str | None:
-    """The activation of an epilogue. Raises WeftError for anything else."""
-    if value is not None and not (isinstance(value, str) and value in legal):
-        meant = did_you_mean(value, legal) if isinstance(value, str) else ""
-        raise WeftError(f"{caller}: activation must be {' or '.join(legal)}, got {shown(value)}{meant}")
-    return value
+    """An activation, or None. Raises WeftError for anything else."""
+    if complaint := activation_complaint(value, legal=legal):
+        raise WeftError(f"{caller}: {complaint}")
+    activation: str | None = value
+    return activation
 
 
 def checked_pair(caller: str, scales: Any) -> tuple[Any, Any]:

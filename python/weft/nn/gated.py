@@ -11,10 +11,11 @@ from weft.errors import WeftError
 from weft.launch import arrays, libraries, runtime
 from weft.multiply import plans, torch_keys
 from weft.multiply.matmul import matmul
+from weft.multiply.options import checked_activation
 from weft.nn import gated_product, gating
 from weft.nn.arguments import check_layer, check_tensor
 from weft.nn.fp8 import checked_recipe
-from weft.nn.linear import Linear, checked_activation, is_plain
+from weft.nn.linear import Linear, is_plain
 from weft.torch import lowering
 from weft.torch.autograd import activated
 from weft.torch.operators import LIBRARY
@@ -53,7 +54,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         checked_recipe("weft.nn.GatedMLP", fp8, **sizes)
         if activation is None:
             raise WeftError("weft.nn.GatedMLP: activation must be a name, such as 'silu', got None")
-        self.activation: Any = checked_activation("weft.nn.GatedMLP", activation)
+        self.activation: Any = checked_activation(activation, "weft.nn.GatedMLP")
         made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         made |= {"fuse_wgrad_accumulation": fuse_wgrad_accumulation, "fp8": fp8, "fp8_promote": fp8_promote}
         self.gate_up = Linear(features, 2 * intermediate_features, **made)
@@ -105,7 +106,7 @@ def gated(z: Any, activation: str | None = "silu") -> Any:
     """`activation(z[..., :n]) * z[..., n:]` for `z` of ... x 2n, with a gradient, each by one kernel. It is
     computed in f32 and rounded once. Raises WeftError for an odd size and an unknown activation.
     """
-    checked_activation("weft.nn.gated", activation)
+    checked_activation(activation, "weft.nn.gated")
     if not isinstance(z, torch.Tensor) and overrides.has_torch_function_unary(z):  # of torch.fx
         return overrides.handle_torch_function(gated, (z,), z, activation)
     check_tensor("weft.nn.gated", "z", z)

@@ -7,7 +7,7 @@ import torch
 from weft.errors import WeftError, shown
 from weft.int4.product import matmul_int4
 from weft.int4.weights import Int4Weights, quantize_int4
-from weft.nn.linear import checked_activation
+from weft.multiply.options import checked_activation
 from weft.torch.autograd import activated
 
 _ARRAYS = ("packed", "scales", "zeros")
@@ -28,7 +28,7 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, weights: Int4Weights, bias: Any = None, *, activation: str | None = None) -> None:
         super().__init__()
-        self.activation = checked_activation("weft.nn.Int4Linear", activation)
+        self.activation = checked_activation(activation, "weft.nn.Int4Linear")
         if not isinstance(weights, Int4Weights) or not isinstance(weights.packed, torch.Tensor):
             raise WeftError(
                 f"weft.nn.Int4Linear: weights must be Int4Weights of tensors, got {shown(weights)}: use "

@@ -6,11 +6,10 @@ import torch
 from torch import overrides
 from torch.nn import functional
 
-from weft.dialects.operand_roles import ACTIVATIONS
-from weft.errors import WeftError, shown
-from weft.isa.suggest import did_you_mean
+from weft.errors import WeftError
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
+from weft.multiply.options import checked_activation
 from weft.nn import fp8 as fp8_products
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.fp8_transformed import TransformedProduct
@@ -66,7 +65,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         super().__init__(in_features, out_features, bias, device, dtype)
         self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, **sizes)
         self.fp8_promote = fp8_products.checked_promotion("weft.nn.Linear", fp8_promote)
-        self.activation = checked_activation("weft.nn.Linear", activation)
+        self.activation = checked_activation(activation, "weft.nn.Linear")
         self.fuse_wgrad_accumulation = fuse_wgrad_accumulation
 
     def forward(self, input: Any, residual: Any = None) -> Any:
@@ -93,17 +92,6 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         text = str(super().extra_repr()) + "".join(f", {name}={each}" for name, each in more.items() if each)
         by_pytorch = self.weight.dtype == torch.float32 and self.fp8 is None and not _allows_tf32()
         return f"{text}, f32 by PyTorch" if by_pytorch else text
-
-
-def checked_activation(caller: str, activation: str | None) -> str | None:
-    """An activation. Raises WeftError if there is none of this name."""
-    if activation is not None and activation not in ACTIVATIONS:
-        near = did_you_mean(activation, ACTIVATIONS) if isinstance(activation, str) else ""
-        raise WeftError(
-            f"{caller}: activation must be None or one of {', '.join(ACTIVATIONS)}, "
-            f"got {shown(activation)}{near}"
-        )
-    return activation
 
 
 def linear(

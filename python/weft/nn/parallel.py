@@ -12,9 +12,10 @@ import torch
 
 from weft.errors import WeftError, shown
 from weft.multiply.matmul import Epilogue
+from weft.multiply.options import checked_activation
 from weft.multiply.quantize import quantize
 from weft.nn.arguments import check_input, check_layer, check_tensor
-from weft.nn.linear import Linear, checked_activation
+from weft.nn.linear import Linear
 
 _UNIT = 8  # features, whose elements of 2 bytes are 16 bytes
 _FP8_UNIT = 16
@@ -46,7 +47,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         for each, size in sizes.items():
             _check_features(name, each, size, team.size if each == self._kind else 1)
         self.in_features, self.out_features, self.team = in_features, out_features, team
-        self.activation = checked_activation(name, activation)
+        self.activation = checked_activation(activation, name)
         self._features: tuple[int, ...] = (out_features,)
         rows, columns = out_features, in_features
         rows, columns = (rows // team.size, columns) if self._dimension == 0 else (rows, columns // team.size)
