@@ -109,6 +109,20 @@ def test_an_activation_is_named_with_those_there_are():
         weft.matmul(a, a, epilogue=weft.Epilogue(activation=["relu"]))
 
 
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("bias", r"bias must be given in an epilogue: epilogue=weft\.Epilogue\(bias=\.\.\.\)"),
+        ("transpose", "has no parameter 'transpose'; did you mean 'transpose_"),
+        ("biass", "has no parameter 'biass'; did you mean 'bias'"),
+    ],
+)
+def test_other_parameters_are_named_with_those_there_are(name, said):
+    a = np.ones((16, 16), np.float16)
+    with pytest.raises(WeftError, match=f"weft.matmul: {said}"):
+        weft.matmul(a, a, **{name: a[0]})
+
+
 def test_sizes_of_2_to_the_40_are_refused_before_any_allocation():
     b = np.ones((8, 8), np.float16)
     huge = np.lib.stride_tricks.as_strided(b, (2**40, 8), (16, 2))

@@ -1,12 +1,14 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
-from dataclasses import dataclass
+import inspect
+from dataclasses import dataclass, fields
 from numbers import Real
 from types import NoneType
-from typing import Any
+from typing import Any, Never
 
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, shown
+from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
 from weft.multiply import jax_call, launches
@@ -61,6 +63,7 @@ def matmul(
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
     stream: Any = None,
+    **others: Never,
 ) -> Any:
     """`residual + activation(alpha * a @ b + beta * c + bias)`: docs/python.md has examples.
 
@@ -154,6 +157,8 @@ def matmul(
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
+    if others:
+        raise WeftError(f"weft.matmul: {_no_parameter(next(iter(others)))}")
     try:
         describe = DESCRIBE[type(a)]
         activation, more = None, _NO_MORE
@@ -258,6 +263,14 @@ def matmul(
             stream=stream,
         )
     return planned(key, a, b, out, added, activation, options, stream)
+
+
+def _no_parameter(name: str) -> str:
+    """What is wrong with an argument of this name."""
+    if name in (of_epilogue := [field.name for field in fields(Epilogue)]):
+        return f"{name} must be given in an epilogue: epilogue=weft.Epilogue({name}=...)"
+    known = [*inspect.signature(matmul).parameters, *of_epilogue]
+    return f"has no parameter '{name}'{did_you_mean(name, known)}"
 
 
 _NO_MORE: tuple[Any, ...] = ()
