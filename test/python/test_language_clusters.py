@@ -7,6 +7,7 @@ from language_kernels import shared_copies
 
 import weft
 import weft.language as w
+from weft.dialects import tile
 
 BF16 = ml_dtypes.bfloat16
 slow = pytest.mark.slow
@@ -34,6 +35,48 @@ def test_tiles_that_ctas_copy_for_each_other(arch, cluster, shape):
     assert np.allclose(d.astype(float), a.astype(float) @ b.astype(float).T, rtol=2**-7, atol=0.02)
     shared = sum(each > 1 for each in cluster) if arch != "sm_80" else 0
     assert shared_copies.compile(arch=arch, cluster=cluster).ptx.count(".multicast::cluster") == shared
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_120a"])
+def test_cluster_barriers_release_nothing(arch):
+    """Otherwise, each has a fence for the whole GPU."""
+    kernel = shared_copies.compile(arch=arch, cluster=(2, 1))
+    arrivals = [line.strip() for line in kernel.ptx.splitlines() if "barrier.cluster.arrive" in line]
+    assert arrivals == ["barrier.cluster.arrive.relaxed;"]
+    assert "MEMBAR.ALL.CTA" not in kernel.sass and ".GPU" not in kernel.sass
+
+
+@w.kernel(grid=lambda a: (w.ceil_div(a.rows, 64) * 2,), cluster=2)
+def without_one_thread(a: w.In["m k", w.bf16], d: w.Out["m n", w.bf16]):
+    """d = a of 64 columns, twice beside each other: the whole role fills the ring."""
+    ring = w.ring(2, a=(64, 64, a.dtype), shared={"a": 0})
+    row, half = w.cta(0) // 2 * 64, w.cta(0) % 2
+    with w.role():
+        for k in w.range(0, a.columns, 64):
+            with ring.take() as slot:
+                w.store(w.load(slot.a), d[row, half * a.columns + k])
+    with w.role():
+        for k in w.range(0, a.columns, 64):
+            ring.fill(a=a[row, k])
+
+
+def test_a_role_that_fills_waits_for_peers_at_its_end():
+    a = np.random.default_rng(0).standard_normal((128, 320)).astype(BF16)
+    d = np.zeros((128, 640), BF16)
+    assert not without_one_thread.emulate(a, d, arch="sm_90a").findings
+    assert (d == np.concatenate([a, a], axis=1)).all()
+
+
+@pytest.mark.parametrize("kernel", [shared_copies, without_one_thread])
+def test_a_cta_that_ends_before_its_peers_have_released_its_stages_is_caught(monkeypatch, kernel):
+    """Planted: no CTA waits for its peers at the end."""
+    monkeypatch.setattr(tile, "drain", lambda *_: None)
+    kernel._forget()
+    a, d = np.zeros((128, 320), BF16), np.zeros((128, 640), BF16)
+    arrays = (a, a, d[:, :128]) if kernel is shared_copies else (a, d)
+    report = kernel.emulate(*arrays, arch="sm_90a")
+    kernel._forget()
+    assert "cluster-exit" in {finding.rule for finding in report.findings}
 
 
 @pytest.mark.parametrize(

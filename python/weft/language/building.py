@@ -24,7 +24,6 @@ from weft.language.trace import Trace, tracing
 from weft.language.warp_products import WarpProducts
 from weft.mlir import ir
 from weft.module_arguments import memref
-from weft.passes.kernels.cluster import meet_cluster
 
 _NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
 
@@ -154,8 +153,6 @@ def _finish(trace: Trace, result: Any) -> None:
     for ring in trace.taken:
         ring.check()
     trace.finish_waiting()
-    if trace.shares_copies:
-        meet_cluster()  # others copy into this CTA's memory, and signal its rings, until they end
     for load in reversed(trace.loads):
         if not list(load.uses):
             load.owner.erase()

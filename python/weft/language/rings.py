@@ -64,6 +64,7 @@ class Ring:
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
         self._alone: bool | None = None  # whether one thread takes stages
         self._filling: Any = None  # the role that copies
+        self._drained = True
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
@@ -94,7 +95,7 @@ class Ring:
                 f"ring '{self.name}' is filled in another role already: each role has its own position in a "
                 "ring, so fill it in one of them, or make another ring"
             )
-        self._writer, self._filling = "copies", current.role
+        self._writer, self._filling, self._drained = "copies", current.role, False
         for name in places:
             if name not in self.kinds:
                 raise mistake(
@@ -193,6 +194,17 @@ class Ring:
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
 
+    def drain(self) -> None:
+        """Waits until all stages are empty, if the role fills them: other CTAs signal this one until then, so
+        it mustn't end before.
+        """
+        current = trace.current()
+        if self._drained or self._filling is not current.role:
+            return
+        self._drained = True
+        with nullcontext() if current.one_thread else thread_ids.one_thread():
+            tile.drain(self._ring, *(each.value for each in self.filled))
+
     def lend(self) -> None:
         """Hands over the next stage as it is, when it is empty. The warpgroups that take it can use its
         memory for something else, such as a store through it (`via`).
@@ -200,7 +212,7 @@ class Ring:
         current = self._in_role("lent")
         if self._writer not in (None, "copies"):
             raise mistake(f"ring '{self.name}' is written: a stage is lent by the role that fills a ring")
-        self._writer = "copies"
+        self._writer, self._filling, self._drained = "copies", self._filling or current.role, False
         stage, phase = (each.value for each in self.filled)
         if self._copied:
             tile.acquire(self._ring, stage, phase)
@@ -389,7 +401,8 @@ def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, 
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
     _check_over(over, stages, takers, buffers, shared)
     made = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
-    current.shares_copies |= bool(made._shared)
+    if made._shared:
+        current.sharing.append(made)
     current.rings.append(made)
     return made
 

@@ -43,7 +43,7 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     current.begin_roles()
     first, current.warpgroups = current.warpgroups, current.warpgroups + warpgroups
     with tile.role(first, warpgroups, registers=registers) as number:
-        current.role = Role(first, warpgroups, registers, number, construction.here())
+        current.role = Role(first, warpgroups, registers, number, construction.here(), current.depth)
         current.roles.append(current.role)
         for each in current.rings:
             each.begin()
@@ -52,6 +52,7 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
                 yield Scalar(number)
             for finish in current.role.finish:
                 finish()
+            current.drain()
         finally:
             current.role = None
 
@@ -74,6 +75,7 @@ def one_thread(warp: int = 0) -> Iterator[None]:
         try:
             with current.guarded():
                 yield
+            current.drain()
         finally:
             current.one_thread = False
 

@@ -14,7 +14,7 @@ from weft.language.mistakes import mistake
 from weft.layout import Layout
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit
-from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
+from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
 
 
 class Moving(Protocol):
@@ -35,6 +35,13 @@ class Taken(Protocol):
         """Raises WeftError, at the end, for a wrong number of warpgroups that take them."""
 
 
+class Sharing(Protocol):
+    """A ring for which the CTAs of a cluster copy for each other."""
+
+    def drain(self) -> None:
+        """Waits until no other CTA signals it any more, in the role that fills it."""
+
+
 class Held(Protocol):
     """A stage that its taker has to release."""
 
@@ -52,6 +59,7 @@ class Role:
     registers: int
     number: Any
     where: Location | None
+    depth: int = 0  # of the loops and branches around it
     own_barriers: int | None = None  # the first of its warpgroups' named barriers
     common_barrier: int | None = None
     finish: list[Callable[[], None]] = field(default_factory=list)  # what is built at its end
@@ -80,7 +88,7 @@ class Trace:
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
     multiplier: Any = None  # how tiles are multiplied
-    shares_copies: bool = False  # whether the CTAs of a cluster copy for each other
+    sharing: list[Sharing] = field(default_factory=list)
     rings: list[Moving] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)  # one of each ring that has its own memory
     first_barriers: Any = None  # the operation that makes the first ring
@@ -229,8 +237,8 @@ class Trace:
         """Before the first role: all threads wait until the rings are there."""
         if self._anchor is None:
             self._anchor = gpu.barrier()
-            if self.shares_copies:
-                meet_cluster()
+            if self.sharing:
+                begin_cluster()
             if self.dependent:
                 _await_earlier_work()
             self.multiplier.begin()
@@ -246,6 +254,19 @@ class Trace:
     def state(self) -> list[Any]:
         """The positions of all rings."""
         return [[ring.filled, ring.taken] for ring in self.rings]
+
+    @property
+    def depth(self) -> int:
+        """How many regions around what is built now have been entered."""
+        return len(self._points)
+
+    def drain(self) -> None:
+        """At the end of a role, or of the thread in it that fills rings, waits until others have released the
+        stages that they share.
+        """
+        if self.role is not None and self.depth == self.role.depth:
+            for ring in self.sharing:
+                ring.drain()
 
     def restore(self, state: list[Any]) -> None:
         """Sets the positions of all rings."""
