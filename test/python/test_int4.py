@@ -142,6 +142,14 @@ def test_kernels_spill_nothing():
         assert made.resources.spill_stores == made.resources.spill_loads == 0
 
 
+def test_clusters_begin_without_a_fence_for_the_gpu():
+    meta = {"splits": 2, "stages": 6, "BM": 8, "group": 128, "asymmetric": True}
+    made = few_rows.compile("bf16", "i32", *["bf16"] * 4, **meta)
+    arrivals = [line.strip() for line in made.ptx.splitlines() if "barrier.cluster.arrive" in line]
+    # At the beginning, and by both roles before the sums are added.
+    assert arrivals == ["barrier.cluster.arrive.relaxed;", *["barrier.cluster.arrive;"] * 2]
+
+
 @pytest.mark.slow
 def test_products_of_tensor_cores_overlap():
     """ptxas lets the tensor cores finish each product before the next where it can't keep registers apart."""

@@ -372,5 +372,8 @@ def test_clusters_have_limits():
     assert "can't be in w.one_thread()" in refused(nothing, cluster=2)
     assert "w.prefetch is for all threads" in refused(prefetched)
     assert "w.cluster_arrive is for kernels with clusters" in refused(lambda x, ring: w.cluster_arrive())
+    assert "publishes must be True or False, got 1" in refused(
+        lambda x, ring: w.cluster_arrive(publishes=1), cluster=2
+    )
     assert "w.cluster_wait is for kernels with clusters" in refused(lambda x, ring: w.cluster_wait())
     assert "cluster must be in 1..16 on x, got 32" in refused(nothing, cluster=32)

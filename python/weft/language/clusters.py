@@ -3,6 +3,7 @@
 from math import prod
 from typing import Any
 
+from weft.errors import shown
 from weft.isa.async_copy import TMA
 from weft.isa.chips import describe
 from weft.language import trace
@@ -30,10 +31,15 @@ def cluster_barrier() -> None:
     meet_cluster()
 
 
-def cluster_arrive() -> None:
-    """The first half of `w.cluster_barrier`, which doesn't wait: `w.cluster_wait` must follow."""
+def cluster_arrive(*, publishes: bool = True) -> None:
+    """The first half of `w.cluster_barrier`, which doesn't wait: `w.cluster_wait` must follow. Without
+    `publishes`, what the threads wrote before needn't be visible to others: the CTAs only meet, and this
+    takes no fence for the whole GPU.
+    """
     _check_all_threads("w.cluster_arrive")
-    nvvm.ClusterArriveOp()
+    if not isinstance(publishes, bool):
+        raise mistake(f"publishes must be True or False, got {shown(publishes)}")
+    (nvvm.ClusterArriveOp if publishes else nvvm.ClusterArriveRelaxedOp)()
 
 
 def cluster_wait() -> None:
