@@ -185,7 +185,7 @@ ODD:
 def test_arrivals_at_the_barrier_of_another_cta():
     # The even CTA gets three arrivals, the odd one only one: the mask that clears the rank's lowest bit names
     # the even CTA of a pair.
-    body = REMOTE.replace("[bar], 2;", "[bar], 3;")
+    body = REMOTE.replace("[bar], 2;", "[bar], 3;") + "@%p1 mbarrier.inval.shared.b64 [bar];"
     out, _ = launch(body, (4, 1, 1), (2, 1, 1))
     assert out.reshape(4, 32).tolist() == [[1] * 32, [0] * 32] * 2
 

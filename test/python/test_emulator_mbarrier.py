@@ -136,6 +136,7 @@ def test_a_dropped_arrival_is_not_expected_again():
       {LOOK.format(10, 11)}
       mbarrier.arrive.shared.b64 %rd3, [bar];
       {LOOK.format(12, 13)}
+      mbarrier.inval.shared.b64 [data+8];
       st.global.v4.u32 [%rd2], {{%r10, %r11, %r12, %r13}};
     """.replace(
         "mbarrier.init.shared.b64 [bar], 3;",

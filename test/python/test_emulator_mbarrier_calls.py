@@ -298,7 +298,7 @@ def test_inits_by_lanes_in_another_order(sanitize, monkeypatch):
     )
     report = module(text, "sm_90a").launch("k", args=[plain], grid=GRID, block=BLOCK, sanitize=sanitize)
     assert inits == [True] * 5
-    assert not report.findings
+    assert {finding.rule for finding in report.findings} <= {"mbarrier-arrivals"}
     assert plain[0] & 0xFFFFF == 2  # as lane 1 has it
 
 

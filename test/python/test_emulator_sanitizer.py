@@ -207,6 +207,18 @@ def test_bytes_that_an_mbarrier_waits_for_at_the_end():
     ]
 
 
+def test_too_few_arrivals_for_a_phase():
+    """An mbarrier that has completed a phase may have any number of arrivals of the next one."""
+    two = ["setp.ne.u32 %p0, %r0, 0;", "@!%p0 mbarrier.init.shared.b64 [s+4096], 2;", "bar.sync 0;"]
+    arrive = "@!%p0 mbarrier.arrive.shared.b64 %d2, [s+4096];"
+    found = run(kernel([*two, arrive])).findings
+    line = line_of(kernel(two), "@!%p0 mbarrier.init")
+    assert [(f.rule, f.line) for f in found] == [("mbarrier-arrivals", line)]
+    assert "has had 1 of the 2 arrivals of its first phase" in str(found[0])
+    for count in (0, 2, 3):
+        assert run(kernel([*two, *[arrive] * count])).findings == ()
+
+
 def test_faults_and_deadlocks_keep_the_findings():
     lines = [*EXCHANGE[:2], *EXCHANGE[3:6], "ld.shared.u32 %r6, [s+8192];"]
     with pytest.raises(emulator.Fault) as caught:

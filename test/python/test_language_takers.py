@@ -127,6 +127,21 @@ def test_takers_of_two_roles_add_up():
         kernel_of(2).compile(arch="sm_90a")
 
 
+@w.inline
+def by_the_first(ring, me, x):
+    if me == 0:
+        each_stage(ring, me, x)
+
+
+def test_too_few_releases_are_found_where_a_branch_decides():
+    """Only with more K blocks than stages, a deadlock would show them."""
+    x, y = np.zeros((64, 128), np.float16), np.zeros((64, 128), np.float32)
+    findings = tiles(2, 2, by_the_first).emulate(x, y, arch="sm_90a").findings
+    assert {finding.rule for finding in findings} == {"mbarrier-arrivals"}
+    assert "has had 1 of the 2 arrivals of its first phase" in str(findings[0])
+    assert not tiles(1, 2, by_the_first).emulate(x, y, arch="sm_90a").findings
+
+
 def test_one_of_two_roles_may_release_each_stage():
     @w.kernel(grid=lambda x: 2)
     def kernel(x: w.In["m k", w.f16]):

@@ -480,12 +480,16 @@ class Sanitizer(Watch):
         mbarriers = self.wave.mbarriers
         for (cta, offset), line in sorted(mbarriers.alive.items()):
             try:
-                tx = mbarriers.state(cta, offset, line).tx
+                expected, pending, tx, _ = mbarriers.state(cta, offset, line)
             except Fault:
                 continue  # Its memory is used for something else now.
             if tx:
                 message = f"the transaction count of the mbarrier at 0x{offset:x} is {tx} when its block ends"
                 self.findings.add("mbarrier-transactions", message, line, None, offset)
+            elif pending != expected and (cta, offset) not in mbarriers.advanced:
+                had = f"{expected - pending} of the {expected} arrivals of its first phase"
+                message = f"the mbarrier at 0x{offset:x} has had {had} when its block ends"
+                self.findings.add("mbarrier-arrivals", message, line, None, offset)
 
     def _first(self, threads: Bools) -> Thread:
         row, lane = divmod(int(threads.argmax()), 32)

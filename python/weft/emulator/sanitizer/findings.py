@@ -37,6 +37,7 @@ RULES: dict[str, str] = {
     "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, without an mbarrier.inval before.",
     "griddepcontrol-wait": "Global memory is accessed while the previous launch may still write it.",
     "mbarrier-transactions": "A kernel ends while an mbarrier's transaction count isn't zero.",
+    "mbarrier-arrivals": "A kernel ends, and an mbarrier had some arrivals, but too few for a single phase.",
     "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
     "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, or dec for more.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
