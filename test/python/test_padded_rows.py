@@ -1,6 +1,7 @@
 """`weft.matmul` with rows of A and B that TMA can't take: in the emulator, and on a driver that is none."""
 
 import gc
+import threading
 import weakref
 
 import ml_dtypes
@@ -188,3 +189,23 @@ def test_halves_are_copied_for_wgmma_too(monkeypatch):
     assert (weft.matmul(a, b, transpose_b=True, arch="sm_90a") == doubles(a) @ doubles(b).T).all()
     ((kernel, numbers),) = kernels
     assert "wgmma" in kernel.ptx and tuple(numbers) == (0, 1)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_product_compiles_beside_the_kernel_that_copies(refused):
+    begun, copies = threading.Event(), threading.Event()
+
+    class Product:
+        @property
+        def cubin(self):
+            begun.set()
+            assert copies.wait(10)
+            if refused:  # it is also raised when the kernel is loaded
+                raise weft.WeftError("ptxas: no")
+            return b""
+
+    before = threading.active_count()
+    with padded_rows._compiling(Product()):
+        assert begun.wait(10)
+        copies.set()
+    assert threading.active_count() == before

@@ -5,13 +5,16 @@ On a GPU, one more kernel copies all of them. It is queued on the caller's strea
 that a graph captures both.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import gcd
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
@@ -81,9 +84,10 @@ class PaddedLaunch:
         aligned = list(views)
         for number, of in copies.items():
             aligned[number] = of.padded(views[number], 0)
+        with _compiling(kernel):
+            self._copies = _plan_copies(kernel.chip, rows, [views[number] for number in copies])
         self._plan = kernel.plan(aligned)
         self.action = self._plan.action
-        self._copies = _plan_copies(kernel.chip, rows, [views[number] for number in copies])
         self._context = context(None)
         pool = _pools.setdefault(kernel, {}).setdefault((ordinal, self._numbers), Pool())
         self._memory = PerStream(pool, [_size(of) for of in rows])
@@ -108,6 +112,24 @@ class PaddedLaunch:
 
     def settle(self, status: int, stream: int, *addresses: int) -> None:
         raise AssertionError(status)
+
+
+@contextmanager
+def _compiling(kernel: Kernel) -> Iterator[None]:
+    """Compiles a kernel during the block, in a thread that mostly waits for LLVM and ptxas. What these
+    refuse is raised when the kernel is used.
+    """
+
+    def compile_() -> None:
+        with suppress(WeftError):
+            _ = kernel.cubin
+
+    thread = threading.Thread(target=compile_)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _plan_copies(chip: str, rows: Sequence[Rows], views: Sequence[ArrayView]) -> Prepared:
