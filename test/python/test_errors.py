@@ -115,6 +115,7 @@ def test_an_activation_is_named_with_those_there_are():
         ("bias", r"bias must be given in an epilogue: epilogue=weft\.Epilogue\(bias=\.\.\.\)"),
         ("transpose", "has no parameter 'transpose'; did you mean 'transpose_"),
         ("biass", "has no parameter 'biass'; did you mean 'bias'"),
+        ("other", "has no parameter 'other'$"),
     ],
 )
 def test_other_parameters_are_named_with_those_there_are(name, said):

@@ -269,7 +269,8 @@ def _no_parameter(name: str) -> str:
     """What is wrong with an argument of this name."""
     if name in (of_epilogue := [field.name for field in fields(Epilogue)]):
         return f"{name} must be given in an epilogue: epilogue=weft.Epilogue({name}=...)"
-    known = [*inspect.signature(matmul).parameters, *of_epilogue]
+    own = inspect.getfullargspec(matmul)
+    known = [*own.args, *own.kwonlyargs, *of_epilogue]
     return f"has no parameter '{name}'{did_you_mean(name, known)}"
 
 
