@@ -37,8 +37,8 @@ def copy(matrix: Any, row: Any, column: Any, part: Any) -> None:
     def elements(number: Any) -> Iterator[tuple[Any, Any, list[Any]]]:
         for turn in range(turns):
             down = emit.add(number, turn * at_once)
-            start = source.element_of(source.row(emit.add(row, down)), column)
-            exists = source.has_row(emit.add(row, down))
+            at = emit.add(row, down)
+            start, exists = source.element_of(source.row(at), column), source.has_row(at)
             for right in range(0, columns, lanes * per):
                 across = emit.add(own, right)
                 yield (

@@ -177,15 +177,15 @@ class Trace:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """After an error in the block, leaves the regions that it entered."""
-        depth = len(self._points)
+        depth = self.depth
         try:
             yield
         except BaseException:
-            while len(self._points) > depth:
+            while self.depth > depth:
                 self._points.pop().__exit__(None, None, None)
                 self._left()
             raise
-        if len(self._points) != depth:
+        if self.depth != depth:
             raise mistake("a 'with' block must end in the loop or branch in which it began")
 
     @contextmanager
