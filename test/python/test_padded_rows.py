@@ -191,8 +191,11 @@ def test_halves_are_copied_for_wgmma_too(monkeypatch):
     assert "wgmma" in kernel.ptx and tuple(numbers) == (0, 1)
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_a_product_compiles_beside_the_kernel_that_copies(refused):
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    "error", [None, weft.WeftError("ptxas: no"), OSError("no space left"), MemoryError()]
+)
+def test_a_product_compiles_beside_the_kernel_that_copies(error):
     begun, copies = threading.Event(), threading.Event()
 
     class Product:
@@ -200,8 +203,8 @@ def test_a_product_compiles_beside_the_kernel_that_copies(refused):
         def cubin(self):
             begun.set()
             assert copies.wait(10)
-            if refused:  # it is also raised when the kernel is loaded
-                raise weft.WeftError("ptxas: no")
+            if error:  # it is also raised when the kernel is loaded
+                raise error
             return b""
 
     before = threading.active_count()

@@ -5,16 +5,15 @@ On a GPU, one more kernel copies all of them. It is queued on the caller's strea
 that a graph captures both.
 """
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from math import gcd
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
@@ -116,20 +115,12 @@ class PaddedLaunch:
 
 @contextmanager
 def _compiling(kernel: Kernel) -> Iterator[None]:
-    """Compiles a kernel during the block, in a thread that mostly waits for LLVM and ptxas. What these
-    refuse is raised when the kernel is used.
+    """Compiles a kernel during the block, in a thread that mostly waits for LLVM and ptxas. The use of the
+    kernel raises an error, after compiling it again.
     """
-
-    def compile_() -> None:
-        with suppress(WeftError):
-            _ = kernel.cubin
-
-    thread = threading.Thread(target=compile_)
-    thread.start()
-    try:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(getattr, kernel, "cubin")
         yield
-    finally:
-        thread.join()
 
 
 def _plan_copies(chip: str, rows: Sequence[Rows], views: Sequence[ArrayView]) -> Prepared:
