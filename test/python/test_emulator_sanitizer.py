@@ -214,9 +214,22 @@ def test_too_few_arrivals_for_a_phase():
     found = run(kernel([*two, arrive])).findings
     line = line_of(kernel(two), "@!%p0 mbarrier.init")
     assert [(f.rule, f.line) for f in found] == [("mbarrier-arrivals", line)]
-    assert "has had 1 of the 2 arrivals of its first phase" in str(found[0])
+    assert "1 of 2 arrivals of the first phase" in str(found[0])
     for count in (0, 2, 3):
         assert run(kernel([*two, *[arrive] * count])).findings == ()
+
+
+def test_a_thread_that_exits_does_not_arrive():
+    """As PTX has it: a wait for this phase would not end, unless the thread dropped itself before."""
+    two = ["setp.ne.u32 %p0, %r0, 0;", "@!%p0 mbarrier.init.shared.b64 [s+4096], 2;", "bar.sync 0;"]
+    drop, arrive = (f"mbarrier.arrive{each}.shared.b64 %d2, [s+4096];" for each in ("_drop", ""))
+    leave = ["setp.ne.u32 %p0, %r0, 32;", "@%p0 exit;", arrive]
+    assert [found.rule for found in run(kernel([*two, *leave])).findings] == ["mbarrier-arrivals"]
+    assert run(kernel([*two, f"@!%p0 {drop}", *leave])).findings == ()
+    wait = "W: mbarrier.test_wait.parity.shared.b64 %p1, [s+4096], 0; @!%p1 bra W;"
+    with pytest.raises(emulator.Deadlock):
+        run(kernel([*two, *leave, wait]))
+    run(kernel([*two, f"@!%p0 {drop}", *leave, wait]))
 
 
 def test_faults_and_deadlocks_keep_the_findings():

@@ -487,8 +487,8 @@ class Sanitizer(Watch):
                 message = f"the transaction count of the mbarrier at 0x{offset:x} is {tx} when its block ends"
                 self.findings.add("mbarrier-transactions", message, line, None, offset)
             elif pending != expected and (cta, offset) not in mbarriers.advanced:
-                had = f"{expected - pending} of the {expected} arrivals of its first phase"
-                message = f"the mbarrier at 0x{offset:x} has had {had} when its block ends"
+                missing = f"{pending} of {expected} arrivals of the first phase"
+                message = f"{missing} of the mbarrier at 0x{offset:x} are missing when its block ends"
                 self.findings.add("mbarrier-arrivals", message, line, None, offset)
 
     def _first(self, threads: Bools) -> Thread:
