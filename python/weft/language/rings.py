@@ -63,8 +63,11 @@ class Ring:
         self._writer: Any = None  # "copies", or the role that writes its stages
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
         self._alone: bool | None = None  # whether one thread takes stages
-        self._filling: Any = None  # the role that copies
-        self._drained = True
+        self._taking: Any = None  # the role and warp of that thread
+        self.filling: Any = None
+        """The role that copies."""
+        self.filling_warp: int | None = None
+        """The warp of its thread that starts the copies."""
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
@@ -87,15 +90,9 @@ class Ring:
 
         Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
         """
-        current = self._in_role("filled")
         if self._writer not in (None, "copies"):
             raise mistake(f"ring '{self.name}' is written already: make another one for what is copied here")
-        if self._filling not in (None, current.role):
-            raise mistake(
-                f"ring '{self.name}' is filled in another role already: each role has its own position in a "
-                "ring, so fill it in one of them, or make another ring"
-            )
-        self._writer, self._filling, self._drained = "copies", current.role, False
+        current = self._copied_by("filled")
         for name in places:
             if name not in self.kinds:
                 raise mistake(
@@ -194,25 +191,34 @@ class Ring:
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
 
+    def _copied_by(self, done: str) -> trace.Trace:
+        """Notes which thread of the role fills or lends stages."""
+        current = self._in_role(done)
+        if self.filling not in (None, current.role):
+            raise mistake(
+                f"ring '{self.name}' is filled in another role already: each role has its own position in a "
+                "ring, so fill it in one of them, or make another ring"
+            )
+        if self.filling_warp not in (None, current.warp):
+            warp = self.filling_warp or ""
+            raise mistake(
+                f"ring '{self.name}' is filled by another thread of the role already, which alone has the "
+                f"position in it: fill it in w.one_thread({warp and f'warp={warp}'}), or make another ring"
+            )
+        self._writer, self.filling, self.filling_warp = "copies", current.role, current.warp
+        return current
+
     def drain(self) -> None:
-        """Waits until all stages are empty, if the role fills them: other CTAs signal this one until then, so
-        it mustn't end before.
-        """
-        current = trace.current()
-        if self._drained or self._filling is not current.role:
-            return
-        self._drained = True
-        with nullcontext() if current.one_thread else thread_ids.one_thread():
-            tile.drain(self._ring, *(each.value for each in self.filled))
+        """Waits until all stages are empty: other CTAs signal this one until then, so it can't end before."""
+        tile.drain(self._ring, *(each.value for each in self.filled))
 
     def lend(self) -> None:
         """Hands over the next stage as it is, when it is empty. The warpgroups that take it can use its
         memory for something else, such as a store through it (`via`).
         """
-        current = self._in_role("lent")
         if self._writer not in (None, "copies"):
             raise mistake(f"ring '{self.name}' is written: a stage is lent by the role that fills a ring")
-        self._writer, self._filling, self._drained = "copies", self._filling or current.role, False
+        current = self._copied_by("lent")
         stage, phase = (each.value for each in self.filled)
         if self._copied:
             tile.acquire(self._ring, stage, phase)
@@ -307,7 +313,14 @@ class Ring:
             raise mistake(f"takers of a ring must be 1 if one thread takes its stages, got {self.takers}")
         if alone and self._alone is None:
             self._ring.owner.attributes["emptied_by"] = ir.StringAttr.get("threads")
-        self._alone = alone
+        current = trace.current()
+        taking = current.role, current.warp
+        if self._taking not in (None, taking) and self._taking[0] is current.role:
+            raise mistake(
+                f"stages of ring '{self.name}' are taken by another thread of the role already, which alone "
+                f"has the position in it: take them in w.one_thread(warp={self._taking[1]})"
+            )
+        self._alone, self._taking = alone, taking
 
     def ready(self) -> Slot:
         """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before

@@ -10,10 +10,10 @@ from weft.errors import shown
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
-from weft.language import trace
+from weft.language import positions, trace
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, i32
-from weft.language.trace import Role
+from weft.language.trace import Role, Trace
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
@@ -43,7 +43,7 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     current.begin_roles()
     first, current.warpgroups = current.warpgroups, current.warpgroups + warpgroups
     with tile.role(first, warpgroups, registers=registers) as number:
-        current.role = Role(first, warpgroups, registers, number, construction.here(), current.depth)
+        current.role = Role(first, warpgroups, registers, number, construction.here())
         current.roles.append(current.role)
         for each in current.rings:
             each.begin()
@@ -52,7 +52,7 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
                 yield Scalar(number)
             for finish in current.role.finish:
                 finish()
-            current.drain()
+            _drain(current)
         finally:
             current.role = None
 
@@ -60,7 +60,8 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
 @contextmanager
 def one_thread(warp: int = 0) -> Iterator[None]:
     """In the block, one thread of each warpgroup of the role runs, always the same: of the warp with this
-    number. Blocks of several warps run at the same time.
+    number. Blocks of several warps run at the same time. A role may have several blocks, also in loops and
+    branches; in each of them, the thread goes on in the rings that it fills or takes from.
 
     On chips without TMA, all threads run: they copy what `fill` copies, and one of them does the rest.
     """
@@ -70,14 +71,25 @@ def one_thread(warp: int = 0) -> Iterator[None]:
     if current.one_thread:
         yield
         return
-    with thread_ids.one_thread(warp) if current.has_tma else nullcontext():
-        current.one_thread = True
+    with positions.of_one_thread(warp) if current.has_tma else nullcontext():
+        current.one_thread, current.warp = True, warp
         try:
             with current.guarded():
                 yield
-            current.drain()
         finally:
-            current.one_thread = False
+            current.one_thread, current.warp = False, 0
+
+
+def _drain(current: Trace) -> None:
+    """At the end of a role, the threads that fill rings wait until other CTAs have released the stages that
+    they share. Before, the role may do what these CTAs wait for.
+    """
+    rings = [ring for ring in current.sharing if ring.filling is current.role]
+    for warp in sorted({ring.filling_warp or 0 for ring in rings}):
+        with thread_ids.one_thread(warp):
+            for ring in rings:
+                if ring.filling_warp == warp:
+                    ring.drain()
 
 
 def barrier() -> None:

@@ -38,8 +38,11 @@ class Taken(Protocol):
 class Sharing(Protocol):
     """A ring for which the CTAs of a cluster copy for each other."""
 
+    filling: Any
+    filling_warp: int | None
+
     def drain(self) -> None:
-        """Waits until no other CTA signals it any more, in the role that fills it."""
+        """Waits until no other CTA signals it any more, in the thread that fills it."""
 
 
 class Held(Protocol):
@@ -59,7 +62,6 @@ class Role:
     registers: int
     number: Any
     where: Location | None
-    depth: int = 0  # of the loops and branches around it
     own_barriers: int | None = None  # the first of its warpgroups' named barriers
     common_barrier: int | None = None
     finish: list[Callable[[], None]] = field(default_factory=list)  # what is built at its end
@@ -87,6 +89,7 @@ class Trace:
     role: Role | None = None
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
+    warp: int = 0  # of the one thread, where one runs or all start copies by TMA
     multiplier: Any = None  # how tiles are multiplied
     sharing: list[Sharing] = field(default_factory=list)
     rings: list[Moving] = field(default_factory=list)
@@ -259,14 +262,6 @@ class Trace:
     def depth(self) -> int:
         """How many regions around what is built now have been entered."""
         return len(self._points)
-
-    def drain(self) -> None:
-        """At the end of a role, or of the thread in it that fills rings, waits until others have released the
-        stages that they share.
-        """
-        if self.role is not None and self.depth == self.role.depth:
-            for ring in self.sharing:
-                ring.drain()
 
     def restore(self, state: list[Any]) -> None:
         """Sets the positions of all rings."""
