@@ -113,15 +113,24 @@ def add(a: Any, b: Any) -> Any:
 
 
 def convert(lane: Any, kind: Any) -> Any:
-    """A vector of floats in another width. Values out of the range of fp8 become its largest value."""
+    """A vector of an even number of floats in another type, rounded once. Values out of the range of fp8
+    become its largest value.
+    """
     if lane.type == kind:
         return lane
-    if str(kind.element_type) in FP8_TYPES:
-        return _to_fp8(lane, kind)
-    if str(lane.type.element_type) in FP8_TYPES:
+    old, new = lane.type.element_type, kind.element_type
+    if str(new) in FP8_TYPES:
+        return _to_fp8(convert(lane, _with_f32(kind)), kind)
+    if str(old) in FP8_TYPES:
         return _from_fp8(lane, kind)
-    wider = kind.element_type.width > lane.type.element_type.width
-    return arith.extf(kind, lane) if wider else arith.truncf(kind, lane)
+    if old.width == new.width:  # f16 and bf16: neither holds the other's values
+        return arith.truncf(kind, arith.extf(_with_f32(kind), lane))
+    return arith.extf(kind, lane) if new.width > old.width else arith.truncf(kind, lane)
+
+
+def _with_f32(kind: Any) -> Any:
+    """A vector type with elements of f32."""
+    return ir.VectorType.get(kind.shape, ir.F32Type.get())
 
 
 def _to_fp8(lane: Any, kind: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Showing, exporting and tuning kernels of `weft.language`."""
+"""Showing, exporting and tuning kernels of `weft.language`, and what is printed of them."""
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from language_kernels import add
 
 import weft
 import weft.language as w
+from weft.launch import runtime
 
 
 @w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), threads=32)
@@ -95,3 +97,53 @@ def test_choices_that_fail_are_skipped(cache, arrays):
 def test_spaces_that_dont_fit(space, arrays):
     with pytest.raises(weft.WeftError, match="space"):
         double.tune(*arrays, space=space, measure=instructions)
+
+
+def test_without_a_gpu_tune_asks_once_for_a_measure(cache, arrays, monkeypatch):
+    monkeypatch.setattr(runtime, "available", lambda: "no GPU here\nnote: about it")
+    with pytest.raises(weft.WeftError) as caught:
+        double.tune(*arrays, space={"N": (32, 64)})
+    text = "tune measures on a GPU (no GPU here): pass measure=, a function of a kernel and arguments"
+    assert str(caught.value) == text
+
+
+def test_operators_need_pytorch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(weft.WeftError, match=r"^w\.torch_op needs PyTorch: pip install 'weft\[gpu\]'$"):
+        w.torch_op("weft_language_test::double", double)
+
+
+@pytest.mark.parametrize("call", [double.compile, double.module, double.emulate])
+def test_unknown_chips_are_named_with_the_known_ones(call, arrays):
+    kernel = w.kernel(grid=1, threads=32, arch="sm_90b")(double.__wrapped__)
+    call = getattr(kernel, call.__name__)
+    message = r"^arch must be a known chip \(sm_70, .*\), got 'sm_90b'; did you mean 'sm_90'"
+    with pytest.raises(weft.WeftError, match=message):
+        call(*arrays)
+
+
+def test_what_is_printed_of_kernels_and_reports(arrays):
+    assert repr(double) == "<kernel double(x, y, *, N=32, by=2)>"
+    assert repr(add) == "<kernel add(x, y, z)>"
+    assert repr(double.compile(arch="sm_80")) == "<kernel double for sm_80>"
+    report = double.emulate(*arrays)
+    assert str(report) == f"{report.instructions:,} warp instructions, no findings"
+
+    @w.kernel(threads=64)
+    def raced(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        i = w.thread()
+        if i == 0:
+            w.print("x is", x[0])
+        y[0] = x[i]
+
+    report = raced.emulate(*arrays)
+    assert re.fullmatch(
+        r"\d+ warp instructions, \d+ findings:\n(.*race: .*\n)+printed:\nx is 0.*", str(report)
+    ), str(report)
+
+
+def test_calls_name_the_parameters(arrays):
+    with pytest.raises(weft.WeftError, match=r"takes 2 .*, got 3: pass meta-parameters by name, as N=…"):
+        double.compile(*arrays, 64)
+    with pytest.raises(weft.WeftError, match=r"has no parameter 'BLOCK': it has x, y, N, by$"):
+        double.compile(*arrays, BLOCK=64)

@@ -121,6 +121,65 @@ def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.load(buffer[0:32]), y[0, 0])  # here
 
 
+@case("b of w.gemm must be a buffer in shared memory, got a fragment of 64 x 64 w.bf16: .*ring.write")
+def a_fragment_on_the_right(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    a = w.shared(64, 64, w.bf16)
+    with w.role():
+        w.gemm(a, w.load(x[0, 0], (64, 64)).to(w.bf16))  # here
+
+
+@case("a and b must have one type, got w.bf16 and w.e4m3: load one of them, convert it .*ring.write")
+def operands_of_two_types(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    a, b = w.shared(64, 64, w.bf16), w.shared(64, 64, w.e4m3)
+    with w.role():
+        w.gemm(a, b)  # here
+
+
+@case("a fragment as a of w.gemm must be in the layout of sums, .*: write w.convert.a.")
+def a_left_operand_in_another_layout(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    b = w.shared(64, 64, w.bf16)
+    with w.role():
+        w.gemm(w.load(x[0, 0], (64, 64)).to(w.bf16).T, b)  # here
+
+
+@case("a buffer of 64 x 64 w.f32 has no 'to': use w.load, whose fragment has .to")
+def a_conversion_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    b = w.shared(64, 64, w.f32)
+    with w.role():
+        b.to(w.bf16)  # here
+
+
+@case("shape must be .rows, columns., got .64,.: w.load_row and w.load_column load vectors")
+def a_tile_of_one_dimension(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], (64,))  # here
+
+
+@case("w.load_row expects an element .* got the array 'x': write x.0, 0. for its first")
+def an_array_as_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+        w.load_row(x, like=t)  # here
+
+
+@case("must be a multiple of 16, got 60: use 64, as copies fill")
+def a_buffer_with_few_columns(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.shared(64, 60, w.bf16)  # here
+
+
+@case("another role gets it through a buffer, of w.shared or w.ring")
+def a_value_of_another_role(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+    with w.role():
+        w.store(t, y[0, 0])  # here
+
+
+@case("only the GPU knows this number: .* choose among values by w.where, or by an index of an array")
+def an_index_of_a_list(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = w.f32([1.0, 2.0][w.thread()])  # here
+
+
 @case("combine conditions of elements by &, | and ~")
 def conditions_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():

@@ -54,6 +54,11 @@ class Report:
     findings: tuple[Finding, ...] = ()
     printed: str = ""
 
+    def __str__(self) -> str:
+        found = "no findings" if not self.findings else f"{len(self.findings)} findings:"
+        lines = [f"{self.instructions:,} warp instructions, {found}", *map(str, self.findings)]
+        return "\n".join([*lines, *(["printed:", self.printed.rstrip()] if self.printed else [])])
+
     def _repr_html_(self) -> str:
         return page.of_report(self)
 

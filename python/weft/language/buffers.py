@@ -13,7 +13,7 @@ from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import mistake
-from weft.language.scalars import DType, as_scalar, dtype_of, i32
+from weft.language.scalars import DType, as_scalar, check_tile, dtype_of, i32
 from weft.layout import Layout
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels
@@ -140,9 +140,13 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
             raise mistake(f"{name} of a buffer must be a positive number that Python knows, got {value}")
     if not isinstance(dtype, DType):
         raise mistake(f"the type of a buffer's elements must be one such as w.bf16, got {shown(dtype)}")
+    check_tile(dtype)
     if not any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         least = min(SWIZZLES) // dtype.bytes
-        raise mistake(f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}")
+        raise mistake(
+            f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}: use "
+            f"{-(-columns // least) * least}, as copies fill what is outside of an array with 0"
+        )
     if rows == 1:  # for lanes, which load vectors in any order
         step = -(-columns * dtype.bytes // BOX_ALIGNMENT) * BOX_ALIGNMENT // dtype.bytes  # of stages, for TMA
         text = f"S[({stages or 1},1,{columns}):({step},{columns},1)]"

@@ -71,7 +71,8 @@ def build(
             raise
         message = (
             "a value that is made in a role, loop or branch of the GPU can't be used outside of it: make it "
-            "where it is used, or assign it to a name before the loop or branch"
+            "where it is used, or assign it to a name before the loop or branch; another role gets it "
+            "through a buffer, of w.shared or w.ring"
         )
         raise WeftError(Diagnostic(message, first.location)) from None
 

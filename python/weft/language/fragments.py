@@ -10,14 +10,15 @@ from weft.isa.chips import THREAD_REGISTERS
 from weft.language import operators, registers, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
+from weft.language.number_conversions import converted
 from weft.language.scalars import (
     NUMBERS,
     DType,
     Scalar,
     as_scalar,
+    check_tile,
     checked_type,
     constant,
-    converted,
     dtype_of,
     f32,
     i32,
@@ -48,6 +49,7 @@ class Fragment(operators.Operators, Carried):
 
     def _check_fits(self) -> None:
         """Raises WeftError for more registers than a thread has: the compiler would spill them."""
+        check_tile(self.dtype)
         kind, role = self.lane.type, trace.current().role
         bits = kind.element_type.width
         needed = kind.shape[0] * bits // 32 if bits > 1 else 0

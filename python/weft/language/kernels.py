@@ -1,6 +1,7 @@
 """Kernel functions: traced and compiled once for each combination of types and meta-parameters."""
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 from weft import construction, locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
+from weft.isa.chips import CHIPS
+from weft.isa.family import unknown_chip
 from weft.language import calls, exporting, given, surroundings, trace, tuning, variables
 from weft.language.building import Options, build
 from weft.language.capture import captured
@@ -37,6 +40,14 @@ class KernelFunction:
         self._plans = calls.Plans(list(self.signature.arguments.values()))
         self._reads: tuple[surroundings.Read, ...] = ()  # of what is compiled
         torch_tensors.run_untraced(KernelFunction.__call__)
+
+    def __repr__(self) -> str:
+        meta = [
+            name if value is inspect.Parameter.empty else f"{name}={shown(value)}"
+            for name, value in self.signature.meta.items()
+        ]
+        parameters = [*self.signature.arguments, *(["*", *meta] if meta else [])]
+        return f"<kernel {self.signature.name}({', '.join(parameters)})>"
 
     @torch_tensors.outside_of_graphs(
         "Weft launches kernels that torch.compile can't trace: make this one an operator with w.torch_op"
@@ -155,9 +166,11 @@ class KernelFunction:
         """
         values, meta = self._arguments(args, named)
         found = tuning.choices(space, [name for name in self.signature.meta if name not in meta])
-        parts = tuning.key(self.__wrapped__, values, meta, found, self._arch or _default_chip())
+        parts = tuning.key(self.__wrapped__, values, meta, found, self._chip())
         if not again and (known := tuning.known(parts, found)) is not None:
             return dict(known)
+        if measure is None:
+            tuning.check_gpu()
         best = tuning.fastest(
             self.signature.name,
             found,
@@ -172,7 +185,7 @@ class KernelFunction:
     def module(self, *args: Any, **named: Any) -> Module:
         """The module that the kernel is traced to, for arguments as those of `compile`."""
         values, meta = self.signature.positional(self._or_annotated(args, named), named)
-        return self._build(self.signature.specialization(values, meta), self._arch or _default_chip())
+        return self._build(self.signature.specialization(values, meta), self._chip())
 
     def _or_annotated(self, args: Any, named: Any) -> Any:
         """The arguments of `compile`, which are None for the annotated types where there are none."""
@@ -197,8 +210,14 @@ class KernelFunction:
         special = self.signature.specialization(values, meta)
         if surroundings.have_changed(self._reads):
             self._forget()
+        return self._kernel(special, self._chip(arch))
+
+    def _chip(self, arch: str | None = None) -> str:
+        """The chip to compile for. Raises WeftError for one that doesn't exist."""
         chip = arch or self._arch or _default_chip()
-        return self._kernel(special, chip)
+        if chip not in CHIPS:
+            raise WeftError(f"arch {unknown_chip(chip if isinstance(chip, str) else shown(chip))}")
+        return chip
 
     def _kernel(self, special: Specialization, chip: str) -> Kernel:
         key = special, chip, variables.are_kept()

@@ -14,11 +14,11 @@ from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment, layout_for
 from weft.language.gathers import Gathered
 from weft.language.maths import where
-from weft.language.matrices import Place
+from weft.language.matrices import Matrix, Place
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import DType, Scalar, as_scalar, i32
+from weft.language.scalars import DType, Scalar, as_scalar, check_tile, i32
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref, nvvm, scf
 from weft.mlir import vector as vector_
@@ -48,7 +48,10 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
         raise mistake(f"w.load expects a buffer, or an element of an array as a[row, column], got {source}")
     shape = like.shape if shape is None and like is not None else shape
     if not isinstance(shape, tuple) or len(shape) != 2:
-        raise mistake(f"shape must be (rows, columns), got {shape}")
+        raise mistake(
+            f"shape must be (rows, columns), got {shown(shape)}: w.load_row and w.load_column load vectors"
+        )
+    check_tile(source.dtype)
     layout = layout_for(shape, like)
     kind = FragmentType.of(shape, source.dtype.type, layout)
     first_row, first_column = source.corner
@@ -201,8 +204,11 @@ def element_at(place: Place, number: Any) -> list[Any]:
 
 
 def _check_element(place: Any, name: str) -> None:
-    if not isinstance(place, Place) or len(place.indices) != place.matrix.rank:
-        raise mistake(f"{name} expects an element of an array, with all its indices, got {place}")
+    if isinstance(place, Place) and len(place.indices) == place.matrix.rank:
+        return
+    whole = isinstance(place, Matrix)
+    first = f": write {place.name}[{', '.join('0' * place.rank)}] for its first" if whole else ""
+    raise mistake(f"{name} expects an element of an array, with all its indices, got {place}{first}")
 
 
 def _row_of(place: Place) -> Any:

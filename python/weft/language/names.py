@@ -62,6 +62,7 @@ _METHODS = {
     "transpose": "x.T",
     "stride": "x[row, column], which has the strides of the array",
     "data_ptr": "x[row, column], an element or the first one of a tile",
+    "to": "w.load, whose fragment has .to, and store the result to a buffer of that type by w.store",
 }
 
 

@@ -112,7 +112,8 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
             value.check_full()
         if not isinstance(value, legal):
             kinds = "a buffer or a fragment" if name == "a" else "a buffer in shared memory"
-            raise mistake(f"{name} of {caller} must be {kinds}, got {value}")
+            instead = _in_a_buffer(value) if isinstance(value, Fragment) else ""
+            raise mistake(f"{name} of {caller} must be {kinds}, got {value}{instead}")
     (m, k), (k_of_b, n) = a.shape, b.shape
     if k != k_of_b:
         meant = ": did you mean b.T?" if b.shape[1] == k else ""
@@ -120,12 +121,24 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
     if m % registers.WGMMA_ROWS:
         raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
     if a.dtype != b.dtype and (a.dtype.bits, b.dtype.bits) != (8, 8):
-        raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: convert with .to")
+        raise mistake(
+            f"a and b must have one type, got {a.dtype} and {b.dtype}: load one of them, convert it with "
+            ".to, and store it to a buffer, in a role that writes a ring of such buffers (ring.write)"
+        )
     if isinstance(a, Fragment):
         _check_operand(a)
     kind = FragmentType.of((m, n), (i32 if a.dtype == i8 else f32).type, current.sums((m, n)))
     _check_sums(sums, kind)
     return kind
+
+
+def _in_a_buffer(fragment: Fragment) -> str:
+    """What to write so that a fragment can be the right operand."""
+    size = " x ".join(map(str, fragment.shape))
+    return (
+        f": store it to a buffer of {size} {fragment.dtype}, in a role that writes a ring of such buffers "
+        "(ring.write)"
+    )
 
 
 def _check_operand(a: Fragment) -> None:
@@ -147,7 +160,10 @@ def _check_operand(a: Fragment) -> None:
         return
     wanted = trace.current().sums(a.shape)
     if not registers.same(a.layout, wanted, a.shape):
-        raise mistake(f"a fragment as a of w.gemm must be in layout {wanted}, that of sums, got {a.layout}")
+        raise mistake(
+            f"a fragment as a of w.gemm must be in the layout of sums, {wanted}, got {a.layout}: write "
+            "w.convert(a)"
+        )
 
 
 def _check_sums(sums: Any, kind: Any) -> None:

@@ -116,6 +116,12 @@ _FOREIGN |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
 _FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
+def check_tile(dtype: DType) -> None:
+    """Raises WeftError for a type of which there are numbers, but no tiles."""
+    if dtype == i16:
+        raise mistake(f"tiles can't have elements of {dtype}: use {i32}; single numbers can be {dtype}")
+
+
 def checked_type(dtype: Any) -> DType:
     """An element type. Raises WeftError for anything else, with the type that it may stand for."""
     if isinstance(dtype, DType):
@@ -147,6 +153,8 @@ class Scalar(operators.Operators, Carried):
 
     def to(self, dtype: DType) -> "Scalar":
         """The number in another type. Floats become integers towards zero."""
+        from weft.language.number_conversions import converted
+
         return Scalar(converted(self.value, checked_type(dtype)))
 
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
@@ -186,7 +194,10 @@ class Scalar(operators.Operators, Carried):
         )
 
     def __index__(self) -> int:
-        raise mistake("only the GPU knows this number: Python needs one that it knows; loop with w.range")
+        raise mistake(
+            "only the GPU knows this number: Python needs one that it knows; loop with w.range, and choose "
+            "among values by w.where, or by an index of an array"
+        )
 
     __int__ = __index__
 
@@ -255,30 +266,3 @@ def condition(value: Any) -> bool | Scalar:
         known = mlir.constant(value.value)
         return value if known is None else bool(known)
     return Scalar((value != 0).value)
-
-
-def converted(value: Any, dtype: DType) -> Any:
-    """An SSA value, a scalar or a vector, in another type."""
-    old = dtype_of(value.type)
-    kind = (
-        ir.VectorType.get(value.type.shape, dtype.type)
-        if isinstance(value.type, ir.VectorType)
-        else dtype.type
-    )
-    if old == dtype:
-        return value
-    if old.is_float and dtype.is_float:
-        if isinstance(value.type, ir.VectorType):
-            from weft.passes.kernels.fragments import convert
-
-            return convert(value, kind)
-        return (arith.extf if dtype.bits > old.bits else arith.truncf)(kind, value)
-    if old.is_float:
-        if dtype == i1:
-            raise mistake(f"can't convert {old} to {dtype}: compare it with a number")
-        return arith.fptosi(kind, value)
-    if dtype.is_float:
-        return (arith.uitofp if old == i1 else arith.sitofp)(kind, value)
-    if dtype.bits < old.bits:
-        return arith.trunci(kind, value)
-    return (arith.extui if old == i1 else arith.extsi)(kind, value)

@@ -62,7 +62,10 @@ class Signature:
         """The arguments of a call in order, and its meta-parameters."""
         values, rest = dict(zip(self.arguments, args, strict=False)), dict(named_)
         if len(args) > len(self.arguments):
-            raise WeftError(f"kernel {self.name} takes {len(self.arguments)} arguments, got {len(args)}")
+            by_name = f": pass meta-parameters by name, as {next(iter(self.meta))}=…" if self.meta else ""
+            raise WeftError(
+                f"kernel {self.name} takes {len(self.arguments)} arguments, got {len(args)}{by_name}"
+            )
         for name in self.arguments:
             if name in rest:
                 if name in values:
@@ -75,7 +78,8 @@ class Signature:
         for name in rest:
             if name not in self.meta:
                 meant = did_you_mean(name, (*self.arguments, *self.meta))
-                raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant}")
+                known = f": it has {', '.join((*self.arguments, *self.meta))}"
+                raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant or known}")
         return [values[name] for name in self.arguments], rest
 
     def specialization(self, values: Sequence[Any], meta: Mapping[str, Any]) -> Specialization:

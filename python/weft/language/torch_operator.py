@@ -13,8 +13,10 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
     The operator takes the kernel's arguments and returns nothing: it writes its `w.Out` tensors.
     `torch.compile` and `torch.export` keep calls of it as they are.
     """
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        raise WeftError("w.torch_op needs PyTorch: pip install 'weft[gpu]'") from None
     if not isinstance(kernel, KernelFunction):
         raise WeftError(f"w.torch_op must get a kernel of w.kernel, got {shown(kernel)}")
     if not isinstance(name, str) or name.count("::") != 1:

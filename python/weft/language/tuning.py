@@ -95,12 +95,17 @@ def keep(parts: list[str], found: list[Choice], choice: Choice) -> None:
     disk_cache.default().change(_KIND, parts, lambda _: data)
 
 
-def milliseconds(kernel: Kernel, *values: Any) -> float:
-    """The median time of a launch on the GPU. Raises WeftError without one."""
+def check_gpu() -> None:
+    """Raises WeftError without a GPU to measure on."""
     if (reason := runtime.available()) is not None:
+        first = reason.splitlines()[0]
         raise WeftError(
-            f"tune measures on a GPU ({reason}): pass measure=, a function of a kernel and arguments"
+            f"tune measures on a GPU ({first}): pass measure=, a function of a kernel and arguments"
         )
+
+
+def milliseconds(kernel: Kernel, *values: Any) -> float:
+    """The median time of a launch on the GPU."""
     launch = kernel.prepare(*values)
     handle = runtime.stream_handle(None)
     return runtime.time(lambda: launch.launch(handle), 20)

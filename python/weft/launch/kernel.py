@@ -113,6 +113,9 @@ class Kernel:
         self._launches: dict[Any, runtime.Prepared] = {}
         self._emulated: deque[list[npt.NDArray[np.uint8]]] = deque(maxlen=_MOST_EMULATED_AT_ONCE)
 
+    def __repr__(self) -> str:
+        return f"<kernel {self.name} for {self.chip}>"
+
     @property
     def name(self) -> str:
         """The kernel's name in the PTX."""

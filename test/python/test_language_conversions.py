@@ -1,0 +1,129 @@
+"""Numbers and tiles in other element types: each type to each other, on chips with and without fp8."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+NUMPY = {
+    w.f64: np.float64,
+    w.f32: np.float32,
+    w.f16: np.float16,
+    w.bf16: ml_dtypes.bfloat16,
+    w.e4m3: ml_dtypes.float8_e4m3fn,
+    w.e5m2: ml_dtypes.float8_e5m2,
+    w.i64: np.int64,
+    w.i32: np.int32,
+    w.i8: np.int8,
+}
+FP8 = (w.e4m3, w.e5m2)
+
+
+def kernels(old, new):
+    """Kernels that convert a tile, and single numbers."""
+
+    @w.kernel(grid=1)
+    def tile(x: w.In["m n", old], y: w.Out["m n", new]):
+        with w.role():
+            w.store(w.load(x[0, 0], (64, 16)).to(new), y[0, 0])
+
+    @w.kernel(grid=1, threads=64)
+    def numbers(x: w.In["m n", old], y: w.Out["m n", new]):
+        for column in range(16):
+            y[w.thread(), column] = x[w.thread(), column].to(new)
+
+    return tile, numbers
+
+
+def to_all(old):
+    """A kernel that converts a tile to some of the types, and one number of each row to them."""
+
+    @w.kernel(grid=1)
+    def kernel(
+        x: w.In["m n", old],
+        f64: w.Out["m n", w.f64],
+        f32: w.Out["m n", w.f32],
+        f16: w.Out["m n", w.f16],
+        bf16: w.Out["m n", w.bf16],
+        e4m3: w.Out["m n", w.e4m3],
+        e5m2: w.Out["m n", w.e5m2],
+        i64: w.Out["m n", w.i64],
+        i32: w.Out["m n", w.i32],
+        i8: w.Out["m n", w.i8],
+        *,
+        left_out=(),
+    ):
+        with w.role():
+            t, i = w.load(x[0, 0], (64, 16)), w.thread()
+            for y in (f64, f32, f16, bf16, e4m3, e5m2, i64, i32, i8):
+                if y.dtype not in left_out:
+                    w.store(t.to(y.dtype), y[0, 0])
+                    if i < x.rows:
+                        y[i, 16] = x[i, 16].to(y.dtype)
+
+    return kernel
+
+
+@pytest.mark.parametrize("old", NUMPY, ids=lambda each: each.shown)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_each_type_becomes_each_other(old, arch):
+    x = (np.arange(64 * 17).reshape(64, 17) % 13 - 6).astype(NUMPY[old])
+    made = [np.zeros_like(x, kind) for kind in NUMPY.values()]
+    left_out = tuple(each for each in FP8 if each != old) if arch == "sm_80" else ()
+    assert not to_all(old).emulate(x, *made, arch=arch, left_out=left_out).findings
+    for (new, kind), y in zip(NUMPY.items(), made, strict=True):
+        if new not in left_out:
+            assert np.array_equal(y, x.astype(np.float32).astype(kind)), new
+
+
+@pytest.mark.parametrize("new", FP8, ids=lambda each: each.shown)
+def test_older_chips_dont_round_to_fp8(new):
+    for kernel in kernels(w.f32, new):
+        with pytest.raises(weft.WeftError, match=rf"conversion to {new} needs sm_89 or later, got sm_80"):
+            kernel.compile(arch="sm_80")
+
+
+@pytest.mark.parametrize("old", FP8, ids=lambda each: each.shown)
+@pytest.mark.parametrize("new", [w.f32, w.f16, w.bf16], ids=lambda each: each.shown)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_all_values_of_fp8(old, new, arch):
+    bits = np.resize(np.arange(256, dtype=np.uint8), (64, 16))
+    x = bits.view(NUMPY[old])
+    for kernel in kernels(old, new):
+        y = np.zeros(x.shape, NUMPY[new])
+        assert not kernel.emulate(x, y, arch=arch).findings
+        # All values of fp8 are values of the other types; NaN stays NaN.
+        np.testing.assert_array_equal(y.astype(np.float32), x.astype(np.float32))
+
+
+def test_halves_are_rounded_once():
+    values = np.array([1 + 2**-8, 1 + 3 * 2**-8, 65504, 2**-24, -(1 + 2**-9)], np.float16)
+    x = np.resize(values, (64, 16))
+    for kernel in kernels(w.f16, w.bf16):
+        y = np.zeros(x.shape, ml_dtypes.bfloat16)
+        kernel.emulate(x, y)
+        assert np.array_equal(y, x.astype(ml_dtypes.bfloat16))
+
+
+def test_values_out_of_range_of_fp8_become_its_largest():
+    x = np.resize(np.array([1000, -1000, 448], np.float16), (64, 16))
+    for kernel in kernels(w.f16, w.e4m3):
+        y = np.zeros(x.shape, ml_dtypes.float8_e4m3fn)
+        kernel.emulate(x, y)
+        assert np.array_equal(y.astype(np.float32), np.clip(x, -448, 448))
+
+
+def test_there_are_no_tiles_of_i16():
+    message = r"conversions\.py:\d+:\d+: error: tiles can't have elements of w\.i16: use w\.i32"
+    for old, new in ((w.i16, w.i32), (w.i32, w.i16)):
+        with pytest.raises(weft.WeftError, match=message):
+            kernels(old, new)[0].compile()
+
+    @w.kernel(grid=1)
+    def buffer():
+        w.shared(64, 64, w.i16)
+
+    with pytest.raises(weft.WeftError, match=message):
+        buffer.compile()
