@@ -5,8 +5,7 @@ from typing import Any
 from weft.errors import shown
 from weft.language import trace
 from weft.language.mistakes import mistake
-from weft.language.number_conversions import converted
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f64, i32, i64
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted, f64, i32, i64
 from weft.mlir import gpu, ir
 
 

@@ -10,7 +10,6 @@ from weft.isa.chips import THREAD_REGISTERS
 from weft.language import operators, registers, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
-from weft.language.number_conversions import converted
 from weft.language.scalars import (
     NUMBERS,
     DType,
@@ -19,6 +18,7 @@ from weft.language.scalars import (
     check_tile,
     checked_type,
     constant,
+    converted,
     dtype_of,
     f32,
     i32,
