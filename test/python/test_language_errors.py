@@ -347,7 +347,7 @@ def a_stage_of_another_type(a: w.In["m k", w.f32], d: w.Out["m n", w.f16]):
         ring.fill(a=a[0, 0])  # here
 
 
-@mistake("a value that is made in a role, loop or branch of the GPU can't be used outside of it")
+@mistake("a value that is made in a role, .* or in w.one_thread, can't be used outside of it")
 def a_value_that_leaves_a_role(d: w.Out["m", w.i32]):
     with w.role():
         i = w.thread() + 1

@@ -352,6 +352,39 @@ def a_ring_that_two_roles_fill(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
         ring.fill(x=x[64, 0])  # here
 
 
+@case("a role can't be in a loop or branch of the GPU: put the loop or branch into the role")
+def a_role_in_a_loop(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    for _ in w.range(2):
+        with w.role():  # here
+            ring.fill(a=a[0, 0])
+
+
+@case("a ring must be filled by one thread, and each of the 2 warpgroups of this role has one")
+def a_ring_that_two_warpgroups_fill(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role(warpgroups=2) as me:
+        if me == 1:
+            ring.fill(a=a[0, 0])
+        ring.fill(a=a[0, 0])  # here
+
+
+@case("ring 'a' is taken and never filled: call its fill")
+def a_ring_that_nobody_fills(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role(), ring.take() as stage:  # here
+        w.store(w.load(stage.a), d[0, 0])
+
+
+@case("waits must be True or False, got 'no'")
+def a_flag_that_is_none(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role():
+        ring.fill(a=a[0, 0])
+    with w.role():
+        ring.take(waits="no")  # here
+
+
 @case("w.load must be executed by whole warpgroups, so it can't be in w.one_thread")
 def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role(), w.one_thread():
@@ -416,8 +449,10 @@ def test_completion_shows_public_names_only():
 
 def test_as_many_stages_fit_as_the_message_states():
     @w.kernel
-    def kernel(y: w.Out["m n", w.f32]):
+    def kernel(x: w.In["m n", w.e4m3], y: w.Out["m n", w.f32]):
         ring = w.ring(28, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))
+        with w.role():
+            ring.fill(a=x[0, 0], b=x[0, 0])
         with w.role():
             w.store(w.load(ring.take().a).to(w.f32), y[0, 0])
 

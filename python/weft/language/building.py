@@ -70,9 +70,9 @@ def build(
         if not first.message.endswith(_NOT_DOMINATED):
             raise
         message = (
-            "a value that is made in a role, loop or branch of the GPU can't be used outside of it: make it "
-            "where it is used, or assign it to a name before the loop or branch; another role gets it "
-            "through a buffer, of w.shared or w.ring"
+            "a value that is made in a role, loop or branch of the GPU, or in w.one_thread, can't be used "
+            "outside of it: make it where it is used, or assign it to a name before the loop or branch; "
+            "another role gets it through a buffer, of w.shared or w.ring"
         )
         raise WeftError(Diagnostic(message, first.location)) from None
 

@@ -3,11 +3,10 @@
 from math import prod
 from typing import Any
 
-from weft.errors import shown
 from weft.isa.async_copy import TMA
 from weft.isa.chips import describe
 from weft.language import trace
-from weft.language.mistakes import mistake
+from weft.language.mistakes import check_flag, mistake
 from weft.language.scalars import Scalar
 from weft.mlir import arith, gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
@@ -37,8 +36,7 @@ def cluster_arrive(*, publishes: bool = True) -> None:
     takes no fence for the whole GPU.
     """
     _check_all_threads("w.cluster_arrive")
-    if not isinstance(publishes, bool):
-        raise mistake(f"publishes must be True or False, got {shown(publishes)}")
+    check_flag("publishes", publishes)
     (nvvm.ClusterArriveOp if publishes else nvvm.ClusterArriveRelaxedOp)()
 
 

@@ -15,7 +15,7 @@ from weft.language.fragments import Fragment, layout_for
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Matrix, Place
-from weft.language.mistakes import mistake
+from weft.language.mistakes import check_flag, mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
 from weft.language.scalars import DType, Scalar, as_scalar, check_tile, i32
@@ -298,6 +298,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
         _store_buffer(fragment, to, via, rows)
         return
     trace.current().check_whole("w.store")
+    check_flag("waits", waits)
     if isinstance(fragment, Pending):
         fragment._refuse()
     if not isinstance(fragment, Fragment):

@@ -1,7 +1,9 @@
 """Errors of kernels, at the line of the user's code that was traced."""
 
+from typing import Any
+
 from weft import construction
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import Diagnostic, Location, WeftError, shown
 
 
 def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
@@ -13,3 +15,9 @@ def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
 def at(where: Location | None) -> str:
     """A source line in a message, such as ` (line 31)`; nothing if it isn't known."""
     return "" if where is None else f" (line {where.line})"
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raises WeftError unless an argument is True or False."""
+    if not isinstance(value, bool):
+        raise mistake(f"{name} must be True or False, got {shown(value)}")

@@ -10,14 +10,14 @@ from typing import Any
 
 from weft import construction
 from weft.dialects import tile
-from weft.errors import Diagnostic, WeftError, shown
+from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.matrices import Place
-from weft.language.mistakes import mistake
+from weft.language.mistakes import check_flag, mistake
 from weft.language.scalars import DType, Scalar
 from weft.language.signatures import ALIGNMENT
 from weft.language.slots import Slot
@@ -64,12 +64,14 @@ class Ring:
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
         self._alone: bool | None = None  # whether one thread takes stages
         self._taking: Any = None  # the role and warp of that thread
+        self._taken_at: Location | None = None
         self.filling: Any = None
         """The role that copies."""
         self.filling_warp: int | None = None
         """The warp of its thread that starts the copies."""
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
+        trace.current().taken.append(self)
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
         self.begin()
 
@@ -194,6 +196,12 @@ class Ring:
     def _copied_by(self, done: str) -> trace.Trace:
         """Notes which thread of the role fills or lends stages."""
         current = self._in_role(done)
+        if current.role and current.role.warpgroups > 1 and current.alike:
+            raise mistake(
+                f"a ring must be {done} by one thread, and each of the {current.role.warpgroups} warpgroups "
+                "of this role has one: do it in a role of one warpgroup, or write 'if me == 0:' around it, "
+                "after 'with w.role(…) as me:'"
+            )
         if self.filling not in (None, current.role):
             raise mistake(
                 f"ring '{self.name}' is filled in another role already: each role has its own position in a "
@@ -240,6 +248,7 @@ class Ring:
         A ring over another one is written from a stage that was taken from that one, in the same memory.
         Whoever takes it from this ring releases it, so that it can be filled again.
         """
+        check_flag("own", own)
         current = self._in_role("written")
         if current.one_thread:
             raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
@@ -296,6 +305,7 @@ class Ring:
 
         In `w.one_thread()`, that thread alone takes and releases stages that another role writes.
         """
+        check_flag("waits", waits)
         current = self._in_role("taken")
         self._taken_by(current.one_thread)
         slot = Slot(self, *(each.value for each in self.taken))
@@ -321,6 +331,7 @@ class Ring:
                 f"has the position in it: take them in w.one_thread(warp={self._taking[1]})"
             )
         self._alone, self._taking = alone, taking
+        self._taken_at = self._taken_at or construction.here()
 
     def ready(self) -> Slot:
         """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before
@@ -331,6 +342,16 @@ class Ring:
         slot = Slot(self, *(each.value for each in self.taken))
         slot.held, slot.taken = False, False
         return slot
+
+    def check(self) -> None:
+        """Raises WeftError, at the end, for stages that are taken and never filled, or released by a wrong
+        number of warpgroups.
+        """
+        if self._taken_at is not None and self._writer is None:
+            message = f"ring '{self.name}' is taken and never filled: call its fill() or write() in a role"
+            raise WeftError(Diagnostic(message, self._taken_at))
+        if self.over is None:
+            self._takers.check()
 
     def _in_role(self, done: str) -> trace.Trace:
         current = trace.current()

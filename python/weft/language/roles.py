@@ -28,6 +28,8 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     current = trace.current()
     if current.role is not None:
         raise mistake("a role can't be inside another one")
+    if current.loops or current.in_branch:
+        raise mistake("a role can't be in a loop or branch of the GPU: put the loop or branch into the role")
     most = MOST_THREADS // WARPGROUP
     if not isinstance(warpgroups, int) or not 1 <= warpgroups <= most:
         raise mistake(f"warpgroups of a role must be in 1..{most}, got {shown(warpgroups)}")

@@ -13,7 +13,6 @@ class Takers:
         self._warpgroups = dict[int, int]()  # of each role, by its first one
         self._where: Location | None = None
         self._known, self._always, self._alone = True, True, False
-        trace.current().taken.append(self)
 
     def note(self) -> None:
         """Notes that the warpgroups of the role release a stage."""
