@@ -1,5 +1,7 @@
 """CTAs of a cluster that copy tiles for each other: right in the emulator, without findings."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -97,6 +99,74 @@ def test_mistakes(shared, cluster, message):
     with pytest.raises(weft.WeftError, match=message) as caught:
         kernel.compile()
     assert caught.value.diagnostics[0].location.file == __file__
+
+
+@w.kernel(grid=lambda x: (w.ceil_div(x.rows, 64), 2), cluster=lambda *, cluster: cluster, persistent=1)
+def persistent_copies(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], *, cluster=(2, 1)):
+    """y = x: CTAs of a cluster have neighbouring rows of tiles, and share x for nothing."""
+    ring = w.ring(2, x=(64, 64, x.dtype))
+    with w.role():
+        for row, column in w.tiles():
+            with ring.take() as slot:
+                w.store(w.load(slot.x), y[64 * row, 64 * column])
+    with w.role(), w.one_thread():
+        for row, column in w.tiles():
+            ring.fill(x=x[64 * row, 64 * column])
+
+
+def test_clusters_divide_the_grid_of_a_persistent_kernel():
+    x = np.arange(256 * 128).reshape(256, 128).astype(BF16)
+    y = np.zeros_like(x)
+    assert not persistent_copies.emulate(x, y).findings
+    assert np.array_equal(x, y)
+    message = (
+        r"grid must be a multiple of cluster \(2, 1, 1\) in each dimension, got \(3, 2, 1\): "
+        r"round it up, as by w.ceil_div\(x.rows, 2 \* 64\) \* 2"
+    )
+    for kernel in (persistent_copies, persistent_copies.compile()):
+        with pytest.raises(weft.WeftError, match=message):
+            kernel.emulate(x[:192], y[:192])
+    persistent_copies.emulate(x[:192], y[:192], arch="sm_80")  # which has no clusters
+    with pytest.raises(weft.WeftError, match=r"must be along the grid's first axis, got \(1, 2\): its CTAs"):
+        persistent_copies.compile(cluster=(1, 2))
+
+
+def test_clusters_take_no_tiles_from_a_queue():
+    @w.kernel(grid=4, cluster=2, persistent=1)
+    def kernel(count: w.Out["n", w.i32]):
+        w.tile_queue(count[0])
+
+    with pytest.raises(weft.WeftError, match=r"must be in a kernel without clusters, got"):
+        kernel.compile()
+
+
+@pytest.mark.parametrize(
+    "index, legal",
+    [
+        (lambda: 64 * w.cta(0), False),
+        (lambda: w.ctas(1) - (w.cta(0) + 1) * 64, False),
+        (lambda: w.cta(0) // 2 * 64, True),
+        (lambda: w.cta(1) * 64, True),
+    ],
+)
+def test_ctas_share_a_tile_of_the_same_elements(index, legal):
+    @w.kernel(grid=(2, 2), cluster=2)
+    def kernel(x: w.In["m n", w.bf16]):
+        ring = w.ring(1, x=(64, 64, x.dtype), shared={"x": 0})
+        with w.role():
+            ring.take().release()
+        with w.role(), w.one_thread():
+            ring.fill(x=x[index(), 0])  # here
+
+    if legal:
+        kernel.module()
+        return
+    with pytest.raises(
+        weft.WeftError, match=r"must fill it from the same elements, .* differ by w.cta.0."
+    ) as e:
+        kernel.module()
+    line = Path(__file__).read_text().splitlines()[e.value.diagnostics[0].location.line - 1]
+    assert line.endswith("# here")
 
 
 def test_ranks_need_a_chip_with_clusters():

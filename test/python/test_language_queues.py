@@ -88,3 +88,19 @@ def test_mistakes(what):
 def test_kernels_that_are_not_persistent():
     with pytest.raises(weft.WeftError, match=r"w.tile_queue is for persistent kernels"):
         wrong.compile(what="", persists=False)
+
+
+def test_ctas_of_a_persistent_kernel_loop_over_their_tiles():
+    @w.kernel(grid=lambda y: y.rows, persistent=1, threads=32)
+    def kernel(y: w.Out["n", w.f32], *, by_number=False):
+        if by_number:
+            for i in w.range(w.cta(), y.rows, w.ctas()):
+                y[i] = 1.0
+        else:
+            y[w.cta()] = 1.0
+
+    y = np.zeros(40, np.float32)
+    kernel.emulate(y, by_number=True)
+    assert y.all()
+    with pytest.raises(weft.WeftError, match=r"is persistent: its CTAs must loop over"):
+        kernel.emulate(y)

@@ -150,6 +150,11 @@ def _finish(trace: Trace, result: Any) -> None:
     """Checks the whole trace, and removes what turned out to be unused."""
     if result is not None:
         raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
+    if trace.persistent is not None and not trace.counts_ctas:
+        raise WeftError(
+            f"kernel {trace.name} is persistent: its CTAs must loop over their tiles, 'for x, y in "
+            "w.tiles():', or over w.tile_queue"
+        )
     trace.multiplier.finish()
     for ring in trace.taken:
         ring.check()
@@ -185,6 +190,11 @@ def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) 
         return
     extents = list(made) if isinstance(made, (tuple, list)) else [made]
     trace.cluster = tuple(module_arguments.cluster([*extents, *[1] * (3 - len(extents))], None))
+    if trace.persistent is not None and trace.cluster[1:] != (1, 1):
+        raise WeftError(
+            f"kernel {trace.name}: cluster of a persistent kernel must be along the grid's first axis, got "
+            f"{tuple(extents)}: its CTAs take neighbouring tiles, whose first coordinate differs"
+        )
     if not trace.has_tma:  # each CTA copies all for itself
         trace.cluster = (1, 1, 1)
         return
@@ -202,7 +212,7 @@ def _set_launch(
         alignments.append(ALIGNMENT if aligned else 1)
         if not isinstance(kind, ArrayArgument):
             continue
-        expressions = [ir.AffineExpr.get_dim(count + n) for n in range(kind.rank)]
+        expressions = [ir.AffineExpr.get_symbol(count + n) for n in range(kind.rank)]
         count += kind.rank
         known = _known(kind, meta)
         for size, number, expression in zip(kind.sizes, known, expressions, strict=True):
@@ -211,8 +221,7 @@ def _set_launch(
                 differences.append(expression - number)
             elif first is not expression:
                 differences.append(expression - first)
-        symbols = [ir.AffineExpr.get_symbol(expression.position) for expression in expressions]
-        sizes = [Size(symbol) if n is None else n for symbol, n in zip(symbols, known, strict=True)]
+        sizes = [Size(each) if n is None else n for each, n in zip(expressions, known, strict=True)]
         named[name] = ArraySizes(name, kind.sizes, tuple(sizes))
     trace.grid_rank = len(numbers_of(options.grid, {**named, **meta}))
     grid = ir.AffineMap.get(0, count, expressions_of(options.grid, {**named, **meta}))
@@ -226,6 +235,8 @@ def _set_launch(
     if trace.persistent is not None:
         limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
         contract.PERSISTENT.set(kernel, limit)
+    pairs = zip(grid.results, trace.cluster or (), strict=False)
+    differences += [ir.AffineExpr.get_mod(number, ctas) for number, ctas in pairs if ctas > 1]
     if differences:
-        contract.REQUIRES.set(kernel, ir.AffineMapAttr.get(ir.AffineMap.get(count, 0, differences)))
+        contract.REQUIRES.set(kernel, ir.AffineMapAttr.get(ir.AffineMap.get(0, count, differences)))
     contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))

@@ -1,5 +1,6 @@
 """Clusters: CTAs that run at the same time and read each other's shared memory."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -80,6 +81,29 @@ def peers(axis: int) -> list[Any]:
     own, first = coordinate(axis), _first(axis)
     numbers = (emit.rem(emit.add(own, each), size(axis)) for each in range(1, size(axis)))
     return [emit.value(emit.add(first, emit.mul(each, _step(axis)))) for each in numbers]
+
+
+def check_alike(name: str, indices: Sequence[Any], axis: int) -> None:
+    """Raises WeftError for a buffer that is shared along an axis, if CTAs along it certainly fill it from
+    different elements.
+    """
+    if any(_depends(each, axis) for each in indices):
+        raise mistake(
+            f"'{name}' is shared along axis {axis}, so all CTAs of a cluster along it must fill it from the "
+            f"same elements, but their indices differ by w.cta({axis}): leave '{name}' out of shared=, or "
+            "name another axis"
+        )
+
+
+def _depends(value: Any, axis: int) -> bool:
+    """Whether sums and multiples make a value of the CTA's number along an axis."""
+    if isinstance(value, int) or not isinstance(value.owner, ir.Operation | ir.OpView):
+        return False
+    made = value.owner.opview
+    if isinstance(made, gpu.BlockIdOp):
+        return str(made.dimension) == f"#gpu<dim {'xyz'[axis]}>"
+    linear = arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.IndexCastOp
+    return isinstance(made, linear) and any(_depends(each, axis) for each in made.operands)
 
 
 def mask(axis: int) -> Any:

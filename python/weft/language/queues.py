@@ -1,5 +1,6 @@
 """`w.tile_queue`: tiles that the CTAs of a persistent kernel take from a counter, one after the other."""
 
+from math import prod
 from typing import Any
 
 from weft.dialects import tile
@@ -140,6 +141,11 @@ def tile_queue(counter: Any) -> Queue:
     current.check_before_roles("a queue of tiles")
     if current.persistent is None:
         raise mistake("w.tile_queue is for persistent kernels: write @w.kernel(grid=…, persistent=1)")
+    if prod(current.cluster or ()) > 1:
+        raise mistake(
+            "a CTA takes its next tile alone, so w.tile_queue must be in a kernel without clusters, got "
+            f"cluster {current.cluster}: use w.tiles"
+        )
     if not isinstance(counter, Place) or len(counter.indices) != counter.matrix.rank:
         raise mistake(f"counter must be an element of an array, such as count[0], got {counter}")
     if counter.dtype != i32 or not counter.matrix.writes:

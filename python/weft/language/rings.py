@@ -176,6 +176,7 @@ class Ring:
             tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
             return
         axis = self._shared[name]
+        clusters.check_alike(name, [each.value for each in place.indices], axis)
         (rows, columns), (row, column) = part.type.shape, place.corner
         rows //= clusters.size(axis)
         first = emit.value(emit.mul(clusters.coordinate(axis), rows))

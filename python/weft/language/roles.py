@@ -191,6 +191,7 @@ def cta(axis: int = 0) -> Scalar:
 
 def ctas(axis: int = 0) -> Scalar:
     """The number of CTAs of the grid, along an axis."""
+    trace.current().counts_ctas = True
     return Scalar(emit.as_i32(gpu.grid_dim(_dimension(axis))))
 
 

@@ -81,6 +81,7 @@ class Trace:
     chip: str
     cta_threads: int | None = None  # where the kernel has no roles
     persistent: int | None = None
+    counts_ctas: bool = False  # the kernel knows how many CTAs there are, which may be fewer than tiles
     dependent: bool = False  # it waits for earlier work itself
     cluster: tuple[int, ...] | None = None  # the CTAs of a cluster in x, y and z
     grid_rank: int = 1

@@ -27,6 +27,7 @@ def dimensions(
     """
     sizes = _sizes(launch, views)
     if launch.requires is not None and any(launch.requires(sizes)):
+        _check_clusters(launch, sizes)
         shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
         raise WeftError(f"kernel {launch.name}: the shapes of its arguments don't fit together: {shapes}")
     if grid is None:
@@ -43,6 +44,18 @@ def dimensions(
             most = max(each * available // ctas, 1) * ctas
             grid = (min(tiles, most) if each else tiles, 1, 1)
     return _extents(launch, module_arguments.grid, grid), _block(launch, block)
+
+
+def _check_clusters(launch: Launch, sizes: list[int]) -> None:
+    """Raises WeftError for a grid, of CTAs or of tiles, that clusters don't divide."""
+    grid = launch.grid(sizes) if launch.grid is not None else ()
+    for count, ctas in zip(grid, launch.cluster, strict=False):
+        if count % ctas:
+            raise WeftError(
+                f"kernel {launch.name}: grid must be a multiple of cluster {launch.cluster} in each "
+                f"dimension, got {tuple(grid)}: round it up, as by w.ceil_div(x.rows, {ctas} * 64) * {ctas} "
+                "for tiles of 64 rows"
+            )
 
 
 def _sizes(launch: Launch, views: Sequence[Any]) -> list[int]:
