@@ -21,7 +21,7 @@ _ABOUT = """\
 # What each chip multiplies
 
 This page lists the products that `tile.matmul` and `weft.matmul` have on each chip. These commands print the
-same tables, and the error message for each product that a chip lacks:
+same tables, and what the products need that a chip lacks:
 
 ```sh
 weft isa --matmul --arch sm_90a
@@ -119,10 +119,20 @@ def tables(cells: Sequence[Cell]) -> "Iterator[RenderableType]":
             for cell in able:
                 table.add_row(*map(escape, _cells_of(cell)))
             yield table
-        for cell in of_chip:
-            if cell.complaint is not None:
-                yield f"  {escape(str(cell.inputs))}: {escape(cell.complaint)}"
+        for reason, inputs in _lacking(of_chip).items():
+            yield f"  no {escape('; '.join(inputs))}: {escape(reason)}"
         yield ""
+
+
+def _lacking(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """The products that a chip lacks, by what their messages say that they need."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.complaint is not None:
+            found.setdefault(cell.complaint.rpartition(": ")[2].removeprefix("it "), []).append(
+                str(cell.inputs)
+            )
+    return found
 
 
 def page() -> str:

@@ -38,6 +38,8 @@
 
 // RUN: weft isa --matmul --arch sm_80 --types f32 | FileCheck %s --check-prefix=MATMUL
 // MATMUL: f32 {{ +}}mma, wmma {{ +}}mma.sync {{ +}}all {{ +}}f32, f16, bf16
+// RUN: weft isa --matmul --arch sm_70 | FileCheck %s --check-prefix=LACKING
+// LACKING: no bf16; f32; f64; i1, and.popc: needs sm_80 or later, or A and B of f16
 // RUN: weft isa --matmul --arch sm_75 --types bf16 --json | FileCheck %s --check-prefix=NO
 // NO: "complaint": "has no schedule for sm_75 that multiplies bf16 and bf16: it needs sm_80 or later, or A and B of f16"
 // RUN: not weft isa --matmul --types bf17 2>&1 | FileCheck %s --check-prefix=TYPES
