@@ -106,11 +106,18 @@ def test_attention(arch):
 
 
 def test_types_that_a_chip_cant_multiply():
-    with pytest.raises(
-        weft.WeftError, match=r"products of w.e4m3 and w.e4m3 don't exist on this chip"
-    ) as caught:
+    message = r"products of w.e4m3 and w.e4m3 by mma.sync need sm_89 or later, got sm_80: convert the tiles"
+    with pytest.raises(weft.WeftError, match=message) as caught:
         with_bias.compile("f8E4M3FN", "f8E4M3FN", None, None, arch="sm_80")
     assert caught.value.diagnostics[0].location.file.endswith("language_kernels.py")
+
+
+def test_rings_need_asynchronous_copies():
+    message = (
+        r"language_kernels\.py:\d+:\d+: error: a ring needs sm_80 or later, got sm_75: load tiles by w.load"
+    )
+    with pytest.raises(weft.WeftError, match=message):
+        with_bias.compile("f16", "f16", None, None, arch="sm_75")
 
 
 def test_one_thread_has_effects_where_all_threads_copy():

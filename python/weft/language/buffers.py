@@ -186,5 +186,9 @@ def check_room(what: str, each: int, count: int = 1) -> None:
     raise mistake(
         f"{what} {each * count} bytes of shared memory, and a CTA on {current.chip} has "
         f"{chip.shared_bytes}{before}: "
-        + (f"use at most {fitting} stages" if count > 1 and fitting else "use smaller tiles")
+        + (
+            f"use at most {fitting} stage{'s'[: fitting - 1]}"
+            if count > 1 and fitting
+            else "use smaller tiles"
+        )
     )

@@ -11,7 +11,8 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
@@ -424,6 +425,9 @@ def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, 
     """
     current = trace.current()
     current.check_before_roles("a ring")
+    if current.chip not in CP_ASYNC.chips():
+        needed = describe(CP_ASYNC.chips())
+        raise mistake(f"a ring needs {needed}, got {current.chip}: load tiles by w.load there")
     for name, value in (("stages", stages), ("takers", takers)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise mistake(f"{name} of a ring must be a positive number that Python knows, got {shown(value)}")

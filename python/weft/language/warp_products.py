@@ -10,7 +10,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.dialects.tile_types import PTX_INPUTS
-from weft.isa.chips import WARPS
+from weft.isa.chips import CHIPS, WARPS, describe
 from weft.isa.family import Registers
 from weft.isa.mma import SYNC, Sync
 from weft.language import registers
@@ -68,13 +68,15 @@ class WarpProducts(Multiplier):
         sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
         shapes = [f"m{_ROWS}n8k{k}" for k in (32, 16, 8)]
         forms = [Sync(shape, of_a, of_b, sums, sums) for shape in shapes]
-        reasons = [SYNC.judge(form, self._chip) for form in forms]
-        for form, reason in zip(forms, reasons, strict=True):
-            if reason is None:
-                return form
+        if legal := [form for form in forms if SYNC.judge(form, self._chip) is None]:
+            return legal[0]
+        what = f"products of {a.dtype} and {b.dtype}"
+        needed = frozenset(c for c in CHIPS if any(SYNC.judge(form, c) is None for form in forms))
+        if not needed:
+            raise mistake(f"no chip has {what} with {kind.element_type} sums by mma.sync: convert the tiles")
         raise mistake(
-            f"products of {a.dtype} and {b.dtype} don't exist on this chip: mma.sync {reasons[0]}: convert "
-            "the tiles, or compile for another chip"
+            f"{what} by mma.sync need {describe(needed)}, got {self._chip}: convert the tiles, or compile "
+            "for another chip"
         )
 
 
