@@ -182,13 +182,9 @@ def check_room(what: str, each: int, count: int = 1) -> None:
         return
     free = chip.shared_bytes - taken
     before = f", of which other buffers take {taken}" if taken else ""
-    fitting = free // (each + _BARRIER_BYTES)
+    fitting = free // (each + _BARRIER_BYTES) if count > 1 else 0
+    fewer = f"use at most {fitting} stage{'s' if fitting > 1 else ''}"
     raise mistake(
         f"{what} {each * count} bytes of shared memory, and a CTA on {current.chip} has "
-        f"{chip.shared_bytes}{before}: "
-        + (
-            f"use at most {fitting} stage{'s'[: fitting - 1]}"
-            if count > 1 and fitting
-            else "use smaller tiles"
-        )
+        f"{chip.shared_bytes}{before}: {fewer if fitting else 'use smaller tiles'}"
     )
