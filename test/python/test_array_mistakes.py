@@ -23,6 +23,7 @@ WRONG = [
     ({"a": np.float16(2)}, "a: expected an array (NumPy, PyTorch"),
     ({"a": np.asarray(2, np.float16)}, "a must have at least one dimension, got a single number: use alpha"),
     ({"a": [[1.0]]}, LIST),
+    ({"a": [1, 2]}, LIST.replace("float32", "int32")),
     ({"b": ((1.0,),)}, LIST.replace("list", "tuple")),
     (
         {"a": memoryview(A)},

@@ -387,3 +387,14 @@ def test_gradients_of_some_rows_are_zeros_elsewhere(gpu):
         gpu.fast.clear()
         _, found = gradients_of(out, *inputs)
     assert gpu.fast and not any(each.count_nonzero() for each in found)
+
+
+def test_outputs_that_overlap_are_refused_in_later_calls(gpu):
+    for _ in range(2):
+        q, k, v = tensors(heads=(2, 2))
+        weft.attention(q, k, v, out=torch.empty_like(q))
+    weft.attention(q, k, v, out=q)
+    assert (len(gpu.slow), len(gpu.fast)) == (1, 2)
+    with pytest.raises(weft.WeftError, match="out must not overlap v"):
+        weft.attention(q, k, v, out=v)
+    assert len(gpu.fast) == 2

@@ -2,19 +2,20 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weft.attend import fp8_launch, tiles
+from weft.attend import fp8_launch, tiles, values
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import about
-from weft.launch import arrays, libraries, runtime
+from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
+from weft.launch.launcher import Extents
 
 INTEGERS = "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
 """The optional arrays of i32."""
@@ -45,6 +46,7 @@ class Call:
         """
         given = {name: each for name, each in given.items() if each is not None}
         views = {name: _view(name, each) for name, each in given.items()}
+        _check_starts(views)
         sizes = sizes_of(
             {name: views[name].shape for name in "qkv"},
             {name: views[name].dtype for name in "qkv"},
@@ -59,6 +61,11 @@ class Call:
         if multiprocessors is None:
             multiprocessors = _multiprocessors(views["q"])
         return Call(given, views, options, sizes, launch or _at_once, multiprocessors)
+
+    def check_values(self) -> None:
+        """Raises WeftError for integers in CPU memory that name tokens or pages that aren't there."""
+        if all(view.device == "cpu" for view in self.views.values()):
+            values.check(self.views, self.sizes)
 
     @property
     def scale(self) -> float:
@@ -158,6 +165,13 @@ def _check_rows(views: Mapping[str, ArrayView]) -> None:
             )
 
 
+def _check_starts(views: Mapping[str, ArrayView]) -> None:
+    """Raises WeftError for starts of no sequence."""
+    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+        if name in views and (len(shape := views[name].shape) != 1 or shape[0] < 2):
+            raise refuse(f"{name} must have shape (sequences + 1), of one sequence at least, got {shape}")
+
+
 def _check_added(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
     """Raises WeftError for optional arrays that don't fit."""
     for name in INTEGERS:
@@ -183,6 +197,8 @@ def _check_added(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
         if len(got) != len(shape) or any(w not in (None, g) for w, g in zip(shape, got, strict=True)):
             text = ", ".join("pages" if each is None else str(each) for each in shape)
             raise refuse(f"{name} must have shape ({text}), got {tuple(got)}")
+    if paged and count and not views["page_table"].shape[1]:
+        raise refuse(f"page_table must have at least one page for each sequence, got shape ({count}, 0)")
 
 
 @functools.lru_cache(maxsize=64)
@@ -207,7 +223,7 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     if out is None:
         out = call.empty(sizes.result(call.options.layout), types[0])
     else:
-        _check_out(out, sizes.result(call.options.layout), types)
+        _check_out(call, out, sizes.result(call.options.layout), types)
     lse = call.empty(sizes.sums, "f32")
     if call.is_empty:
         _fill_empty(call, out, lse)
@@ -289,13 +305,32 @@ def _of_group(array: Any, sizes: Sizes) -> Any:
     return array[:, :, 0].reshape(sizes.batch, sizes.key_heads, sizes.group, *array.shape[3:])
 
 
-def _check_out(out: Any, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
+def _check_out(call: Call, out: Any, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
     view = _view("out", out)
     if view.shape != shape or view.dtype not in types:
         legal = " or ".join(types)
         raise refuse(f"out must have shape {shape} and elements of {legal}, got {view.shape} of {view.dtype}")
     if view.strides[-1] != 1:
         raise refuse(f"the last dimension of out must be contiguous, got strides {view.strides}")
+    if view.readonly:
+        raise refuse("out must be writable")
+    for name, other in call.views.items():
+        place = view.address, view.strides, view.shape
+        in_place = name == "q" and place == (other.address, other.strides, other.shape)
+        if 0 not in (*shape, *other.shape) and not in_place and overlaps.overlap(view, other):
+            what = "; it may be q, element for element" * (name == "q")
+            raise refuse(f"out must not overlap {name}, which is read while out is written{what}")
+
+
+def extents(call: Call, out: Any, names: Sequence[str]) -> Extents:
+    """The extents of the arrays with these names, of which `out` must not overlap others."""
+    views = {**call.views, "out": _view("out", out)}
+    ends = {name: arrays.span(view)[1] if all(view.shape) else view.address for name, view in views.items()}
+    spans = (ends[name] - views[name].address for name in names)
+    q, written = views["q"], views["out"]
+    in_place = (q.strides, q.shape) == (written.strides, written.shape)
+    itself = tuple(name == "out" or (name == "q" and in_place) for name in names)
+    return Extents(tuple(spans), itself, names.index("out"))
 
 
 def _fill_empty(call: Call, out: Any, lse: Any) -> None:

@@ -13,6 +13,7 @@ from weft.attend import fp8_launch, launches
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import Options
 from weft.launch import libraries
+from weft.launch.launcher import Extents
 from weft.multiply import torch_keys
 from weft.multiply.plans import Plans
 
@@ -38,7 +39,8 @@ class Plan:
 
     Each launch takes its addresses from a list: those of the arrays given, of lse, of the arrays between two
     launches (which `between` creates), and of `unread`, which are arguments that the kernels don't read.
-    `sinks` is the index of sinks that must be converted to f32.
+    `sinks` is the index of sinks that must be converted to f32. `extents` are those of the arrays given, for
+    calls with an `out`.
     """
 
     stream: Callable[[Any], int | None]
@@ -51,9 +53,14 @@ class Plan:
     unread: tuple[Any, ...]
     constants: tuple[int, ...]
     queue: Queue
+    extents: Extents | None
 
-    def run(self, handle: int, addresses: Sequence[int], given: Sequence[Any]) -> tuple[Any, Any]:
-        """The output and lse of the arrays given, in the order of `ARRAYS`, at these addresses."""
+    def run(self, handle: int, addresses: Sequence[int], given: Sequence[Any]) -> tuple[Any, Any] | None:
+        """The output and lse of the arrays given, in the order of `ARRAYS`, at these addresses. None if the
+        output may overlap one of the others, so that they must be checked again.
+        """
+        if self.extents is not None and self.extents.overlap(addresses):
+            return None
         at, address, out, lse = [*addresses], self.address, given[_OUT], self.new_lse()
         if out is None:
             out = self.new_out()
@@ -82,7 +89,9 @@ class Plan:
         """
         torch, q = libraries.TORCH, call.given["q"]
         ordinal = call.views["q"].device_id
-        slots = [name for name in ARRAYS if name in call.given or name == "out"] + ["lse"]
+        slots = [name for name in ARRAYS if name in call.given or name == "out"]
+        extents = None if out is None else launches.extents(call, out, slots)
+        slots.append("lse")
         between: tuple[_New, ...] = ()
         if len(launched) > 1:
             slots += ["parts", "sums"]
@@ -107,6 +116,7 @@ class Plan:
             unread,
             tuple(address(each) for each in unread),
             queue,
+            extents,
         )
 
 
@@ -230,6 +240,7 @@ def run(
     """Checks a call and runs it. Keeps a plan for calls with the same key if the arrays are on a GPU."""
     launched: list[Launched] = []
     call = launches.Call.of(given, options, None if known is None else recorder(launched))
+    call.check_values()
     results = launches.run(call, out, stream)
     launch_all(launched, call, stream)
     if known is not None and launched and call.views["q"].device == "cuda":

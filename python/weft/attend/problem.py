@@ -14,6 +14,7 @@ TYPES = "f16", "bf16", FP8
 LARGEST_HEAD, HEAD_STEP, ROW_BYTES = 256, 8, 16
 FP8_HEAD_STEP = 16
 _PAGE_STEP = 16
+_MOST: Any = 2.0**126  # times log2(e), it is finite in f32
 
 
 def refuse(message: str) -> WeftError:
@@ -52,12 +53,13 @@ class Options:
         if layout not in LAYOUTS:
             legal = " or ".join(map(repr, LAYOUTS))
             raise refuse(f"layout must be {legal}, got {shown(layout)}{did_you_mean(str(layout), LAYOUTS)}")
-        if scale is not None and not (_is_number(scale) and 0 < scale < math.inf):
+        if scale is not None and not (_is_number(scale) and 0 < scale <= _MOST):
             raise refuse(
-                f"scale must be a positive number, or None for 1/sqrt(head size), got {shown(scale)}"
+                f"scale must be a positive number{_up_to(scale)}, or None for 1/sqrt(head size), got "
+                f"{shown(scale)}"
             )
-        if softcap is not None and not (_is_number(softcap) and 0 <= softcap < math.inf):
-            raise refuse(f"softcap must be a positive number, or None, got {shown(softcap)}")
+        if softcap is not None and not (_is_number(softcap) and 0 <= softcap <= _MOST):
+            raise refuse(f"softcap must be a positive number{_up_to(softcap)}, or None, got {shown(softcap)}")
         if splits is not None and (not _is_integer(splits) or not 1 <= splits <= 256):
             raise refuse(f"splits must be in 1..256, or None for a choice by sizes, got {shown(splits)}")
         left, right = _window(window)
@@ -69,6 +71,10 @@ class Options:
 
 OPTIONS = ("causal", "scale", "window", "softcap", "layout", "splits", "deterministic")
 """The arguments of `weft.attention` from which `Options.of` makes its options."""
+
+
+def _up_to(value: Any) -> str:
+    return " up to 2**126" if _is_number(value) and _MOST < value < math.inf else ""
 
 
 def _is_number(value: Any) -> bool:
