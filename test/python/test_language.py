@@ -268,6 +268,8 @@ def test_a_kernel_as_an_operator_of_pytorch():
     assert torch.allclose(twice(x, y), 2 * (x + 2 * y), atol=1e-6)
     with pytest.raises(weft.WeftError, match="namespace::name"):
         w.torch_op("add", add)
+    with pytest.raises(weft.WeftError, match="'N' must be a meta-parameter of kernel add, which has none"):
+        w.torch_op("weft_language_test::other", add, N=3)
 
 
 def test_batches_of_batches_and_limited_stores():

@@ -3,6 +3,7 @@
 from typing import Any
 
 from weft.errors import WeftError, shown
+from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
 from weft.language.kernels import KernelFunction
 
@@ -11,7 +12,8 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
     """Makes a kernel with these meta-parameters an operator of PyTorch: `w.torch_op("mine::add", add)`.
 
     The operator takes the kernel's arguments and returns nothing: it writes its `w.Out` tensors.
-    `torch.compile` and `torch.export` keep calls of it as they are.
+    `torch.compile` and `torch.export` keep calls of it as they are. It has no gradients: call it in a
+    `torch.autograd.Function`.
     """
     try:
         import torch
@@ -21,6 +23,12 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
         raise WeftError(f"w.torch_op must get a kernel of w.kernel, got {shown(kernel)}")
     if not isinstance(name, str) or name.count("::") != 1:
         raise WeftError(f"name of an operator must be 'namespace::name', got {shown(name)}")
+    if other := [each for each in meta if each not in kernel.signature.meta]:
+        known = ", ".join(kernel.signature.meta) or "none"
+        raise WeftError(
+            f"'{other[0]}' must be a meta-parameter of kernel {kernel.signature.name}, which has {known}"
+            f"{did_you_mean(other[0], kernel.signature.meta)}"
+        )
     parameters, written = list[str](), list[str]()
     for argument, kind in kernel.signature.arguments.items():
         if isinstance(kind, ArrayArgument):
