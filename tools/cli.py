@@ -186,6 +186,11 @@ def read(path: str) -> str:
         raise WeftError("cannot read: stdin is closed")
     if path.encode("utf-8", "replace") != os.fsencode(path):
         raise WeftError(f"cannot read {path!r}: its name is no UTF-8 text")  # MLIR wants names to be
+    if path.endswith(".py"):
+        raise WeftError(
+            f"'{path}' is a program of Python: run it, or step through it by weft debug; kernels of "
+            "weft.language are printed by kernel.show(…) and written by kernel.export(…)"
+        )
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as failure:

@@ -3,6 +3,7 @@
 // RUN: rm -rf %t && mkdir %t
 // RUN: not weft compile 2> %t/log
 // RUN: not weft compile %t/none.mlir 2>> %t/log
+// RUN: not weft compile %examples/attention.py 2>> %t/log
 // RUN: not weft compile %examples/matmul.mlir --arch sm_1 -o %t/out 2>> %t/log
 // RUN: not weft compile %examples/matmul.mlir --arch sm_75 -o %t/out 2>> %t/log
 // RUN: not weft compile - --arch sm_75 -o %t/out < %examples/matmul.mlir 2>> %t/log
@@ -19,6 +20,7 @@
 
 // CHECK:      weft: error: the following arguments are required: FILE.mlir (see weft compile --help)
 // CHECK-NEXT: weft: error: cannot read '{{.*}}none.mlir': No such file or directory
+// CHECK-NEXT: weft: error: '{{.*}}attention.py' is a program of Python: run it, or step through it by weft debug
 // CHECK-NEXT: weft: error: target must be a known chip (sm_70,
 // CHECK-NEXT: examples/matmul.mlir:13:3: error: 'tile.matmul' op has no schedule for sm_75 that multiplies bf16 and bf16: it needs sm_80 or later, or A and B of f16
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
