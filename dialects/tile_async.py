@@ -43,20 +43,23 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
     one of even rank. The buffers are those of one CTA: half of A's rows, half of B's columns, and half of C's
     rows with all columns of both.
 
-    `mma_m` and `mma_n` are the shape of one instruction, M being that of the pair. State both or neither: the
-    default is the largest shape that fits. `use_a_tmem` states which memory A is in. `weight_stationary`
-    selects instructions that keep B; `collector` is what they do with their collector buffer: "fill", "use",
-    "lastuse" or "discard" for A, or for B of weight-stationary ones a buffer too ("b0::fill").
+    - `mma_m` and `mma_n` are the shape of one instruction, with M of the whole pair. State both or neither:
+      the default is the largest shape that fits.
+    - `use_a_tmem` states that A is in tensor memory.
+    - `weight_stationary` selects instructions that keep B.
+    - `collector` is what instructions do with their collector buffer: "fill", "use", "lastuse" or "discard".
+      It is the buffer of A. Weight-stationary instructions have several for B, and name one ("b0::fill").
 
-    The optional operands, in this order, are the scales of A and B, buffers in tensor memory of a scale for
-    each row (or column) and each 32 or 16 elements of K, and `n` (i32), the N of the instruction where it is
-    known only at run time. Then C is as wide as the largest N, and only its first `n` columns are written;
-    of a pair, each CTA has the first half of them in B.
-    If these operands have different types, `tile.operand` makes their types equal.
+    The optional operands have this order. If their types differ, `tile.operand` makes them equal:
 
-    With `scale_block` 128, each 128 elements along K share a scale. The buffers of scales are of shape rows x
-    4, those of four such blocks, and the third optional operand is not `n` but `number` (i32), which of the
-    four is that of the first 128 elements; the next ones are those of the next elements.
+    - the scales of A and B: buffers in tensor memory, with a scale for each row of A (or column of B) and
+      each 32 or 16 elements along K
+    - `n` (i32): the N of the instruction, if only the launch knows it. C then has the largest N, and the
+      instruction writes its first `n` columns. In a pair, the B of each CTA begins with half of them.
+
+    With `scale_block` 128, each 128 elements along K share a scale. The buffers have rows x 4 scales: those
+    of four such blocks. The third optional operand is then `number` (i32) in place of `n`: the scale of the
+    first 128 elements, of these four. The elements after them have the scales after it.
     """
 
     a: ext.Operand[Any]

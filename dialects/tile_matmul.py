@@ -96,26 +96,27 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
       (i32, batch x chunks) is at least the number of the call. "gathered" may have twice as many matrices:
       calls use its halves alternately. With f32 scales, "gathered_scales" has those of "gathered". "team" has
       4 elements. This GPU's rows are multiplied first, then those of the next GPUs, and then from GPU 0 on.
-    - With "peers" in addition, the kernel sends A to matrix i of "gathered" on all other GPUs, where i is
-      this GPU's number: in `chunks` slices of K, of equal numbers of K blocks (the last may have fewer), and
-      raises their flags. `peers[j, 0]` and `peers[j, 1]` are the addresses of "gathered" and "arrivals" of
-      GPU j. "team" has 4 + `chunks` elements, zeros after the first three: the kernel counts the calls there.
-      The number of its own call is one more than the count that it finds.
+    - With "peers" in addition, the kernel sends A to the other GPUs, and raises their flags. A becomes matrix
+      i of "gathered", where i is this GPU's number. It is sent in `chunks` slices of K with equal numbers of
+      K blocks (the last may have fewer). `peers[j, 0]` and `peers[j, 1]` are the addresses of "gathered" and
+      "arrivals" of GPU j. "team" has 4 + `chunks` elements, zeros after the first three: the kernel counts
+      the calls there. The number of its own call is one more than the count that it finds.
     - "partials", "signals", "peers" and "team": each GPU has A of all rows (a batch with a matrix for the
       rows of each GPU), but only a part of K. D has this GPU's rows of the sum of all products. Sums of rows
       of GPU i are rounded to the type of "partials", and stored to memory of GPU i at `peers[i, 0]`. Then a
       flag at `peers[i, 1]` is set to the number of the call. Both have a slot for each GPU, tile and
       warpgroup. The kernel waits for "signals", and adds the sums in "partials" to its own.
-    - With "bands" (GPUs x bands) in addition, the host copies the sums: the kernel stores those for other
-      GPUs in this GPU's memory. The tiles of each GPU are divided into bands of equal size (the last may be
-      smaller). This memory follows "partials", and each half of both has a part for each other GPU, in the
-      order of GPUs. "signals" has a flag for each of these and each band: first for sums that arrive, then
-      for sums that the kernel has stored, which the kernel sets. "bands" counts finished tiles, and is 0
-      before and after. The kernel uses the number of the call in "team", and doesn't count it.
-    - If A isn't a batch, D has all rows of the sum of all products: each GPU sends its sums of every tile to
-      all GPUs, including itself, and then adds those in "partials", all rounded alike, in the order of GPUs.
-      Slots are in two halves of the memory, which calls use alternately. "team" has a fourth element, 0: the
-      kernel counts the calls there, so that a graph of launches can be repeated.
+    - With "bands" (GPUs x bands) in addition, the host copies the sums. The kernel stores the sums of other
+      GPUs in this GPU's memory, after "partials". Each half of both memories has a part for each other GPU,
+      in the order of GPUs. The tiles of each GPU are divided into bands of equal size (the last may be
+      smaller). "signals" has flags for each part and band: first those of sums that arrive, then those of
+      sums that the kernel has stored, which the kernel sets. "bands" counts finished tiles; it is 0 before
+      and after a launch. The kernel reads the number of the call in "team", and doesn't count calls.
+    - If A isn't a batch, D has all rows of the sum of all products. Each GPU sends its sums of every tile to
+      all GPUs, including itself. It then adds those in "partials" in the order of GPUs, after all have been
+      rounded alike. Slots are in two halves of the memory, which calls use alternately. "team" has a fourth
+      element, 0 before the first call: the kernel counts the calls there, so that a graph of launches can be
+      repeated.
 
     Arithmetic:
 
