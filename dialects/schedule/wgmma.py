@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import ClassVar, TypeVar
 
-from weft.dialects.schedule import wgmma_copies
+from weft.dialects.schedule import wgmma_copies, wgmma_turns
 from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
@@ -57,6 +57,9 @@ class WarpgroupSchedule(AnySchedule):
 
     If it is `joined`, TMA copies eight rows of an MN-major A with up to eight columns (M) at a time; K must
     be a multiple of eight.
+
+    If they are `alternating`, the warpgroups that multiply compute whole tiles in turns: one writes its tile
+    while another one multiplies.
     """
 
     block: tuple[int, int, int]
@@ -72,6 +75,7 @@ class WarpgroupSchedule(AnySchedule):
     skewed: bool = field(default=False, metadata=LEFT_OUT)
     copies_a: bool = field(default=False, metadata=LEFT_OUT)
     joined: bool = field(default=False, metadata=LEFT_OUT)
+    alternating: bool = field(default=False, metadata=LEFT_OUT)
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
     instruction: ClassVar[str] = "wgmma"
@@ -102,7 +106,12 @@ class WarpgroupSchedule(AnySchedule):
     @property
     def rows(self) -> int:
         """Rows of a tile that one warpgroup computes."""
-        return self.block[0] // self.warpgroups
+        return self.block[0] // self.sharers
+
+    @property
+    def sharers(self) -> int:
+        """Warpgroups that multiply the same tile."""
+        return 1 if self.alternating else self.warpgroups
 
     @property
     def rows_of_d(self) -> int:
@@ -129,10 +138,8 @@ class WarpgroupSchedule(AnySchedule):
 
     @property
     def overlaps(self) -> bool:
-        """Whether a single warpgroup that multiplies leaves a K block's products in flight while it starts
-        the next one's.
-        """
-        return self.warpgroups == 1
+        """Whether a warpgroup leaves a K block's products in flight while it starts the next one's."""
+        return self.sharers == 1
 
     @property
     def workspace(self) -> Workspace | None:
@@ -242,7 +249,7 @@ class WarpgroupSchedule(AnySchedule):
         """In how many parts a tile of D is staged, one after the other: as few as leave room for the stages.
         The parts divide block N.
         """
-        room = MOST_SHARED_BYTES - self.stages * (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
+        room = MOST_SHARED_BYTES - self.stages * self.stage_bytes(types) - self.barrier_bytes
         return int(staging_parts(self._whole_staging(types), room, self.block[1], self.staging_unit(types)))
 
     def staging_unit(self, types: Types) -> int:
@@ -251,7 +258,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def _whole_staging(self, types: Types) -> int:
         m, n, _ = self.block
-        return m * n * types.output_bytes if self.staged(types) else 0
+        tiles = self.warpgroups // self.sharers
+        return tiles * m * n * types.output_bytes if self.staged(types) else 0
 
     @property
     def sums_stride(self) -> int:
@@ -290,11 +298,17 @@ class WarpgroupSchedule(AnySchedule):
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and the staged D."""
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
-        return taken + self.stages * STAGE_BARRIER_BYTES + self.staging_bytes(types)
+        return taken + self.barrier_bytes + self.staging_bytes(types)
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Shared memory of the barriers of stages, and of turns."""
+        return int(wgmma_turns.barrier_bytes(self.stages, self.warpgroups if self.alternating else 0))
 
     def most_stages(self, types: Types, shared_bytes: int, parts: int = 1) -> int:
         """The most stages in that much shared memory, in addition to the staged D or one of its `parts`."""
-        rest = shared_bytes - self._whole_staging(types) // parts
+        turns = int(wgmma_turns.barrier_bytes(1, self.warpgroups)) if self.alternating else 0
+        rest = shared_bytes - self._whole_staging(types) // parts - turns
         return rest // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
 
     @classmethod
@@ -325,6 +339,7 @@ class WarpgroupSchedule(AnySchedule):
             or self._register_complaint(types)
             or self._scale_complaint(types)
             or self._split_complaint()
+            or wgmma_turns.complaint(self, types)
             or self._cluster_complaint(types)
             or self._group_complaint(types)
             or self.layout_complaint(types)
@@ -351,7 +366,7 @@ class WarpgroupSchedule(AnySchedule):
     def _register_complaint(self, types: Types) -> str | None:
         """Why warpgroups can't hold the sums of their rows."""
         m, n, _ = self.block
-        if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
+        if self.warpgroups > 3 or m % (self.sharers * wgmma.M):
             return (
                 f"warpgroups must be in 1..3 and divide block M {m} in multiples of {wgmma.M}, "
                 f"got {self.warpgroups}"
@@ -479,5 +494,6 @@ class WarpgroupSchedule(AnySchedule):
         text += " of B" if self.copies_a else ""
         text += ", skewed" if self.skewed else ""
         text += ", joined" if self.joined else ""
+        text += ", alternating" if self.alternating else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")

@@ -1,5 +1,6 @@
 """The part of a `wgmma` kernel that multiplies a tile: sums in the registers of a warpgroup."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -38,9 +39,11 @@ class Accumulator:
         wide = sums_type(self.schedule, types)
         self.kind = FragmentType.of(wide.shape, ir.Type.parse(types.instruction_sums), wide.layout)
 
-    def multiply(self, at: Tile, start: Any, position: list[Any]) -> list[Any]:
+    def multiply(
+        self, at: Tile, start: Any, position: list[Any], started: Callable[[], None] = lambda: None
+    ) -> list[Any]:
         """Multiplies all K blocks of a warpgroup's rows from `start` on; returns the sums and the ring's next
-        position.
+        position. Calls `started` when all products have started.
         """
         ring, late = self.feed.ring, self.schedule.overlaps
 
@@ -56,6 +59,7 @@ class Accumulator:
 
         # The first block starts the sums: if they were zeroed first, ptxas would serialize all products.
         last, *position = every_k_block(at, [position[0], *position], block)
+        started()
         tile.wait_gemm()
         if late:
             self.feed.release(last)

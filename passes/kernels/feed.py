@@ -22,7 +22,7 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
     a cluster, a thread of each warpgroup does so for each CTA.
     """
     down, across = schedule.cluster
-    warpgroups = schedule.warpgroups * (down + across - 1)
+    warpgroups = schedule.sharers * (down + across - 1)
     if schedule.loaders:
         return tile.make_ring(schedule.stages, filled_by="warps", producers=WARPS, consumers=warpgroups)
     if scaled:  # lanes read the scales

@@ -6,11 +6,11 @@ from math import prod
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.schedule import WarpgroupSchedule, ceil_div
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.isa.chips import MOST_SHARED_BYTES
-from weft.isa.tensor_map import ROW_BYTES
+from weft.isa.tensor_map import BOX_ALIGNMENT, ROW_BYTES
 from weft.mlir import arith, ir, memref, nvvm, scf
 from weft.passes.builders import emit, row_loads, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
@@ -33,7 +33,8 @@ class Preload:
     def of(cls, op: MatmulOp, schedule: WarpgroupSchedule, buffer: Any) -> "Preload | None":
         """That of the residual or of C: of the one that has D's type. None if neither has."""
         barriers = schedule.warpgroups * STAGE_BARRIER_BYTES
-        fits = schedule.shared_bytes(op.types) + barriers <= MOST_SHARED_BYTES
+        before = ceil_div(schedule.shared_bytes(op.types), BOX_ALIGNMENT) * BOX_ALIGNMENT
+        fits = before + barriers <= MOST_SHARED_BYTES
         if not fits or op.types.output_bytes != 2:  # stmatrix and ldmatrix
             return None
         element = op.d.type.element_type

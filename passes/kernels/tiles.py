@@ -82,16 +82,21 @@ class Tiles(Generic[_S]):
             return RowEndsOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
-    def walk(self, carried: list[Any], body: Body, late: bool = False) -> list[Any]:
+    def walk(
+        self, carried: list[Any], body: Body, late: bool = False, turn: tuple[Any, int] = (0, 1)
+    ) -> list[Any]:
         """A loop over this CTA's tiles and slices of tiles. Returns what it carries. `late`: which is
-        the first is found out here, for one thread.
+        the first is found out here, for one thread. `turn`: the number of the first tile to take, and how
+        many there are to one that is taken.
         """
 
         def one(tile: Tile, carried: list[Any]) -> list[Any]:
             return body(self._of_cta(tile), carried)
 
         first = emit.div(late_ids.cta(), self.schedule.ctas) if late else self._first
-        return self.order.walk(first, self._step, carried, one)
+        number, turns = turn
+        first = emit.add(first, emit.mul(self._step, number))
+        return self.order.walk(first, emit.mul(self._step, turns), carried, one)
 
     def first(self) -> Tile:
         """This CTA's first tile."""

@@ -35,6 +35,7 @@ from weft.passes.kernels.staged_operand import JoinedOperand, StagedOperand, sta
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.turns import Together, Turns
 from weft.passes.kernels.writer import DirectWriter, StagedWriter, Writer
 
 _Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
@@ -71,13 +72,14 @@ def expand(op: MatmulOp) -> None:
     feed = feed_of(ring, tiles, types, operands, scales)
     accumulator = (PromotedAccumulator if types.promoted else Accumulator)(feed, types)
     reduction = _reduction(op, sums, tiles, writer)
+    sharing = (Turns if schedule.alternating else Together)(accumulator)
     if schedule.cluster != (1, 1):
         begin_cluster()
     else:
         gpu.barrier()
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    consumer = _consumer(op, tiles, accumulator, reduction)
+    consumer = _consumer(op, tiles, sharing, reduction)
     producer = _producer(tiles, feed, reduction, RowSender.of(op, tiles), waits=types.grouped)
     Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
     Role(0, schedule.producers, copying, producer).emit()
@@ -136,30 +138,33 @@ def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
 def _consumer(
     op: MatmulOp,
     tiles: Tiles[WarpgroupSchedule],
-    accumulator: Accumulator | PromotedAccumulator,
+    sharing: Together | Turns,
     reduction: Reduction,
 ) -> Callable[[Any], None]:
-    """What the warpgroups that multiply do, each with its rows of a tile."""
-    (m, n, _), rows = tiles.schedule.block, tiles.schedule.rows
+    """What the warpgroups that multiply do."""
+    m, n, _ = tiles.schedule.block
 
     def consume(warpgroup: Any) -> None:
         await_previous_launch()
         nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
-        start = emit.mul(warpgroup, rows)
+        if sharing.count > 1:  # the stages depend on it
+            warpgroup = emit.uniform(warpgroup)
+        begun, start = sharing.begin(warpgroup), sharing.start(warpgroup)
 
-        def one(at: Tile, position: list[Any]) -> list[Any]:
-            if isinstance(accumulator, Accumulator):
+        def one(at: Tile, carried: list[Any]) -> list[Any]:
+            if isinstance(sharing.accumulator, Accumulator):
                 # Read from a lane, so that LLVM divides before the products rather than after them.
                 at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
-            stage, phase, *kept = position
+            position, kept = carried[: len(begun)], carried[len(begun) :]
             row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
             reduction.prepare(at, row, column, warpgroup, kept)
-            sums, *position = accumulator.multiply(at, start, [stage, phase])
+            sums, *position = sharing.multiply(at, warpgroup, position)
             sums = gate.gated(op, sums)
             return [*position, *reduction.collect_next(sums, at, row, column, warpgroup, kept)]
 
-        _, _, *kept = tiles.walk([emit.value(0), emit.value(0), *reduction.begin()], one)
-        reduction.end(warpgroup, kept)
+        turn = sharing.first(warpgroup), sharing.count
+        carried = tiles.walk([*begun, *reduction.begin()], one, turn=turn)
+        reduction.end(warpgroup, carried[len(begun) :])
 
     return consume
 

@@ -29,6 +29,7 @@ KINDS = {
     "plain, D by TMA": (Product(*BF16, laid("two warpgroups", "bf16")), SHAPE),
     "plain, D by threads": (Product(*TO_F32, laid("three warpgroups", "bf16")), SHAPE),
     "several tiles for each CTA": (Product(*BF16, laid("one warpgroup", "bf16")), (1100, 1000, 72)),
+    "tiles in turns": (Product(*BF16, laid("in turns", "bf16"), added=EVERYTHING), (1100, 1000, 200)),
     "MN-major": (Product("f16", "f16", "f16", laid("one warpgroup", "f16"), (True, False)), SHAPE),
     "swapped": (Product(*BF16, laid("swapped", "bf16")), FEW),
     "multicast": (Product(*BF16, laid("cluster of 4", "bf16")), SHAPE),

@@ -1371,6 +1371,14 @@ func.func @joined_columns(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 
 // -----
 
+func.func @alternating_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{alternating must be false with splits}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 2, stages = 3, global_splits = 2, alternating = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @joined_wide_rows(%m: memref<?x?xf16, strided<[?, 1]>>) {
   // expected-error @below {{tiles of a joined map must have a multiple of 8 rows of 8, got 8 x 16}}
   %0 = "tile.tensor_map"(%m) {joined = true} : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)]">>
