@@ -114,6 +114,29 @@ def a_vector_with_an_axis(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(t - w.max(t, axis=1)[:, None], y[0, 0])  # here
 
 
+@case(r"'x' has no slices: write its first element, x\[64, 0\]. w.load takes the tile's shape")
+def a_slice(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.load(x[64:128, :])  # here
+
+
+@case(r"'y' has no slices: write its first element, y\[…, 8\]")
+def a_slice_that_is_stored(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        y[64 * w.cta() : 128, 8] = w.load(x[0, 0], (64, 8))  # here
+
+
+@case("a tile's first index of 'x' must be at least 0, got -64: the last one is x.size.0. - 1")
+def a_tile_before_the_array(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.load(x[-64, 0], (64, 8))  # here
+
+
+@case("a tile's first index of 'y' must be at least 0, got -8")
+def a_tile_that_is_stored_before_the_array(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 8)), y[0, -8])  # here
+
+
 @case("a buffer of 64 x 16 w.f32 can't be subscripted: take a part by .rows")
 def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     buffer = w.shared(64, 16, w.f32)

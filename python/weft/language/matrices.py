@@ -101,13 +101,13 @@ class Matrix(Foreign):
         with trace.current().effects():
             memref.store(number, self.value, indices)
 
-    def check_element(self, indices: tuple[Scalar, ...]) -> None:
+    def check_element(self, indices: tuple[Scalar, ...], what: str = "an index") -> None:
         """Raises WeftError for an index that is known to be before the first element."""
         for number, each in enumerate(indices):
             known = mlir.constant(each.value)
             if known is not None and known < 0:
                 raise mistake(
-                    f"an index of '{self.name}' must be at least 0, got {known}: the last one is "
+                    f"{what} of '{self.name}' must be at least 0, got {known}: the last one is "
                     f"{self.name}.size({number}) - 1"
                 )
 
@@ -120,7 +120,11 @@ class Matrix(Foreign):
             raise mistake(f"'{self.name}' has {self.rank} dimensions, got {len(given)} indices")
         for each in given:
             if isinstance(each, slice):
-                raise mistake(f"'{self.name}' has no slices: a tile's shape is that of where it goes")
+                first = ", ".join(_first(each) for each in given)
+                raise mistake(
+                    f"'{self.name}' has no slices: write its first element, {self.name}[{first}]. w.load "
+                    "takes the tile's shape as an argument, and w.store has that of the fragment"
+                )
         return tuple(each if isinstance(each, Fragment) else as_scalar(each, i32) for each in given)
 
     def __str__(self) -> str:
@@ -128,6 +132,12 @@ class Matrix(Foreign):
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+def _first(index: Any) -> str:
+    """Where a slice begins, in a message."""
+    start = index.start if isinstance(index, slice) else index
+    return "0" if start is None else str(start) if isinstance(start, int) else "…"
 
 
 class Place(operators.Operators, Carried):

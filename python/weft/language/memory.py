@@ -52,6 +52,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
             f"shape must be (rows, columns), got {shown(shape)}: w.load_row and w.load_column load vectors"
         )
     check_tile(source.dtype)
+    source.matrix.check_element(source.indices, "a tile's first index")
     layout = layout_for(shape, like)
     kind = FragmentType.of(shape, source.dtype.type, layout)
     first_row, first_column = source.corner
@@ -322,6 +323,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
             raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
         _through(fragment, to, via, count, waits)
         return
+    to.matrix.check_element(to.indices, "a tile's first index")
     first_row, first_column = to.corner
     run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
     bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
