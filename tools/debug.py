@@ -51,7 +51,8 @@ def _run(options: Namespace) -> int:
         status = _debugged(options, session, prompt)
     except Quit:
         return 0
-    prompt.say(f"{cli.name_of(options.file)} has ended")
+    if session.launches:
+        prompt.say(f"{cli.name_of(options.file)} has ended")
     return status
 
 
@@ -71,7 +72,7 @@ def _debugged(options: Namespace, session: "Session", prompt: "Prompt") -> int:
         stack.enter_context(variables.kept())
         stack.enter_context(session.interruptible())
         status = program()
-    if session.launches == 0:
+    if session.launches == 0 and status == 0:
         raise WeftError(f"{options.file} has launched no kernel in the emulator")
     return status or int(bool(session.findings or session.errors))
 

@@ -404,4 +404,6 @@ def test_errors_of_the_program_are_shown_as_pythons(session):
     text, status = session("total.ptx", KERNEL_LINES, [], *TOTAL, "--", "a")
     assert "arguments after -- are those of a Python file, got ['a']" in text
     text, status = session("exits.py", "import sys\n\nsys.exit(3)\n", [])
-    assert status == 1
+    assert (text, status) == ("", 3)
+    text, status = session("empty.ptx", "", [])
+    assert "expected a .target directive" in text and "has launched no kernel" not in text and status == 2
