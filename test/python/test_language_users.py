@@ -408,6 +408,20 @@ def a_flag_that_is_none(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
         ring.take(waits="no")  # here
 
 
+@case("warpgroups of all roles must be at most 8, got 4 after 5")
+def roles_of_too_many_warpgroups(y: w.Out["m n", w.f32]):
+    with w.role(warpgroups=5):
+        pass
+    with w.role(warpgroups=4):  # here
+        pass
+
+
+@case("warp must be in 0..3, got 1.0")
+def a_warp_that_is_no_integer(y: w.Out["m n", w.f32]):
+    with w.role(), w.one_thread(warp=1.0):  # here
+        pass
+
+
 @case("w.load must be executed by whole warpgroups, so it can't be in w.one_thread")
 def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role(), w.one_thread():
@@ -445,6 +459,27 @@ def test_tiles_need_warpgroups_and_grids_whole_numbers():
     with pytest.raises(weft.WeftError, match="divide sizes by // or") as raised:
         w.kernel(grid=lambda x: x.rows / 2)(a_stride).compile()
     assert raised.value.diagnostics[0].location.file == __file__
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"persistent": "x"}, "persistent must be a positive number of CTAs .*, or None, got 'x'"),
+        ({"persistent": lambda: 0}, "persistent must be a positive number of CTAs .*, or None, got 0"),
+        ({"grid": (1, 2, 3, 4)}, "a grid must have one to three numbers, got 4"),
+        ({"grid": None}, "a grid must be computed from sizes and integers, got None"),
+    ],
+)
+def test_wrong_options_have_the_line_of_the_kernel(options, message):
+    with pytest.raises(weft.WeftError, match=message) as raised:
+        w.kernel(**options)(a_tile_that_is_printed).compile()
+    where, lines = raised.value.diagnostics[0].location, inspect.getsourcelines(a_tile_that_is_printed)
+    assert (where.file, where.line) == (__file__, lines[1] + 1)  # after the decorator
+
+
+def test_dependent_is_a_flag():
+    with pytest.raises(weft.WeftError, match="dependent must be True or False, got 'x'"):
+        w.kernel(dependent="x")(a_tile_that_is_printed)
 
 
 def test_names_of_triton_lead_to_names_of_the_language():

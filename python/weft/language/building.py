@@ -1,13 +1,13 @@
 """Traces a kernel function into a module."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import module_arguments
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.dependent_launch import GRIDDEPCONTROL
 from weft.isa.tcgen05.mma_rows import MMA
@@ -67,6 +67,10 @@ def build(
         raise complaint from None
     except WeftError as error:
         first = error.diagnostics[0]
+        if first.location is None:
+            code = function.__code__
+            where = Location(code.co_filename, code.co_firstlineno, 1)
+            raise WeftError(replace(first, location=where), *error.diagnostics[1:]) from None
         if not first.message.endswith(_NOT_DOMINATED):
             raise
         message = (
@@ -228,6 +232,11 @@ def _set_launch(
     contract.GRID.set(kernel, ir.AffineMapAttr.get(grid))
     persistent = options.persistent
     trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
+    if trace.persistent is not None and (type(trace.persistent) is not int or trace.persistent < 1):
+        raise WeftError(
+            "persistent must be a positive number of CTAs of each multiprocessor, or None, got "
+            f"{shown(trace.persistent)}"
+        )
     _set_cluster(kernel, options.cluster, meta, trace)
     if options.dependent and trace.chip in GRIDDEPCONTROL:
         contract.DEPENDENT.set(kernel, ir.UnitAttr.get())

@@ -296,6 +296,8 @@ def kernel(
         not isinstance(threads, int) or threads < 32 or threads % 32 or threads > 1024
     ):
         raise WeftError(f"threads must be a multiple of 32 in 32..1024, got {shown(threads)}")
+    if not isinstance(dependent, bool):
+        raise WeftError(f"dependent must be True or False, got {shown(dependent)}")
     return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent), arch)
 
 

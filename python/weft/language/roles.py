@@ -31,8 +31,12 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     if current.loops or current.in_branch:
         raise mistake("a role can't be in a loop or branch of the GPU: put the loop or branch into the role")
     most = MOST_THREADS // WARPGROUP
-    if not isinstance(warpgroups, int) or not 1 <= warpgroups <= most:
+    if type(warpgroups) is not int or not 1 <= warpgroups <= most:
         raise mistake(f"warpgroups of a role must be in 1..{most}, got {shown(warpgroups)}")
+    if current.warpgroups + warpgroups > most:
+        raise mistake(
+            f"warpgroups of all roles must be at most {most}, got {warpgroups} after {current.warpgroups}"
+        )
     if registers and registers not in COUNTS:
         raise mistake(
             f"registers must be 0 or a multiple of {COUNTS.step} in {COUNTS[0]}..{COUNTS[-1]}, got "
@@ -68,7 +72,7 @@ def one_thread(warp: int = 0) -> Iterator[None]:
     On chips without TMA, all threads run: they copy what `fill` copies, and one of them does the rest.
     """
     current = trace.current()
-    if warp not in range(WARPS) or isinstance(warp, bool):
+    if type(warp) is not int or warp not in range(WARPS):
         raise mistake(f"warp must be in 0..{WARPS - 1}, got {shown(warp)}")
     if current.one_thread:
         yield
