@@ -245,7 +245,8 @@ def _set_launch(
         limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
         contract.PERSISTENT.set(kernel, limit)
     pairs = zip(grid.results, trace.cluster or (), strict=False)
-    differences += [ir.AffineExpr.get_mod(number, ctas) for number, ctas in pairs if ctas > 1]
+    remainders = [ir.AffineExpr.get_mod(number, ctas) for number, ctas in pairs if ctas > 1]
+    differences += [each for each in remainders if each != ir.AffineExpr.get_constant(0)]
     if differences:
         contract.REQUIRES.set(kernel, ir.AffineMapAttr.get(ir.AffineMap.get(0, count, differences)))
     contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))
