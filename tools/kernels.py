@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.errors import WeftError
+from weft.errors import WeftError, about
 from weft.tools import bench, cli
 from weft.tools.bar import Bar
 from weft.tools.command import Command
@@ -34,9 +34,11 @@ def _run(options: Namespace) -> int:
     from weft.bench.compiling import product_of
     from weft.schedules.needed import needed
     from weft.schedules.transposing import multiplied
+    from weft.target import Target
 
     if options.jobs is not None and options.jobs < 1:
         raise WeftError(f"--jobs must be at least 1; got {options.jobs}")
+    Target.of(options.arch)  # which must be known
     by_types: dict[str, list[Product]] = {}
     for problem in _single(bench.problems(options, grouped=False)):
         product = product_of(problem, options.arch)
@@ -46,7 +48,7 @@ def _run(options: Namespace) -> int:
     found = []
     cli.say(_HEADING)
     for types, products in by_types.items():
-        with Bar(types) as bar:
+        with Bar(types) as bar, about("weft kernels"):
             found.append(needed(products, bar))
         cli.say(_row(types, found[-1]))
     if options.compile:

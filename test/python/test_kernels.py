@@ -74,7 +74,8 @@ def test_compiled_kernels_are_those_of_matmul(capsys, patch, tmp_path):
     [
         (["--jobs", "0"], "--jobs must be at least 1; got 0"),
         (["4@64x64x64"], "weft kernels counts those of single products, got the groups"),
-        (["64x64x64", "--arch", "sm_1"], "sm_1"),
+        (["64x64x64", "--arch", "sm_1"], "target must be a known chip"),
+        (["64x64x64", "--arch", "sm_75"], "weft kernels: has no schedule for sm_75 that multiplies bf16"),
         (["64x64x64", "--compile"], "--compile needs a cache: WEFT_CACHE is 0"),
     ],
 )
