@@ -88,7 +88,7 @@ class Module:
     @contextmanager
     def func(self, name: str, arguments: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """A `func.func` with these argument types (see `memref`). Yields its arguments; adds the return."""
-        self._check_innermost()
+        self._check_outside()
         function = func.FuncOp(module_arguments.symbol(name), (module_arguments.types(arguments), []))
         entry = function.add_entry_block()
         with self._inside(entry):
@@ -114,7 +114,7 @@ class Module:
         cluster; by default, there are no clusters. `writes` are the numbers of the arguments that the kernel
         writes; by default, all.
         """
-        self._check_innermost()
+        self._check_outside()
         name, types = module_arguments.symbol(name), module_arguments.types(arguments)
         threads = module_arguments.block(block)
         ctas = None if grid is None else module_arguments.grid(grid)
@@ -153,6 +153,12 @@ class Module:
         finally:
             self._functions.remove(entered)
             construction.leave(entered)
+
+    def _check_outside(self) -> None:
+        """Raises WeftError where no function can begin."""
+        self._check_innermost()
+        if self._functions:
+            raise WeftError("a function or kernel can't be inside another one: leave the 'with' block before")
 
     def _check_innermost(self) -> None:
         """Raises WeftError if this task would build in another module."""

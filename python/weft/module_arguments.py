@@ -85,8 +85,14 @@ def memref(shape: object, element: object, strides: object) -> Any:
         if len(distances) != len(sizes):
             raise WeftError(f"each of the {len(sizes)} sizes must have a stride, got {len(distances)}")
         layout = ir.StridedLayoutAttr.get(0, distances)
+    try:
+        type_ = ir.Type.parse(element)
+    except mlir.MLIRError:
+        type_ = None
+    if type_ is None:
+        raise WeftError(f"element must be the name of a number type, such as 'bf16', got {shown(element)}")
     with mlir.located():
-        return ir.MemRefType.get(sizes, ir.Type.parse(element), layout, loc=ir.Location.unknown())
+        return ir.MemRefType.get(sizes, type_, layout, loc=ir.Location.unknown())
 
 
 def _size(value: object) -> int:

@@ -151,6 +151,7 @@ def test_a_type_of_another_module_is_refused():
         (((4, 4), "f32, 5"), "element must be"),
         (((4, 4), "\ud800"), "element must be"),
         (((4, 4), None), "element must be"),
+        (((4, 4), "f99"), "element must be the name of a number type, such as 'bf16', got 'f99'"),
         (((2**40, 4), "f32"), r"sizes must be in 1\.\.2147483647, got 1099511627776"),
         ((("9" * 5000, 4), "f32"), "shape must consist of"),
         (((10**5000, 4), "f32"), "sizes must be in .*, got a number of 16610 bits"),
@@ -273,3 +274,14 @@ def test_a_fragment_of_a_wrong_layout_is_refused(given, said):
 def test_a_ring_has_a_number_of_stages(stages):
     with weft.Module(), pytest.raises(weft.WeftError, match="stages must be"):
         tile.make_ring(stages, consumers=1)
+
+
+@pytest.mark.parametrize("begin", [lambda m: m.func("g", []), lambda m: m.kernel("g", [], block=(32, 1, 1))])
+def test_functions_inside_of_functions_are_refused(begin):
+    with (
+        weft.Module() as module,
+        module.kernel("f", [], block=(32, 1, 1)),
+        pytest.raises(weft.WeftError, match="a function or kernel can't be inside another one"),
+        begin(module),
+    ):
+        pass
