@@ -265,6 +265,7 @@ def test_which_chips_run_which_ptx():
     "given, said",
     [
         ((None, [], 1), "run must be a function"),
+        ((lambda seed, left: None, [], 1), "run must return the report of its launch, got None"),
         ((print, None, 1), "arrays must be a list of arrays"),
         ((print, [1], 1), "arrays must be a list of arrays"),
         ((print, [], 1.5), "seeds must be a whole number"),

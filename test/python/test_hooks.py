@@ -308,6 +308,8 @@ def test_the_state_of_a_stopped_wave():
             stopped.cta_number((2,))
         with pytest.raises(WeftError, match=r"no register '%r77' is used in total: it has .*mean '%r7'"):
             stopped.register("%r77")
+        with pytest.raises(WeftError, match="no register '3' is used in total"):
+            stopped.register(3)
 
     hooks.on_line(18, look)
     launch(False, hooks, grid=2, args=[*arrays(64), 8], sanitize=False)
@@ -322,6 +324,14 @@ def test_hooks_refuse_what_they_cant_use():
         hooks.on_line(1, 3)
     with pytest.raises(WeftError, match=r"spaces must be among shared, global, .*, got 'registers'"):
         hooks.on_access(print, ["registers"])
+    for spaces, got in (("global", "'global'"), (None, "None")):
+        with pytest.raises(WeftError, match=rf"spaces must be a list of names, .*, got {got}"):
+            hooks.on_access(print, spaces)
+    for add in (hooks.on_instruction, hooks.after_instruction):
+        with pytest.raises(WeftError, match="opcode must be text, got 3"):
+            add(print, 3)
+    with pytest.raises(WeftError, match="file must be text, got 3"):
+        hooks.on_line(1, print, file=3)
     with pytest.raises(WeftError, match=r"hooks must be emulator\.Hooks, got 3"):
         launch(False, 3)
 

@@ -75,6 +75,8 @@ def _launch(
     report, error = None, None
     try:
         report = run(seed, left)
+        if not hasattr(report, "findings"):
+            raise WeftError(f"run must return the report of its launch, got {shown(report)}")
         findings = report.findings
     except (Fault, Deadlock) as caught:
         error, findings = caught, cast("tuple[Finding, ...]", caught.findings)

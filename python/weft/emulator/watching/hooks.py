@@ -4,7 +4,7 @@ Where a hook applies, the interpreter runs the instructions of the blocks that i
 all others. Results, counters and findings are the same as without hooks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -101,25 +101,25 @@ class Hooks:
         `file` is the end of the path of the source file, or "<ptx>" for lines of the PTX. Without it, it is a
         line of any source file, or of the PTX if that has no `.loc`.
         """
-        return self._add(Hook(_function(function), self, "line", file=file, line=_line(line)))
+        return self._add(Hook(_function(function), self, "line", file=_text("file", file), line=_line(line)))
 
     def on_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """Calls `function(stopped)` before threads execute an instruction whose opcode begins with `opcode`,
         such as "wgmma.mma_async"; by default before each one.
         """
-        if not isinstance(opcode, str):
-            raise WeftError(f"opcode must be text, got {shown(opcode)}")
-        return self._add(Hook(_function(function), self, "instruction", opcode=opcode))
+        return self._add(Hook(_function(function), self, "instruction", opcode=_text("opcode", opcode)))
 
     def after_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """As `on_instruction`, after the instruction."""
-        return self._add(Hook(_function(function), self, "after", opcode=opcode))
+        return self._add(Hook(_function(function), self, "after", opcode=_text("opcode", opcode)))
 
     def on_access(
         self, function: Callable[[Stopped, MemoryEvent], None], spaces: Sequence[str] = SPACES
     ) -> Hook:
         """Calls `function(stopped, event)` when threads, or asynchronous units for them, access memory."""
-        for space in spaces:
+        if isinstance(spaces, str) or not isinstance(spaces, Iterable):
+            raise WeftError(f"spaces must be a list of names, such as ['global'], got {shown(spaces)}")
+        for space in (spaces := list(spaces)):
             if space not in SPACES:
                 raise WeftError(f"spaces must be among {', '.join(SPACES)}, got {shown(space)}")
         return self._add(Hook(_function(function), self, "access", spaces=frozenset(spaces)))
@@ -237,6 +237,12 @@ def _function(function: Any) -> Callable[..., None]:
     if not callable(function):
         raise WeftError(f"a hook must be a function, got {shown(function)}")
     return function  # type: ignore[no-any-return]
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise WeftError(f"{name} must be text, got {shown(value)}")
+    return value
 
 
 def _line(line: Any) -> int:

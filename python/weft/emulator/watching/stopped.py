@@ -258,7 +258,7 @@ class Stopped:
         register = known.get(name)
         if register is None:
             listed = ", ".join([*known][:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
-            hint = did_you_mean(name, known)
+            hint = did_you_mean(str(name), known)
             raise WeftError(
                 f"no register '{name}' is used in {self.function}: it has {listed or 'none'}{hint}"
             )
