@@ -313,7 +313,7 @@ def test_warps_that_wait_are_there_once(seed):
         assert (waited[:4] == 2).all()  # one wait for each stage, though the first one isn't full at once
 
 
-def test_layouts_are_drawn_while_a_kernel_is_traced(tmp_path):
+def test_layouts_are_drawn_while_a_kernel_is_traced(tmp_path, capsys):
     drawn = {}
 
     @w.kernel
@@ -328,6 +328,11 @@ def test_layouts_are_drawn_while_a_kernel_is_traced(tmp_path):
             ring.fill(a=x[0, 0], b=x[0, 0])
 
     kernel = drawing.compile(arch="sm_90a")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("a fragment of 64 x 64 w.f16, S[(")
+    assert len(printed) == 4 and all(
+        each.endswith(": file= of w.show writes the drawing") for each in printed
+    )
     texts = {name: svg.text() for name, svg in drawn.items()}
     assert "T31:" in texts["fragment"] and "w: warp" in texts["fragment"]
     assert "xor 128B" in texts["buffer"] and (tmp_path / "b.svg").read_text("utf-8") == texts["buffer"]

@@ -22,7 +22,8 @@ def show(what: Any, file: Any = None) -> Svg:
     """Draws a layout: that of a fragment (which lane has which element), of a buffer (the position of each
     element in shared memory, with the swizzle), or the stages of a ring with their barriers.
 
-    A notebook shows the drawing. `file` is where to write it as SVG. Draws while the kernel is traced; no
+    A notebook shows the drawing. `file` is where to write it as SVG. Without both, the layout is printed as
+    text. Draws while the kernel is traced; no
     code of the kernel results.
     """
     drawing = _drawn(what)
@@ -36,6 +37,9 @@ def show(what: Any, file: Any = None) -> Svg:
     notebook = sys.modules.get("IPython")
     if notebook is not None and notebook.get_ipython() is not None:
         notebook.display.display(drawing)
+    elif file is None:
+        layout = f", {what.layout}" if isinstance(what, Fragment | Buffer) else ""
+        print(f"{what}{layout}: file= of w.show writes the drawing")
     return drawing
 
 
