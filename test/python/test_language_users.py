@@ -144,6 +144,19 @@ def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.load(buffer[0:32]), y[0, 0])  # here
 
 
+@case("floats of 8 bits have no arithmetic: convert them with .to.w.f32.")
+def arithmetic_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8)).to(w.e4m3)
+        w.store((t * t).to(w.f32), y[0, 0])  # here
+
+
+@case("floats of 8 bits have no arithmetic")
+def a_maximum_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.max(w.load(x[0, 0], (64, 8)).to(w.e5m2), axis=1)  # here
+
+
 @case("b of w.gemm must be a buffer in shared memory, got a fragment of 64 x 64 w.bf16: .*ring.write")
 def a_fragment_on_the_right(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     a = w.shared(64, 64, w.bf16)

@@ -127,6 +127,8 @@ def apply(name: str, a: Any, b: Any) -> Any:
     """The SSA value of an operation on two SSA values of one type, scalars or vectors."""
     element = a.type.element_type if isinstance(a.type, ir.VectorType) else a.type
     floats = not isinstance(element, ir.IntegerType)
+    if floats and element.width == 8:
+        raise mistake("floats of 8 bits have no arithmetic: convert them with .to(w.f32)")
     table = _FLOATS if floats else _INTEGERS
     if name not in table:
         symbol = _SYMBOLS.get(name, name)
