@@ -435,6 +435,32 @@ def a_warp_that_is_no_integer(y: w.Out["m n", w.f32]):
         pass
 
 
+@case("like must be a fragment, got 3")
+def a_like_that_is_a_number(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], like=3), y[0, 0])  # here
+
+
+@case("a part of all 64 rows must begin at 0, got 64")
+def a_part_after_the_end(y: w.Out["m n", w.f32]):
+    buffer = w.shared(64, 32, w.f32)
+    with w.role():
+        w.store(w.zeros((64, 32)), buffer.rows(64, 64))  # here
+
+
+@case("a part must divide the 64 rows of the tile, got 65")
+def a_part_of_a_transposed_tile(y: w.Out["m n", w.f32]):
+    buffer = w.shared(32, 64, w.f16)
+    with w.role():
+        buffer.T.rows(0, 65)  # here
+
+
+@case(r"10+ \.\.\. doesn't fit into w.f32")
+def a_number_that_no_float_has(y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.full((64, 32), 10**400), y[0, 0])  # here
+
+
 @case("w.load must be executed by whole warpgroups, so it can't be in w.one_thread")
 def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role(), w.one_thread():

@@ -84,12 +84,14 @@ class Buffer(Carried):
         whole = self.shape
         known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
         step = gcd(count, whole[axis]) if known else 0
+        what = f"{whole[axis]} {('rows', 'columns')[axis]}"
         axis ^= int(self.transposed)
         if not known or (step < count and (axis == 1 or step % _SWIZZLED_ROWS)):
-            what = ("rows", "columns")[axis ^ int(self.transposed)]
-            raise mistake(f"a part must divide the {self.shape[axis]} {what} of the tile, got {shown(count)}")
+            raise mistake(f"a part must divide the {what} of the tile, got {shown(count)}")
         shape = [count if number == axis else size for number, size in enumerate(self.value.type.shape)]
         if tuple(shape) == tuple(self.value.type.shape):
+            if isinstance(first, int) and first != 0:
+                raise mistake(f"a part of all {what} must begin at 0, got {first}")
             return self
         start = [emit.value(0)] * 2
         start[axis] = as_scalar(first, i32).value

@@ -6,6 +6,7 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
+from weft.errors import shown
 from weft.isa.chips import THREAD_REGISTERS
 from weft.language import operators, registers, trace
 from weft.language.carried import Carried
@@ -248,6 +249,8 @@ def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = 
     It has the layout of `like` (a vector: that of the rows of `like`), by default that of the sums of
     `w.gemm`.
     """
+    if not isinstance(shape, (int, tuple, list)):
+        raise mistake(f"shape must be one or two numbers that Python knows, got {shown(shape)}")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     layout, dtype = layout_for(shape, like), checked_type(dtype)
     if isinstance(value, Fragment):
@@ -280,8 +283,15 @@ def zeros(shape: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fr
     return full(shape, 0, dtype, like=like)
 
 
+def check_like(like: Any) -> None:
+    """Raises WeftError for a `like` that has no layout."""
+    if like is not None and not isinstance(like, Fragment):
+        raise mistake(f"like must be a fragment, got {shown(like)}")
+
+
 def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
     """The layout of a new fragment: that of another, or that of the sums of `w.gemm`."""
+    check_like(like)
     if like is not None:
         if like.shape == shape:
             return like.layout

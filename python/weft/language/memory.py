@@ -11,7 +11,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.language import gathers, registers, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
-from weft.language.fragments import Fragment, layout_for
+from weft.language.fragments import Fragment, check_like, layout_for
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Matrix, Place
@@ -38,6 +38,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.
     """
     trace.current().check_whole("w.load")
+    check_like(like)
     if isinstance(source, Buffer):
         return _from_buffer(source, like)
     if isinstance(source, Gathered):
@@ -110,6 +111,7 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
 
     Elements outside of the array are 0.
     """
+    check_like(like)
     if not isinstance(source, Buffer):
         _check_element(source, "w.load_row")
     elif source.shape[0] != 1 or source.shape[1] < like.shape[-1]:

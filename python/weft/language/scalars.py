@@ -247,7 +247,9 @@ def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
     if isinstance(value, float) and not dtype.is_float:
         raise mistake(f"expects an integer beside a value of {dtype}, got {value}: convert with .to(w.f32)")
     if not dtype.is_float and not -(2 ** (dtype.bits - 1)) <= value < 2**dtype.bits:
-        raise mistake(f"{value} doesn't fit into {dtype}")
+        raise mistake(f"{shown(value)} doesn't fit into {dtype}")
+    if dtype.is_float and isinstance(value, int) and abs(value) >= 2**1024:
+        raise mistake(f"{shown(value)} doesn't fit into {dtype}")
     return Scalar(constant(dtype.type, value))
 
 
