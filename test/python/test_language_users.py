@@ -151,6 +151,13 @@ def arithmetic_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store((t * t).to(w.f32), y[0, 0])  # here
 
 
+@case("elements have the shape and layout of their indices. To gather rows, .* w.row.w.zeros.64..")
+def rows_that_a_tile_of_indices_gathers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+        w.load(x[w.row(t), 0], (64, 8))  # here
+
+
 @case("floats of 8 bits have no arithmetic")
 def a_maximum_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():

@@ -67,7 +67,10 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
     if source.is_of_rows and not shape is like is None:
         return _Rows(source, _shape_of_rows(source, shape, like), like).load()
     if shape is not None or like is not None:
-        raise mistake("shape and like are for tiles: the elements have the shape and layout of their indices")
+        raise mistake(
+            "shape and like are for tiles: elements have the shape and layout of their indices. To gather "
+            "rows, pass one index of each row: a vector, such as w.row(w.zeros(64))"
+        )
     made, indices = _spread(source)
     kind = source.dtype.type
     zero, elements = emit.constant(kind, 0), list[Any]()
