@@ -44,6 +44,7 @@ CASES = {  # batch, heads, queries, keys, sizes, options
 SLOW = {
     "no mask": (2, (2, 2), 100, 70, (64, 64), {}),
     "three tiles of keys": (1, (1, 1), 300, 300, (64, 64), {"causal": True, "dtype": BF16}),
+    "three tiles of keys, no mask": (1, (2, 1), 300, 300, (64, 64), {}),
     "window": (1, (1, 1), 300, 260, (64, 40), {"window": (70, 10)}),
     "left window, softcap": (1, (2, 1), 200, 200, (72, 72), {"window": (50, None), "softcap": 5.0}),
     "queries that end in a block": (1, (1, 1), 200, 256, (64, 64), {"causal": True}),
@@ -244,11 +245,24 @@ def test_short_and_wide_heads_without_windows_have_kernels_beside():
     assert not any(tiles.beside(1024, m, window=True) for m in meta)
 
 
+def test_warpgroups_take_turns_for_short_sequences_of_narrow_heads_with_windows():
+    meta = [tiles.adding(d, d, window=True, capped=False) for d in (64, 128)]
+    cases = itertools.product(meta, (1024, 4096, 16384), (False, True))
+    found = {(m["width"], keys) for m, keys, window in cases if tiles.in_turns(keys, m, window=window)}
+    assert found == {(64, 1024), (64, 4096)}
+    assert not any(tiles.in_turns(1024, m, window=False) for m in meta)
+
+
 def test_one_function_chooses_the_kernels():
     """Heads that are too wide, and softcaps of narrow ones, have no kernel that adds in memory."""
     assert tiles.adding(256, 256, window=False, capped=False) is None
     assert tiles.adding(64, 64, window=False, capped=True) is None
     assert tiles.adding(128, 128, window=False, capped=True)["late"]
     assert [tiles.adding(d, 64, window=False, capped=False)["late"] for d in (64, 128)] == [True, False]
+    assert not tiles.adding(128, 128, window=False, capped=True)["at_once"]
+    assert [tiles.adding(64, 64, window=each, capped=False)["at_once"] for each in (False, True)] == [
+        True,
+        False,
+    ]
     with pytest.raises(weft.WeftError, match="deterministic must be True or False, got 'yes'"):
         Options.of(**NONE, deterministic="yes")

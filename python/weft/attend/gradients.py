@@ -69,9 +69,13 @@ def backward(
 
 def _adding(call: Call) -> dict[str, Any] | None:
     """The meta-parameters of the kernel that adds in memory; None where it can't compute the gradients."""
-    flags = call.flags
-    window = flags["lefts"] or flags["rights"]
-    return tiles.adding(call.sizes.d, call.sizes.e, window=window, capped=flags["capped"])
+    window, capped = _window(call), call.flags["capped"]
+    return tiles.adding(call.sizes.d, call.sizes.e, window=window, capped=capped)
+
+
+def _window(call: Call) -> bool:
+    """Whether queries don't see all keys."""
+    return bool(call.flags["lefts"] or call.flags["rights"])
 
 
 def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
@@ -89,8 +93,7 @@ def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
 
 
 def _beside(call: Call, how: dict[str, Any] | None) -> bool:
-    window = call.flags["lefts"] or call.flags["rights"]
-    return how is not None and tiles.beside(call.sizes.keys, how, window=window)
+    return how is not None and tiles.beside(call.sizes.keys, how, window=_window(call))
 
 
 def _in_sections(call: Call, how: dict[str, Any]) -> bool:
@@ -127,6 +130,7 @@ def _launch(
         call.launch(gradients, *inputs, dq, none, none, *rest, **of_queries, **options)
         return
     options |= {"ragged": call.sizes.keys % (2 * ROWS) > 0, "sections": _in_sections(call, how)}
+    options["turns"] = tiles.in_turns(call.sizes.keys, how, window=_window(call))
     call.launch(gradients, *inputs, dq, dk, dv, *rest, **how, **options)
     shape = {"N": how["N"], "width": how["width"], "packed": call.sizes.packed}
     count = extra[0][2] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])

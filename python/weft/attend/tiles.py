@@ -128,7 +128,8 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
         return None
     narrow = wide <= 64
     common = {"width": wide, "value_width": value, "of": "qkv"}
-    return common | {"N": 128 if narrow else 64, "late": narrow or capped}
+    at_once = narrow and not window
+    return common | {"N": 128 if narrow else 64, "late": narrow or capped, "at_once": at_once}
 
 
 def beside(keys: int, meta: dict[str, Any], window: bool) -> bool:
@@ -136,6 +137,11 @@ def beside(keys: int, meta: dict[str, Any], window: bool) -> bool:
     earlier ones, where that was faster. Otherwise it only clears sums.
     """
     return bool(meta["width"] > 64 and keys <= _LONG and not window)
+
+
+def in_turns(keys: int, meta: dict[str, Any], window: bool) -> bool:
+    """Whether warpgroups take turns in the kernel that adds, where that was faster."""
+    return bool(meta["width"] <= 64 and keys <= _LONG and window)
 
 
 def in_sections(keys: int, meta: dict[str, Any]) -> bool:

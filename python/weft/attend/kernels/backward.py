@@ -6,14 +6,13 @@ at once, where those of q are added up in global memory, in any order. Beside it
 delta for later heads, and converts the sums of earlier ones.
 """
 
-import functools
 import math
 
 import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
-from weft.attend.kernels.sums import LANES, PANEL, ROWS, clear, fill, prepare_and_convert, share
+from weft.attend.kernels.sums import LANES, PANEL, ROWS, add_stages, clear, fill, prepare_and_convert, share
 
 LOG2E = math.log2(math.e)
 TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
@@ -65,6 +64,8 @@ def gradients(
     N=64,
     value_stages=2,
     late=False,
+    at_once=False,
+    turns=False,
     sections=False,
     ragged=True,
     packed=False,
@@ -75,11 +76,12 @@ def gradients(
 ):
     """The gradients `of` "q": dq = scale * ds @ k, of 64 queries by each warpgroup; of "kv": dk = scale *
     ds.T @ q of 64 keys by one warpgroup, and dv = p.T @ do by another one; or of "qkv": dk and dv of 64 keys
-    by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, a block later, to wait less.
+    by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, `at_once` or a block later, to wait less.
 
     Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
-    before comes last, not first. `group` heads of q share keys. `ragged` keys may end inside of a tile. With
-    `sections`, tiles are in the order `longest_first`. The other options are those of `forward`.
+    before comes last, not first. In `turns`, a warpgroup computes shares while the other one multiplies.
+    `group` heads of q share keys. `ragged` keys may end inside of a tile. With `sections`, tiles are in the
+    order `longest_first`. The other options are those of `forward`.
 
     With `beside`, CTAs also `prepare` rows of the head of keys `before` heads later, and `convert` sums of
     the one `after` heads earlier; with `clears`, a thread only clears sums of the later one. `done` counts
@@ -87,8 +89,7 @@ def gradients(
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
-    begun, windowed = not (late or capped), lefts or rights
-    deferred, early = late or windowed, late and not windowed
+    begun, windowed, deferred = not (late or capped), lefts or rights, late or lefts or rights
     window = Window(left if lefts else None, right if rights else None)
     # Without masks, queries after the last one are zeros, and so are their gradients.
     masks = ragged or packed or limited or lefts or rights
@@ -217,6 +218,7 @@ def gradients(
             rows_of = w.ring(1, o=(ROWS, PANEL, o.dtype), do=(ROWS, PANEL, do.dtype))
         cleared = w.ring(1, zeros=(2 * ROWS, LANES, w.f32)) if clears else None
         exchange, added = w.ring(2, ds=(M, N, q.dtype), takers=2), w.ring(2, sum=(part, LANES, w.f32))
+        turn = w.turns(2) if turns else None
         with w.role(warpgroups=2, registers=224 if beside else 240) as me:
 
             def product(ds, keys):
@@ -232,11 +234,9 @@ def gradients(
                         w.store(each, slot.sum.rows(each.rows * number, each.rows))
 
             @w.inline
-            def add_product(keys, meanwhile=lambda: None):
+            def add_product(keys):
                 with exchange.take() as slot:
-                    sum_q = product(slot.ds, keys)
-                    meanwhile()
-                    sum_q = w.wait(sum_q)
+                    sum_q = w.wait(product(slot.ds, keys))
                 add(sum_q)
 
             if clears:
@@ -257,10 +257,14 @@ def gradients(
                 if group == 1 and windowed:
                     i = seen.begin + number
                 with blocks.take() as block:
+                    if turns:
+                        turn.wait(me)
                     s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
                     with outputs.take() as of_out:
                         of_p = w.gemm(values, of_out.do.T, None if late else beginning(of_out.delta))
                         s = w.wait(s, pending=1)
+                        if turns:
+                            turn.give(me)
                         low = None if begun else w.load_row(block.base, like=s)
                         p, slopes = shares_of(s, low, i, own, rows, seen)
                         p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
@@ -271,13 +275,20 @@ def gradients(
                             if not late:
                                 slot = exchange.take()
                                 sum_q = product(slot.ds, mine.k)
+                            if at_once:
+                                w.store(ds, to.ds.rows(ROWS * me, ROWS))
                             sum_v = w.gemm(p, of_out.do, sum_v)
-                            w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                            if not at_once:
+                                w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                        if at_once:
+                            slot = exchange.take()
+                            sum_q = w.wait(product(slot.ds, mine.k), pending=1)
+                            of_out.release()
                         sum_k = w.gemm(ds, block.q, sum_k)
-                        if not late:
-                            sum_q = w.wait(sum_q, pending=2)
+                        if at_once or not late:
+                            sum_q = w.wait(sum_q, pending=1 if at_once else 2)
                             slot.release()
-                            if number > 0:
+                            if at_once or number > 0:
                                 add(sum_q)
                         elif number > 0:
                             add_product(mine.k)
@@ -286,14 +297,10 @@ def gradients(
             at = rows.batch, head, rows.first_key + own
             if deferred:
                 mine.ready()
-            store_v = functools.partial(store, sum_v, dv[at], rows.keys - own, values)
-            if steps > 0:
-                add_product(mine.k, *[store_v] * early)
-            elif early:
-                store_v()
+            if not at_once and steps > 0:
+                add_product(mine.k)
+            store(sum_v, dv[at], rows.keys - own, values)
             w.barrier()  # the other warpgroup has read all keys
-            if not early:
-                store_v()
             store(sum_k * scale, dk[at], rows.keys - own, keys)
             mine.release()
 
@@ -327,19 +334,12 @@ def gradients(
                     fill(rows_of, o, do, *pieces, value_width=value_width)
             if clears:
                 with w.one_thread(warp=2), cleared.take() as slot:
-                    clear(sums_q, slot.zeros, *share(*sharing, first // M, number + before, 2 * ROWS))
-                    if number + before < w.ctas(1) * w.ctas(2):
-                        w.signal(done[number + before])
+                    clear(slot.zeros, *sharing, first // M, number + before, done)
             if of == "qkv":
                 with w.one_thread(warp=1):
                     if clears and number >= before:
                         w.await_signals(done[number], w.ctas(0))
-                    for g in w.range(group):
-                        for i in w.range(seen.begin, seen.end):
-                            for half in range(2):
-                                at = rows.batch, head * group + g, ((rows.first_block + i) * 2 + half) * part
-                                with added.take() as slot:
-                                    w.atomic_add(sums_q[(*at, 0)], slot.sum)
+                    add_stages(added, sums_q, rows, head * group, group, seen, part)
                     if beside:
                         w.signal(done[w.ctas(1) * w.ctas(2) + number])
     if beside:

@@ -26,11 +26,29 @@ def share(sums_q, group, causal, x, of, size):
 
 
 @w.inline
-def clear(sums_q, zeros, span, place):
-    """Stores zeros in pieces of sums, by one thread, from a buffer of as many rows."""
+def add_stages(ring, sums_q, rows, head, group, seen, part):
+    """Adds stages of `part` rows to sums, by one thread: those of two warpgroups for each block that is seen,
+    for `group` heads from one on.
+    """
+    for g in w.range(group):
+        for i in w.range(seen.begin, seen.end):
+            for half in range(2):
+                at = rows.batch, head + g, ((rows.first_block + i) * 2 + half) * part
+                with ring.take() as slot:
+                    w.atomic_add(sums_q[(*at, 0)], slot.sum)
+
+
+@w.inline
+def clear(zeros, sums_q, group, causal, x, of, done):
+    """Stores zeros in the pieces of sums that tile x clears, by one thread, from a buffer of as many rows,
+    and signals it to head `of` of keys, if that exists.
+    """
+    span, place = share(sums_q, group, causal, x, of, zeros.shape[0])
     for piece in w.range(*span):
         at, here = place(piece)
         w.store(zeros, sums_q[(*at, here * zeros.shape[0], 0)])
+    if of < w.ctas(1) * w.ctas(2):
+        w.signal(done[of])
 
 
 @w.inline
