@@ -57,6 +57,12 @@ def test_export_writes_what_a_launch_needs(tmp_path):
     assert described["parameters"][0] == "argument 'x': pointer"
     with pytest.raises(weft.WeftError, match="must be a directory"):
         add.export(tmp_path / "none" / "add")
+    for path in ("", None, b"add"):
+        with pytest.raises(weft.WeftError, match="path must be the files' path without a suffix, got"):
+            add.export(path)
+    (tmp_path / "taken.ptx").mkdir()
+    with pytest.raises(weft.WeftError, match=r"cannot write '.*taken\.ptx': Is a directory"):
+        add.export(tmp_path / "taken")
 
 
 def test_tune_finds_the_fastest_and_keeps_it(cache, arrays):
@@ -97,6 +103,17 @@ def test_choices_that_fail_are_skipped(cache, arrays):
 def test_spaces_that_dont_fit(space, arrays):
     with pytest.raises(weft.WeftError, match="space"):
         double.tune(*arrays, space=space, measure=instructions)
+
+
+def test_tune_refuses_functions_that_are_none_and_times_that_are_no_numbers(cache, arrays):
+    for name in ("measure", "check"):
+        with pytest.raises(weft.WeftError, match=f"{name} must be a function, got 3"):
+            double.tune(*arrays, space={"N": (32,)}, **{"measure": instructions, name: 3})
+    for time in (None, "1", float("nan")):
+        with pytest.raises(weft.WeftError, match=r"no choice can run.*measure must return a time, got"):
+            double.tune(*arrays, space={"N": (32,)}, measure=lambda *_, time=time: time)
+    with pytest.raises(weft.WeftError, match="'N' must be one of the meta-parameters by without a value"):
+        double.tune(*arrays, space={"N": (32,)}, N=64, measure=instructions)
 
 
 def test_without_a_gpu_tune_asks_once_for_a_measure(cache, arrays, monkeypatch):

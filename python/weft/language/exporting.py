@@ -1,10 +1,12 @@
 """`kernel.show` and `kernel.export`: a compiled kernel as text, and as files for launches without Weft."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from weft.errors import WeftError
+from weft import system
+from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch.kernel import Kernel
 
@@ -22,7 +24,8 @@ def text(kernel: Kernel, stage: Any) -> str:
 
 def export(kernel: Kernel, path: Any) -> list[Path]:
     """Writes `path`.cubin, .ptx and .json, and returns their paths."""
-    base = Path(path)
+    if not isinstance(path, (str, os.PathLike)) or not (base := Path(path)).name:
+        raise WeftError(f"path must be the files' path without a suffix, got {shown(path)}")
     if not base.parent.is_dir():
         raise WeftError(f"path: {base.parent} must be a directory")
     described = {"name": kernel.name, "chip": kernel.chip, **kernel.launch.description()}
@@ -34,5 +37,8 @@ def export(kernel: Kernel, path: Any) -> list[Path]:
     paths = []
     for suffix, data in contents.items():
         paths.append(base.with_name(f"{base.name}.{suffix}"))
-        paths[-1].write_bytes(data)
+        try:
+            system.write(paths[-1], data)
+        except OSError as error:
+            raise WeftError(f"cannot write '{paths[-1]}': {error.strerror or error}") from None
     return paths

@@ -12,7 +12,7 @@ from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, numbers_of
 from weft.language.scalars import DType
 from weft.language.signatures import Signature
-from weft.launch import arrays, overlaps
+from weft.launch import overlaps
 from weft.launch.arrays import ArrayView
 
 
@@ -23,9 +23,10 @@ def contiguous(signature: Signature, values: Sequence[Any]) -> Iterator[list[Any
     """
     copies: dict[Any, Any] = {}
     result, written = list(values), list[tuple[Any, Any]]()
-    kinds: list[Any] = list(signature.arguments.values())
-    for number, (kind, value) in enumerate(zip(kinds, values, strict=True)):
-        view = _view(kind, value)
+    pairs = zip(signature.arguments.items(), values, strict=True)
+    kind: Any
+    for number, ((name, kind), value) in enumerate(pairs):
+        view = _view(signature, name, value)
         if view is None or not _is_strided(view) or (kind.writes and not _is_writable(view)):
             continue
         key = view.address, view.shape, view.strides
@@ -46,8 +47,8 @@ def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, 
     """Whether arrays without elements leave the kernel nothing to compute: its grid has no CTA. Raises
     WeftError where it has some, as kernels can't get such arrays.
     """
-    pairs = zip(signature.arguments.items(), values, strict=True)
-    views = {name: view for (name, kind), value in pairs if (view := _view(kind, value)) is not None}
+    pairs = zip(signature.arguments, values, strict=True)
+    views = {name: view for name, value in pairs if (view := _view(signature, name, value)) is not None}
     empty = next((name for name, view in views.items() if 0 in view.shape), None)
     if empty is None:
         return False
@@ -65,11 +66,12 @@ def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, 
     )
 
 
-def _view(kind: Any, value: Any) -> ArrayView | None:
-    """An array as a view; None for a number, and for a type in place of an array."""
+def _view(signature: Signature, name: str, value: Any) -> ArrayView | None:
+    """An argument as a view; None for a number, and for a type in place of an array."""
+    kind = signature.arguments[name]
     if not isinstance(kind, ArrayArgument) or value is None or isinstance(value, (DType, str)):
         return None
-    view = arrays.view(value)
+    view = signature.view(name, value)
     return view if len(view.shape) == kind.rank else None
 
 

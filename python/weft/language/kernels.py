@@ -164,6 +164,7 @@ class KernelFunction:
         skipped. The cache on disk keeps the result for this source, these types and sizes, and this GPU;
         `again` measures in any case.
         """
+        tuning.check_functions(measure, check)
         values, meta = self._arguments(args, named)
         found = tuning.choices(space, [name for name in self.signature.meta if name not in meta])
         parts = tuning.key(self.__wrapped__, values, meta, found, self._chip())

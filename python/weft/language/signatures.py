@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
 from weft.language.scalars import DType, named
@@ -114,6 +114,13 @@ class Signature:
                     f"{first} in '{owner}' and {extent} in '{name}'"
                 )
 
+    def view(self, name: str, value: Any) -> ArrayView:
+        """An array that is an argument."""
+        if isinstance(value, ArrayView):
+            return value
+        with about(f"kernel {self.name}: '{name}'"):
+            return arrays.view(value)
+
     def _array(
         self, name: str, kind: ArrayArgument, value: Any, sizes: dict[str, tuple[int, str]]
     ) -> tuple[DType, bool]:
@@ -123,7 +130,7 @@ class Signature:
             if dtype is None:
                 raise WeftError(f"kernel {self.name}: the element type of '{name}' must be given")
             return dtype, True
-        view = value if isinstance(value, ArrayView) else arrays.view(value)
+        view = self.view(name, value)
         dtype = named(view.dtype)
         if kind.dtype not in (None, dtype):
             raise WeftError(f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}")

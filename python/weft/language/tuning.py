@@ -3,6 +3,8 @@
 import inspect
 import itertools
 import json
+import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,8 +36,16 @@ def choices(space: Any, names: Sequence[str]) -> list[Choice]:
         )
     for name in (name for each in found for name in each):
         if name not in names:
-            raise WeftError(f"space: '{name}' must be one of the meta-parameters {', '.join(names)}")
+            legal = f"one of the meta-parameters {', '.join(names)}" if names else "a meta-parameter"
+            raise WeftError(f"space: '{name}' must be {legal} without a value in the call")
     return found
+
+
+def check_functions(measure: Any, check: Any) -> None:
+    """Raises WeftError for a `measure` or a `check` that can't be called."""
+    for name, each in (("measure", measure), ("check", check)):
+        if each is not None and not callable(each):
+            raise WeftError(f"{name} must be a function, got {shown(each)}")
 
 
 def key(function: Any, values: Sequence[Any], meta: Choice, found: list[Choice], chip: str) -> list[str]:
@@ -77,6 +87,8 @@ def fastest(
         try:
             kernel = compiled(choice)
             time = measure(kernel, *values)
+            if not isinstance(time, numbers.Real) or math.isnan(time):
+                raise WeftError(f"measure must return a time, got {shown(time)}")
             if check is not None and not check():
                 raise WeftError("check returned false")
             times.append((time, number))
