@@ -1,6 +1,7 @@
 """Errors for users' mistakes, with source locations, and warnings."""
 
 import numbers
+import re
 import sys
 import warnings
 from dataclasses import dataclass
@@ -32,6 +33,24 @@ class Diagnostic:
         return "\n".join([f"{prefix}{self.severity}: {self.message}", *map(str, self.notes)])
 
 
+# A path as messages have it, before a line number, or IPython's own name of a cell.
+_PATH = re.compile(r"(?:<ipython-input[^>]*>|[^\s:()\"']*[/\\]ipykernel_[^\s:()\"']*)(?=:\d)")
+
+
+def with_cells(text: str) -> str:
+    """A message in which cells of the notebook that runs have their names there, such as "Cell In[3]"."""
+    notebook = sys.modules.get("IPython")
+    shell = None if notebook is None else notebook.get_ipython()
+    if shell is None:
+        return text
+
+    def named(match: re.Match[str]) -> str:
+        found = shell.compile.format_code_name(match[0])
+        return " ".join(found) if found else match[0]
+
+    return _PATH.sub(named, text)
+
+
 class WeftError(Exception):
     """A mistake in Weft's input. `diagnostics` contains every message with its source location.
 
@@ -47,7 +66,7 @@ class WeftError(Exception):
         return tuple(each if isinstance(each, Diagnostic) else Diagnostic(each) for each in self.args)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.diagnostics)).removeprefix("error: ")
+        return with_cells("\n".join(map(str, self.diagnostics)).removeprefix("error: "))
 
 
 class about:

@@ -1,11 +1,14 @@
 """A mistake reads as one sentence: in a traceback, as text, and from the tools."""
 
+import sys
 import traceback
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import weft
+from weft.emulator import Finding
 from weft.errors import Diagnostic, Location, WeftError, shown
 
 PLACED = Diagnostic("wrong", Location("f.mlir", 2, 5))
@@ -129,3 +132,22 @@ def test_sizes_of_2_to_the_40_are_refused_before_any_allocation():
     huge = np.lib.stride_tricks.as_strided(b, (2**40, 8), (16, 2))
     with pytest.raises(WeftError, match=r"a: sizes must be in 1\.\.2147483647, got 1099511627776"):
         weft.matmul(huge, b)
+
+
+def test_cells_of_a_notebook_have_their_names(monkeypatch):
+    """As IPython's tracebacks have them, not those of the files that ipykernel names after their contents."""
+    cells = {"/tmp/ipykernel_31/25416.py": ("Cell", "In[3]"), "<ipython-input-4-5f>": ("Cell", "In[4]")}
+    compiler = SimpleNamespace(format_code_name=cells.get)
+    notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(compile=compiler))
+    where = Location("/tmp/ipykernel_31/25416.py", 5, 13)
+    other = "written at line 9 (<ipython-input-4-5f>:2), in /tmp/ipykernel_31/7.py:8 and /tmp/a.py:3"
+    error = WeftError(Diagnostic(other, where))
+    assert str(error) == f"/tmp/ipykernel_31/25416.py:5:13: error: {other}"
+    finding = Finding("shared-race", "a race", 7, "/tmp/ipykernel_31/25416.py:5")
+    assert "(/tmp/ipykernel_31/25416.py:5)" in str(finding)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    known = "written at line 9 (Cell In[4]:2), in /tmp/ipykernel_31/7.py:8 and /tmp/a.py:3"
+    assert str(error) == f"Cell In[3]:5:13: error: {known}"
+    assert str(finding) == "line 7 (Cell In[3]:5): shared-race: a race"
+    notebook.get_ipython = lambda: None
+    assert str(error).startswith("/tmp/ipykernel_31")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, missing_package, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
 from weft.language.kernels import KernelFunction
@@ -17,8 +17,8 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
     """
     try:
         import torch
-    except ImportError:
-        raise WeftError("w.torch_op needs PyTorch: pip install 'weft[gpu]'") from None
+    except ModuleNotFoundError as failure:
+        raise missing_package(failure, "w.torch_op", "torch", "gpu") from None
     if not isinstance(kernel, KernelFunction):
         raise WeftError(f"w.torch_op must get a kernel of w.kernel, got {shown(kernel)}")
     if not isinstance(name, str) or name.count("::") != 1:

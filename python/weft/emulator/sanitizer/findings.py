@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from weft.emulator.errors import Thread, with_sources
 from weft.emulator.sanitizer import page
-from weft.errors import Location, WeftError, shown
+from weft.errors import Location, WeftError, shown, with_cells
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 
@@ -80,7 +80,7 @@ class Finding:
         where = self.source if not self.line and self.source else where
         who = f" in {self.thread}" if self.thread else ""
         seed = "" if self.seed is None else f" (seed {self.seed})"
-        return f"{where}: {self.rule}: {self.message}{who}{seed}"
+        return with_cells(f"{where}: {self.rule}: {self.message}{who}{seed}")
 
     def _repr_html_(self) -> str:
         return page.of_findings([self])
