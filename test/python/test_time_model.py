@@ -112,7 +112,7 @@ def test_tiles_are_grouped_to_read_the_least(shape, schedule, group):
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
     (BF16, (8192, 16, 8192), {8: 666}),
-    (BF16, (8192, 8192, 1024), {1: 342, 8: 2038, 16: 572}),
+    (BF16, (8192, 8192, 1024), {1: 360, 8: 2218, 16: 668}),
     (BF16, (256, 16, 512), {8: 819}),
     (BF16, (64, 16, 2048), {8: 744}),
     (E4M3, (64, 40, 1000), {8: 375}),
@@ -140,7 +140,12 @@ def test_candidates_for_few_sums_and_a_long_k_divide_it_in_every_way():
 
 def test_candidates_for_many_sums_have_every_block_and_cluster():
     found = list(time_model.candidates(8192, 8192, 1024, BF16, H200))
-    assert {(s.warpgroups, s.block[0]) for s in found} == {(1, 64), (2, 128), (2, 256), (3, 192)}
+    assert {(s.warpgroups, s.block[0]) for s in found if not s.alternating} == {
+        (1, 64),
+        (2, 128),
+        (2, 256),
+        (3, 192),
+    }
     for warpgroups in (1, 2):
         tiles = {s.block[1] for s in found if s.swap and s.warpgroups == warpgroups}
         assert tiles == set(range(8, 257, 8))
@@ -187,6 +192,54 @@ def test_the_model_counts_parts_as_the_schedule_does():
     assert time_model.modelled(one, *shape, BF16, PLAIN) == time_model.modelled(one, *shape, BF16, less)
 
 
+@pytest.mark.parametrize(
+    ("types", "shape", "turns"),
+    [
+        (BF16, (8192, 8192, 1024), True),
+        (replace(BF16, transposed=(True, True)), (8104, 31960, 384), True),
+        (E4M3, (8192, 8192, 512), True),
+        (TF32, (8192, 8192, 256), True),
+        (TF32, (8192, 8192, 512), False),  # D is written from registers,
+        (BF16, (4096, 4096, 4096), False),  # K is long,
+        (BF16, (1024, 1024, 512), False),  # a CTA has a single tile,
+        (BF16, (8192, 8191, 512), False),  # threads write D,
+        (PROMOTED, (8192, 8192, 512), False),  # and sums are promoted.
+    ],
+)
+def test_warpgroups_take_turns_where_writing_takes_long(types, shape, turns):
+    assert time_model.choose(*shape, types, H200).alternating == turns
+
+
+def test_turns_are_considered_with_whole_lines_of_d():
+    found = [s for s in time_model.candidates(8192, 8192, 512, BF16, H200) if s.alternating]
+    assert {s.swap for s in found} == {False, True} and {s.block[0] for s in found} == {64, 128}
+    assert all(s.splits == s.global_splits == 1 and s.stages >= 3 for s in found)
+    widths = {s.rows if s.swap else s.block[1] // s.staging_parts(BF16) for s in found}
+    assert all(width * 2 % 128 == 0 for width in widths)
+    assert list(Kernels.of(found, BF16, H200).staging_parts) == [s.staging_parts(BF16) for s in found]
+    direct = [s for s in time_model.candidates(8192, 8192, 256, TF32, H200) if s.alternating]
+    assert direct and all(s.swap and s.block[0] == 64 for s in direct)
+
+
+def test_a_turn_hides_what_a_tile_takes_to_be_written():
+    shape, together = (8192, 8192, 512), of(128, 160, 64, stages=5, swap=True, cluster=(2, 1))
+    turns = replace(together, alternating=True)
+    slower = replace(PLAIN, store_wait=PLAIN.store_wait + 0.5)
+    more = [
+        time_model.modelled(s, *shape, BF16, slower) - time_model.modelled(s, *shape, BF16, PLAIN)
+        for s in (together, turns)
+    ]
+    assert more[1] < 0.2 * more[0]
+    beside = replace(PLAIN, written_beside=PLAIN.written_beside + 1)
+    assert time_model.modelled(turns, *shape, BF16, beside) > time_model.modelled(turns, *shape, BF16, PLAIN)
+    alone = replace(turns, cluster=(1, 1))  # what a CTA copies itself is slowed down most
+    slowed = [
+        time_model.modelled(s, *shape, BF16, beside) - time_model.modelled(s, *shape, BF16, PLAIN)
+        for s in (turns, alone)
+    ]
+    assert slowed[0] < slowed[1]
+
+
 CHOSEN = (
     (BF16, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 5 stages, group 8"),
     (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
@@ -215,7 +268,11 @@ CHOSEN = (
     (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),
     (E4M3, (3000, 40, 5000), "block 64x32x256, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
     (E4M3, (1024, 1024, 1024), "block 128x64x128, 2 warpgroups, 4 stages, group 8"),
-    (E4M3, (8192, 8192, 1024), "block 128x224x128, 2 warpgroups, 3 stages, group 8, cluster 2x1, swapped"),
+    (
+        E4M3,
+        (8192, 8192, 1024),
+        "block 128x192x128, 2 warpgroups, 5 stages, group 8, alternating, cluster 2x1, swapped",
+    ),
     (E4M3, (64, 4096, 7168), "block 64x48x256, 1 warpgroups, 7 stages, group 8, cluster 1x8"),
     (PROMOTED, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),
     (PROMOTED, (8192, 8192, 1024), "block 192x128x128, 3 warpgroups, 4 stages, group 8, cluster 1x2"),
@@ -232,7 +289,11 @@ CHOSEN = (
     (TF32, (8192, 16, 8192), "block 64x16x32, 1 warpgroups, 12 stages, group 8"),
     (TF32, (2048, 2048, 2048), "block 128x256x32, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
     (S8, (256, 256, 8192), "block 64x64x128, 1 warpgroups, 12 stages, group 8, 4 splits"),
-    (S8, (8192, 8192, 1024), "block 128x224x128, 2 warpgroups, 5 stages, group 8, cluster 2x1"),
+    (
+        S8,
+        (8192, 8192, 1024),
+        "block 64x256x128, 2 warpgroups, 5 stages, group 8, alternating, cluster 8x1, swapped",
+    ),
 )
 
 

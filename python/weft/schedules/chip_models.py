@@ -64,6 +64,7 @@ class ChipModel:
     store_wait: float  # share of a tile's stores that it waits for
     staged_part: float  # for each part after the first in which a tile of D is staged
     stored_part: float  # in addition, where threads store it, since TMA can't write the rows of D
+    written_beside: float  # share of a tile's stores by which they slow down the copies of the next tile down
     launch_gap: float  # between launches with clusters, or where a multiprocessor can't hold a CTA of each
 
     cluster: float  # for a cluster, whose CTAs start and end together
@@ -124,6 +125,7 @@ H200 = ChipModel(
     store_wait=3.225,
     staged_part=700.0,
     stored_part=2000.0,
+    written_beside=2.0,
     launch_gap=400.0,
     cluster=1300.0,
     cluster_both=600.0,

@@ -13,6 +13,8 @@ import numpy as np
 
 from weft.dialects.schedule import PROMOTED, STAGING_PARTS, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
+from weft.isa import wgmma
+from weft.isa.chips import LINE_BYTES
 from weft.isa.tensor_map import JOINED_ROWS, ROW_BYTES
 from weft.schedules import wgmma_cycles, wgmma_kernels
 from weft.schedules.chip_models import ChipModel
@@ -22,6 +24,14 @@ from weft.target import Target
 _MOST_STAGES = 12
 _BLOCK_ROWS = ((1, 64), (2, 128), (2, 256), (3, 192))
 _BLOCK_COLUMNS = range(8, 257, 8)
+# Tiles that warpgroups compute in turns, with rows and columns.
+_TURNS = (
+    *((64, columns) for columns in range(128, 257, 32)),
+    *((128, columns) for columns in range(96, 193, 16)),
+)
+_LEAST_TURNS = 3  # tiles of a CTA
+_MOST_DEPTH = 2048  # elements of a row of A, up to which turns were measured,
+_MOST_DEPTH_OF_DIRECT = 1280  # and bytes, up to which they pay where D is written from registers
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2))
 _LARGE_CLUSTERS = ((4, 2), (2, 4), (8, 1), (1, 8))  # without global splits
 _SPLITS = (2, 4, 8)
@@ -197,6 +207,18 @@ def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
             s = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap, joined=joined)
             if s.complaint(types, target) is None:
                 yield s
+    yield from _tiles_in_turns(types, target)
+
+
+def _tiles_in_turns(types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
+    """Those that warpgroups may compute in turns, of types that were measured."""
+    staged, direct = types.output_bytes == 2 and types.input_bytes <= 2, types.output_bytes == 4
+    for (rows, columns), swap in product(_TURNS, (False, True)):
+        s = WarpgroupSchedule((rows, columns, 128 // types.input_bytes), 2, 2, swap=swap, alternating=True)
+        # From registers, a warpgroup writes 64 columns of D at a time the fastest.
+        able = staged or (direct and swap and rows == wgmma.M)
+        if able and s.complaint(types, target) is None:
+            yield s
 
 
 def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
@@ -204,6 +226,8 @@ def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
     leave room for a CTA of the next launch.
     """
     facts = chip.facts
+    if s.alternating:
+        return _stages_in_turns(s, types, facts.shared_bytes)
     most = min(s.most_stages(types, facts.shared_bytes), _MOST_STAGES)
     half = s.most_stages(types, wgmma_kernels.room_of_two(facts))
     more = _more_stages(s, types, chip, most)
@@ -214,6 +238,18 @@ def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
         return [*more, most]
     two_fit = Kernels.of([replace(s, stages=half)], types, chip).two_fit[0]
     return [*more, most, half] if two_fit else [*more, most]
+
+
+def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> list[int]:
+    """The most stages that fit beside each warpgroup's tile of D in any parts that are whole lines."""
+    if s.splits > 1:
+        return []
+    found = {s.most_stages(types, shared_bytes, parts): parts for parts in reversed(STAGING_PARTS)}
+    return [
+        min(count, _MOST_STAGES)
+        for count, parts in sorted(found.items())
+        if count >= _FEWEST_PARTED and (s.swap or s.block[1] // parts * types.output_bytes % LINE_BYTES == 0)
+    ]
 
 
 def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int) -> list[int]:
@@ -237,6 +273,11 @@ def _worthwhile(every: _All, m: int, n: int, k: int, *, known_k: bool = True) ->
     slices = kernels.splits * kernels.global_splits
     ctas, _ = wgmma_cycles.counts(kernels, m, n, k)
     joins = (m <= JOINED_ROWS) & (k % JOINED_ROWS == 0) if known_k else False
+    aligned = n * kernels.types.output_bytes % ROW_BYTES == 0
+    short = k <= _MOST_DEPTH
+    if kernels.types.output_bytes == 4:
+        short = k * kernels.types.input_bytes <= _MOST_DEPTH_OF_DIRECT
+    turns = (ctas > (_LEAST_TURNS - 1) * kernels.resident) & known_k & short & aligned
     return (
         (kernels.rows < 2 * np.maximum(down, 64))
         & (kernels.columns < 2 * np.maximum(across, 16))
@@ -244,6 +285,7 @@ def _worthwhile(every: _All, m: int, n: int, k: int, *, known_k: bool = True) ->
         & (kernels.width <= tiles[1])
         & ((slices == 1) | (blocks >= 2 * slices))
         & (~kernels.joined | joins)
+        & ((kernels.turns == 0) | turns)
         # More slices than run at a time only add sums.
         & ((kernels.global_splits == 1) | (ctas <= kernels.resident))
     )

@@ -102,11 +102,18 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
     added = chip.claim + sums / chip.sums_written * (1 + chip.slices * (kernels.global_splits - 1))
     tile = chip.tile + waiting + np.where(divided, added, 0.0)
     stored = np.where(n * types.output_bytes % tensor_map.ROW_BYTES != 0, chip.stored_part, 0.0)
-    tile = tile + (chip.staged_part + stored) * (kernels.staging_parts - 1)
+    part = np.where(kernels.turns > 0, 0.0, chip.staged_part) + stored
+    tile = tile + part * (kernels.staging_parts - 1)
     tile = tile + np.where(kernels.splits > 1, sums / chip.cluster_sums, 0.0)
     full = block_cycles(kernels, m, n, k, kernels.resident)
     last = block_cycles(kernels, m, n, k, np.maximum(rest, 1))
     tiles = whole * (blocks * full + tile) + np.where(rest > 0, blocks * last + tile, 0.0)
+    if (turns := kernels.turns).any():
+        count = ceil_div(ctas, kernels.resident)
+        slowed = blocks * full + chip.written_beside * written * _own_share(kernels)
+        each = _norm(_EVEN, slowed, (blocks * full + tile) / np.maximum(turns, 1))
+        one = blocks * np.where(rest > 0, last, full) + tile
+        tiles = np.where(turns > 0, (count - 1) * each + one, tiles)
     if kernels.stream_k.any():
         even = ctas / kernels.resident * blocks * full + ceil_div(ctas, kernels.resident) * chip.tile
         even = even + whole * waiting + chip.streamed + 2 * sums / chip.sums_written
@@ -114,6 +121,12 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
     moved = members * (_read_bytes(kernels, m, n, k) + m * n * types.output_bytes)
     total = _norm(_EVEN, tiles, moved / chip.memory) + end
     return Case(kernels, m, n, k, total, blocks)
+
+
+def _own_share(kernels: Kernels) -> Array:
+    """The share of a stage that a CTA copies itself."""
+    own = kernels.rows / kernels.width + kernels.columns / kernels.height
+    return own / (kernels.rows + kernels.columns)
 
 
 def _read_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> Array:

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import OTHER_REGISTERS, Types, WarpgroupSchedule, added_pieces, staging_parts
+from weft.dialects.schedule import (
+    OTHER_REGISTERS,
+    Types,
+    WarpgroupSchedule,
+    added_pieces,
+    staging_parts,
+    wgmma_turns,
+)
 from weft.dialects.tile_claims import MOST_PARTIES
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.isa import wgmma
@@ -106,6 +113,11 @@ class Kernels:
         return self.of_tile("joined", lambda s: s.joined)
 
     @cached_property
+    def turns(self) -> Array:
+        """The warpgroups that compute tiles in turns; 0 where they share tiles."""
+        return self.of_tile("turns", lambda s: s.warpgroups if s.alternating else 0)
+
+    @cached_property
     def stage_bytes(self) -> Array:
         return self.of_tile("stage_bytes", lambda s: s.stage_bytes(self.types))
 
@@ -130,8 +142,9 @@ class Kernels:
     def staging_parts(self) -> Array:
         """In how many parts a tile of D is staged."""
         whole = np.where(self.staged, self.rows * self.columns * self.types.output_bytes, 0)
-        stage = self.stage_bytes + STAGE_BARRIER_BYTES
-        room = self.chip.facts.shared_bytes - self.stages * stage
+        whole = whole * np.maximum(self.turns, 1)
+        barriers = wgmma_turns.barrier_bytes(self.stages, self.turns)
+        room = self.chip.facts.shared_bytes - self.stages * self.stage_bytes - barriers
         unit = self.of_tile("staging_unit", lambda s: s.staging_unit(self.types))
         return staging_parts(whole, room, self.columns, unit)
 
