@@ -6,7 +6,8 @@ from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import Tile, index_complaint, is_buffer
-from weft.mlir import ext, ir, strides
+from weft.errors import WeftError, shown
+from weft.mlir import MLIRError, ext, ir, strides
 
 PROXIES = ("generic", "async")
 
@@ -130,9 +131,13 @@ def send_async(tile: Any, memory: Any, index: Any) -> None:
 
 
 def remote_type(element: Any) -> Any:
-    """The type of memory of another GPU, for elements of a type."""
+    """The type of memory of another GPU, for elements of a type. Raises WeftError if it can't have them."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
-    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element, None, space)
+    try:
+        return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element, None, space)
+    except (MLIRError, TypeError):
+        got = str(element) if isinstance(element, ir.Type) else shown(element)
+        raise WeftError(f"element must be an MLIR type that memory can have, got {got}") from None
 
 
 def signal(flags: Any, index: Any, value: Any) -> None:
