@@ -11,6 +11,8 @@ from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp, sum_
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.builders.instructions import LETTERS, assembly, sum_name
 
+_DECLARATION = f".reg .b32 {sum_name()}<"
+
 
 def drop_unused(module: Any) -> None:
     """Erases reads whose values nothing uses."""
@@ -33,7 +35,12 @@ def declare(module: Any) -> None:
                 raise refuse(product, "expects no use of D with first_sum: tile.read_sums returns the sums")
         start = function.operation.regions[0].blocks[0]
         with ir.InsertionPoint.at_block_begin(start), function.location:
-            assembly(f".reg .b32 {sum_name()}<{total}>;", [], [], [])
+            assembly(f"{_DECLARATION}{total}>;", [], [], [])
+
+
+def are_declared(llvm_ir: str) -> bool:
+    """Whether a kernel in LLVM's IR has named sums."""
+    return _DECLARATION in llvm_ir
 
 
 def rounding(store: Any) -> ReadSumsOp | None:

@@ -10,8 +10,8 @@ import pytest
 
 from weft import late_imports
 from weft.attend.kernels.combine import combine
-from weft.compiler import stages
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.compiler import codegen, stages
+from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import cast_kernels, product_kernel
 
 WIDE = WarpgroupSchedule((128, 224, 64), 2, 4)
@@ -60,6 +60,24 @@ def with_epilogue(schedule, *roles, **given):
     kind = types, (2, 2, 2), added, (False, False), (1.0).hex()
     beta, activation = given.get("beta", 0.0).hex(), given.get("activation")
     return product_kernel.compiled(*kind, beta, False, activation, schedule, "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("chip", "schedule", "few"),
+    [
+        ("sm_90a", WarpgroupSchedule((128, 128, 64), 2, 4), True),
+        ("sm_90a", WarpgroupSchedule((64, 64, 64), 2, 4, alternating=True), True),
+        ("sm_90a", WarpgroupSchedule((64, 128, 64), 1, 4), False),
+        ("sm_80", Schedule((64, 64, 32), (2, 2), 3), False),
+    ],
+)
+def test_llvm_runs_few_passes_on_large_kernels_of_wgmma(monkeypatch, chip, schedule, few):
+    asked, to_ptx = [], codegen.to_ptx
+    monkeypatch.setattr(codegen, "to_ptx", lambda *args, **how: asked.append(how) or to_ptx(*args, **how))
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    product_kernel.compiled.cache_clear()
+    assert product_kernel.plain(Types("bf16", "bf16", "bf16"), schedule, chip).ptx
+    assert [how["few"] for how in asked] == [few]
 
 
 @pytest.mark.parametrize("role", ["residual", "c"])

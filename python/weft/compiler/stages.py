@@ -22,12 +22,13 @@ from weft.dialects import dialects, instruction_ops
 from weft.dialects.op import kind_of, target_of
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError, shown
+from weft.isa.chips import WARPGROUP
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
-from weft.passes.builders import votes
+from weft.passes.builders import named_sums, votes
 from weft.passes.plain.real import is_own_call
 from weft.passes.registry import instrumentation
 from weft.schedules import database
@@ -65,9 +66,17 @@ class Compiled:
 
         def generate() -> bytes:
             level = codegen.OPT_LEVEL
-            return codegen.to_ptx(self.llvm, chip, version, opt_level=level).ptx.encode()
+            return codegen.to_ptx(self.llvm, chip, version, opt_level=level, few=self._large).ptx.encode()
 
         return cache.default().get_or_make("ptx", key, generate).decode()
+
+    @property
+    def _large(self) -> bool:
+        """Whether several warpgroups multiply, with sums in named registers: LLVM takes longest for these
+        kernels, and few of its passes make them as fast. Others may become 1.6% slower.
+        """
+        threads = [launch.block[0] for launch in self.launches.values() if launch.block is not None]
+        return named_sums.are_declared(self.llvm) and min(threads, default=0) > 2 * WARPGROUP
 
     @computed
     def assembled(self) -> ptxas.Assembled:
