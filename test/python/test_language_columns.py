@@ -38,3 +38,18 @@ def test_columns_are_reduced(m, n, columns):
             t = t - t.sum(1, keepdims=True) * 0.5
         t = t + t.max(1, keepdims=True) * t.min(1, keepdims=True)
         assert np.allclose(y.reshape(t.shape), t, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype, numpy", [(w.f64, np.float64), (w.i64, np.int64), (w.f16, np.float16)])
+def test_values_of_other_widths_are_reduced(dtype, numpy):
+    @w.kernel()
+    def sums(x: w.In["m n", dtype], rows: w.Out["m", dtype], columns: w.Out["n", dtype], *, M=128):
+        with w.role():
+            t = w.load(x[0, 0], (M, 16))
+            w.store_column(w.sum(t, axis=1), rows[0])
+            w.store_row(w.max(t, axis=0), columns[0])
+
+    x = (np.random.default_rng(0).integers(-50, 50, (128, 16)) / 4).astype(numpy)
+    rows, columns = np.zeros(128, numpy), np.zeros(16, numpy)
+    assert not sums.emulate(x, rows, columns).findings
+    assert np.array_equal(rows, x.sum(1)) and np.array_equal(columns, x.max(0))

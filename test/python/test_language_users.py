@@ -178,6 +178,20 @@ def operands_of_two_types(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.gemm(a, b)  # here
 
 
+@case("a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, got w.f64")
+def operands_of_f64(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    a = w.shared(64, 64, w.f64)
+    with w.role():
+        w.gemm(a, a)  # here
+
+
+@case("a and b must have one type, got w.i8 and w.e4m3")
+def an_integer_and_a_float_of_8_bits(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    a, b = w.shared(64, 64, w.i8), w.shared(64, 64, w.e4m3)
+    with w.role():
+        w.gemm(a, b.T)  # here
+
+
 @case("a fragment as a of w.gemm must be in the layout of sums, .*: write w.convert.a.")
 def a_left_operand_in_another_layout(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     b = w.shared(64, 64, w.bf16)

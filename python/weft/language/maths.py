@@ -286,10 +286,12 @@ def _across(value: Any, name: str, distances: tuple[int, ...]) -> Any:
 
 
 def _of_lane(value: Any, distance: int) -> Any:
-    """The value of the lane at a distance. Smaller ones than 32 bits travel in the low bits of a word."""
+    """The value of the lane at a distance. Smaller ones than 32 bits travel in the low bits of a word, larger
+    ones as two words.
+    """
     bits = value.type.width
     if bits > emit.i32().width:
-        raise mistake(f"can't reduce {bits}-bit values of several lanes: convert them with .to(w.f32)")
+        return _of_lane_in_words(value, distance)
     word = value
     if bits < emit.i32().width:
         whole = ir.IntegerType.get_signless(bits)
@@ -301,6 +303,17 @@ def _of_lane(value: Any, distance: int) -> Any:
         return other
     narrow = arith.trunci(whole, other)
     return narrow if value.type == whole else arith.bitcast(value.type, narrow)
+
+
+def _of_lane_in_words(value: Any, distance: int) -> Any:
+    """A value of 64 bits of the lane at a distance."""
+    whole, half = ir.IntegerType.get_signless(64), emit.i32().width
+    number = value if value.type == whole else arith.bitcast(whole, value)
+    shift = emit.constant(whole, half)
+    words = arith.trunci(emit.i32(), number), arith.trunci(emit.i32(), arith.shrui(number, shift))
+    low, high = (arith.extui(whole, _of_lane(each, distance)) for each in words)
+    other = arith.ori(low, arith.shli(high, shift))
+    return other if value.type == whole else arith.bitcast(value.type, other)
 
 
 def warp_any(x: Any) -> Scalar:

@@ -10,8 +10,10 @@ from weft.language.buffers import Buffer
 from weft.language.carried import Carried
 from weft.language.fragments import Fragment
 from weft.language.mistakes import at, mistake
-from weft.language.scalars import DType, dtype_of, f32, i8, i32
+from weft.language.scalars import DType, bf16, dtype_of, e4m3, e5m2, f16, f32, i8, i32
 from weft.language.warp_products import WarpProducts
+
+_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8)
 
 
 class Pending(Carried):
@@ -120,7 +122,11 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
         raise mistake(f"a has {k} columns and b has {k_of_b} rows, which must be equal{meant}")
     if m % registers.WGMMA_ROWS:
         raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
-    if a.dtype != b.dtype and (a.dtype.bits, b.dtype.bits) != (8, 8):
+    for operand, dtype in (("a", a.dtype), ("b", b.dtype)):
+        if dtype not in _MULTIPLIED:
+            types = ", ".join(map(str, _MULTIPLIED))
+            raise mistake(f"{operand} of {caller} must have elements of one of {types}, got {dtype}")
+    if a.dtype != b.dtype and {a.dtype, b.dtype} != {e4m3, e5m2}:
         raise mistake(
             f"a and b must have one type, got {a.dtype} and {b.dtype}: load one of them, convert it with "
             ".to, and store it to a buffer, in a role that writes a ring of such buffers (ring.write)"

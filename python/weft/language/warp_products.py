@@ -72,8 +72,6 @@ class WarpProducts(Multiplier):
             return legal[0]
         what = f"products of {a.dtype} and {b.dtype}"
         needed = frozenset(c for c in CHIPS if any(SYNC.judge(form, c) is None for form in forms))
-        if not needed:
-            raise mistake(f"no chip has {what} with {kind.element_type} sums by mma.sync: convert the tiles")
         raise mistake(
             f"{what} by mma.sync need {describe(needed)}, got {self._chip}: convert the tiles, or compile "
             "for another chip"
