@@ -125,6 +125,23 @@ def a_slice_that_is_stored(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         y[64 * w.cta() : 128, 8] = w.load(x[0, 0], (64, 8))  # here
 
 
+@case("a tile needs an array with rows and columns, got 'v': w.load_row and w.load_column load vectors")
+def a_tile_of_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.In["k", w.f32]):
+    with w.role():
+        w.load(v[0], (64, 8))  # here
+
+
+@case("a tile needs an array with rows and columns, got 'v': w.store_row and w.store_column")
+def a_tile_that_is_stored_to_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 8)), v[0])  # here
+
+
+@case("w.atomic_add adds elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, got those of w.i8")
+def atomic_additions_of_bytes(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.i8]):
+    w.atomic_add(v[w.thread()], 1)  # here
+
+
 @case("a tile's first index of 'x' must be at least 0, got -64: the last one is x.size.0. - 1")
 def a_tile_before_the_array(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():

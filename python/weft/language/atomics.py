@@ -23,10 +23,12 @@ from weft.language.memory import (
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
-from weft.language.scalars import DType, Scalar, as_scalar, i32
+from weft.language.scalars import DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64
 from weft.mlir import arith, memref, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
+
+_ADDED = (f64, f32, f16, bf16, i64, i32)
 
 
 def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
@@ -48,6 +50,8 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
     if isinstance(value, Buffer):
         _add_buffer(to, value, via)
         return
+    if isinstance(to, (Place, Gathered)) and to.dtype not in _ADDED:
+        raise mistake(f"w.atomic_add adds elements of {', '.join(map(str, _ADDED))}, got those of {to.dtype}")
     if via is None:
         _combine("w.atomic_add", _add, to, value)
         return

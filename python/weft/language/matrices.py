@@ -199,6 +199,11 @@ class Place(operators.Operators, Carried):
 
     # As the first element of a tile
 
+    def check_matrix(self, instead: str) -> None:
+        """Raises WeftError for an array of one dimension, which has no tiles."""
+        if self.matrix.rank < 2:
+            raise mistake(f"a tile needs an array with rows and columns, got '{self.matrix.name}': {instead}")
+
     @property
     def corner(self) -> tuple[Any, Any]:
         """The row and column of a tile's first element: SSA values."""

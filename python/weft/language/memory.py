@@ -53,6 +53,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
             f"shape must be (rows, columns), got {shown(shape)}: w.load_row and w.load_column load vectors"
         )
     check_tile(source.dtype)
+    source.check_matrix("w.load_row and w.load_column load vectors")
     source.matrix.check_element(source.indices, "a tile's first index")
     layout = layout_for(shape, like)
     kind = FragmentType.of(shape, source.dtype.type, layout)
@@ -325,6 +326,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
             raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
         _through(fragment, to, via, count, waits)
         return
+    to.check_matrix("w.store_row and w.store_column store vectors")
     to.matrix.check_element(to.indices, "a tile's first index")
     first_row, first_column = to.corner
     run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
