@@ -96,7 +96,7 @@ def an_element_of_another_type(t, x, r):
         (a_sum_of_an_array, r"'\+' can't be applied to an array and float: load an element by x\[i\], or a"),
         (a_comparison, r"'<' can't be applied to an array and float"),
         (a_sign, r"'-' can't be applied to an array"),
-        (a_function_of_a_stage, r"'\*' can't be applied to a ring and float: use the functions of w$"),
+        (a_function_of_a_stage, "expects a number, got Ring$"),
         (a_length, r"len\(\) can't be applied to an array: its sizes are \.rows, \.columns and \.shape$"),
         (a_rounded_element, r"round\(\) can't be applied to an element of an array: use the functions of w$"),
         (a_format, r"Python can't format an element of an array: print it by w\.print$"),

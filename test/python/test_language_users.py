@@ -426,79 +426,6 @@ def a_ring_that_two_roles_fill(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
         ring.fill(x=x[64, 0])  # here
 
 
-@case("a role can't be in a loop or branch of the GPU: put the loop or branch into the role")
-def a_role_in_a_loop(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
-    ring = w.ring(2, a=(64, 64, w.f16))
-    for _ in w.range(2):
-        with w.role():  # here
-            ring.fill(a=a[0, 0])
-
-
-@case("a ring must be filled by one thread, and each of the 2 warpgroups of this role has one")
-def a_ring_that_two_warpgroups_fill(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
-    ring = w.ring(2, a=(64, 64, w.f16))
-    with w.role(warpgroups=2) as me:
-        if me == 1:
-            ring.fill(a=a[0, 0])
-        ring.fill(a=a[0, 0])  # here
-
-
-@case("ring 'a' is taken and never filled: call its fill")
-def a_ring_that_nobody_fills(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
-    ring = w.ring(2, a=(64, 64, w.f16))
-    with w.role(), ring.take() as stage:  # here
-        w.store(w.load(stage.a), d[0, 0])
-
-
-@case("waits must be True or False, got 'no'")
-def a_flag_that_is_none(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
-    ring = w.ring(2, a=(64, 64, w.f16))
-    with w.role():
-        ring.fill(a=a[0, 0])
-    with w.role():
-        ring.take(waits="no")  # here
-
-
-@case("warpgroups of all roles must be at most 8, got 4 after 5")
-def roles_of_too_many_warpgroups(y: w.Out["m n", w.f32]):
-    with w.role(warpgroups=5):
-        pass
-    with w.role(warpgroups=4):  # here
-        pass
-
-
-@case("warp must be in 0..3, got 1.0")
-def a_warp_that_is_no_integer(y: w.Out["m n", w.f32]):
-    with w.role(), w.one_thread(warp=1.0):  # here
-        pass
-
-
-@case("like must be a fragment, got 3")
-def a_like_that_is_a_number(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.load(x[0, 0], like=3), y[0, 0])  # here
-
-
-@case("a part of all 64 rows must begin at 0, got 64")
-def a_part_after_the_end(y: w.Out["m n", w.f32]):
-    buffer = w.shared(64, 32, w.f32)
-    with w.role():
-        w.store(w.zeros((64, 32)), buffer.rows(64, 64))  # here
-
-
-@case("a part must divide the 64 rows of the tile, got 65")
-def a_part_of_a_transposed_tile(y: w.Out["m n", w.f32]):
-    buffer = w.shared(32, 64, w.f16)
-    with w.role():
-        buffer.T.rows(0, 65)  # here
-
-
-@case(r"10+ \.\.\. doesn't fit into w.f32")
-def a_number_that_no_float_has(y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.full((64, 32), 10**400), y[0, 0])  # here
-
-
 @case("w.load must be executed by whole warpgroups, so it can't be in w.one_thread")
 def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role(), w.one_thread():
@@ -536,27 +463,6 @@ def test_tiles_need_warpgroups_and_grids_whole_numbers():
     with pytest.raises(weft.WeftError, match="divide sizes by // or") as raised:
         w.kernel(grid=lambda x: x.rows / 2)(a_stride).compile()
     assert raised.value.diagnostics[0].location.file == __file__
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"persistent": "x"}, "persistent must be a positive number of CTAs .*, or None, got 'x'"),
-        ({"persistent": lambda: 0}, "persistent must be a positive number of CTAs .*, or None, got 0"),
-        ({"grid": (1, 2, 3, 4)}, "a grid must have one to three numbers, got 4"),
-        ({"grid": None}, "a grid must be computed from sizes and integers, got None"),
-    ],
-)
-def test_wrong_options_have_the_line_of_the_kernel(options, message):
-    with pytest.raises(weft.WeftError, match=message) as raised:
-        w.kernel(**options)(a_tile_that_is_printed).compile()
-    where, lines = raised.value.diagnostics[0].location, inspect.getsourcelines(a_tile_that_is_printed)
-    assert (where.file, where.line) == (__file__, lines[1] + 1)  # after the decorator
-
-
-def test_dependent_is_a_flag():
-    with pytest.raises(weft.WeftError, match="dependent must be True or False, got 'x'"):
-        w.kernel(dependent="x")(a_tile_that_is_printed)
 
 
 def test_names_of_triton_lead_to_names_of_the_language():

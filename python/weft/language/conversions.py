@@ -6,6 +6,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType, FragmentType
+from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language import registers, trace
 from weft.language.buffers import buffer_type
@@ -74,6 +75,8 @@ def lane_parts(x: Any) -> list[Fragment]:
 
 def from_lanes(x: Any, shape: tuple[int, int]) -> Fragment:
     """The fragment of this shape, in the layout of the sums of `w.gemm`, of which `x` is `w.by_lanes`."""
+    if not isinstance(x, Fragment):
+        raise mistake(f"w.from_lanes expects what w.by_lanes makes, got {shown(x)}")
     made = zeros(shape, x.dtype)
     if by_lanes(made).shape != x.shape or not registers.same(by_lanes(made).layout, x.layout, x.shape):
         raise mistake(f"w.from_lanes expects what w.by_lanes makes of {made}, got {x}")

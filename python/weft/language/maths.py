@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, operators, registers, roles, trace
 from weft.language.fragments import Fragment, together
@@ -27,10 +28,8 @@ def _unary(
     takes a scalar, or with `whole` a vector.
     """
     if isinstance(value, NUMBERS):
-        return python(value)
-    if not isinstance(value, (Fragment, Scalar)):
-        value = as_scalar(value)
-    _check_f32(value, name)
+        return _of_python(value, name, python)
+    value = _operand(value, name)
     if isinstance(value, Scalar):
         if not whole:
             return Scalar(build(value.value))
@@ -41,9 +40,19 @@ def _unary(
     return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
 
 
-def _check_f32(value: Any, name: str) -> None:
-    if getattr(value, "dtype", f32) != f32:
+def _of_python(value: float, name: str, python: Callable[[float], float]) -> float:
+    try:
+        return python(value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise mistake(f"w.{name} has no result for {shown(value)} that a float can be") from None
+
+
+def _operand(value: Any, name: str) -> Any:
+    """A number of the GPU or a fragment, of f32. Raises WeftError for anything else."""
+    value = value if isinstance(value, (Fragment, Scalar)) else as_scalar(value)
+    if value.dtype != f32:
         raise mistake(f"w.{name} expects values of {f32}, got {value}: convert with .to(w.f32)")
+    return value
 
 
 def _instruction(name: str) -> Callable[[Any], Any]:
@@ -66,9 +75,8 @@ def special_exp2(x: Any) -> Any:
 def exp(x: Any) -> Any:
     """e to the power of x, by `exp2`."""
     if isinstance(x, NUMBERS):
-        return math.exp(x)
-    _check_f32(x, "exp")
-    return special_exp2(x * math.log2(math.e))
+        return _of_python(x, "exp", math.exp)
+    return special_exp2(_operand(x, "exp") * math.log2(math.e))
 
 
 def log2(x: Any) -> Any:
@@ -83,9 +91,8 @@ def _python_log2(x: float) -> float:
 def log(x: Any) -> Any:
     """The natural logarithm, by `log2`."""
     if isinstance(x, NUMBERS):
-        return math.log(x)
-    _check_f32(x, "log")
-    return log2(x) * math.log(2)
+        return _of_python(x, "log", lambda v: -math.inf if v == 0 else math.log(v))
+    return log2(_operand(x, "log")) * math.log(2)
 
 
 def rcp(x: Any) -> Any:
@@ -146,9 +153,8 @@ def silu(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     if isinstance(x, NUMBERS):
-        return 1 / (1 + math.exp(-x))
-    _check_f32(x, "sigmoid")
-    return rcp(special_exp2(x * -math.log2(math.e)) + 1.0)
+        return _of_python(x, "sigmoid", lambda v: 1 / (1 + math.exp(-v)))
+    return rcp(special_exp2(_operand(x, "sigmoid") * -math.log2(math.e)) + 1.0)
 
 
 def relu(x: Any) -> Any:
@@ -175,6 +181,7 @@ def absolute(x: Any) -> Any:
     """The absolute value."""
     if isinstance(x, NUMBERS):
         return abs(x)
+    x = x if isinstance(x, (Fragment, Scalar)) else as_scalar(x)
     return maximum(x, -x)
 
 
@@ -201,25 +208,31 @@ def maximum(a: Any, b: Any) -> Any:
 
 def ceil_div(a: Any, b: Any) -> Any:
     """The quotient of integers, rounded up. `a` must not be negative."""
+    if hasattr(a, "ceil_div"):
+        return a.ceil_div(b)
+    if isinstance(b, NUMBERS) and (not isinstance(b, int) or b < 1):
+        raise mistake(f"w.ceil_div expects a positive integer to divide by, got {shown(b)}")
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return -(-a // b)
     if isinstance(a, Scalar) and isinstance(b, int):
         return Scalar(emit.ceil_div(a.value, b))
-    if hasattr(a, "ceil_div"):
-        return a.ceil_div(b)
-    return (a + (b - 1)) // b
+    try:
+        return (a + (b - 1)) // b
+    except TypeError:
+        raise mistake(f"w.ceil_div expects integers, got {shown(a)} and {shown(b)}") from None
 
 
 def where(choice: Any, a: Any, b: Any) -> Any:
     """`a` where the condition is true, otherwise `b`, element by element; both are computed."""
     if isinstance(choice, (bool, int)):
         return a if choice else b
+    if not isinstance(choice, (Scalar, Fragment)) or choice.dtype != i1:
+        got = str(choice) if isinstance(choice, (Scalar, Fragment)) else shown(choice)
+        raise mistake(f"w.where expects a condition, such as x < y, got {got}")
     if isinstance(choice, Scalar) and not isinstance(a, Fragment) and not isinstance(b, Fragment):
         one = as_scalar(a, b.dtype if isinstance(b, Scalar) and isinstance(a, NUMBERS) else None)
         other = as_scalar(b, one.dtype)
         return Scalar(arith.select(choice.value, one.value, other.value))
-    if choice.dtype != i1:
-        raise mistake(f"w.where expects a condition, such as x < y, got {choice}")
     fragments = [each for each in (choice, a, b) if isinstance(each, Fragment)]
     tile_ = builtins.max(fragments, key=lambda each: len(each.shape))
     values = next((each.dtype for each in (a, b) if isinstance(each, (Fragment, Scalar))), f32)

@@ -1,0 +1,154 @@
+"""Misuse of roles, rings, buffers and functions that is refused at the line that makes it."""
+
+import inspect
+
+import pytest
+
+import weft
+import weft.language as w
+
+CASES = []
+
+
+def case(message):
+    """A kernel with a mistake in the line that ends with `# here`."""
+
+    def add(function):
+        CASES.append(pytest.param(function, message, id=function.__name__))
+        return function
+
+    return add
+
+
+@case("a role can't be in a loop or branch of the GPU: put the loop or branch into the role")
+def a_role_in_a_loop(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    for _ in w.range(2):
+        with w.role():  # here
+            ring.fill(a=a[0, 0])
+
+
+@case("a ring must be filled by one thread, and each of the 2 warpgroups of this role has one")
+def a_ring_that_two_warpgroups_fill(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role(warpgroups=2) as me:
+        if me == 1:
+            ring.fill(a=a[0, 0])
+        ring.fill(a=a[0, 0])  # here
+
+
+@case("ring 'a' is taken and never filled: call its fill")
+def a_ring_that_nobody_fills(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role(), ring.take() as stage:  # here
+        w.store(w.load(stage.a), d[0, 0])
+
+
+@case("waits must be True or False, got 'no'")
+def a_flag_that_is_none(a: w.In["m k", w.f16], d: w.Out["m n", w.f16]):
+    ring = w.ring(2, a=(64, 64, w.f16))
+    with w.role():
+        ring.fill(a=a[0, 0])
+    with w.role():
+        ring.take(waits="no")  # here
+
+
+@case("warpgroups of all roles must be at most 8, got 4 after 5")
+def roles_of_too_many_warpgroups(y: w.Out["m n", w.f32]):
+    with w.role(warpgroups=5):
+        pass
+    with w.role(warpgroups=4):  # here
+        pass
+
+
+@case("warp must be in 0..3, got 1.0")
+def a_warp_that_is_no_integer(y: w.Out["m n", w.f32]):
+    with w.role(), w.one_thread(warp=1.0):  # here
+        pass
+
+
+@case("like must be a fragment, got 3")
+def a_like_that_is_a_number(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0, 0], like=3), y[0, 0])  # here
+
+
+@case("a part of all 64 rows must begin at 0, got 64")
+def a_part_after_the_end(y: w.Out["m n", w.f32]):
+    buffer = w.shared(64, 32, w.f32)
+    with w.role():
+        w.store(w.zeros((64, 32)), buffer.rows(64, 64))  # here
+
+
+@case("a part must divide the 64 rows of the tile, got 65")
+def a_part_of_a_transposed_tile(y: w.Out["m n", w.f32]):
+    buffer = w.shared(32, 64, w.f16)
+    with w.role():
+        buffer.T.rows(0, 65)  # here
+
+
+@case(r"10+ \.\.\. doesn't fit into w.f32")
+def a_number_that_no_float_has(y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.full((64, 32), 10**400), y[0, 0])  # here
+
+
+@pytest.mark.parametrize("function, message", CASES)
+def test_misuse_is_refused_at_its_line(function, message):
+    lines, first = inspect.getsourcelines(function)
+    number = first + next(n for n, line in enumerate(lines) if line.endswith("# here\n"))
+    with pytest.raises(weft.WeftError, match=message) as raised:
+        w.kernel()(function).compile()
+    where = raised.value.diagnostics[0].location
+    assert (where.file, where.line) == (__file__, number)
+
+
+def an_empty_one(y: w.Out["m n", w.f32]):
+    with w.role():
+        pass
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("log", (-1.0,), "w.log has no result for -1.0 that a float can be"),
+        ("exp", (1e4,), "w.exp has no result for 10000.0"),
+        ("rcp", (0,), "w.rcp has no result for 0"),
+        ("sigmoid", ("x",), "expects a number, got 'x'"),
+        ("abs", ([1],), r"expects a number, got \[1\]"),
+        ("ceil_div", (3, 0), "w.ceil_div expects a positive integer to divide by, got 0"),
+        ("ceil_div", ((1,), 2), r"w.ceil_div expects integers, got \(1,\) and 2"),
+        ("where", ("x", 1, 2), "w.where expects a condition, such as x < y, got 'x'"),
+        ("from_lanes", ("x", (64, 64)), "w.from_lanes expects what w.by_lanes makes, got 'x'"),
+    ],
+)
+def test_values_that_functions_dont_take(name, arguments, message):
+    @w.kernel
+    def kernel(y: w.Out["m", w.i32]):
+        with w.role():
+            getattr(w, name)(*arguments)
+
+    with pytest.raises(weft.WeftError, match=message) as raised:
+        kernel.compile()
+    assert raised.value.diagnostics[0].location.file == __file__
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"persistent": "x"}, "persistent must be a positive number of CTAs .*, or None, got 'x'"),
+        ({"persistent": lambda: 0}, "persistent must be a positive number of CTAs .*, or None, got 0"),
+        ({"grid": (1, 2, 3, 4)}, "a grid must have one to three numbers, got 4"),
+        ({"grid": None}, "a grid must be computed from sizes and integers, got None"),
+    ],
+)
+def test_wrong_options_have_the_line_of_the_kernel(options, message):
+    with pytest.raises(weft.WeftError, match=message) as raised:
+        w.kernel(**options)(an_empty_one).compile()
+    where, lines = raised.value.diagnostics[0].location, inspect.getsourcelines(an_empty_one)
+    assert (where.file, where.line) == (__file__, lines[1])
+
+
+def test_dependent_is_a_flag():
+    with pytest.raises(weft.WeftError, match="dependent must be True or False, got 'x'"):
+        w.kernel(dependent="x")(an_empty_one)
