@@ -178,15 +178,15 @@ def _text_of(file: str) -> str:
         return ""
 
 
-def read(path: str) -> str:
-    """The text of a file, or of stdin for `-`, which may be MLIR's bytecode. Raises WeftError where there is
-    none to be had.
+def read(path: str, *, python: bool = False) -> str:
+    """The text of a file, or of stdin for `-`, which may be MLIR's bytecode, or with `python` a program.
+    Raises WeftError where there is none to be had.
     """
     if path == "-" and sys.stdin is None:
         raise WeftError("cannot read: stdin is closed")
     if path.encode("utf-8", "replace") != os.fsencode(path):
         raise WeftError(f"cannot read {path!r}: its name is no UTF-8 text")  # MLIR wants names to be
-    if path.endswith(".py"):
+    if path.endswith(".py") and not python:
         raise WeftError(
             f"'{path}' is a program of Python: run it, or step through it by weft debug; kernels of "
             "weft.language are printed by kernel.show(…) and written by kernel.export(…)"

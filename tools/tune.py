@@ -184,7 +184,7 @@ def _fit(options: Namespace) -> int:
     for line in report.fitted(model, measured, options.seed):
         cli.say(line)
     if options.models is not None:
-        cli.write(options.models, fit.written(cli.read(options.models), model))
+        cli.write(options.models, fit.written(cli.read(options.models, python=True), model))
     return 0
 
 
@@ -202,7 +202,7 @@ def _correct(options: Namespace) -> int:
     for line in report.corrected(model, measured, options.seed):
         cli.say(line)
     if options.models is not None:
-        cli.write(options.models, correct.written(cli.read(options.models), model))
+        cli.write(options.models, correct.written(cli.read(options.models, python=True), model))
     return 0
 
 
