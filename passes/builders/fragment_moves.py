@@ -45,8 +45,8 @@ def _load_shared(op: LoadOp) -> Any:
     a row.
     """
     kind = op.fragment.type
-    if kind.element_type.width == 16 and (width := op.attribute("vector_bytes")):
-        remarks.explain(op, lambda: ("plain loads", [f"ldmatrix needs vector_bytes 0, got {width}"]))
+    if kind.element_type.width == 16 and (refused := _halves_complaint(op, op.source)):
+        remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
         return _load_plain(op)
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
         if not (transposing := byte_moves.complaint(op, kind)):
@@ -65,6 +65,15 @@ def _load_shared(op: LoadOp) -> Any:
         words = [arith.shli(each, emit.value(shift)) for each in words]
     packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
     return _fragment(vector.bitcast(_stored_lane(kind), packed), kind)
+
+
+def _halves_complaint(op: LoadOp | StoreOp, buffer: Any) -> str | None:
+    """Why ldmatrix or stmatrix don't move a fragment of elements of 16 bits."""
+    if width := op.attribute("vector_bytes"):
+        return f"needs vector_bytes 0, got {width}"
+    if (space := buffer.type.space) != "shared":
+        return f"needs a buffer in the CTA's own shared memory, got {space} memory"
+    return None
 
 
 def _stored_lane(kind: Any) -> Any:
@@ -95,8 +104,8 @@ def _stmatrix_complaint(op: StoreOp) -> str | None:
     """Why stmatrix doesn't store a fragment."""
     if (bits := op.fragment.type.element_type.width) != 16:
         return f"needs elements of 16 bits, got {bits}"
-    if width := op.attribute("vector_bytes"):
-        return f"needs vector_bytes 0, got {width}"
+    if refused := _halves_complaint(op, op.destination):
+        return refused
     if op.target is not None and op.target.chip.name not in STMATRIX.chips():
         return f"needs {describe(STMATRIX.chips())}, got {op.target.chip.name}"
     return None

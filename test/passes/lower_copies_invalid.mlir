@@ -398,18 +398,6 @@ gpu.module @m {
 
 // -----
 
-!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-gpu.module @m {
-  gpu.func @matrices_of_a_peer(%t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'mma.ldmatrix' op expects address of type !llvm.ptr<3> or !llvm.ptr, got !llvm.ptr<7>}}
-    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
-    gpu.return
-  }
-}
-
-// -----
-
 // A role's number is the same in a warpgroup, not in the CTA.
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {

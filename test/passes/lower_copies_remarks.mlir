@@ -5,6 +5,7 @@
 !Floats = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
 !Padded = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(9,1)]">, "shared">
 !Peer = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "cluster">
+!PeerHalves = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "cluster">
 !Half = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !Rows = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,2,4):(1,4@laneid,2,1@laneid)]">>
 !Pairs = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
@@ -53,6 +54,16 @@ gpu.module @n [#nvvm.target<chip = "sm_90">] {
   gpu.func @stores(%h: !Halves, %f: !Half, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-remark @below {{'tile.store' op is lowered to stmatrix}}
     "tile.store"(%f, %h, %i, %i) : (!Half, !Halves, i32, i32) -> ()
+    gpu.return
+  }
+
+  gpu.func @halves_of_a_peer(%h: !PeerHalves, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-remark @+2 {{'tile.load' op is lowered to plain loads}}
+    // expected-note @unknown {{ldmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
+    %0 = "tile.load"(%h, %i, %i) : (!PeerHalves, i32, i32) -> !Half
+    // expected-remark @+2 {{'tile.store' op is lowered to plain stores}}
+    // expected-note @unknown {{stmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
+    "tile.store"(%0, %h, %i, %i) : (!Half, !PeerHalves, i32, i32) -> ()
     gpu.return
   }
 }

@@ -131,6 +131,30 @@ def test_clusters_divide_the_grid_of_a_persistent_kernel():
         persistent_copies.compile(cluster=(1, 2))
 
 
+@pytest.mark.parametrize("dtype", [w.f16, w.f32, w.i8])
+def test_tiles_of_peers_are_loaded_and_stored(dtype):
+    """ldmatrix and stmatrix, which move tiles of 16 bits, reach the CTA's own shared memory only."""
+
+    @w.kernel(grid=2, cluster=2)
+    def exchanged(x: w.In["m n", dtype], y: w.Out["m n", dtype], z: w.Out["m n", dtype]):
+        mine, given, row = w.shared(64, 64, dtype), w.shared(64, 64, dtype), w.cta() * 64
+        other = 1 - w.cluster_rank()
+        with w.role():
+            t = w.load(x[row, 0], (64, 64))
+            w.store(t, mine)
+            w.store(t, given.peer(other))
+            w.cluster_barrier()
+            w.store(w.load(mine.peer(other)), y[row, 0])
+            w.store(w.load(given), z[row, 0])
+            w.cluster_barrier()
+
+    numpy = {w.f16: np.float16, w.f32: np.float32, w.i8: np.int8}[dtype]
+    x = np.random.default_rng(0).integers(-100, 100, (128, 64)).astype(numpy)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    assert not exchanged.emulate(x, y, z).findings
+    assert np.array_equal(y, np.roll(x, 64, 0)) and np.array_equal(z, y)
+
+
 def test_clusters_take_no_tiles_from_a_queue():
     @w.kernel(grid=4, cluster=2, persistent=1)
     def kernel(count: w.Out["n", w.i32]):

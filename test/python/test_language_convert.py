@@ -46,6 +46,20 @@ def test_fragments_in_other_layouts(dtype, m, n, arch):
     assert np.array_equal(y, x + x + expected)
 
 
+@pytest.mark.parametrize("dtype", [w.i8, w.f16, w.f32, w.f64])
+def test_transposed_fragments_are_converted_to_sums(dtype):
+    @w.kernel()
+    def transposed(x: w.In["m n", dtype], y: w.Out["n m", dtype]):
+        with w.role():
+            w.store(w.convert(w.load(x[0, 0], (64, 128)).T), y[0, 0])
+
+    numpy = {w.i8: np.int8, w.f16: np.float16, w.f32: np.float32, w.f64: np.float64}[dtype]
+    x = np.random.default_rng(0).integers(-100, 100, (64, 128)).astype(numpy)
+    y = np.zeros((128, 64), numpy)
+    assert not transposed.emulate(x, y).findings
+    assert np.array_equal(y, x.T)
+
+
 def test_lanes_with_the_same_elements_only_order_registers_anew():
     sums = registers.sums((64, 16))
     other = Layout.parse("S[(4,2,8,2,4,2):(1@warpid,1,4@laneid,2,1@laneid,4)]")

@@ -116,7 +116,8 @@ def _vector_bytes(x: Fragment, layout: Layout) -> int:
     """The bytes that a lane accesses at once; 0 where that is for the instructions that move matrices."""
     if len(x.shape) == 2 and registers.same(layout, trace.current().sums(x.shape), x.shape):
         return 0
-    return min(gcd(registers.run(layout, x.shape), x.shape[-1]) * x.dtype.bytes, _MOST_BYTES)
+    bytes_ = min(gcd(registers.run(layout, x.shape), x.shape[-1]) * x.dtype.bytes, _MOST_BYTES)
+    return bytes_ if bytes_ > 1 else 0
 
 
 def _scratch(warpgroups: int, shape: tuple[int, ...], dtype: Any) -> Any:
