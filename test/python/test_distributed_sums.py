@@ -103,6 +103,14 @@ def test_all_candidates_of_a_product_are_predicted_at_once(monkeypatch):
     assert len(calls) <= 2
 
 
+def test_warpgroups_of_a_product_over_gpus_share_tiles():
+    """A GPU alone computes this product in turns."""
+    types, sizes = Types("bf16", "bf16", "bf16"), (8192, 8192, 512)
+    assert choice.choose(*sizes, types, "sm_90a").alternating
+    for whole in (False, True):
+        assert not products._chosen(types, "sm_90a", (1, *sizes), whole=whole).alternating
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("partials", ["f32", None])

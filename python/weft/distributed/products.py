@@ -169,10 +169,14 @@ def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool, gate: bool = Fal
 
 
 def _is_able(schedule: AnySchedule, types: Types, whole: bool, gate: bool = False) -> bool:
-    """Whether one CTA computes all of a tile, and if `whole` stages it at once, and with a `gate` if so."""
+    """Whether one CTA computes all of a tile, its warpgroups together, and if `whole` stages it at once,
+    and with a `gate` if so.
+    """
     if gate and (getattr(schedule, "swap", False) or schedule.block[1] % GATED_COLUMNS):
         return False
     if getattr(schedule, "joined", False):  # rows of A that come from other GPUs
+        return False
+    if getattr(schedule, "alternating", False):
         return False
     parts = schedule.staging_parts(types) if whole and isinstance(schedule, WarpgroupSchedule) else 1
     return bool(parts * getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1) == 1)
