@@ -52,6 +52,9 @@ def _check_characters(text: str, name: str) -> None:
     """Refuses characters that a Python string may contain, but a text file can't."""
     if (at := text.find("\0")) >= 0:
         raise _refusal("text must not contain a zero byte", text, at, name)
+    if text.startswith("\ufeff"):
+        complaint = "text must not begin with a byte order mark: save the file as UTF-8 without one"
+        raise _refusal(complaint, text, 0, name)
     try:
         text.encode()
     except UnicodeEncodeError as failure:

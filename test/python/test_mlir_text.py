@@ -49,6 +49,13 @@ def test_characters_that_no_file_has_are_refused(character: str, what: str) -> N
     assert diagnostic.location == Location("-", 2, 3)
 
 
+def test_a_byte_order_mark_is_named() -> None:
+    """MLIR's parser finds an unexpected character, which editors don't show."""
+    (diagnostic,) = refused("\ufeffmodule {}").diagnostics
+    assert "must not begin with a byte order mark: save the file as UTF-8 without one" in diagnostic.message
+    assert diagnostic.location == Location("-", 1, 1)
+
+
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.mlir").write_bytes(b'\nmodule attributes {a.b = "\xff"} {}')
     with pytest.raises(WeftError, match="line 2 isn't UTF-8 text"):
