@@ -81,6 +81,20 @@ def test_operands_may_be_transposed_or_in_registers():
     assert np.allclose(e, expected + 3 * again, atol=0.1)
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_operands_of_f32_are_contiguous_along_k(arch):
+    @w.kernel(arch=arch)
+    def product(b: w.In["k n", w.f32], d: w.Out["m n", w.f32]):
+        a, tile = w.shared(64, 32, w.f32), w.shared(32, 64, w.f32)
+        with w.role():
+            w.store(w.wait(w.gemm(a, tile)), d[0, 0])
+
+    with pytest.raises(
+        weft.WeftError, match=r"b of w.gemm must be contiguous along K for elements of w\.f32"
+    ):
+        product.compile()
+
+
 @w.kernel(arch="sm_100a")
 def ahead(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32], twice: w.i32):
     """The squares of the products of each block, added up: the next product starts before they are."""

@@ -49,8 +49,10 @@ class Multiplier:
         """Keeps only what is known on another side of a branch as well."""
 
 
-def _check_order(a: Any, b: Any) -> None:
-    """Raises WeftError for buffers in an order in which `wgmma` can't read their elements."""
+def check_order(a: Any, b: Any) -> None:
+    """Raises WeftError for buffers in an order in which `wgmma` can't read their elements, nor `tcgen05.mma`
+    with the swizzles of rings those of f32.
+    """
     if b.dtype.bits == 16:
         return
     bytes_only = "; w.transpose makes such a buffer of this one" if b.dtype.bits == 8 else ""
@@ -72,7 +74,7 @@ class WgmmaProducts(Multiplier):
     operand_bits = 8, 16
 
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
-        _check_order(a, b)
+        check_order(a, b)
         start = undefined(kind) if sums is None else sums.value
         result = tile.gemm_async(
             a.value,

@@ -21,9 +21,9 @@ from weft.isa.chips import WARPS
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES
 from weft.language import registers, trace
 from weft.language.mistakes import at, mistake
-from weft.language.multipliers import Multiplier
+from weft.language.multipliers import Multiplier, check_order
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import Scalar
+from weft.language.scalars import Scalar, f32
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
@@ -126,6 +126,8 @@ class TensorProducts(Multiplier):
     # Products
 
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+        if b.dtype == f32:
+            check_order(a, b)
         region, stores = getattr(sums, "region", None), False
         if region is not None:
             _check_held(sums)
