@@ -161,6 +161,11 @@ def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.load(buffer[0:32]), y[0, 0])  # here
 
 
+@case("'divmod..' can't be applied to a number of the GPU and int: use // and %")
+def a_division_with_remainder(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    divmod(w.thread(), 2)  # here
+
+
 @case("floats of 8 bits have no arithmetic: convert them with .to.w.f32.")
 def arithmetic_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():

@@ -19,6 +19,7 @@ _NOUNS = {
 }
 _REMEDIES = {
     "@": "multiply by w.gemm(a, b), of buffers, or of a fragment of 16 bits and a buffer",
+    "divmod()": "use // and %",
     "Matrix": "load an element by x[i], or a tile by w.load",
     "Buffer": "load it by w.load",
     "Slot": "its buffers are its attributes",
