@@ -36,7 +36,7 @@ _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2))
 _LARGE_CLUSTERS = ((4, 2), (2, 4), (8, 1), (1, 8))  # without global splits
 _SPLITS = (2, 4, 8)
 _GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
-_MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit beside a whole tile of D
+_MOST_SUMS = 128 * 128  # of a warpgroup, up to which two stages beside a tile of D may be enough
 _SCALED_COLUMNS = 64  # of swapped tiles; with the sums, more scales don't fit in registers
 GROUPS = (1, 4, 8, 16)
 _ENOUGH_STAGES = 4  # from which on more gain less than a tile of D loses that is staged in parts
@@ -231,7 +231,10 @@ def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
     most = min(s.most_stages(types, facts.shared_bytes), _MOST_STAGES)
     half = s.most_stages(types, wgmma_kernels.room_of_two(facts))
     more = _more_stages(s, types, chip, most)
-    if most < 2 or s.rows * s.block[1] > _MOST_SUMS:
+    if s.rows * s.block[1] > _MOST_SUMS:
+        whole = types.input_bytes == 2 and s.staged(types) and most >= _FEWEST_PARTED
+        return [*more, most] if whole else more
+    if most < 2:
         return more
     fewest = _FEWEST_STAGES - (s.block[1] <= _FEW_ROWS)  # which wait for little but B
     if not fewest <= half < most:
