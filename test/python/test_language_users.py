@@ -161,6 +161,14 @@ def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.load(buffer[0:32]), y[0, 0])  # here
 
 
+@case(r"'rows' was the Python list \[\] and becomes the Python list .*, in a loop of the GPU")
+def a_list_that_grows(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    rows = []
+    for i in w.range(x.rows):  # here
+        rows.append(i)
+    y[0, 0] = w.i32(len(rows)).to(w.f32)
+
+
 @case("'divmod..' can't be applied to a number of the GPU and int: use // and %")
 def a_division_with_remainder(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     divmod(w.thread(), 2)  # here

@@ -5,19 +5,28 @@ from collections.abc import Iterable
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 Names = frozenset[str]
+_CHANGES = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+
+
+def _changes(function: ast.expr) -> bool:
+    """Whether a function that is called is a method of lists and dictionaries that changes their size."""
+    return isinstance(function, ast.Attribute) and function.attr in _CHANGES
 
 
 def assigned(nodes: Iterable[ast.AST], *, parts: bool = False) -> tuple[str, ...]:
     """The names that nodes assign, in their own scope, in order. With `parts`, also the names of lists,
-    dictionaries and objects of which they assign an element or attribute.
+    dictionaries and objects of which they assign an element or attribute, or call a method that adds or
+    removes elements.
     """
     names: dict[str, None] = {}
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
             names[node.id] = None
-        if parts and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            base: ast.AST = node
+        changed = node.func if isinstance(node, ast.Call) and _changes(node.func) else node
+        stored = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+        if parts and (stored or changed is not node):
+            base = changed
             while isinstance(base, (ast.Subscript, ast.Attribute)):
                 base = base.value
             if isinstance(base, ast.Name):
