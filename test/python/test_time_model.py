@@ -112,7 +112,7 @@ def test_tiles_are_grouped_to_read_the_least(shape, schedule, group):
 # rules: few rows or columns, few blocks of K for those that share them, few CTAs.
 CANDIDATES = (
     (BF16, (8192, 16, 8192), {8: 666}),
-    (BF16, (8192, 8192, 1024), {1: 360, 8: 2236, 16: 668}),
+    (BF16, (8192, 8192, 1024), {1: 346, 8: 2224, 16: 644}),
     (BF16, (256, 16, 512), {8: 819}),
     (BF16, (64, 16, 2048), {8: 744}),
     (E4M3, (64, 40, 1000), {8: 375}),
@@ -215,6 +215,7 @@ def test_turns_are_considered_with_whole_lines_of_d():
     found = [s for s in time_model.candidates(8192, 8192, 512, BF16, H200) if s.alternating]
     assert {s.swap for s in found} == {False, True} and {s.block[0] for s in found} == {64, 128}
     assert all(s.splits == s.global_splits == 1 and s.stages >= 3 for s in found)
+    assert {s.cluster for s in found} >= {(1, 1), (4, 1), (4, 2)} and max(max(s.cluster) for s in found) == 4
     widths = {s.rows if s.swap else s.block[1] // s.staging_parts(BF16) for s in found}
     assert all(width * 2 % 128 == 0 for width in widths)
     assert list(Kernels.of(found, BF16, H200).staging_parts) == [s.staging_parts(BF16) for s in found]
@@ -294,7 +295,7 @@ CHOSEN = (
     (
         S8,
         (8192, 8192, 1024),
-        "block 64x256x128, 2 warpgroups, 5 stages, group 8, alternating, cluster 8x1, swapped",
+        "block 64x256x128, 2 warpgroups, 5 stages, group 8, alternating, cluster 4x2, swapped",
     ),
 )
 

@@ -30,8 +30,9 @@ _TURNS = (
     *((128, columns) for columns in range(96, 193, 16)),
 )
 _LEAST_TURNS = 3  # tiles of a CTA
-_MOST_DEPTH = 2048  # elements of a row of A, up to which turns were measured,
-_MOST_DEPTH_OF_DIRECT = 1280  # and bytes, up to which they pay where D is written from registers
+_MOST_DEPTH = 1536  # elements of a row of A, up to which turns pay,
+_MOST_DEPTH_OF_DIRECT = 1280  # and bytes where D is written from registers
+_LONGEST = 4  # CTAs of a cluster in a line, whose warpgroups take turns: with 8, small products are slower
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2))
 _LARGE_CLUSTERS = ((4, 2), (2, 4), (8, 1), (1, 8))  # without global splits
 _SPLITS = (2, 4, 8)
@@ -281,6 +282,7 @@ def _worthwhile(every: _All, m: int, n: int, k: int, *, known_k: bool = True) ->
     if kernels.types.output_bytes == 4:
         short = k * kernels.types.input_bytes <= _MOST_DEPTH_OF_DIRECT
     turns = (ctas > (_LEAST_TURNS - 1) * kernels.resident) & known_k & short & aligned
+    turns = turns & (np.maximum(kernels.height, kernels.width) <= _LONGEST)
     return (
         (kernels.rows < 2 * np.maximum(down, 64))
         & (kernels.columns < 2 * np.maximum(across, 16))
