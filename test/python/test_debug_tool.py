@@ -322,6 +322,29 @@ def test_calls_are_stepped_into_and_over(session):
     assert "calls at PTX line 14" in text and "twice at" not in text
 
 
+COUNTING = """import numpy as np
+import weft.language as w
+
+
+@w.kernel(threads=32)
+def counting(y: w.Out["n", w.i32]):
+    total = w.i32(0)
+    for k in w.range(4):
+        total = total + k * w.thread()
+    y[w.thread()] = total
+
+
+counting(np.zeros(32, np.int32))
+"""
+
+
+def test_conditions_without_a_value_are_reported_at_the_end(session):
+    commands = ["break 10 if k == 1", "break 9 if k == 9", "continue"]
+    text, status = session("counting.py", COUNTING, commands)
+    assert "breakpoint 1 was reached without a value: 'k' has no value here" in text
+    assert "breakpoint 2" not in text.split("reached")[1] and status == 0
+
+
 class Names:
     def __init__(self, **values):
         self.values = values

@@ -43,6 +43,8 @@ class Breakpoint:
     hits: int = 0
     hook: Hook | None = None
     kind: str = "breakpoint"
+    unavailable: str | None = ""
+    """Why the condition had no value where threads have reached the line; None once it has had one."""
 
     def __str__(self) -> str:
         parts = [f"{self.number}  {'temporary ' * self.temporary}{self.kind} at {self.place}"]

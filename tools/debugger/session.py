@@ -104,6 +104,10 @@ class Session:
         self.stopped = None
         if self._step is not None:
             self._stop_stepping()
+        for point in self.points:
+            if isinstance(point, Breakpoint) and point.unavailable:
+                self.front.say(f"breakpoint {point.number} was reached without a value: {point.unavailable}")
+                point.unavailable = ""
         if not self.ends:
             self.front.say(f"kernel {launched.kernel} has ended")
 
@@ -298,7 +302,10 @@ class Session:
         self.stopped = stopped
         try:
             threads, problem = self._matching(point.condition, stopped), ""
-        except Unavailable:  # so the condition can't hold
+            point.unavailable = None
+        except Unavailable as error:  # so the condition can't hold
+            if point.unavailable is not None:
+                point.unavailable = str(error)
             return
         except WeftError as error:
             threads, problem = stopped.threads, f" (its condition failed: {error})"
