@@ -122,8 +122,8 @@ def test_mistakes(body, message):
 
 def test_types_that_tma_cannot_add():
     @w.kernel()
-    def kernel(x: w.In["m n", w.i8], y: w.Out["m n", w.i8]):
-        buffer = w.shared(64, 64, w.i8)
+    def kernel(x: w.In["m n", w.i64], y: w.Out["m n", w.i64]):
+        buffer = w.shared(64, 64, w.i64)
         with w.role():
             w.atomic_add(y[0, 0], w.load(x[0, 0], (64, 64)), via=buffer)
 
