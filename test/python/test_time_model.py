@@ -243,21 +243,21 @@ def test_a_turn_hides_what_a_tile_takes_to_be_written():
 
 
 CHOSEN = (
-    (BF16, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 5 stages, group 8"),
-    (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
-    (BF16, (3, 29120, 3328), "block 128x8x64, 2 warpgroups, 6 stages, group 8, swapped"),
+    (BF16, (8192, 16, 8192), "block 64x72x64, 1 warpgroups, 6 stages, group 8, cluster 1x4, swapped"),
+    (BF16, (1, 8192, 8192), "block 64x16x128, 1 warpgroups, 5 stages, group 8, swapped"),
+    (BF16, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
     (BF16_NN, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
     (
         BF16,
         (16, 4096, 7168),
-        "block 64x16x128, 1 warpgroups, 5 stages, group 8, 2 global splits, swapped",
+        "block 64x16x64, 1 warpgroups, 11 stages, group 8, swapped",
     ),
     (
         BF16,
         (64, 4096, 7168),
         "block 64x80x64, 1 warpgroups, 6 stages, group 8, 2 global splits, cluster 1x4",
     ),
-    (BF16, (1024, 1024, 1024), "block 64x128x64, 1 warpgroups, 8 stages, group 8"),
+    (BF16, (1024, 1024, 1024), "block 64x128x64, 1 warpgroups, 8 stages, group 8, cluster 2x1"),
     (
         BF16,
         (512, 512, 32768),
@@ -265,7 +265,7 @@ CHOSEN = (
     ),
     (BF16, (3000, 40, 5000), "block 64x32x128, 1 warpgroups, 9 stages, group 8, cluster 1x8, swapped"),
     (BF16, (4096, 4096, 4096), "block 128x256x64, 2 warpgroups, 4 stages, group 8, cluster 2x1"),
-    (BF16, (8192, 28672, 4096), "block 256x192x64, 2 warpgroups, 3 stages, group 16, cluster 1x2"),
+    (BF16, (8192, 28672, 4096), "block 256x176x64, 2 warpgroups, 3 stages, group 8, cluster 2x1, swapped"),
     (BF16, (5200, 976, 11832), "block 256x176x64, 2 warpgroups, 3 stages, group 8, cluster 2x2, swapped"),
     (BF16, (261, 16136, 20432), "block 256x136x64, 2 warpgroups, 3 stages, group 8, cluster 1x2, swapped"),
     (E4M3, (8192, 16, 8192), "block 64x16x128, 1 warpgroups, 11 stages, group 8"),

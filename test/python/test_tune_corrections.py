@@ -107,13 +107,39 @@ def test_only_products_with_aligned_rows_are_corrected(transposed, shape, able) 
         ("clusters_of_mn_major_a", {"cluster": (2, 1)}, False),
         ("of_2_stages", {"stages": 2}, True),
         ("of_3_stages", {"stages": 2}, False),
+        ("clusters_cycles", {"cluster": (2, 1)}, True),
+        ("clusters_cycles", {"splits": 2}, False),
+        ("global_splits", {"global_splits": 2}, True),
+        ("global_splits", {}, False),
+        ("pieces_of_lines", {"block": (128, 240, 64)}, True),  # 480 bytes
+        ("pieces_of_lines", {}, False),
+        ("pieces_of_lines", {"block": (128, 240, 64), "swap": True}, False),
+        ("pieces_of_lines", {"block": (256, 192, 64)}, True),  # in two parts
+        ("pieces_of_sectors", {}, False),  # rows of D begin at multiples of 32 bytes
+        ("written_by_clusters", {"cluster": (2, 1)}, True),
+        ("written_by_clusters", {}, False),
     ],
 )
 def test_a_term_applies_to_its_kernels(name: str, schedule: dict[str, object], able: bool) -> None:
     """With rows of K = 1032 elements, at odd multiples of 16 bytes."""
-    s = WarpgroupSchedule((128, 256, 64), 2, **{"stages": 3, **schedule})  # type: ignore[arg-type]
+    s = WarpgroupSchedule(**{"block": (128, 256, 64), "warpgroups": 2, "stages": 3, **schedule})  # type: ignore
     case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), 512, 512, 1032)
     assert bool(np.all(wgmma_corrections.TERMS[name](case))) == able
+
+
+def test_clusters_write_the_pieces_of_a_sector_together() -> None:
+    """With rows of D that begin at odd multiples of 16 bytes: CTAs that are beside each other count once."""
+
+    def term(**fields: object) -> float:
+        s = WarpgroupSchedule((128, 256, 64), 2, 3, **fields)  # type: ignore[arg-type]
+        case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), 512, 1032, 512)
+        return float((wgmma_corrections.TERMS["pieces_of_sectors"](case) * case.cycles)[0])
+
+    assert term() > 0
+    assert term(cluster=(1, 2)) == pytest.approx(term() / 2)
+    assert term(cluster=(2, 1)) == pytest.approx(term())
+    assert term(swap=True) == pytest.approx(4 * term())  # 128 bytes at a time rather than 512
+    assert term(swap=True, cluster=(2, 1)) == pytest.approx(2 * term())
 
 
 def test_the_corrections_of_a_chip_are_replaced() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.dialects.schedule import Types
 from weft.isa import tensor_map
+from weft.isa.chips import LINE_BYTES
 from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
 
 _WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbours
@@ -64,6 +65,32 @@ def _beyond_the_rows(case: Case) -> Array:
     return np.log(ceil_div(rows, case.kernels.rows) * case.kernels.rows / rows)
 
 
+def _pieces(case: Case) -> tuple[Array, Array]:
+    """The pieces of rows of D that a multiprocessor's warpgroups write at a time through shared memory, and
+    the bytes of each.
+    """
+    kernels, size = case.kernels, case.kernels.types.output_bytes
+    of_rows = kernels.of_tile("rows_of_warpgroups", lambda s: s.rows)
+    width = np.where(kernels.swap, of_rows, kernels.columns // kernels.staging_parts) * size
+    return kernels.staged * case.m * case.n * size / width / kernels.chip.multiprocessors, width
+
+
+def _pieces_of_lines(case: Case) -> Array:
+    count, width = _pieces(case)
+    return case.cost(count * (width % LINE_BYTES != 0))
+
+
+def _pieces_of_sectors(case: Case) -> Array:
+    count, _ = _pieces(case)
+    beside = np.where(case.kernels.swap, case.kernels.height, case.kernels.width)  # written at the same time
+    return case.cost(count / beside * (case.n * case.kernels.types.output_bytes % _WIDE != 0))
+
+
+def _written_by_clusters(case: Case) -> Array:
+    written = case.m * case.n * case.kernels.types.output_bytes / case.kernels.chip.memory
+    return written / case.cycles * np.log(case.kernels.ctas)
+
+
 TERMS: Mapping[str, Callable[[Case], Array]] = {
     "parted": lambda case: case.kernels.staging_parts > 1,
     "of_4": lambda case: case.of_size(4),
@@ -78,6 +105,11 @@ TERMS: Mapping[str, Callable[[Case], Array]] = {
     "stages": lambda case: np.log(case.kernels.stages),
     "of_2_stages": lambda case: case.kernels.stages == 2,
     "of_3_stages": lambda case: case.kernels.stages == 3,
+    "clusters_cycles": lambda case: case.cost(case.clustered & (case.kernels.splits == 1)),
+    "global_splits": lambda case: np.log(case.kernels.global_splits),
+    "pieces_of_lines": _pieces_of_lines,
+    "pieces_of_sectors": _pieces_of_sectors,
+    "written_by_clusters": _written_by_clusters,
 }
 """The terms by name: logarithms of times, or shares of a time. `chip_models` has their numbers."""
 LEVEL = "level"
