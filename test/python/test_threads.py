@@ -36,6 +36,32 @@ def test_eight_threads_compile_multiply_build_and_fork_at_once():
     storm(8, 1, 240)
 
 
+FORKS_DURING_AN_IMPORT = """
+import os, threading, time
+from weft import late_imports
+import logging
+
+def importing():
+    with late_imports.whole():
+        inside.set()
+        time.sleep(0.5)  # until the other thread forks
+        logging.getLogger("imported")
+
+inside = threading.Event()
+thread = threading.Thread(target=importing)
+thread.start()
+inside.wait()
+if not (child := os.fork()):
+    os._exit(0)
+os.waitpid(child, 0)
+thread.join()
+"""
+
+
+def test_a_fork_waits_for_imports_that_need_the_lock_of_logging():
+    subprocess.run([sys.executable, "-c", FORKS_DURING_AN_IMPORT], timeout=60, check=True)
+
+
 @pytest.mark.slow
 def test_threads_hold_for_long():
     for _ in range(10):
