@@ -1,13 +1,13 @@
 """What names in expressions mean at a stop: variables, registers, coordinates and arrays."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.watching.stopped import Stopped
+from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variable, Variables
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
@@ -202,3 +202,8 @@ def listed(names: Iterable[str]) -> str:
     """Names in a message."""
     every = sorted(names)
     return ", ".join(every[:_MOST]) + (", …" if len(every) > _MOST else "")
+
+
+def range_of(ctas: Sequence[Cta]) -> str:
+    """The first and the last one of some CTAs."""
+    return f"{ctas[0]}" if len(ctas) == 1 else f"{ctas[0]} to {ctas[-1]}"

@@ -3,7 +3,7 @@
 import ast
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, source_files
 from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
-from weft.tools.debugger.names import COORDINATES, ThreadNames, Threads, Unavailable, listed
+from weft.tools.debugger.names import COORDINATES, ThreadNames, Threads, Unavailable, listed, range_of
 from weft.tools.debugger.source_files import shown_path
 from weft.tools.debugger.steps import Step
 
@@ -185,7 +185,7 @@ class Session:
         at = self.place_of_focus()
         if at is None:
             raise WeftError(
-                f"CTA {self.focus.cta} doesn't run now: focus on one of {_range_of(stopped.ctas())}"
+                f"CTA {self.focus.cta} doesn't run now: focus on one of {range_of(stopped.ctas())}"
             )
         row, lane = at
         return stopped.at_thread(row, lane), row, lane
@@ -498,7 +498,3 @@ def _who(stopped: Stopped) -> str:
     lanes = lanes_in_words(stopped.threads[first])
     more = f" and {len(rows) - 1} more warp{'' if len(rows) == 2 else 's'}" if len(rows) > 1 else ""
     return f"cta {wave.cta(first)} warp {int(wave.warp_of_row[first])} {lanes}{more}"
-
-
-def _range_of(ctas: Sequence[Cta]) -> str:
-    return f"{ctas[0]}" if len(ctas) == 1 else f"{ctas[0]} to {ctas[-1]}"
