@@ -43,7 +43,7 @@ Cost = Callable[[WarpgroupSchedule], float]
 def by_area(schedule: WarpgroupSchedule) -> float:
     """Milliseconds that make one variant of one block the fastest, though the model wouldn't say so."""
     away = abs(schedule.block[0] - 128) + abs(schedule.block[1] - 64) + schedule.block[2] - 64
-    alike = schedule.ctas + schedule.global_splits + schedule.group / 1e5
+    alike = schedule.ctas + schedule.global_splits + schedule.group / 1e5 + schedule.swap / 1e6
     return 0.01 * (1 + away / 100 + schedule.stages / 1000 + alike)
 
 
