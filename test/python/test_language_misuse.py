@@ -3,21 +3,12 @@
 import inspect
 
 import pytest
+from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
 
-CASES = []
-
-
-def case(message):
-    """A kernel with a mistake in the line that ends with `# here`."""
-
-    def add(function):
-        CASES.append(pytest.param(function, message, id=function.__name__))
-        return function
-
-    return add
+case = Mistakes()
 
 
 @case("a role can't be in a loop or branch of the GPU: put the loop or branch into the role")
@@ -93,14 +84,9 @@ def a_number_that_no_float_has(y: w.Out["m n", w.f32]):
         w.store(w.full((64, 32), 10**400), y[0, 0])  # here
 
 
-@pytest.mark.parametrize("function, message", CASES)
+@pytest.mark.parametrize("function, message", case.cases)
 def test_misuse_is_refused_at_its_line(function, message):
-    lines, first = inspect.getsourcelines(function)
-    number = first + next(n for n, line in enumerate(lines) if line.endswith("# here\n"))
-    with pytest.raises(weft.WeftError, match=message) as raised:
-        w.kernel()(function).compile()
-    where = raised.value.diagnostics[0].location
-    assert (where.file, where.line) == (__file__, number)
+    refused(function, message)
 
 
 def an_empty_one(y: w.Out["m n", w.f32]):

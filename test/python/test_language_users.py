@@ -1,12 +1,12 @@
 """What those find who come from Triton or NumPy: the names, messages and operators that they expect."""
 
-import inspect
 import math
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
@@ -66,17 +66,7 @@ def test_indices_of_extremes_and_inverted_conditions():
     assert np.allclose(y, expected, rtol=1e-5, equal_nan=True)
 
 
-def case(message):
-    """A kernel whose line with `# here` raises this message."""
-
-    def add(function):
-        CASES.append(pytest.param(function, message, id=function.__name__))
-        return function
-
-    return add
-
-
-CASES = []
+case = Mistakes()
 
 
 @case("weft.language has no 'program_id': use w.cta.axis.")
@@ -450,14 +440,9 @@ def a_tile_that_is_printed(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     w.print("t", w.load(x[0, 0], (64, 8)))  # here
 
 
-@pytest.mark.parametrize("function, message", CASES)
+@pytest.mark.parametrize("function, message", case.cases)
 def test_a_mistake_names_what_is_legal(function, message):
-    lines, first = inspect.getsourcelines(function)
-    number = first + next(n for n, line in enumerate(lines) if line.endswith("# here\n"))
-    with pytest.raises(weft.WeftError, match=message) as raised:
-        w.kernel()(function).compile()
-    where = raised.value.diagnostics[0].location
-    assert (where.file, where.line) == (__file__, number) and where.column > 1
+    assert refused(function, message).column > 1
 
 
 def test_calls_of_triton_and_shapes_that_differ():
