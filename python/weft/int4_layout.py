@@ -1,4 +1,4 @@
-"""The layout of packed weights of 4 bits."""
+"""The layout of packed 4-bit weights."""
 
 ROWS = 64
 """Rows of weights of a tile, which a warpgroup multiplies."""

@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits on the GPU."""
+"""Products with 4-bit weights on the GPU."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits, in the emulator."""
+"""Products with 4-bit weights, in the emulator."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits of PyTorch's tensors."""
+"""Products with 4-bit weights of PyTorch's tensors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Weights of 4 bits in registers, transposed tiles, clusters and dependent launches, in `weft.language`."""
+"""4-bit weights in registers, transposed tiles, clusters and dependent launches, in `weft.language`."""
 
 import ml_dtypes
 import numpy as np

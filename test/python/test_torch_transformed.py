@@ -1,4 +1,4 @@
-"""Attention, products with weights of 4 bits and casts under `torch.vmap` and `torch.func`."""
+"""Attention, products with 4-bit weights and casts under `torch.vmap` and `torch.func`."""
 
 import pytest
 

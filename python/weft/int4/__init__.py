@@ -1,1 +1,1 @@
-"""Products of activations in 16 bits with weights of 4 bits."""
+"""Products of activations in 16 bits with 4-bit weights."""

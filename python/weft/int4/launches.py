@@ -1,4 +1,4 @@
-"""The launches of products with weights of 4 bits, for plain arrays of NumPy, PyTorch and CuPy."""
+"""The launches of products with 4-bit weights, for plain arrays of NumPy, PyTorch and CuPy."""
 
 import functools
 from typing import Any

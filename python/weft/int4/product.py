@@ -1,4 +1,4 @@
-"""`weft.matmul_int4`: x @ weights.T for weights of 4 bits."""
+"""`weft.matmul_int4`: x @ weights.T for 4-bit weights."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The tiles of products with weights of 4 bits, by their sizes."""
+"""The tiles of products with 4-bit weights, by their sizes."""
 
 from dataclasses import dataclass
 from typing import Any

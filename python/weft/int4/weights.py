@@ -1,4 +1,4 @@
-"""Weights of 4 bits in the layout of the kernel: `weft.quantize_int4` and `weft.Int4Weights`."""
+"""4-bit weights in the layout of the kernel: `weft.quantize_int4` and `weft.Int4Weights`."""
 
 import functools
 import itertools

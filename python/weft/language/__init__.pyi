@@ -305,7 +305,7 @@ class Slot:
     def __exit__(self, *_: object) -> None: ...
 
 class Int4Weights:
-    """Packed weights of 4 bits, in stages of a ring."""
+    """Packed 4-bit weights, in stages of a ring."""
 
     @property
     def buffers(self) -> dict[str, Any]: ...

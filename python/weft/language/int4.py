@@ -1,4 +1,4 @@
-"""Weights of 4 bits, dequantised in registers to the left operand of `w.gemm`."""
+"""4-bit weights, dequantised in registers to the left operand of `w.gemm`."""
 
 from collections.abc import Sequence
 from typing import Any

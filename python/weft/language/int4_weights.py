@@ -1,4 +1,4 @@
-"""Packed weights of 4 bits in kernels: the stages of a ring that have them, and left operands of products."""
+"""Packed 4-bit weights in kernels: the stages of a ring that have them, and left operands of products."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -190,7 +190,7 @@ def int4_weights(
     depth: int = DEPTH,
     rows: int = ROWS,
 ) -> Int4Weights:
-    """Weights of 4 bits that `weft.quantize_int4` or `weft.Int4Weights.pack` made. `packed`, `scales` and
+    """4-bit weights that `weft.quantize_int4` or `weft.Int4Weights.pack` made. `packed`, `scales` and
     `zeros` are theirs, as arguments of the kernel; without `zeros`, all are 8. `columns` is their K.
 
     A stage of a ring has `depth` columns of `tiles` tiles of 64 or 32 `rows`: `w.ring(…, **weights.buffers)`,

@@ -1,4 +1,4 @@
-"""`weft.nn.Int4Linear`: a linear layer with weights of 4 bits."""
+"""`weft.nn.Int4Linear`: a linear layer with 4-bit weights."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`torch.ops.weft.matmul_int4`: products with weights of 4 bits, with gradients of x and the bias."""
+"""`torch.ops.weft.matmul_int4`: products with 4-bit weights, with gradients of x and the bias."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""The kernels of products with weights of 4 bits, in `weft.language`."""
+"""The kernels of products with 4-bit weights, in `weft.language`."""
