@@ -280,7 +280,7 @@ def test_grouped_products():
 # Arrays of NumPy: JAX starts threads for its first array, which forks of this process wouldn't have.
 A, B = np.ones((32, 64), jnp.bfloat16), np.ones((64, 48), jnp.bfloat16)
 WRONG = [
-    ({"b": B.T}, "a and b must have the same K, got 32 x 64 and 48 x 64; with transpose_b=True they have"),
+    ({"b": B.T}, "a and b must have the same K, got 32 x 64 and 48 x 64: pass transpose_b=True"),
     ({"a": [1.0]}, r"a must be an array of JAX or NumPy, got \[1.0\]"),
     ({"b": None}, "b must be an array of JAX or NumPy, got None"),
     ({"a": np.asarray(A[0, 0])}, "a must have at least one dimension, got a single number: use alpha"),

@@ -252,3 +252,27 @@ def test_the_glossary_has_each_term_once_in_order():
         assert terms == sorted(terms, key=lambda term: term.lower().replace("-", " "))
     every = [term for terms in tables for term in terms]
     assert len(set(every)) == len(every)
+
+
+def absent(page, source):
+    """The messages in the first column of a page's tables of which a part isn't in the source."""
+    shown = re.findall(
+        r"^\| (?:an internal error with )?`([^`]*…[^`]*|[^`]* [^`]*)`[^|]* \|", page, re.MULTILINE
+    )
+    assert len(shown) >= 20
+    return [each for each in shown if not all(part.strip() in source for part in each.split("…"))]
+
+
+def test_messages_of_the_page_on_troubleshooting_are_those_of_the_code():
+    page = (DOCS / "troubleshooting.md").read_text("utf-8")
+    files = (
+        path
+        for name in ("python/weft", "dialects", "passes", "tools")
+        for path in (ROOT / name).rglob("*.py")
+    )
+    # A message may be divided among lines.
+    source = re.sub(r'"\s+f?"', "", "".join(path.read_text("utf-8") for path in files))
+    assert absent(page, source) == []
+    assert absent(page.replace("no warp can continue", "no warp goes on"), source) == [
+        "deadlock: no warp goes on"
+    ]

@@ -45,7 +45,7 @@ class Sizes:
             for view, flipped in zip((a, b), transposed, strict=True)
         )
         if k != k_b:
-            hint = f"; with transpose_b={not transposed[1]} they have" if k == n else ""
+            hint = f": pass transpose_b={not transposed[1]}" if k == n else ""
             raise WeftError(f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}")
         batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
         if grouping and (wrong := next((n for n, v in (("a", a), ("b", b)) if len(v.shape) > 3), None)):
