@@ -154,3 +154,56 @@ def test_a_planned_launch_takes_addresses_in_the_order_of_arguments(driver):
 def test_a_call_without_a_cta_has_no_planned_launch():
     kernel = w.kernel(grid=lambda x, *, N: w.ceil_div(x.rows, N), threads=32)(double.__wrapped__)
     assert kernel.planned(numbers(0, 8), numbers(0, 8)) is None
+
+
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 32), threads=32)
+def chosen(x: w.In["n", w.f32], mask: w.In["n"], y: w.Out["n", w.f32], positive: w.Out["n"]):
+    i = w.cta() * 32 + w.thread()
+    if i < x.rows:
+        y[i] = x[i] if mask[i] != 0 else 0.0
+        positive[i] = (x[i] > 0.5).to(positive.dtype)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "strided", "torch", "jax"])
+def test_arrays_of_bool_have_bytes(framework):
+    x = numbers(100)
+    mask, y, positive = x > 0.25, np.zeros_like(x), np.zeros(200, bool)[::2]
+    given, written = mask, positive
+    if framework == "strided":
+        given = np.repeat(mask, 3)[::3]
+    elif framework == "torch":
+        torch = pytest.importorskip("torch")
+        given, written = torch.from_numpy(mask), torch.from_numpy(positive)
+    elif framework == "jax":
+        given = pytest.importorskip("jax.numpy").asarray(mask)
+    assert not chosen.emulate(x, given, y, written).findings
+    assert np.array_equal(y, np.where(mask, x, 0))
+    assert np.array_equal(positive, x > 0.5)
+    chosen(x, given, y, written, on="emulator")
+
+
+def test_a_tile_of_a_mask_has_bytes():
+    @w.kernel
+    def masked(x: w.In["m n", w.f32], mask: w.In["m n"], y: w.Out["m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 32))
+            w.store(w.where(w.load(mask[0, 0], (64, 32)) != 0, t, 0.0), y[0, 0])
+
+    x = numbers(50, 30)
+    y = np.zeros_like(x)
+    assert not masked.emulate(x, x > 0.5, y).findings
+    assert np.array_equal(y, np.where(x > 0.5, x, 0))
+
+
+def test_types_without_elements_are_refused_by_argument():
+    x, y = numbers(8), np.zeros(8, bool)
+    with pytest.raises(weft.WeftError, match=r"'mask' must have .*w\.i8, got uint8: a view .* as int8 has"):
+        chosen(x, np.zeros(8, np.uint8), x, y)
+    with pytest.raises(weft.WeftError, match=r"'x' must have elements of w\.f32, got uint64: .*int64"):
+        chosen(x.astype(np.uint64), y, x, y)
+    with pytest.raises(weft.WeftError, match=r"'mask' must be an array, or the element type"):
+        chosen(x, None, x, y)
+    with pytest.raises(weft.WeftError, match=r"'mask' can't have elements of w\.i1: those of bool are w\.i8"):
+        chosen.compile("f32", "i1", "f32", "i8")
+    with pytest.raises(weft.WeftError, match=r"w\.In: the element type can't be w\.i1"):
+        w.In["n", w.i1]

@@ -439,7 +439,7 @@ def test_arrays_that_dont_fit():
         kernel.emulate(x.astype(ml_dtypes.bfloat16), x)
     with pytest.raises(weft.WeftError, match="'x' must have the sizes n, got shape"):
         kernel.emulate(x[None], x)
-    with pytest.raises(weft.WeftError, match="the element type of 'y' must be given"):
+    with pytest.raises(weft.WeftError, match="'y' must be an array, or the element type to compile it for"):
         kernel.compile()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import WeftError, shown
-from weft.language.scalars import DType
+from weft.language.scalars import DType, i1, i8
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class _Kind:
             raise WeftError(f"{self._name} must have {_RANKS[0]} to {_RANKS[-1]} sizes, got {len(names)}")
         if dtype is not None and not isinstance(dtype, DType):
             raise WeftError(f"{self._name}: the element type must be one such as w.bf16, got {shown(dtype)}")
+        if dtype == i1:
+            raise WeftError(f"{self._name}: the element type can't be {i1}: elements of bool arrays are {i8}")
         return ArrayArgument(names, dtype, self._writes)
 
 

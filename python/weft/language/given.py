@@ -1,8 +1,12 @@
-"""The arrays of a call as a kernel can take them: those of the CPU with any strides, and empty ones."""
+"""The arrays of a call as a kernel can take them: those of bool, empty ones, and those of the CPU with any
+strides.
+"""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,19 @@ from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, numbers_of
 from weft.language.scalars import DType
 from weft.language.signatures import Signature
-from weft.launch import overlaps
+from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
+
+
+def in_bytes(value: Any) -> Any:
+    """An array of bool as one of i8 in the same memory; anything else as it is."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or arrays.type_name(dtype) != "i1":
+        return value
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return value.view(torch.int8)
+    return replace(value if isinstance(value, ArrayView) else arrays.view(value), dtype="i8")
 
 
 @contextmanager

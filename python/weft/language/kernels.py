@@ -185,7 +185,7 @@ class KernelFunction:
 
     def module(self, *args: Any, **named: Any) -> Module:
         """The module that the kernel is traced to, for arguments as those of `compile`."""
-        values, meta = self.signature.positional(self._or_annotated(args, named), named)
+        values, meta = self._arguments(self._or_annotated(args, named), named)
         return self._build(self.signature.specialization(values, meta), self._chip())
 
     def _or_annotated(self, args: Any, named: Any) -> Any:
@@ -205,7 +205,8 @@ class KernelFunction:
     def _arguments(self, args: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call in order, and its meta-parameters."""
         trace.refuse_within(f"a kernel can't call kernel {self.signature.name}")
-        return self.signature.positional(args, named)
+        values, meta = self.signature.positional(args, named)
+        return [given.in_bytes(each) for each in values], meta
 
     def _compiled_for(self, values: Sequence[Any], meta: Any, arch: str | None = None) -> Kernel:
         special = self.signature.specialization(values, meta)

@@ -8,10 +8,12 @@ from typing import Any
 from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
-from weft.language.scalars import DType, named
+from weft.language.scalars import DTYPES, DType, i1, i8, named
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 
+ELEMENTS = tuple(each for each in DTYPES.values() if each != i1)
+"""The types of arrays' elements."""
 ALIGNMENT = 16
 """Bytes to which TMA needs rows aligned."""
 
@@ -126,12 +128,15 @@ class Signature:
     ) -> tuple[DType, bool]:
         """The element type of an array, and whether its rows are aligned; adds the sizes that it decides."""
         if value is None or isinstance(value, (DType, str)):
-            dtype = kind.dtype if value is None else named(value)
-            if dtype is None:
-                raise WeftError(f"kernel {self.name}: the element type of '{name}' must be given")
-            return dtype, True
+            return self._given_type(name, kind, value), True
         view = self.view(name, value)
-        dtype = named(view.dtype)
+        if view.dtype not in DTYPES:
+            known = kind.dtype or ", ".join(map(str, ELEMENTS))
+            raise WeftError(
+                f"kernel {self.name}: '{name}' must have elements of {known}, got "
+                f"{arrays.numpy_dtype(view.dtype)}{_instead(view.dtype)}"
+            )
+        dtype = DTYPES[view.dtype]
         if kind.dtype not in (None, dtype):
             raise WeftError(f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}")
         if len(view.shape) != kind.rank:
@@ -141,6 +146,20 @@ class Signature:
             )
         self.add_sizes(name, view.shape, sizes)
         return dtype, _is_aligned(view)
+
+    def _given_type(self, name: str, kind: ArrayArgument, value: DType | str | None) -> DType:
+        """The element type that stands for an array; None where it is that of the annotation."""
+        dtype = kind.dtype if value is None else named(value)
+        if dtype is None:
+            raise WeftError(
+                f"kernel {self.name}: '{name}' must be an array, or the element type to compile it for, such "
+                f'as "f16", since its annotation has none'
+            )
+        if dtype not in ELEMENTS:
+            raise WeftError(
+                f"kernel {self.name}: '{name}' can't have elements of {dtype}: those of bool are {i8}"
+            )
+        return dtype
 
     def _meta(self, given: Mapping[str, Any], sizes: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
         """The meta-parameters: those given, those that are sizes of arrays, and defaults."""
@@ -162,6 +181,14 @@ class Signature:
                 ) from None
             result[name] = value
         return result
+
+
+def _instead(dtype: str) -> str:
+    """What to pass in place of an array of a type that kernels don't have, to append to a message."""
+    bits = dtype.removeprefix("ui")
+    if bits == dtype or f"i{bits}" not in DTYPES:
+        return ""
+    return f": a view of it as int{bits} has the same bits"
 
 
 def _is_aligned(view: ArrayView) -> bool:
