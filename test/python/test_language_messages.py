@@ -62,7 +62,7 @@ def a_shape_for_a_row(t, x, r):
 
 
 def no_axis(t, x, r):
-    w.sum(t)  # here
+    w.argmax(t)  # here
 
 
 def another_keyword(t, x, r):
@@ -84,8 +84,8 @@ def a_method(t, x, r):
         (an_array_of_numbers, r"np\.multiply can't be applied"),
         (an_array_of_a_value, "NumPy can't make an array of it"),
         (a_shape_for_a_row, r"w\.load_row takes 1 .* but 2 .*: write w\.load_row\(source, \*, like\)"),
-        (no_axis, r"w\.sum missing .* 'axis': write w\.sum\(x, axis, \*, within=None\)"),
-        (another_keyword, r"w\.max got an unexpected keyword argument 'dim': write w\.max\(x, axis\)"),
+        (no_axis, r"w\.argmax missing .* 'axis': write w\.argmax\(x, axis\)"),
+        (another_keyword, r"w\.max got an unexpected keyword argument 'dim': write w\.max\(x, axis=None, "),
         (a_method, r"Ring\.take takes 1 .* but 2 were given: write Ring\.take\(\*, waits=True\)"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),

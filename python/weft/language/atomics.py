@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.isa.async_copy import ADDED_TYPES
-from weft.language import trace
+from weft.language import exchanges, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
@@ -16,7 +16,6 @@ from weft.language.memory import (
     check_written,
     element_at,
     end_of_tma,
-    first_of_copies,
     put_for_tma,
     vector_indices,
 )
@@ -92,7 +91,9 @@ def _combine(caller: str, change: Change, to: Any, value: Any) -> None:
         value._refuse()
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
-        each_element(value, to, lambda element, at: change(element, to.matrix.value, at), first_of_copies)
+        each_element(
+            value, to, lambda element, at: change(element, to.matrix.value, at), exchanges.first_of_copies
+        )
         return
     whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
     if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):
@@ -123,7 +124,7 @@ def _add(element: Any, array: Any, indices: list[Any]) -> None:
 
 def _change_vector(change: Change, to: Place, vector: Fragment) -> None:
     numbers, limit = vector_indices(vector, to)
-    with emit.when(first_of_copies(vector.layout)):
+    with emit.when(exchanges.first_of_copies(vector.layout)):
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(emit.less(number, limit)):
                 change(element, to.matrix.value, element_at(to, number))
@@ -135,7 +136,7 @@ def _change_tile(change: Change, to: Place, fragment: Fragment) -> None:
         _along(of(fragment), start, matrices.size(matrix, axis))
         for axis, (of, start) in enumerate(zip((row, column), corner, strict=True))
     )
-    with emit.when(first_of_copies(fragment.layout)):
+    with emit.when(exchanges.first_of_copies(fragment.layout)):
         for (down, has_row), (across, has_column), element in zip(
             rows, columns, fragment.elements(), strict=True
         ):

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP
-from weft.language import column_reductions, operators, registers, roles, trace
+from weft.language import column_reductions, exchanges, registers, roles, totals, trace
 from weft.language.fragments import Fragment, together
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
@@ -250,9 +250,10 @@ def _as_tile(value: Any, tile_: Fragment, dtype: Any) -> Fragment:
     return Fragment(vector.broadcast(kind, scalar.value), tile_.shape, tile_.layout)
 
 
-def _reduce(x: Any, name: str, axis: int, within: str | None) -> Fragment:
-    if not isinstance(x, Fragment):
-        raise mistake(f"expects a fragment to reduce, got {x}")
+def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
+    """A vector of rows or columns, along an axis; or one number."""
+    if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
+        return totals.total(x, name, axis, within)
     if len(x.shape) != 2 or axis not in (0, 1):
         raise mistake(f"axis must be 0 or 1, of a fragment of rows and columns, got axis {axis} of {x}")
     if within not in (None, "lane"):
@@ -274,59 +275,13 @@ def _reduce(x: Any, name: str, axis: int, within: str | None) -> Fragment:
     groups = dict[int, list[Any]]()
     for at, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
         groups.setdefault(at[1 - axis], []).append(element)
-    folded = {key: _folded(name, elements) for key, elements in groups.items()}
+    folded = {key: exchanges.folded(name, elements) for key, elements in groups.items()}
     if not lanes:
-        folded = {key: _across(value, name, distances or ()) for key, value in folded.items()}
+        folded = {key: exchanges.across(value, name, distances or ()) for key, value in folded.items()}
     if through:
-        return column_reductions.across_warps(x, folded, lambda values: _folded(name, values))
+        return column_reductions.across_warps(x, folded, lambda values: exchanges.folded(name, values))
     order = [at[1 - axis] if lanes else at[0] for at in registers.registers_of(layout, shape)]
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
-
-
-def _folded(name: str, values: list[Any]) -> Any:
-    """The reduction of values, neighbours first, so that few operations wait for each other."""
-    while len(values) > 1:
-        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
-        values = [operators.apply(name, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return values[0]
-
-
-def _across(value: Any, name: str, distances: tuple[int, ...]) -> Any:
-    """The reduction over the lanes at these distances, in all of them."""
-    for distance in distances:
-        value = operators.apply(name, value, _of_lane(value, distance))
-    return value
-
-
-def _of_lane(value: Any, distance: int) -> Any:
-    """The value of the lane at a distance. Smaller ones than 32 bits travel in the low bits of a word, larger
-    ones as two words.
-    """
-    bits = value.type.width
-    if bits > emit.i32().width:
-        return _of_lane_in_words(value, distance)
-    word = value
-    if bits < emit.i32().width:
-        whole = ir.IntegerType.get_signless(bits)
-        as_integer = value if value.type == whole else arith.bitcast(whole, value)
-        word = arith.extui(emit.i32(), as_integer)
-    parts = emit.value(-1), word, emit.value(distance), emit.value(31)
-    other = nvvm.ShflOp(*parts, nvvm.ShflKind.bfly, results=[word.type]).res
-    if bits == emit.i32().width:
-        return other
-    narrow = arith.trunci(whole, other)
-    return narrow if value.type == whole else arith.bitcast(value.type, narrow)
-
-
-def _of_lane_in_words(value: Any, distance: int) -> Any:
-    """A value of 64 bits of the lane at a distance."""
-    whole, half = ir.IntegerType.get_signless(64), emit.i32().width
-    number = value if value.type == whole else arith.bitcast(whole, value)
-    shift = emit.constant(whole, half)
-    words = arith.trunci(emit.i32(), number), arith.trunci(emit.i32(), arith.shrui(number, shift))
-    low, high = (arith.extui(whole, _of_lane(each, distance)) for each in words)
-    other = arith.ori(low, arith.shli(high, shift))
-    return other if value.type == whole else arith.bitcast(value.type, other)
 
 
 def warp_any(x: Any) -> Scalar:
@@ -353,29 +308,35 @@ def _any_of_lane(x: Any, name: str) -> Any:
     if isinstance(x, Fragment):
         if x.dtype != i1:
             raise mistake(f"{name} expects a condition, such as x < y, got {x}")
-        return _folded("or", x.elements())
+        return exchanges.folded("or", x.elements())
     value = condition(x)
     if not isinstance(value, Scalar):
         raise mistake(f"{name} expects a condition of the GPU, got {x}")
     return value.value
 
 
-def maximum_of(x: Any, axis: int) -> Fragment:
-    """The largest elements along an axis: of rows (`axis=1`), a vector of rows."""
-    return _reduce(x, "maximum", axis, None)
+def maximum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
+    """The largest elements along an axis: of rows (`axis=1`), a vector of rows. Without an axis, the largest
+    one, as `w.sum`.
+    """
+    return _reduce(x, "maximum", axis, within)
 
 
-def minimum_of(x: Any, axis: int) -> Fragment:
-    """The smallest elements along an axis."""
-    return _reduce(x, "minimum", axis, None)
+def minimum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
+    """The smallest elements along an axis. Without an axis, the smallest one, as `w.sum`."""
+    return _reduce(x, "minimum", axis, within)
 
 
-def sum_of(x: Any, axis: int, *, within: str | None = None) -> Fragment:
+def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
     """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
     columns. That goes through shared memory, so that all threads of the warpgroup must get there.
 
-    With `within="lane"` each lane adds only its own elements, which needs no exchange. The result has a
-    column for each lane of a row; adding these up, once, is the sum.
+    Without an axis, it is one number: the sum of all elements of a tile or vector, or that of a number of
+    each thread of the role, outside of roles of the CTA. All of these threads must get there, and get the
+    sum. With `within="warp"` it is that of the numbers of a warp, which needs no shared memory.
+
+    Along an axis of a tile, with `within="lane"` each lane adds only its own elements, which needs no
+    exchange. The result has a column for each lane of a row; adding these up, once, is the sum.
     """
     return _reduce(x, "add", axis, within)
 
@@ -397,4 +358,5 @@ def _first_index(x: Any, name: str, axis: int) -> Fragment:
 
     best = _reduce(x, name, axis, None)
     index = column(x) if axis == 1 else row(x)
-    return _reduce(where(x == best, index, x.shape[axis]), "minimum", axis, None)
+    first: Fragment = _reduce(where(x == best, index, x.shape[axis]), "minimum", axis, None)
+    return first

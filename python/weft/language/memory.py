@@ -8,7 +8,7 @@ from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
-from weft.language import gathers, registers, trace
+from weft.language import exchanges, gathers, registers, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment, check_like, layout_for
@@ -239,7 +239,7 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
     if rows is not None:
         end = emit.add(to.indices[-1].value, as_scalar(rows, i32).value)
         limit = emit.minimum(limit, end)
-    first = first_of_copies(vector.layout)
+    first = exchanges.first_of_copies(vector.layout)
     with emit.when(first):
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(emit.less(number, limit)):
@@ -257,7 +257,7 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
     elements, stored = vector.elements(), addresses.stored_type(vector.dtype.type)
     if stored != vector.dtype.type:
         elements = emit.elements(vector_.bitcast(ir.VectorType.get([len(elements)], stored), vector.lane))
-    with emit.when(first_of_copies(vector.layout)):
+    with emit.when(exchanges.first_of_copies(vector.layout)):
         for offset, element in zip(numbers.offsets, elements, strict=True):
             number = emit.add(numbers.base.value, offset)
             at = addresses.offset(base, emit.value(emit.mul(number, buffer.dtype.bytes)))
@@ -269,18 +269,6 @@ def store_row(vector: Any, to: Any) -> None:
     columns, or to a buffer of one row. Elements outside of the array are not written.
     """
     store_column(vector, to)
-
-
-def first_of_copies(layout: Layout) -> Any:
-    """Whether the lane holds the first copy of its elements: an i1."""
-    from weft.passes.builders import thread_ids
-
-    first = arith.constant(emit.i1(), 1)
-    for it in layout.replica:
-        number = thread_ids.lane() if it.axis == "laneid" else thread_ids.warp()
-        digit = emit.rem(emit.div(number, it.stride), it.extent)
-        first = arith.andi(first, emit.equal(digit, 0))
-    return first
 
 
 def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None, waits: bool = True) -> None:
@@ -340,7 +328,7 @@ def _to_elements(fragment: Fragment, to: Gathered, via: Any, rows: Any) -> None:
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
     check_written(to, fragment.dtype)
-    gathers.store(fragment, to, first_of_copies)
+    gathers.store(fragment, to, exchanges.first_of_copies)
 
 
 def _store_buffer(buffer: Buffer, to: Any, via: Any, rows: Any) -> None:

@@ -43,7 +43,10 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
             f"{shown(registers)}"
         )
     if current.cta_threads is not None:
-        raise mistake("a kernel with threads= has no roles: leave threads out, the roles are its threads")
+        raise mistake(
+            "a kernel with threads=, or with a reduction of all threads outside of roles, has no roles: the "
+            "roles are its threads"
+        )
     if current.chip not in SETMAXNREG:
         registers = 0
     current.begin_roles()

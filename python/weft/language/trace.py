@@ -230,6 +230,18 @@ class Trace:
                 f"{WARPGROUP}: use one, or single elements x[i, j]"
             )
 
+    def check_whole_warps(self, what: str) -> None:
+        """Raises WeftError in the block of one thread."""
+        if self.one_thread:
+            raise mistake(f"{what} must be executed by all threads, so it can't be in w.one_thread()")
+
+    def threads_without_roles(self) -> int:
+        """The threads of a CTA outside of roles. Raises WeftError where roles add others."""
+        if self.roles:
+            raise mistake("a reduction of all threads must be in a role, in a kernel that has roles")
+        self.cta_threads = self.threads
+        return self.cta_threads
+
     def named_barriers(self, count: int) -> int:
         """The first of `count` named barriers that nothing else uses."""
         first, self.barriers = self.barriers, self.barriers + count

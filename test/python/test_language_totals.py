@@ -1,0 +1,138 @@
+"""`w.sum`, `w.max` and `w.min` of everything that a warpgroup, a CTA or a warp has, as one number."""
+
+import language_mistakes
+import numpy as np
+import pytest
+
+import weft.language as w
+from weft.language.scalars import DTYPES
+
+_RNG = np.random.default_rng(0)
+_TYPES = [each for each in DTYPES.values() if each.bits > 8]
+
+
+def numbers(*shape):
+    """Small integers, which sums of all types represent."""
+    return _RNG.integers(-2, 3, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("dtype", [each for each in _TYPES if each != w.i16], ids=str)
+def test_all_elements_of_a_fragment_make_one_number(arch, dtype):
+    @w.kernel(arch=arch)
+    def kernel(x: w.In["m n", w.f32], y: w.Out["warpgroups results", w.f64]):
+        with w.role(warpgroups=2) as me:
+            t = w.load(x[64 * me, 0], (64, 32)).to(dtype)
+            rows, columns = w.max(t, axis=1), w.max(t, axis=0)
+            results = (w.sum(t), w.max(t), w.min(t), w.sum(rows), w.sum(rows, axis=0), w.sum(columns))
+            if w.thread() % 128 == 77:
+                for number, each in enumerate(results):
+                    y[me, number] = each.to(w.f64)
+
+    x, y = numbers(128, 32), np.zeros((2, 6))
+    assert not kernel.emulate(x, y).findings
+    for tile, found in zip(np.split(x, 2), y, strict=True):
+        rows = tile.max(1).sum()
+        assert list(found) == [tile.sum(), tile.max(), tile.min(), rows, rows, tile.max(0).sum()]
+
+
+@pytest.mark.parametrize("threads", [32, 64, 96, 128, 256, 672, 1024])
+def test_numbers_of_the_threads_of_a_cta_make_one(threads):
+    @w.kernel(grid=lambda x: x.rows, threads=threads)
+    def normalized(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], peak: w.Out["m", w.f32]):
+        row, squares, largest = w.cta(), w.f32(0), w.f32(-w.inf)
+        for column in w.range(w.thread(), x.columns, threads):
+            squares += x[row, column] * x[row, column]
+            largest = w.maximum(largest, x[row, column])
+        scale = w.rsqrt(w.sum(squares))
+        for column in w.range(w.thread(), x.columns, threads):
+            y[row, column] = x[row, column] * scale
+        largest = w.max(largest)
+        if w.thread() == threads - 1:
+            peak[row] = largest
+
+    x = numbers(3, 1500)
+    y, peak = np.zeros_like(x), np.zeros(3, np.float32)
+    assert not normalized.emulate(x, y, peak).findings
+    assert np.allclose(y, x / np.linalg.norm(x, axis=1, keepdims=True), rtol=1e-5)
+    assert np.array_equal(peak, x.max(1))
+
+
+@pytest.mark.parametrize("dtype", _TYPES, ids=str)
+def test_numbers_of_a_warp_make_one(dtype):
+    @w.kernel(grid=lambda x: w.ceil_div(x.rows, 4), threads=128)
+    def of_rows(x: w.In["m 32", w.f32], y: w.Out["m 2", w.f64]):
+        row, lane = w.cta() * 4 + w.thread() // 32, w.thread() % 32
+        if row < x.rows:
+            each = x[row, lane].to(dtype)
+            total, least = w.sum(each, within="warp"), w.min(each, within="warp")
+            if lane == 5:
+                y[row, 0], y[row, 1] = total.to(w.f64), least.to(w.f64)
+
+    x, y = numbers(7, 32), np.zeros((7, 2))
+    assert not of_rows.emulate(x, y).findings
+    assert np.array_equal(y, np.stack([x.sum(1), x.min(1)], 1))
+
+
+def test_reductions_of_a_role_and_of_its_warpgroups_follow_each_other():
+    @w.kernel
+    def kernel(x: w.In["m n", w.i32], y: w.Out["k", w.i32]):
+        with w.role(warpgroups=2) as me:
+            t = w.load(x[64 * me, 0], (64, 8))
+            for _ in w.range(3):
+                of_role, of_warpgroup = w.sum(w.thread()), w.sum(t)
+                y[me] = of_role + of_warpgroup
+        with w.role():
+            y[2] = w.sum(w.thread() - w.thread() + 1)
+
+    x, y = _RNG.integers(0, 9, (128, 8)).astype(np.int32), np.zeros(3, np.int32)
+    assert {each.rule for each in kernel.emulate(x, y).findings} <= {"global-race"}
+    assert y.tolist() == [255 * 128 + x[:64].sum(), 255 * 128 + x[64:].sum(), 128]
+
+
+mistakes = language_mistakes.Mistakes()
+
+
+@mistakes("expects a fragment to reduce, or a number of each thread, got the array 'x'")
+def an_array(x: w.In["m n", w.f32]):
+    w.sum(x)  # here
+
+
+@mistakes(r"got a place in the array 'x', along axis 1")
+def a_number_along_an_axis(x: w.In["m n", w.f32]):
+    w.sum(x[0, 0], axis=1)  # here
+
+
+@mistakes(r"within must be None or 'warp', for a number of each thread, got 'lane'")
+def a_number_within_a_lane(x: w.In["m n", w.f32]):
+    w.sum(x[0, 0], within="lane")  # here
+
+
+@mistakes(r"within must be None for all elements of a fragment of 64 x 8 w\.f32, got 'warp'")
+def a_fragment_within_a_warp(x: w.In["m n", w.f32]):
+    w.max(w.load(x[0, 0], (64, 8)), within="warp")  # here
+
+
+@mistakes(r"must be executed by all threads, so it can't be in w\.one_thread\(\)")
+def one_thread(x: w.In["m n", w.f32]):
+    with w.role(), w.one_thread():
+        w.sum(x[0, 0])  # here
+
+
+@mistakes("must be in a role, in a kernel that has roles")
+def after_a_role(x: w.In["m n", w.f32]):
+    with w.role():
+        pass
+    w.sum(x[0, 0])  # here
+
+
+@mistakes("with a reduction of all threads outside of roles, has no roles")
+def before_a_role(x: w.In["m n", w.f32]):
+    w.sum(x[0, 0])
+    with w.role():  # here
+        pass
+
+
+@pytest.mark.parametrize(("function", "message"), mistakes.cases)
+def test_mistakes_are_in_their_line(function, message):
+    language_mistakes.refused(function, message)
