@@ -345,6 +345,31 @@ def test_conditions_without_a_value_are_reported_at_the_end(session):
     assert "breakpoint 2" not in text.split("reached")[1] and status == 0
 
 
+READING = """import numpy as np
+import weft.language as w
+
+
+@w.kernel(threads=32)
+def reading(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    buffer = w.shared(1, 32, w.f32)
+    first = x[w.thread()]
+    buffer[w.thread()] = first
+    last = buffer[w.thread()]
+    y[w.thread()] = first + last
+
+
+reading(np.arange(7, 39, dtype=np.float32), np.zeros(32, np.float32))
+"""
+
+
+def test_elements_of_arrays_and_buffers_are_variables(session):
+    commands = ["break 11", "continue", "print first", "print last", "print buffer[0, 0:3]"]
+    text, _ = session("reading.py", READING, commands)
+    said = answers(text)
+    assert said["print first"] == "first = 7\n" and said["print last"] == "last = 7\n"
+    assert said["print buffer[0, 0:3]"].endswith("[7 8 9]\n")
+
+
 class Names:
     def __init__(self, **values):
         self.values = values

@@ -144,7 +144,7 @@ def a_tile_that_is_stored_before_the_array(x: w.In["m n", w.f32], y: w.Out["m n"
         w.store(w.load(x[0, 0], (64, 8)), y[0, -8])  # here
 
 
-@case("a buffer of 64 x 16 w.f32 can't be subscripted: take a part by .rows")
+@case(r"an element of a buffer of 64 x 16 w.f32 is at \[row, column\]: w.load loads")
 def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     buffer = w.shared(64, 16, w.f32)
     with w.role():

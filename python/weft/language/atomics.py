@@ -1,6 +1,6 @@
 """Elements in global memory that many threads change: sums, maxima and minima."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.dialects import tile
@@ -8,6 +8,7 @@ from weft.isa.async_copy import ADDED_TYPES
 from weft.language import exchanges, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
+from weft.language.elements import Element, Elements, address
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered, each_element
 from weft.language.matrices import Place
@@ -23,11 +24,12 @@ from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
 from weft.language.scalars import DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64
-from weft.mlir import arith, memref, nvvm
+from weft.mlir import arith, llvm, memref, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
 _ADDED = (f64, f32, f16, bf16, i64, i32)
+_ADDED_SHARED = (f64, f32, f16, i64, i32)
 
 
 def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
@@ -38,7 +40,8 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
     the rounding of floats, is not determined.
 
     An index may also be a fragment of i32: `w.atomic_add(counts[t], 1)` counts the numbers in `t`, and
-    `w.atomic_add(y[rows, 0], x)` adds each row of a tile to that of its number.
+    `w.atomic_add(y[rows, 0], x)` adds each row of a tile to that of its number. An element of a buffer in
+    shared memory, `buffer[row, column]`, is changed by a number; those at indices of fragments, by fragments.
 
     With `via`, a buffer as for `w.store`, a tile goes through it and TMA adds it. The array must then begin,
     and each of its rows, at a multiple of 16 bytes.
@@ -49,8 +52,12 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
     if isinstance(value, Buffer):
         _add_buffer(to, value, via)
         return
-    if isinstance(to, (Place, Gathered)) and to.dtype not in _ADDED:
-        raise mistake(f"w.atomic_add adds elements of {', '.join(map(str, _ADDED))}, got those of {to.dtype}")
+    known = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
+        where = "" if known is _ADDED else " in shared memory"
+        raise mistake(
+            f"w.atomic_add adds elements of {', '.join(map(str, known))}{where}, got those of {to.dtype}"
+        )
     if via is None:
         _combine("w.atomic_add", _add, to, value)
         return
@@ -76,7 +83,7 @@ def atomic_min(to: Any, value: Any) -> None:
 
 
 def _of_i32(caller: str, kind: Any, to: Any, value: Any) -> None:
-    if isinstance(to, (Place, Gathered)) and to.dtype != i32:
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype != i32:
         raise mistake(f"{caller} changes elements of {i32}, got those of {to.dtype}")
     _combine(caller, lambda element, array, at: memref.AtomicRMWOp(kind, element, array, at), to, value)
 
@@ -89,11 +96,21 @@ def _combine(caller: str, change: Change, to: Any, value: Any) -> None:
     """Changes an element by a number, those of a row by a vector, or those of a tile by another tile."""
     if isinstance(value, Pending):
         value._refuse()
+    if isinstance(to, Element):
+        number = as_scalar(value, to.dtype).value
+        with trace.current().effects():
+            _change_shared(caller, to.dtype, to.address, number)
+        return
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
-        each_element(
-            value, to, lambda element, at: change(element, to.matrix.value, at), exchanges.first_of_copies
-        )
+
+        def changed(element: Any, at: Sequence[Any]) -> None:
+            if isinstance(to, Elements):
+                _change_shared(caller, to.dtype, address(to.matrix, *at), element)
+            else:
+                change(element, to.matrix.value, [emit.as_index(each) for each in at])
+
+        each_element(value, to, changed, exchanges.first_of_copies)
         return
     whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
     if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):
@@ -120,6 +137,13 @@ def _add(element: Any, array: Any, indices: list[Any]) -> None:
     floats = not str(element.type).startswith("i")
     kind = arith.AtomicRMWKind.addf if floats else arith.AtomicRMWKind.addi
     memref.AtomicRMWOp(kind, element, array, indices)
+
+
+def _change_shared(caller: str, dtype: DType, pointer: Any, number: Any) -> None:
+    """Changes an element of a buffer by a number."""
+    name = caller.removeprefix("w.atomic_")
+    kind = llvm.AtomicBinOp[f"f{name}" if dtype.is_float else name]
+    llvm.AtomicRMWOp(kind, pointer, number, llvm.AtomicOrdering.monotonic)
 
 
 def _change_vector(change: Change, to: Place, vector: Fragment) -> None:

@@ -10,7 +10,7 @@ from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import BOX_ALIGNMENT
-from weft.language import clusters, trace
+from weft.language import clusters, elements, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import mistake
 from weft.language.scalars import DType, as_scalar, check_tile, dtype_of, i1, i8, i32
@@ -99,14 +99,14 @@ class Buffer(Carried):
         part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]), row_step=row_step)
         return Buffer(part, transposed=self.transposed, ring=self.ring, slot=self.slot)
 
-    def __getitem__(self, _: Any) -> Any:
-        raise mistake(
-            f"{self} can't be subscripted: take a part by .rows(first, count) or .columns(first, count), "
-            "load a tile by w.load, and store one by w.store"
-        )
+    def __getitem__(self, indices: Any) -> elements.Element | elements.Elements:
+        return elements.of(self, indices)
 
-    def __setitem__(self, _: Any, __: Any) -> None:
-        self[...]
+    def __setitem__(self, indices: Any, value: Any) -> None:
+        elements.store(self, indices, value)
+
+    def __iter__(self) -> Any:
+        raise mistake(f"can't loop over {self}: loop over w.range of its rows or columns")
 
     def parts(self) -> list[Any]:
         return [self.value]

@@ -42,6 +42,18 @@ class Gathered(Foreign):
             and not any(isinstance(each, Fragment) for each in (*outer, last))
         )
 
+    def size(self, axis: int) -> Any:
+        """The size that an index along an axis is less than."""
+        return matrices.size(self.matrix.value, axis)
+
+    def read(self, at: Sequence[Any]) -> Any:
+        """Loads the element at these SSA values."""
+        return memref.load(self.matrix.value, [emit.as_index(each) for each in at])
+
+    def write(self, element: Any, at: Sequence[Any]) -> None:
+        """Stores the element at these SSA values."""
+        memref.store(element, self.matrix.value, [emit.as_index(each) for each in at])
+
     def _refuse(self, *_: Any) -> Any:
         raise mistake(f"load {self} by w.load first")
 
@@ -78,14 +90,14 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
         elements += emit.either(
             _inside(source, at),
             [kind],
-            lambda at=at: [memref.load(source.matrix.value, [emit.as_index(each) for each in at])],  # type: ignore[misc]
+            lambda at=at: [source.read(at)],  # type: ignore[misc]
             lambda: [zero],
         )
     return Fragment(emit.vector_of(elements), made.shape, made.layout)
 
 
 def each_element(
-    fragment: Any, to: Gathered, build: Callable[[Any, list[Any]], None], first: Callable[[Layout], Any]
+    fragment: Any, to: Gathered, build: Callable[[Any, Sequence[Any]], None], first: Callable[[Layout], Any]
 ) -> None:
     """Builds something for each element, or for a number at each index, with the indices, where these are
     inside of the array. `first` is whether the lane holds the first copy of its elements.
@@ -105,7 +117,7 @@ def each_element(
     with emit.when(first(fitted.layout)):
         for element, at in zip(fitted.elements(), indices, strict=True):
             with emit.when(_inside(to, at)):
-                build(element, [emit.as_index(each) for each in at])
+                build(element, at)
 
 
 def store(fragment: Fragment, to: Gathered, first: Callable[[Layout], Any]) -> None:
@@ -114,7 +126,7 @@ def store(fragment: Fragment, to: Gathered, first: Callable[[Layout], Any]) -> N
         with emit.when(first(fragment.layout)):
             _Rows(to, fragment.shape, fragment).store(fragment)
         return
-    each_element(fragment, to, lambda element, at: memref.store(element, to.matrix.value, at), first)
+    each_element(fragment, to, to.write, first)
 
 
 def _shape_of_rows(source: Gathered, shape: Any, like: Fragment | None) -> tuple[int, int]:
@@ -140,7 +152,7 @@ def _spread(source: Gathered) -> tuple[Fragment, list[tuple[Any, ...]]]:
 
 def _inside(source: Gathered, at: Sequence[Any]) -> Any:
     """Whether indices are inside of the array: an i1."""
-    return _within((each, matrices.size(source.matrix.value, axis)) for axis, each in enumerate(at))
+    return _within((each, source.size(axis)) for axis, each in enumerate(at))
 
 
 def _within(pairs: Any) -> Any:

@@ -1,19 +1,18 @@
 """The arrays in global memory that a kernel gets, and places in them."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from weft import mlir
 from weft.dialects import tile
 from weft.errors import shown
-from weft.language import operators, trace
-from weft.language.carried import Carried
+from weft.language import trace
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
 from weft.language.gathers import checked as gathered
+from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, dtype_of, i32
 from weft.mlir import memref
@@ -89,7 +88,7 @@ class Matrix(Foreign):
             raise mistake(f"elements of '{self.name}' at indices of a fragment are stored by w.store")
         if len(at) != self.rank:
             raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(at)}")
-        if isinstance(value, Place):
+        if isinstance(value, Loaded):
             value = value.loaded()
         if not isinstance(value, (Scalar, *NUMBERS)):
             got = shown(value) if isinstance(value, (str, tuple, list)) else value
@@ -140,19 +139,19 @@ def _first(index: Any) -> str:
     return "0" if start is None else str(start) if isinstance(start, int) else "…"
 
 
-class Place(operators.Operators, Carried):
+class Place(Loaded):
     """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
 
     __hash__ = object.__hash__
 
     def __init__(self, matrix: Matrix, indices: tuple[Scalar, ...]) -> None:
         self.matrix, self.indices = matrix, indices
-        self._element: Scalar | None = None
+        self.element = None
         if len(indices) == matrix.rank:
             # At once, so that the element is that of now. Removed at the end if nothing needs it.
             load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
             trace.current().loads.append(load)
-            self._element = Scalar(load)
+            self.element = Scalar(load)
 
     @property
     def dtype(self) -> DType:
@@ -161,38 +160,11 @@ class Place(operators.Operators, Carried):
 
     def loaded(self) -> Scalar:
         """The element."""
-        if self._element is None:
+        if self.element is None:
             rank, got = self.matrix.rank, len(self.indices)
             raise mistake(f"an element of '{self.matrix.name}' has {rank} indices, got {got}")
         self.matrix.check_element(self.indices)
-        return self._element
-
-    def to(self, dtype: DType) -> Scalar:
-        """The element in another type."""
-        return self.loaded().to(dtype)
-
-    def binary(self, name: str, other: Any, swapped: bool) -> Any:
-        return self.loaded().binary(name, other, swapped)
-
-    def __bool__(self) -> bool:
-        return bool(self.loaded())
-
-    def __index__(self) -> int:
-        return int(self.loaded())
-
-    __int__ = __index__
-
-    def __float__(self) -> float:
-        return float(self.loaded())
-
-    def settled(self) -> Carried:
-        return self.loaded()
-
-    def parts(self) -> list[Any]:
-        return self.loaded().parts()
-
-    def like(self, parts: Iterator[Any]) -> Scalar:
-        return self.loaded().like(parts)
+        return self.element
 
     def __str__(self) -> str:
         return f"a place in {self.matrix}"

@@ -11,6 +11,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.language import exchanges, gathers, registers, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
+from weft.language.elements import Elements
 from weft.language.fragments import Fragment, check_like, layout_for
 from weft.language.gathers import Gathered
 from weft.language.maths import where
@@ -357,6 +358,10 @@ def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:
 
 
 def check_written(to: Place | Gathered, dtype: Any) -> None:
+    if isinstance(to, Elements):
+        if to.dtype != dtype:
+            raise mistake(f"expects elements of {to.dtype}, got {dtype}: convert with .to({to.dtype})")
+        return
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     if to.dtype != dtype:

@@ -11,6 +11,7 @@ _NOUNS = {
     "Place": "an element of an array",
     "Fragment": "a fragment",
     "Buffer": "a buffer",
+    "Element": "an element of a buffer",
     "Matrix": "an array",
     "Pending": "a pending product",
     "Range": "w.range",

@@ -19,6 +19,7 @@ from weft import construction
 from weft.dialects import tile
 from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
+from weft.language.loaded import Loaded
 from weft.language.products import Pending
 from weft.language.rings import Ring
 from weft.language.scalars import Scalar
@@ -146,6 +147,8 @@ def name_value(name: str, value: Any) -> None:
                 _mark_buffer(f"{name}.{buffer}", value.ring.buffer(buffer, value.stage).value)
     elif isinstance(value, Buffer):
         _mark_buffer(name, value.value)
+    elif isinstance(value, Loaded):
+        name_value(name, value.element)
     elif isinstance(value, Scalar):
         if _usable(value.value):
             operands, letters = _words(value.value)

@@ -1,0 +1,125 @@
+"""Single elements of buffers in shared memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft import mlir
+from weft.dialects import tile
+from weft.language import trace
+from weft.language.fragments import Fragment
+from weft.language.gathers import Gathered
+from weft.language.loaded import Loaded
+from weft.language.mistakes import mistake
+from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, i32
+from weft.mlir import arith, llvm
+from weft.passes.builders import addresses, emit
+from weft.passes.builders.shared_tiles import Point, SharedTile
+
+
+class Element(Loaded):
+    """An element of a buffer. In arithmetic, it is the element's value."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, buffer: Any, row: Any, column: Any) -> None:
+        self.buffer, self._at = buffer, (row, column)
+        # At once, so that the element is that of now. Removed at the end if nothing needs it.
+        self.element = Scalar(_read(buffer, self._at))
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the buffer's elements."""
+        return self.buffer.dtype  # type: ignore[no-any-return]
+
+    @property
+    def address(self) -> Any:
+        """A pointer to it: an SSA value."""
+        return address(self.buffer, *self._at)
+
+    def loaded(self) -> Scalar:
+        assert self.element is not None
+        return self.element
+
+    def __str__(self) -> str:
+        return f"an element of {self.buffer}"
+
+
+@dataclass(frozen=True, eq=False)
+class Elements(Gathered):
+    """Elements of a buffer at indices of which some are fragments."""
+
+    @property
+    def is_of_rows(self) -> bool:
+        return False
+
+    def size(self, axis: int) -> Any:
+        return self.matrix.shape[axis]
+
+    def read(self, at: Sequence[Any]) -> Any:
+        return _read(self.matrix, at)
+
+    def write(self, element: Any, at: Sequence[Any]) -> None:
+        _write(self.matrix, at, element)
+
+
+def of(buffer: Any, indices: Any) -> Element | Elements:
+    """An element of a buffer, or those at indices that fragments hold."""
+    at = _indices(buffer, indices)
+    buffer.read_by_lanes()
+    if any(isinstance(each, Fragment) for each in at):
+        return Elements(buffer, at)
+    return Element(buffer, *(each.value for each in at))
+
+
+def store(buffer: Any, indices: Any, value: Any) -> None:
+    """Stores a number as an element of a buffer."""
+    at = _indices(buffer, indices)
+    if any(isinstance(each, Fragment) for each in at):
+        raise mistake(f"elements of {buffer} at indices of a fragment are stored by w.store")
+    if not isinstance(value, (Scalar, Loaded, *NUMBERS)):
+        raise mistake(f"expects a number for an element of {buffer}, got {value}: use w.store for tiles")
+    number = as_scalar(value, buffer.dtype).value
+    with trace.current().effects():
+        _write(buffer, [each.value for each in at], number)
+
+
+def address(buffer: Any, row: Any, column: Any) -> Any:
+    """A pointer to the element at these SSA values."""
+    if buffer.transposed:
+        row, column = column, row
+    offset = SharedTile(buffer.value.type).offset(Point(row), Point(column))
+    return addresses.offset(tile.address(buffer.value), emit.value(offset))
+
+
+def _read(buffer: Any, at: Sequence[Any]) -> Any:
+    kind = buffer.dtype.type
+    load = llvm.load(addresses.stored_type(kind), address(buffer, *at), alignment=buffer.dtype.bytes)
+    trace.current().loads.append(load)
+    return load if load.type == kind else arith.bitcast(kind, load)
+
+
+def _write(buffer: Any, at: Sequence[Any], number: Any) -> None:
+    stored = addresses.stored_type(number.type)
+    word = number if number.type == stored else arith.bitcast(stored, number)
+    llvm.store(word, address(buffer, *at), alignment=buffer.dtype.bytes)
+
+
+def _indices(buffer: Any, given: Any) -> tuple[Any, Any]:
+    """The row and column of an element. Of a buffer of one row, the column suffices."""
+    given = given if isinstance(given, tuple) else (given,)
+    if len(given) == 1 and buffer.shape[0] == 1:
+        given = (0, *given)
+    if len(given) != 2 or any(isinstance(each, slice) for each in given):
+        raise mistake(
+            f"an element of {buffer} is at [row, column]: w.load loads the buffer as a tile, .rows(first, "
+            "count) and .columns(first, count) are parts of it"
+        )
+    row, column = (each if isinstance(each, Fragment) else as_scalar(each, i32) for each in given)
+    for what, each, size in (("row", row, buffer.shape[0]), ("column", column, buffer.shape[1])):
+        if each.dtype != i32:
+            raise mistake(f"fragments of indices must be of {i32}, got {each}: convert with .to({i32})")
+        known = mlir.constant(each.value) if isinstance(each, Scalar) else None
+        if known is not None and not 0 <= known < size:
+            raise mistake(f"{what} of an element of {buffer} must be in 0..{size - 1}, got {known}")
+    return row, column

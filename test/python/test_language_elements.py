@@ -1,0 +1,192 @@
+"""Single elements of buffers in shared memory: reads, writes, atomic changes, and indices of fragments."""
+
+import language_mistakes
+import numpy as np
+import pytest
+
+import weft.language as w
+from weft.language.scalars import DTYPES
+
+_RNG = np.random.default_rng(0)
+_TYPES = [each for each in DTYPES.values() if each not in (w.i1, w.i16)]
+
+
+def numbers(*shape):
+    """Small integers, which all types represent."""
+    return _RNG.integers(-2, 3, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("dtype", _TYPES, ids=str)
+def test_elements_are_where_tiles_have_them(dtype, arch):
+    """Also in swizzled buffers, in their parts and in transposed ones."""
+    width = max(64, 256 // dtype.bytes)  # two panels
+
+    @w.kernel(threads=128, arch=arch)
+    def kernel(x: w.In["64 n", w.f32], y: w.Out["3 64 n", w.f32], turned: w.Out["n 64", w.f32]):
+        written, read = w.shared(64, width, dtype), w.shared(64, width, dtype)
+        w.store(w.load(x[0, 0], (64, width)).to(dtype), read)
+        for n in w.range(w.thread(), 64 * width, 128):
+            written[n // width, n % width] = x[n // width, n % width].to(dtype)
+        w.barrier()
+        w.store(w.load(written).to(w.f32), y[0, 0, 0])
+        half, lower = read.columns(width // 2, width // 2), read.rows(32, 32)
+        for n in w.range(w.thread(), 64 * width, 128):
+            row, column = n // width, n % width
+            y[1, row, column] = read[row, column].to(w.f32)
+            turned[column, row] = read.T[column, row].to(w.f32)
+            each = half[row, column] if column < width // 2 else lower[row % 32, column]
+            y[2, row, column] = each.to(w.f32)
+
+    x, y = numbers(64, width), np.zeros((3, 64, width), np.float32)
+    turned = np.zeros((width, 64), np.float32)
+    assert not kernel.emulate(x, y, turned).findings
+    halves = x[:, : width // 2], x[:, width // 2 :]
+    parts = np.hstack([halves[1], np.vstack([halves[1][32:]] * 2)])
+    for found, expected in zip((*y, turned), (x, x, parts, x.T), strict=True):
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    ("dtype", "numpy_type"),
+    [(w.f64, "f8"), (w.f32, "f4"), (w.f16, "f2"), (w.i64, "i8"), (w.i32, "i4")],
+    ids=lambda each: str(each),
+)
+def test_a_histogram_is_counted_in_shared_memory(dtype, numpy_type, arch):
+    @w.kernel(grid=lambda x: w.ceil_div(x.rows, 512), threads=128, arch=arch)
+    def histogram(x: w.In["n", w.i32], counts: w.Out["bins"], *, bins):
+        own = w.shared(1, bins, dtype)
+        for bin_ in w.range(w.thread(), bins, 128):
+            own[bin_] = 0
+        w.barrier()
+        for n in w.range(w.cta() * 512 + w.thread(), w.minimum(w.cta() * 512 + 512, x.rows), 128):
+            w.atomic_add(own[x[n]], 1)
+        w.barrier()
+        for bin_ in w.range(w.thread(), bins, 128):
+            w.atomic_add(counts[bin_], own[0, bin_])
+
+    x, counts = _RNG.integers(0, 160, 1300).astype(np.int32), np.zeros(160, numpy_type)
+    assert not histogram.emulate(x, counts).findings
+    assert np.array_equal(counts, np.bincount(x, minlength=160))
+
+
+def test_maxima_and_minima_are_found_in_shared_memory():
+    @w.kernel(threads=128)
+    def extremes(x: w.In["128", w.i32], y: w.Out["2", w.i32]):
+        found = w.shared(1, 8, w.i32)
+        if w.thread() < 2:
+            found[w.thread()] = x[0]
+        w.barrier()
+        w.atomic_max(found[0], x[w.thread()])
+        w.atomic_min(found[1], x[w.thread()])
+        w.barrier()
+        if w.thread() < 2:
+            y[w.thread()] = found[w.thread()]
+
+    x, y = _RNG.integers(-900, 900, 128).astype(np.int32), np.zeros(2, np.int32)
+    assert not extremes.emulate(x, y).findings
+    assert y.tolist() == [x.max(), x.min()]
+
+
+def test_fragments_are_indices_of_elements():
+    @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64))
+    def looked_up(
+        x: w.In["m n", w.i32], table: w.In["64", w.f32], y: w.Out["m n", w.f32], counts: w.Out["64", w.i32]
+    ):
+        values, bins, placed = w.shared(1, 64, w.f32), w.shared(1, 64, w.i32), w.shared(64, 64, w.f32)
+        with w.role():
+            if w.thread() < 64:
+                values[w.thread()], bins[w.thread()] = table[w.thread()], 0
+            w.barrier()
+            t = w.load(x[w.cta() * 64, 0], (64, 64), outside=-1)
+            w.store(w.load(values[t]), placed[63 - w.row(t), w.column(t)])
+            w.atomic_add(bins[t], 1)
+            w.barrier()
+            w.store(w.load(placed[63 - w.row(t), w.column(t)]), y[w.cta() * 64, 0])
+            if w.thread() < 64:
+                w.atomic_add(counts[w.thread()], bins[w.thread()])
+
+    x, table = _RNG.integers(0, 64, (100, 50)).astype(np.int32), _RNG.random(64).astype(np.float32)
+    y, counts = np.zeros(x.shape, np.float32), np.zeros(64, np.int32)
+    assert not looked_up.emulate(x, table, y, counts).findings
+    assert np.array_equal(y, table[x])
+    assert np.array_equal(counts, np.bincount(x.ravel(), minlength=64))
+
+
+def test_an_element_is_that_of_when_it_was_read():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["2", w.i32]):
+        buffer = w.shared(1, 8, w.i32)
+        if w.thread() == 0:
+            buffer[3] = 7
+            before = buffer[3]
+            buffer[3] = 8
+            for _ in w.range(2):
+                before = before + buffer[0, 3]
+            y[0], y[1] = before, buffer[3]
+
+    y = np.zeros(2, np.int32)
+    assert not kernel.emulate(y).findings
+    assert y.tolist() == [23, 8]
+
+
+mistakes = language_mistakes.Mistakes()
+
+
+@mistakes(r"an element of a buffer of 2 x 8 w\.f32 is at \[row, column\]: w\.load loads")
+def one_index(x: w.In["m n", w.f32]):
+    w.shared(2, 8, w.f32)[0] = 1.0  # here
+
+
+@mistakes(r"is at \[row, column\]: .* \.columns\(first, count\) are parts")
+def a_slice(x: w.In["m n", w.f32]):
+    w.shared(64, 64, w.f32)[:, 0:8] + 1.0  # here
+
+
+@mistakes(r"column of an element of a buffer of 1 x 8 w\.f32 must be in 0\.\.7, got 8")
+def outside(x: w.In["m n", w.f32]):
+    w.shared(1, 8, w.f32)[8] = 1.0  # here
+
+
+@mistakes(r"expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)")
+def another_type(x: w.In["m n", w.f32]):
+    w.shared(1, 8, w.f32)[0] = w.thread()  # here
+
+
+@mistakes(r"expects a number for an element of a buffer .*, got a fragment .*: use w\.store for tiles")
+def a_tile(x: w.In["m n", w.f32]):
+    w.shared(64, 8, w.f32)[0, 0] = w.zeros((64, 8))  # here
+
+
+@mistakes(r"at indices of a fragment are stored by w\.store")
+def stored_at_a_fragment(x: w.In["m n", w.f32]):
+    w.shared(1, 8, w.f32)[w.row(w.zeros(64))] = 1.0  # here
+
+
+@mistakes(r"expects elements of w\.i32, got w\.f32: convert with \.to\(w\.i32\)")
+def a_fragment_of_another_type(x: w.In["m n", w.f32]):
+    w.store(w.zeros(64), w.shared(1, 64, w.i32)[w.row(w.zeros(64))])  # here
+
+
+@mistakes(r"adds elements of w\.f64, w\.f32, w\.f16, w\.i64, w\.i32 in shared memory, got those of w\.bf16")
+def added_bf16(x: w.In["m n", w.f32]):
+    w.atomic_add(w.shared(1, 16, w.bf16)[0], 1)  # here
+
+
+@mistakes(r"can't loop over a buffer .*: loop over w\.range of its rows or columns")
+def a_loop(x: w.In["m n", w.f32]):
+    list(w.shared(1, 16, w.bf16))  # here
+
+
+@mistakes("this stage is read before it is full")
+def a_stage_that_is_not_full(x: w.In["m n", w.f32]):
+    ring = w.ring(1, x=(64, 64, w.f32))
+    with w.role():
+        stage = ring.take(waits=False)
+        stage.x[0, 0] + 1.0  # here
+
+
+@pytest.mark.parametrize(("function", "message"), mistakes.cases)
+def test_mistakes_are_in_their_line(function, message):
+    language_mistakes.refused(function, message)
