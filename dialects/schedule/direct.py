@@ -33,9 +33,9 @@ class DirectSchedule(AnySchedule):
     """A schedule for `mma.sync` without stages in shared memory: `schedule = {block = array<i64: 16, 32, 64>,
     readers = array<i64: 1, 8>}`.
 
-    A CTA computes one tile of `block` (M, N, K) with `readers` warps along N and along K. A warp multiplies
-    every so-manieth K block of its columns. Its lanes load B's next K block while they multiply one, 16 bytes
-    of a row at once. The warps along K add their sums through shared memory.
+    A CTA computes one tile of `block` (M, N, K) with `readers` warps along N and along K. With R warps along
+    K, a warp multiplies every R-th K block of its columns. While its lanes multiply one K block, they load
+    the next one of B, 16 bytes of a row at a time. The warps along K add their sums through shared memory.
     """
 
     block: tuple[int, int, int]
