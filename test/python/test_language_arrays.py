@@ -67,6 +67,13 @@ def test_elements_that_share_memory_arent_written():
         double(numbers(8, 8), y, on="emulator")
 
 
+def test_a_vector_whose_elements_share_memory_isnt_written():
+    torch = pytest.importorskip("torch")
+    x, y = torch.zeros(8), torch.zeros(1).expand(8)
+    with pytest.raises(weft.WeftError, match=r"argument 'y': is written .* but elements share memory"):
+        chosen(x, torch.ones(8, dtype=torch.bool), y, torch.zeros(8, dtype=torch.bool))
+
+
 def test_an_empty_grid_computes_nothing():
     x = numbers(0, 8)
     assert double.emulate(x, x.copy()).instructions == 0

@@ -74,9 +74,15 @@ def pythons_range(n: w.i32, y: w.Out["n", w.f32]):
         y[i] = 1.0
 
 
-@mistake("can't loop over a value of w.i32.*w.range")
+@mistake(r"can't loop over a value of w\.i32: write 'for i in w\.range\(n\)'")
 def a_loop_over_a_number(n: w.i32, y: w.Out["n", w.f32]):
     for i in n:  # here
+        y[i] = 1.0
+
+
+@mistake(r"can't unpack a value of w\.i32: it is one number, as are tiles of w\.tiles")
+def an_unpacked_number(n: w.i32, y: w.Out["n", w.f32]):
+    for i, _ in w.tiles():  # here
         y[i] = 1.0
 
 

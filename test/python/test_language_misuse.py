@@ -71,6 +71,23 @@ def a_part_after_the_end(y: w.Out["m n", w.f32]):
         w.store(w.zeros((64, 32)), buffer.rows(64, 64))  # here
 
 
+@case(r"a part of a buffer of 64 x 64 w\.f16 must have a multiple of 64 columns, .* swizzled, got 32")
+def a_part_of_a_swizzled_line(x: w.In["m n", w.f16]):
+    w.shared(64, 64, w.f16).columns(32, 32)  # here
+
+
+@case(r"a part of a buffer of 64 x 64 w\.f16 must have a multiple of 8 columns, .* swizzled, got 4")
+def a_part_of_a_transposed_buffer(x: w.In["m n", w.f16]):
+    w.shared(64, 64, w.f16).T.columns(4, 4)  # here
+
+
+@case(r"a vector of 64 rows in layout .* \(line \d+\) doesn't fit to a tile of 128 x 64 in S\[")
+def a_vector_of_fewer_rows(x: w.In["m n", w.f32]):
+    with w.role():
+        v = w.sum(w.load(x[0, 0], (64, 64)), axis=1)
+        w.load(x[0, 0], (128, 64)) * v  # here
+
+
 @case("a part must divide the 64 rows of the tile, got 65")
 def a_part_of_a_transposed_tile(y: w.Out["m n", w.f32]):
     buffer = w.shared(32, 64, w.f16)

@@ -84,10 +84,17 @@ class Buffer(Carried):
         whole = self.shape
         known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
         step = gcd(count, whole[axis]) if known else 0
-        what = f"{whole[axis]} {('rows', 'columns')[axis]}"
+        name = ("rows", "columns")[axis]
+        what = f"{whole[axis]} {name}"
         axis ^= int(self.transposed)
         if not known or (step < count and (axis == 1 or step % _SWIZZLED_ROWS)):
             raise mistake(f"a part must divide the {what} of the tile, got {shown(count)}")
+        lines = (_SWIZZLED_ROWS, self.value.type.groups[1][-1].extent)
+        if self.layout.swizzle is not None and count % lines[axis]:
+            raise mistake(
+                f"a part of {self} must have a multiple of {lines[axis]} {name}, since its elements are "
+                f"swizzled, got {count}"
+            )
         shape = [count if number == axis else size for number, size in enumerate(self.value.type.shape)]
         if tuple(shape) == tuple(self.value.type.shape):
             if isinstance(first, int) and first != 0:

@@ -240,7 +240,7 @@ def loop(over: Any, names: tuple[str, ...], targets: tuple[str, ...], has_else: 
 def _iterable(over: Any) -> Any:
     """What a Python loop goes through. Raises WeftError for a value of the GPU."""
     if isinstance(over, Scalar):
-        raise mistake(f"can't loop over {over}: use w.range({{}})")
+        raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
     return over
 
 

@@ -236,9 +236,9 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
     if vector_.shape[0] not in shape:
         raise mistake(f"a vector beside a tile of {list(shape)} must have {wanted} elements, got {vector_}")
     raise mistake(
-        f"a vector must be one of the tile's rows or columns: {vector_} in layout {vector_.layout}"
-        f"{at(vector_.where)} doesn't fit to a tile in {layout}: reduce it from a tile in this layout, or "
-        "make it with like= the tile",
+        f"a vector must be one of the tile's rows or columns: {_along(vector_)} in layout {vector_.layout}"
+        f"{at(vector_.where)} doesn't fit to a tile of {' x '.join(map(str, shape))} in {layout}: reduce it "
+        "from a tile in this layout, or make it with like= the tile",
         ("the vector was made here", vector_.where),
     )
 

@@ -212,7 +212,9 @@ class Scalar(operators.Operators, Carried):
         )
 
     def __iter__(self) -> Any:
-        raise mistake(f"can't loop over {self}: use w.range")
+        raise mistake(
+            f"can't unpack {self}: it is one number, as are tiles of w.tiles() where the grid is one number"
+        )
 
 
 def operand(value: Any, dtype: DType) -> Scalar | None:

@@ -241,15 +241,16 @@ def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | Non
             return f"{complaint}, in an array of shape {view.shape}"
     if min(view.strides, default=0) < 0:
         return f"expects non-negative strides, got {view.strides}"
+    if want.writes and overlaps.overlaps_itself(view):
+        return f"is written by the kernel, but elements share memory, with strides {view.strides}"
     if want.contiguous and view.strides != arrays.contiguous_strides(view.shape):
         return (
-            f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {view.strides}"
+            f"expects a contiguous array, got strides {view.strides}: copy it, or declare the argument as "
+            "memref<…, strided<…>>"
         )
     for dimension, (want_stride, stride) in enumerate(zip(want.strides, view.strides, strict=True)):
         if want_stride is not None and view.shape[dimension] > 1 and stride != want_stride:
             return f"expects stride {want_stride} in dimension {dimension}, got strides {view.strides}"
-    if want.writes and overlaps.overlaps_itself(view):
-        return f"is written by the kernel, but elements share memory, with strides {view.strides}"
     return None
 
 
