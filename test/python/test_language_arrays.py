@@ -214,3 +214,36 @@ def test_types_without_elements_are_refused_by_argument():
         chosen.compile("f32", "i1", "f32", "i8")
     with pytest.raises(weft.WeftError, match=r"w\.In: the element type can't be w\.i1"):
         w.In["n", w.i1]
+
+
+@w.kernel(threads=32)
+def scaled(x: w.In["n", w.f32], y: w.Out["n", w.f32], factor: w.f32 = 2.0, shift: w.i32 = 1):
+    y[w.thread()] = x[w.thread()] * factor + shift.to(w.f32)
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "factor", "shift"),
+    [((), {}, 2, 1), ((3.0,), {}, 3, 1), ((), {"shift": 5}, 2, 5), ((0.5, 2), {}, 0.5, 2)],
+)
+def test_numbers_have_defaults(args, named, factor, shift):
+    x, y = numbers(32), np.zeros(32, np.float32)
+    scaled(x, y, *args, **named, on="emulator")
+    assert np.allclose(y, x * factor + shift)
+
+
+def test_operators_of_pytorch_have_the_defaults_of_numbers():
+    torch = pytest.importorskip("torch")
+    operator = w.torch_op("weft_tests::scaled", scaled)
+    x, y = torch.rand(32), torch.zeros(32)
+    operator(x, y)
+    assert torch.allclose(y, 2 * x + 1)
+    operator(x, y, shift=3)
+    assert torch.allclose(y, 2 * x + 3)
+
+
+def test_arrays_have_no_defaults():
+    with pytest.raises(weft.WeftError, match="'y' is an array, so it can't have a default"):
+
+        @w.kernel
+        def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32] = None):
+            pass

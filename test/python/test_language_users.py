@@ -473,6 +473,18 @@ def test_names_of_triton_lead_to_names_of_the_language():
             assert own in w.__all__, f"{name}: {instead}"
 
 
+def test_names_that_nothing_stands_for_are_listed():
+    without = (ROOT / "docs" / "triton.md").read_text("utf-8").partition("These have no counterpart")[2]
+    for name in names.WITHOUT:
+        assert f"`tl.{name}`" in without
+        with pytest.raises(AttributeError, match=f"no '{name}', and nothing in its place: docs/triton.md"):
+            getattr(w, name)
+    for other in (names._CUDA, names._NUMPY):
+        for name, instead in other.items():
+            assert name not in w.__all__
+            assert set(re.findall(r"\bw\.(\w+)", instead)) <= {*w.__all__}
+
+
 def test_operators_are_in_the_stub():
     operators = {name for name in vars(operators_of_values.Operators) if re.fullmatch("__[a-z]+__", name)}
     stub = Path(w.__file__).with_suffix(".pyi").read_text(encoding="utf-8")

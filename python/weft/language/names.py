@@ -37,6 +37,7 @@ TRITON = {
     "multiple_of": "nothing: alignment follows from the arrays of a call",
     "max_contiguous": "nothing: alignment follows from the arrays of a call",
     "assume": "nothing: alignment follows from the arrays of a call",
+    "dot_scaled": "weft.matmul, which multiplies with block scales",
     "jit": "w.kernel, and w.inline for functions that it calls",
     "autotune": "kernel.tune",
     "Config": "kernel.tune",
@@ -50,13 +51,40 @@ TRITON = {
     "float8e5": "w.e5m2",
 }
 """Names of `triton.language` and `triton`."""
+WITHOUT = (
+    *("associative_scan", "sort", "flip", "join", "reshape", "rand", "atomic_cas", "atomic_xchg"),
+    "inline_asm_elementwise",
+)
+"""Names of `triton.language` that nothing here stands for."""
 
 _CUDA = {
+    "lane": "w.thread() % 32",
+    "warp": "w.thread() // 32",
+    "num_warps": "w.role(warpgroups=…), or w.kernel(threads=…)",
+    "num_threads": "the number that w.kernel(threads=…) has",
+    "threads": "the number that w.kernel(threads=…) has",
+    "thread_id": "w.thread()",
+    "block_id": "w.cta(axis)",
+    "shared_memory": "w.shared, or w.ring",
     "threadIdx": "w.thread()",
     "blockIdx": "w.cta(axis)",
     "gridDim": "w.ctas(axis)",
     "syncthreads": "w.barrier",
     "syncwarp": "w.warpgroup_barrier",
+}
+_NUMPY = {
+    "mean": "w.sum(t, axis=1) / n",
+    "pow": "x ** 2, or w.exp2(w.log2(x) * exponent)",
+    "log1p": "w.log(1.0 + x)",
+    "pi": "math.pi",
+    "ones": "w.full(shape, 1.0)",
+    "empty": "w.zeros",
+    "matmul": "w.gemm",
+    "any": "w.warp_any or w.warpgroup_any, or w.max of a tile of numbers",
+    "all": "w.warp_any of the opposite",
+    "topk": "w.max and w.argmax, once for each of the largest elements",
+    "tril": "w.where(w.column(t) <= w.row(t), t, 0.0)",
+    "triu": "w.where(w.column(t) >= w.row(t), t, 0.0)",
 }
 _METHODS = {
     "mean": "w.sum(t, axis=1) / n",
@@ -73,8 +101,10 @@ _METHODS = {
 
 def instead(name: str, known: Iterable[str]) -> str:
     """What to write in place of a name that the language doesn't have, to append to a message."""
-    if found := TRITON.get(name) or _CUDA.get(name):
+    if found := TRITON.get(name) or _CUDA.get(name) or _NUMPY.get(name):
         return f": use {found}"
+    if name in WITHOUT:
+        return ", and nothing in its place: docs/triton.md lists Triton's names"
     return did_you_mean(name, known)
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import Diagnostic, Location, WeftError, about, shown
@@ -29,11 +29,12 @@ class Specialization:
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a kernel function, in order; meta-parameters with their defaults."""
+    """The parameters of a kernel function, in order; numbers and meta-parameters with their defaults."""
 
     name: str
     arguments: dict[str, ArrayArgument | DType]
     meta: dict[str, Any]  # the default, or inspect.Parameter.empty
+    defaults: dict[str, Any] = field(default_factory=dict)  # of numbers that have one
 
     @staticmethod
     def of(function: Callable[..., Any]) -> "Signature":
@@ -44,7 +45,7 @@ class Signature:
         def refuse(message: str) -> WeftError:
             return WeftError(Diagnostic(f"kernel {code.co_name}: {message}", where))
 
-        arguments, meta = dict[str, ArrayArgument | DType](), dict[str, Any]()
+        arguments, meta, defaults = dict[str, ArrayArgument | DType](), dict[str, Any](), dict[str, Any]()
         for each in inspect.signature(function).parameters.values():
             if each.kind is each.KEYWORD_ONLY:
                 meta[each.name] = each.default
@@ -58,7 +59,12 @@ class Signature:
                     "meta-parameters follow a '*'"
                 )
             arguments[each.name] = kind
-        return Signature(code.co_name, arguments, meta)
+            if each.default is each.empty:
+                continue
+            if isinstance(kind, ArrayArgument):
+                raise refuse(f"'{each.name}' is an array, so it can't have a default")
+            defaults[each.name] = each.default
+        return Signature(code.co_name, arguments, meta, defaults)
 
     def positional(self, args: Sequence[Any], named_: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call in order, and its meta-parameters."""
@@ -73,6 +79,7 @@ class Signature:
                 if name in values:
                     raise WeftError(f"kernel {self.name} got two values for '{name}'")
                 values[name] = rest.pop(name)
+        values = {**self.defaults, **values}
         if missing := [name for name in self.arguments if name not in values]:
             raise WeftError(
                 f"kernel {self.name} takes {len(self.arguments)} arguments, got no '{missing[0]}'"

@@ -37,7 +37,9 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
             written += [argument] if kind.writes else []
         else:
             number = "bool" if kind.bits == 1 else "float" if kind.is_float else "int"
-            parameters.append(f"{number} {argument}")
+            defaults = kernel.signature.defaults
+            default = f"={defaults[argument]}" if argument in defaults else ""
+            parameters.append(f"{number} {argument}{default}")
 
     def run(*args: Any, **named: Any) -> None:
         kernel(*args, **named, **meta)
