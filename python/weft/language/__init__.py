@@ -80,6 +80,7 @@ from weft.language.roles import (
     warpgroup_barrier,
 )
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
+from weft.language.scans import cumsum
 from weft.language.signals import await_signals, signal
 from weft.language.slots import Slot
 from weft.language.tiles import tiles
@@ -126,6 +127,7 @@ __all__ = [
     "cos",
     "cta",
     "ctas",
+    "cumsum",
     "dequantize_int4",
     "e4m3",
     "e5m2",

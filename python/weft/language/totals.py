@@ -2,16 +2,14 @@
 
 from typing import Any
 
-from weft.dialects import tile
-from weft.dialects.tile import BufferType
-from weft.isa.chips import LANES, WARPGROUP, WARPS
-from weft.language import exchanges, roles, trace
+from weft.isa.chips import LANES, WARPS
+from weft.language import exchanges, trace
+from weft.language import warps as groups
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, f32, operand
-from weft.layout import Layout
-from weft.mlir import arith, llvm
-from weft.passes.builders import addresses, emit
+from weft.mlir import arith
+from weft.passes.builders import emit
 
 _DISTANCES = tuple(1 << bit for bit in range(LANES.bit_length() - 1))
 
@@ -47,28 +45,8 @@ def _across_warps(value: Any, name: str, warps: int) -> Any:
     """The reduction over groups of so many warps, of a value of each warp; 0 for all warps of the role, or of
     the CTA.
     """
-    current, kind = trace.current(), addresses.stored_type(value.type)
-    threads = current.role.threads if current.role is not None else current.threads_without_roles()
-    count = threads // LANES
-    warps = warps or count
+    warps, _ = groups.group(warps)
     if warps == 1:
         return value
-    key = "total", current.role.first if current.role else 0, warps, str(kind)
-    if key not in current.scratch:
-        with current.at_entry():
-            layout = Layout.parse(f"S[({count}):(1)]")
-            current.scratch[key] = tile.alloc(BufferType.of((count,), kind, layout))
-    base, size, warp = tile.address(current.scratch[key]), kind.width // 8, roles.thread() // LANES
-    mine = addresses.offset(base, emit.value((warp * size).value))
-    first = addresses.offset(base, emit.value(((warp - warp % warps) * size).value))
-    meets = roles.warpgroup_barrier if current.role and warps * LANES == WARPGROUP else roles.barrier
-    meets()  # others may still read what an earlier reduction stored
-    with emit.when(emit.equal(emit.rem(emit.thread(), LANES), 0)):
-        llvm.store(value, mine, alignment=size)
-    meets()
-    alone = bool(warps & (warps - 1))  # otherwise LLVM may load one more, to have a vector
-    parts = [
-        llvm.load(kind, addresses.offset(first, number * size), alignment=size, volatile_=alone)
-        for number in range(warps)
-    ]
-    return exchanges.folded(name, parts)
+    is_first = emit.equal(emit.rem(emit.thread(), LANES), 0)
+    return exchanges.folded(name, groups.exchanged([(0, value)], 1, warps, is_first)[0])

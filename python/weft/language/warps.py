@@ -1,0 +1,60 @@
+"""Values that the warps of a warpgroup, of a role or of a CTA have, exchanged through shared memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import BufferType
+from weft.isa.chips import LANES, WARPGROUP
+from weft.language import roles, trace
+from weft.layout import Layout
+from weft.mlir import llvm
+from weft.passes.builders import addresses, emit
+
+
+def group(warps: int) -> tuple[int, Any]:
+    """The number of warps that exchange values, and the thread's among them. `warps` is 0 for all of the
+    role, or of the CTA. Raises WeftError where that isn't known.
+    """
+    warps = warps or _count()
+    return warps, (roles.thread() // LANES % warps).value
+
+
+def _count() -> int:
+    current = trace.current()
+    threads = current.role.threads if current.role is not None else current.threads_without_roles()
+    return threads // LANES
+
+
+def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores: Any) -> list[list[Any]]:
+    """For each value, with its slot, those that all warps of the group have in this slot, in their order.
+
+    `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
+    """
+    current, kind = trace.current(), addresses.stored_type(values[0][1].type)
+    count, size = _count(), kind.width // 8
+    key = "warps", current.role.first if current.role else 0, slots, warps, str(kind)
+    if key not in current.scratch:
+        with current.at_entry():
+            layout = Layout.parse(f"S[({count * slots}):(1)]")
+            current.scratch[key] = tile.alloc(BufferType.of((count * slots,), kind, layout))
+    base, warp = tile.address(current.scratch[key]), roles.thread() // LANES
+
+    def address(of: Any, slot: Any) -> Any:
+        number = emit.add(emit.mul(of, slots), slot)
+        return addresses.offset(base, emit.value(emit.mul(number, size)))
+
+    meets = roles.warpgroup_barrier if current.role and warps * LANES == WARPGROUP else roles.barrier
+    meets()  # others may still read what an earlier exchange stored
+    with emit.when(stores):
+        for slot, value in values:
+            llvm.store(value, address(warp.value, slot), alignment=size)
+    meets()
+    first = (warp - warp % warps).value
+    alone = bool(warps * slots & (warps * slots - 1))  # otherwise LLVM may load one more, to have a vector
+
+    def loaded(number: int, slot: Any) -> Any:
+        at = addresses.offset(address(first, slot), number * slots * size)
+        return llvm.load(kind, at, alignment=size, volatile_=alone)
+
+    return [[loaded(number, slot) for number in range(warps)] for slot, _ in values]

@@ -1,0 +1,122 @@
+"""`w.cumsum`: sums up to each element of tiles and vectors, and up to each thread."""
+
+import language_mistakes
+import numpy as np
+import pytest
+
+import weft.language as w
+
+_RNG = np.random.default_rng(0)
+
+
+def numbers(*shape):
+    """Numbers of few bits, whose sums have no rounding in any type."""
+    return _RNG.integers(-1, 2, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns", "arch"),
+    [
+        *[(dtype, 64, 16, "sm_90a") for dtype in (w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32)],
+        (w.f32, 64, 8, "sm_75"),
+        (w.f32, 192, 24, "sm_90a"),
+        (w.f32, 128, 16, "sm_100a"),
+        (w.i32, 192, 8, "sm_100a"),
+    ],
+    ids=str,
+)
+def test_tiles_and_vectors_are_added_up(dtype, rows, columns, arch):
+    @w.kernel(arch=arch)
+    def kernel(
+        x: w.In["m n", w.f32],
+        across: w.Out["m n", w.f32],
+        down: w.Out["m n", w.f32],
+        of_rows: w.Out["m", w.f32],
+        of_columns: w.Out["n", w.f32],
+    ):
+        with w.role():
+            t = w.load(x[0, 0], (rows, columns)).to(dtype)
+            w.store(w.cumsum(t, axis=1).to(w.f32), across[0, 0])
+            w.store(w.cumsum(t, axis=0).to(w.f32), down[0, 0])
+            w.store_column(w.cumsum(w.max(t, axis=1)).to(w.f32), of_rows[0])
+            w.store_row(w.cumsum(w.max(t, axis=0), axis=0).to(w.f32), of_columns[0])
+
+    x = numbers(rows, columns)
+    across, down = np.zeros_like(x), np.zeros_like(x)
+    of_rows, of_columns = np.zeros(rows, np.float32), np.zeros(columns, np.float32)
+    assert not kernel.emulate(x, across, down, of_rows, of_columns).findings
+    assert np.array_equal(across, x.cumsum(1)) and np.array_equal(down, x.cumsum(0))
+    assert np.array_equal(of_rows, x.max(1).cumsum()) and np.array_equal(of_columns, x.max(0).cumsum())
+
+
+@pytest.mark.parametrize("threads", [32, 96, 128, 1024])
+def test_numbers_of_threads_are_added_up(threads):
+    @w.kernel(threads=threads)
+    def compacted(x: w.In["n", w.f32], y: w.Out["n", w.f32], count: w.Out["1", w.i32]):
+        kept = x[w.thread()] > 0.0
+        place = w.cumsum(kept.to(w.i32))
+        if kept:
+            y[place - 1] = x[w.thread()]
+        if w.thread() == threads - 1:
+            count[0] = place
+
+    x, y = numbers(threads) * np.arange(threads, dtype=np.float32), np.zeros(threads, np.float32)
+    count = np.zeros(1, np.int32)
+    assert not compacted.emulate(x, y, count).findings
+    assert count[0] == (x > 0).sum() and np.array_equal(y[: count[0]], x[x > 0])
+
+
+def test_each_warpgroup_of_a_role_adds_up_its_own_tile():
+    @w.kernel
+    def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], z: w.Out["m", w.i32]):
+        with w.role(warpgroups=2) as me:
+            for _ in w.range(2):
+                w.store(w.cumsum(w.load(x[64 * me, 0], (64, 16)), axis=0), y[64 * me, 0])
+            if w.thread() < 128:
+                z[w.thread()] = 0
+            w.barrier()
+            w.atomic_add(z[w.thread() % 128], w.cumsum(w.thread() // 128))
+
+    x, z = numbers(128, 16), np.zeros(128, np.int32)
+    y = np.zeros_like(x)
+    assert not kernel.emulate(x, y, z).findings
+    assert np.array_equal(y, np.vstack([each.cumsum(0) for each in np.split(x, 2)]))
+    assert z.tolist() == list(range(1, 129))
+
+
+def test_one_exchange_is_enough_for_all_columns():
+    @w.kernel(arch="sm_90a")
+    def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        with w.role():
+            w.store(w.cumsum(w.load(x[0, 0], (128, 64)), axis=0), y[0, 0])
+
+    assert kernel.compile().ptx.count("bar.sync \t1, 128;") == 2
+
+
+mistakes = language_mistakes.Mistakes()
+
+
+@mistakes(r"axis must be 0 or 1, of a fragment of 64 x 8 w\.f32, got None")
+def a_tile_without_an_axis(x: w.In["m n", w.f32]):
+    w.cumsum(w.load(x[0, 0], (64, 8)))  # here
+
+
+@mistakes(r"axis must be None or 0, of a fragment of 64 w\.f32, got 1")
+def a_vector_along_columns(x: w.In["m n", w.f32]):
+    w.cumsum(w.sum(w.load(x[0, 0], (64, 8)), axis=1), axis=1)  # here
+
+
+@mistakes(r"w\.cumsum expects a fragment, or a number of each thread, got the array 'x'")
+def an_array(x: w.In["m n", w.f32]):
+    w.cumsum(x)  # here
+
+
+@mistakes("must be executed by all threads")
+def one_thread(x: w.In["m n", w.f32]):
+    with w.role(), w.one_thread():
+        w.cumsum(x[0, 0])  # here
+
+
+@pytest.mark.parametrize(("function", "message"), mistakes.cases)
+def test_mistakes_are_in_their_line(function, message):
+    language_mistakes.refused(function, message)
