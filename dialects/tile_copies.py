@@ -78,14 +78,14 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
     matrix become zero.
 
-    From a memref, all threads of the CTA copy, in a role those of its warpgroup, `vector_bytes` at a time
-    (cp.async): rows and tile must be aligned to `vector_bytes`. The data has arrived after
-    `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier, or when a stage is full for which
-    each thread executes `tile.commit` with `copies`. `rows` = `inside` asserts that the matrix has all rows
-    of the tile. With `any`, elements in rows that it lacks are undefined, not zero. `columns` is the same for
-    columns.
+    From a memref, all threads of the CTA copy by `cp.async`, `vector_bytes` at a time; in a role, the threads
+    of one warpgroup do. Rows and tile must be aligned to `vector_bytes`. The data has arrived after
+    `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier. In a ring, it has arrived when the
+    stage is full, if each thread executes `tile.commit` with `copies`. `rows` = `inside` asserts that the
+    matrix has all rows of the tile. With `any`, elements in rows that it lacks are undefined instead of zero.
+    `columns` is the same for columns.
 
-    From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier
+    From a `tile.map`, one thread copies by TMA. The operand after the tile is the address of an mbarrier
     (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
     when the mbarrier completes its phase. With `cta_group` 2, the mbarrier may be that of the other CTA of
     the pair, as in a ring with `cta_group` 2.
@@ -155,8 +155,8 @@ class CopyOp(Op, dialect=Tile, name="copy"):
 
 
 class CopyOutOp(Op, dialect=Tile, name="copy_out"):
-    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, in aligned vectors of 16
-    bytes where there are whole ones. Elements outside of the matrix are not written; no alignment is needed.
+    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix. They store aligned 16-byte
+    vectors where possible. Elements outside of the matrix are not written. The matrix may have any alignment.
     """
 
     tile: ext.Operand[Any]
@@ -182,29 +182,31 @@ def cta_group_complaint(op: Any) -> str | None:
 
 
 class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
-    """A matrix as TMA copies it, in tiles of the result's type. The launch makes a tensor map for it.
+    """A matrix that TMA copies in tiles of the result's type. The launch passes a tensor map for it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
-    Elements of 4 or 6 bits are packed there. In a buffer, 16 elements of 6 bits have 16 bytes, and its layout
-    counts bytes; those of 4 bits have 16 bytes if the layout has a gap after each 16 elements, as
-    `S[(M,8,16):(256,32,1)]`, and are packed otherwise. Rows of a box then have 128 elements, and the matrix
-    and its rows must be aligned to 32 bytes. In a batch (rank 3, or 4 for a batch of batches),
-    `tile.member` selects one matrix, or one batch.
-    `l2_promotion` is the number of bytes that L2 reads from memory at a time ("none", "64B", "128B" or
-    "256B"). `l2_eviction` is the eviction priority in L2 of the data of copies from the map, and of stores to
-    it ("evict_normal", "evict_first", "evict_last" or "evict_unchanged"). With `chunk`, columns come in
-    chunks of so many elements, so that a row of a tile may have more than 256: those of the matrix, of the
-    tile and of the copies' coordinates must be whole chunks.
+    In a batch (rank 3, or 4 for a batch of batches), `tile.member` selects one matrix, or one batch.
 
-    From an `indexed` map, `tile.gather_async` copies rows by their numbers, and no other op copies. With
-    `any_rows`, a launch takes a matrix of any alignment: the kernel must find out whether TMA takes it, and
-    use the map only if it does.
+    Elements of 4 or 6 bits are packed in the matrix. In a buffer, 16 elements of 6 bits take 16 bytes, and
+    the layout counts bytes. 16 elements of 4 bits take 16 bytes if the layout has a gap after each 16
+    elements, as in `S[(M,8,16):(256,32,1)]`; otherwise they are packed. Where 16 elements take 16 bytes, rows
+    of a box have 128 elements, and the matrix and its rows must be aligned to 32 bytes.
 
-    If it is `skewed`, the matrix may begin at any element: the map begins at the last multiple of 16 bytes
-    before it, and has more columns on the left.
-
-    If it is `joined`, the matrix has at most 16 bytes in a row, and a multiple of eight rows: eight rows that
-    follow each other in memory are copied as fast as one. Tiles are whole groups of eight such rows.
+    - `l2_promotion` is the number of bytes that L2 fetches from memory at a time ("none", "64B", "128B" or
+      "256B").
+    - `l2_eviction` is the eviction priority in L2 of copied and stored data ("evict_normal", "evict_first",
+      "evict_last" or "evict_unchanged").
+    - `chunk` divides columns into chunks of this number of elements, so that a row of a tile may have more
+      than 256 elements. The columns of the matrix and of the tile, and the column coordinates of copies, must
+      be multiples of it.
+    - `indexed`: only `tile.gather_async` may use the map; it copies rows by their numbers.
+    - `any_rows`: the matrix may have any alignment. The kernel must check whether TMA can copy it, and use
+      the map only then.
+    - `skewed`: the matrix may begin at any element. The map begins at the last multiple of 16 bytes before
+      it, so it has additional columns on the left.
+    - `joined`: rows of the matrix have at most 16 bytes, and their number is a multiple of eight. Eight rows
+      that are contiguous in memory are copied as fast as one row. Tiles consist of whole groups of eight
+      rows.
     """
 
     matrix: ext.Operand[Any]

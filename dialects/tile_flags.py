@@ -13,12 +13,13 @@ PROXIES = ("generic", "async")
 
 
 class AwaitFlagOp(Op, dialect=Tile, name="await_flag"):
-    """A thread waits until `flags[index] - value`, of 32 bits with a sign, isn't negative.
+    """A thread waits until `flags[index]` has reached `value`: until the difference of the two, a signed
+    32-bit integer, isn't negative.
 
-    Then it sees what was written before another GPU, or a stream, raised the flag: with proxy "generic" in
-    its loads and stores, with "async" also in its copies by TMA. Other threads see it after a barrier with
-    this one, in loads and stores. A wait of more than `limit` milliseconds (i32) ends the kernel with an
-    error, by `trap`.
+    Afterwards it sees what another GPU, or a stream, wrote before it set the flag. With proxy "generic", this
+    applies to its loads and stores; with "async", also to its TMA copies. Other threads see it in loads and
+    stores after a barrier with this thread. A wait of more than `limit` milliseconds (i32) ends the kernel
+    with an error, by `trap`.
     """
 
     flags: ext.Operand[Any]
@@ -64,9 +65,11 @@ class SignalOp(Op, dialect=Tile, name="signal"):
 
 
 class IsLastOp(Op, dialect=Tile, name="is_last"):
-    """A thread arrives at `counters[index]`, one of `count` threads of this GPU that do. The result (i1) is
-    whether it is the last one: then it sees what the others have written before, also to other GPUs, and the
-    counter is 0 again. Counters must be 0 before the first launch.
+    """A thread arrives at `counters[index]`, together with others: `count` threads of this GPU in all.
+
+    The result (i1) is whether it is the last of them to arrive. The last thread sees what the others have
+    written before they arrived, also to other GPUs, and the counter is 0 again. Counters must be 0 before the
+    first launch.
     """
 
     counters: ext.Operand[Any]
@@ -87,8 +90,8 @@ def is_last(counters: Any, index: Any, count: Any) -> Any:
 
 
 class RemoteOp(Op, dialect=Tile, name="remote"):
-    """Memory of another GPU that is mapped on this one, from an address (i64) on: a contiguous memref of rank
-    1, of unknown size, in global memory. A kernel stores to it, and raises flags there; loads are slow.
+    """Memory of another GPU that this GPU can access, from an address (i64) on: a contiguous memref of rank
+    1, of unknown size, in global memory. A kernel stores to it, and sets flags there; loads are slow.
     """
 
     address: ext.Operand[Any]

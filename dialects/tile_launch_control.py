@@ -20,12 +20,13 @@ def _complaint(op: Any) -> str | None:
 
 
 class TryCancelOp(Op, dialect=Tile, name="try_cancel"):
-    """Asks for the work of a cluster that hasn't started (`clusterlaunchcontrol.try_cancel`). If there is
-    one, it will not start. The stage is full when the answer has arrived in all CTAs of the cluster, which
-    get the same.
+    """Requests the work of a cluster that hasn't started (`clusterlaunchcontrol.try_cancel`). If there is
+    such a cluster, it will not start. The stage is full when the answer has arrived in all CTAs of the
+    requesting cluster; all get the same answer.
 
-    One thread of the cluster executes it, in the CTA of rank 0, after `tile.acquire`. It may read the answers
-    too (`tile.query_cancel`), without a `tile.release`, and must not ask again once there was no cluster.
+    One thread of the cluster executes it, in the CTA of rank 0, after `tile.acquire`. This thread may also
+    read the answers (`tile.query_cancel`), without a `tile.release`. After an answer without a cluster, it
+    must not send another request.
     """
 
     ring: ext.Operand[Any]
@@ -36,9 +37,11 @@ class TryCancelOp(Op, dialect=Tile, name="try_cancel"):
 
 
 class QueryCancelOp(Op, dialect=Tile, name="query_cancel"):
-    """Reads the answer to a `tile.try_cancel`, between `tile.await` and `tile.release` of its stage: whether
-    there was a cluster (i1), and the coordinates in the grid (i32) of that CTA of it which has this CTA's
-    position in the cluster. Without a cluster they are 0.
+    """Reads the answer to a `tile.try_cancel`, between `tile.await` and `tile.release` of its stage.
+
+    The first result (i1) is whether the answer has a cluster. The others (i32) are coordinates in the grid:
+    those of the CTA of that cluster which has the same position in its cluster as this CTA. Without a
+    cluster, they are 0.
     """
 
     ring: ext.Operand[Any]

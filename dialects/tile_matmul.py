@@ -90,33 +90,36 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     Roles of products over the GPUs of a team. "team" (i32) has this GPU's number, the number of the call, and
     the milliseconds after which a wait for a flag ends the kernel with an error:
 
-    - "gathered", "arrivals" and "team": product i of the batch D multiplies A of GPU i: for this GPU, A;
-      otherwise matrix i of "gathered", to which GPU i copies its A while the kernel runs. Rows arrive in
-      `chunks` of equal size (the last may be smaller). Chunk j of matrix i has arrived when `arrivals[i, j]`
-      (i32, batch x chunks) is at least the number of the call. "gathered" may have twice as many matrices:
-      calls use its halves alternately. With f32 scales, "gathered_scales" has those of "gathered". "team" has
-      4 elements. This GPU's rows are multiplied first, then those of the next GPUs, and then from GPU 0 on.
-    - With "peers" in addition, the kernel sends A to the other GPUs, and raises their flags. A becomes matrix
-      i of "gathered", where i is this GPU's number. It is sent in `chunks` slices of K with equal numbers of
+    - "gathered", "arrivals" and "team" (all-gather): product i of the batch D multiplies the A of GPU i. For
+      this GPU, this is the operand A; otherwise it is matrix i of "gathered", to which GPU i copies its A
+      while the kernel runs. Rows arrive in `chunks` of equal size (the last may be smaller). Chunk j of
+      matrix i has arrived when `arrivals[i, j]` (i32, batch x chunks) is at least the number of the call.
+      "gathered" may have twice as many matrices: calls use its halves alternately. With f32 scales,
+      "gathered_scales" has the scales of "gathered". "team" has 4 elements. This GPU's rows are multiplied
+      first, then those of the next GPUs, and then those from GPU 0 on.
+    - With "peers" in addition, the kernel itself sends A to the other GPUs, as matrix i of their "gathered",
+      where i is this GPU's number, and sets their flags. It sends `chunks` slices of K with equal numbers of
       K blocks (the last may have fewer). `peers[j, 0]` and `peers[j, 1]` are the addresses of "gathered" and
-      "arrivals" of GPU j. "team" has 4 + `chunks` elements, zeros after the first three: the kernel counts
-      the calls there. The number of its own call is one more than the count that it finds.
-    - "partials", "signals", "peers" and "team": each GPU has A of all rows (a batch with a matrix for the
-      rows of each GPU), but only a part of K. D has this GPU's rows of the sum of all products. Sums of rows
-      of GPU i are rounded to the type of "partials", and stored to memory of GPU i at `peers[i, 0]`. Then a
-      flag at `peers[i, 1]` is set to the number of the call. Both have a slot for each GPU, tile and
-      warpgroup. The kernel waits for "signals", and adds the sums in "partials" to its own.
-    - With "bands" (GPUs x bands) in addition, the host copies the sums. The kernel stores the sums of other
+      "arrivals" of GPU j. "team" has 4 + `chunks` elements; those after the first three must be 0 before the
+      first call, since the kernel counts the calls there. The number of a call is one more than the count
+      that its kernel finds.
+    - "partials", "signals", "peers" and "team" (reduce-scatter): each GPU has all rows of A (a batch with one
+      matrix for the rows of each GPU), but only a part of K. D has this GPU's rows of the sum of all
+      products. The kernel rounds sums for rows of GPU i to the type of "partials", stores them to memory of
+      GPU i at `peers[i, 0]`, and then sets a flag at `peers[i, 1]` to the number of the call. Both have a
+      slot for each GPU, tile and warpgroup. For its own rows, the kernel waits for the flags in "signals",
+      and adds the sums in "partials" to its own.
+    - With "bands" (GPUs x bands) in addition, copy engines send the sums. The kernel stores sums for other
       GPUs in this GPU's memory, after "partials". Each half of both memories has a part for each other GPU,
       in the order of GPUs. The tiles of each GPU are divided into bands of equal size (the last may be
-      smaller). "signals" has flags for each part and band: first those of sums that arrive, then those of
-      sums that the kernel has stored, which the kernel sets. "bands" counts finished tiles; it is 0 before
-      and after a launch. The kernel reads the number of the call in "team", and doesn't count calls.
-    - If A isn't a batch, D has all rows of the sum of all products. Each GPU sends its sums of every tile to
-      all GPUs, including itself. It then adds those in "partials" in the order of GPUs, after all have been
-      rounded alike. Slots are in two halves of the memory, which calls use alternately. "team" has a fourth
-      element, 0 before the first call: the kernel counts the calls there, so that a graph of launches can be
-      repeated.
+      smaller). "signals" has flags for each part and band: first the flags of sums that arrive, then the
+      flags of sums that the kernel has stored, which the kernel sets. "bands" counts finished tiles; it is 0
+      before and after a launch. The kernel reads the number of the call from "team", and doesn't count calls.
+    - The same with an A that isn't a batch (all-reduce): D has all rows of the sum of all products. Each GPU
+      sends its rounded sums of every tile to all GPUs, including itself, and then adds the sums in "partials"
+      in the order of GPUs. Slots are in two halves of the memory, which calls use alternately. "team" has a
+      fourth element, 0 before the first call: the kernel counts the calls there, so that a graph of launches
+      can be replayed.
 
     Arithmetic:
 

@@ -186,11 +186,11 @@ class AcquireOp(Op, dialect=Tile, name="acquire"):
 
 
 class DrainOp(Op, dialect=Tile, name="drain"):
-    """A producer that fills no more stages waits until all of them are empty. `stage` and `phase` are those
-    that it would fill next.
+    """A producer that will fill no more stages waits until all of them are empty. `stage` and `phase` are
+    those that it would fill next.
 
-    A CTA that ends may not be signalled any more. So where consumers in other CTAs, or their MMAs, signal the
-    barriers of this one, its producers wait for them in this way before they end.
+    After a CTA has ended, its mbarriers must not be signalled. So if consumers in other CTAs, or their MMAs,
+    signal the mbarriers of this CTA, its producers must execute this operation before they end.
     """
 
     ring: ext.Operand[Any]
@@ -202,10 +202,11 @@ class DrainOp(Op, dialect=Tile, name="drain"):
 
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
-    """Announces the bytes that copies will bring into a stage of a ring that is filled by "tma". One thread
-    does this before it starts the copies; with 0 bytes the stage is full at once. Elements of 4 and 6 bits
-    count packed, as in the matrix. In a ring of a pair, one of each CTA does, with the bytes that arrive in
-    that CTA's stage, which must be equal in both.
+    """Announces the number of bytes that copies will write to a stage of a ring that is filled by "tma".
+
+    One thread executes it before it starts the copies. With 0 bytes, the stage is full at once. Elements of 4
+    and 6 bits count packed, as in the matrix. In a ring of a pair, one thread of each CTA executes it, with
+    the bytes that arrive in the stage of that CTA, which must be equal in both.
     """
 
     ring: ext.Operand[Any]
@@ -227,12 +228,17 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
 class CommitOp(Op, dialect=Tile, name="commit"):
     """A producer announces that it has filled a stage of a ring.
 
-    Filled by "threads", each thread that executes it counts as a producer; filled by "warps", each warp,
-    after all writes of its own lanes, or a thread that `nvvm.elect.sync` chose in it. Filled by "mma", one
-    thread executes it: the stage is full when all `tcgen05` operations that it has issued are done.
+    Who executes it depends on `filled_by` of the ring:
 
-    With `copies`, in a ring filled by "threads", it counts when what the thread has copied by `cp.async` so
-    far has arrived. Nothing waits. TMA and MMAs that read shared memory themselves don't see these copies.
+    - "threads": each producer is a thread.
+    - "warps": each producer is a warp, which executes it after all writes of its lanes, or one thread that
+      `nvvm.elect.sync` chose in the warp.
+    - "mma": one thread. The stage is full when all `tcgen05` operations that this thread has issued are
+      complete.
+
+    With `copies`, in a ring filled by "threads", the commit takes effect when all data has arrived that the
+    thread has copied by `cp.async` so far. The thread doesn't wait. TMA, and MMAs that read shared memory
+    themselves, don't see these copies.
     """
 
     ring: ext.Operand[Any]
@@ -265,15 +271,20 @@ class AwaitOp(Op, dialect=Tile, name="await"):
 class ReleaseOp(Op, dialect=Tile, name="release"):
     """A consumer announces that it has read a stage of a ring.
 
-    Emptied by "warpgroups", each warpgroup that executes it counts as a consumer: its products have read the
-    stage. Emptied by "warps", each warp counts, after all reads of its own lanes, or a thread that
-    `nvvm.elect.sync` chose in it, after its own; emptied by "threads", each thread. Emptied by "mma", one
-    thread executes it: the stage is empty when all `tcgen05` operations that it has issued are done.
+    Who executes it depends on `emptied_by` of the ring:
 
-    Emptied by "mma", it may have a `mask` (i16) with one bit for each rank of the cluster: it then counts as
-    a consumer in each of these CTAs. Use it where several CTAs copy into the stage (`tile.copy_multicast`):
-    each of them must wait for all that it copies into, and `consumers` is how many release a stage to it.
-    Without a mask, it counts in its own CTA, or with `cta_group` 2 in both of the pair.
+    - "warpgroups": each consumer is a warpgroup whose `tile.gemm_async` has read the stage.
+    - "warps": each consumer is a warp, which executes it after all reads of its lanes, or one thread that
+      `nvvm.elect.sync` chose in the warp, after its own reads.
+    - "threads": each consumer is a thread.
+    - "mma": one thread. The stage is empty when all `tcgen05` operations that this thread has issued are
+      complete.
+
+    Emptied by "mma", it may have a `mask` (i16) with one bit for each rank of the cluster. It then counts as
+    a consumer in each of these CTAs. Use a mask if several CTAs copy into the stage (`tile.copy_multicast`):
+    each of them must wait until all stages are empty into which it copies, and `consumers` is the number of
+    CTAs that release a stage to it. Without a mask, it counts in its own CTA, or with `cta_group` 2 in both
+    CTAs of the pair.
     """
 
     ring: ext.Operand[Any]
@@ -295,9 +306,11 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
 
 
 class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
-    """A consumer announces to the CTA of this rank in the cluster that it has read a stage, as `tile.release`
-    does in its own CTA. It counts as a consumer of the ring there. Threads, warps and warpgroups do that; an
-    MMA doesn't.
+    """A consumer announces to the CTA with this rank in the cluster that it has read a stage. `tile.release`
+    does the same in the consumer's own CTA.
+
+    It counts as a consumer of that CTA's ring. Threads, warps and warpgroups can execute it; for MMAs there
+    is the mask of `tile.release`.
     """
 
     ring: ext.Operand[Any]

@@ -36,11 +36,11 @@ class ClearSumsOp(Op, dialect=Tile, name="clear_sums"):
 
 
 class AddProductsOp(Op, dialect=Tile, name="add_products"):
-    """Adds finished products to sums, both f32 in named registers: product `first_product + i` to sum
-    `first_sum + i`, for each `i` below `count`.
+    """Adds finished products to sums. Both are f32 in named registers: for each `i` below `count`, product
+    `first_product + i` is added to sum `first_sum + i`.
 
-    With factors, of f32, a product is multiplied by the factor of number `factor_numbers[i]`, and rounded
-    once together with the sum.
+    With factors (f32), a product is multiplied by factor number `factor_numbers[i]`; the multiplication and
+    the addition are rounded once.
     """
 
     factors: Sequence[ext.Operand[Any]]

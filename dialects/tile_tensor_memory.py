@@ -23,17 +23,17 @@ from weft.mlir import ext, ir
 
 class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTerminatorTrait]):
     """Allocates tensor memory for the buffers of its region, and frees it after the region. All threads of
-    the CTA must reach it together; a kernel has at most one.
+    the CTA must reach it together. A kernel has at most one.
 
-    Warp number `warp` of the CTA allocates and frees. With `cta_group` 2 both CTAs of each pair must reach
+    Warp number `warp` of the CTA allocates and frees. With `cta_group` 2, both CTAs of each pair must reach
     it, and every `tcgen05` operation of the kernel has that `cta_group`.
 
-    Its beginning is a barrier of the CTA, or of the cluster with `cta_group` 2, so that rings that were made
-    before it are ready in the region. So is its end: each thread's accesses to tensor memory must be
-    complete when it leaves the region, and those of an MMA when any thread leaves it.
+    It begins with a barrier of the CTA (with `cta_group` 2, of the cluster), so rings that were made before
+    it can be used in the region. It ends with the same barrier. When a thread leaves the region, its own
+    accesses to tensor memory must be complete, and so must all MMAs.
 
-    With `reload`, the address is read from shared memory again to free it. No register then has to hold it
-    throughout the region, where roles may have few of them.
+    With `reload`, the address is read from shared memory again to free it. So no register has to hold it
+    throughout the region, where roles may have few registers.
     """
 
     body: ext.Region

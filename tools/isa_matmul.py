@@ -18,10 +18,10 @@ _HEADINGS = ("A and B", "family", "instruction", "layouts", "D", "extras", "rows
 _ALL = "all"
 
 _ABOUT = """\
-# What each chip multiplies
+# Supported types by chip
 
-This page lists the products that `tile.matmul` and `weft.matmul` have on each chip. These commands print the
-same tables, and what the products need that a chip lacks:
+This page lists which element types `tile.matmul` and `weft.matmul` support on each chip, with their layouts
+and options. These commands print the same tables, and for each unsupported product the chips that support it:
 
 ```sh
 weft isa --matmul --arch sm_90a
@@ -30,40 +30,41 @@ weft isa --matmul --types f8E4M3FN
 
 ## Overview
 
-The instruction that multiplies large products. Empty fields are products that the chip lacks.
+The table has the instruction that computes large products. An empty field means that the chip doesn't
+support the product.
 
 """
 
 _DETAILS = """\
 ## Columns of the tables
 
-The sections below have a table for each group of chips with the same products.
+The sections below have one table for each group of chips that support the same products.
 
 | column | contents |
 |---|---|
-| family | the [families of schedules](schedule.md) that have the product. The first is the default for large products; `family` selects another one |
+| family | the [families of schedules](schedule.md) that support the product. The first is the default for large products; the option `family` selects another one |
 | layouts | `nt`: A is M x K and B is N x K. With `n` for B, B is K x N; with `t` for A, A is K x M |
 | D | the types of D. Sums are f32, for integers i32, for f64 f64 |
-| extras | what the product supports in addition to batches, C, bias, activations and residual, which all products support |
-| rows | where rows may begin: at any element, only those of D, or at multiples of 16 bytes. `weft.matmul` copies other matrices |
+| extras | the options that the product supports. All products support batches, C, bias, activations and residual |
+| rows | the alignment of rows: any, any for D only, or multiples of 16 bytes. `weft.matmul` copies other matrices |
 | measured | whether a report in [benchmarks](../benchmarks/README.md) has such products on a GPU |
 
 | extra | meaning |
 |---|---|
 | `accumulate` | sums in f16 in the tensor cores (`accumulate = "f16"`) |
 | `promote` | sums of 128 products of fp8, added up in f32 |
-| `scales` | scales in f32 for 128 elements along K ([scales](scaled.md)) |
-| `words` | block scales as words of four |
+| `scales` | f32 scales for 128 elements along K ([scales](scaled.md)) |
+| `words` | block scales in [words of four](scaled.md#words-of-four-scales) |
 | `groups` | groups of rows: contiguous, masked or by their ends ([groups](batches.md)) |
 | `k_ends` | groups along K |
 
-On sm_107, the family `tcgen05` must be selected by a named schedule, since no model predicts its time there.
+On sm_107, `tcgen05` is used only if you pass a schedule, since there is no model that predicts its time.
 
 `python -m weft.tools.isa_matmul` writes this page from the registered families of schedules. These tests check it:
 
 | test | what it checks |
 |---|---|
-| `test/python/test_matrix.py` | the page agrees with the families; each product that a chip lacks has a message |
+| `test/python/test_matrix.py` | the page agrees with the families; there is a message for each unsupported product |
 | its slow tests | the emulator and its sanitizer multiply each product: every family, layout, type of D and extra, rows that begin at any element, batches and epilogues, at three sizes, one of them odd |
 | `test/gpu/test_matrix_gpu.py` | a GPU with sm_90a multiplies the products of its chip and of older ones |
 

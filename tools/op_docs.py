@@ -21,7 +21,7 @@ from weft.passes.builders.tcgen05_products import ACCUMULATORS
 
 _ROOT = Path(__file__).resolve().parents[1]
 _ABOUT = '''\
-# Operations
+# Instruction operations
 
 The dialects `wmma`, `mma`, `wgmma` and `tcgen05` have an operation for each instruction; attributes select
 its form. This kernel transposes a matrix:
