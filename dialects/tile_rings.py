@@ -63,7 +63,9 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     `emptied_by` selects who empties it, and `consumers` how many must have executed `tile.release`:
 
     - "warpgroups": each of them after `tile.wait_gemm`.
-    - "warps", "threads": each after its last read of the stage.
+    - "warps", "threads": each after its last read of the stage. If TMA fills it, the lowering puts a proxy
+      fence between these reads and the arrival: TMA could otherwise overwrite the stage before they deliver.
+      Without `lanes_read`, only products read the stages, and there is no fence.
     - "mma": the thread that issues the `tcgen05.mma` that read the stage; it is empty when they are done.
 
     Each producer and consumer has its own stage and phase. Both begin at 0, and `tile.advance` computes the
@@ -87,7 +89,13 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
 
     consumers: ir.IntegerAttr
     ring: ext.Result[Any]
-    optional = {"filled_by": TMA, "producers": 1, "emptied_by": WARPGROUPS, "cta_group": 1}  # noqa: RUF012
+    optional = {  # noqa: RUF012
+        "filled_by": TMA,
+        "producers": 1,
+        "emptied_by": WARPGROUPS,
+        "lanes_read": True,
+        "cta_group": 1,
+    }
 
     @property
     def filler(self) -> str:
@@ -374,6 +382,7 @@ def make_ring(
     filled_by: str = TMA,
     producers: int = 1,
     emptied_by: str = WARPGROUPS,
+    lanes_read: bool = True,
     cta_group: int = 1,
 ) -> Any:
     """Builds `tile.make_ring` and returns the ring."""
@@ -382,6 +391,7 @@ def make_ring(
         "filled_by": filled_by,
         "producers": producers,
         "emptied_by": emptied_by,
+        "lanes_read": lanes_read,
         "consumers": consumers,
     }
     return build(MakeRingOp, results=lambda: [RingType.of(stages)], attributes=attributes).ring

@@ -31,7 +31,7 @@ from weft.isa.chips import LANES, WARPGROUP
 from weft.isa.cluster_features import ANSWER_BYTES
 from weft.isa.tcgen05.pairs import BOTH, PAIR
 from weft.mlir import arith, ir, nvvm, operations
-from weft.passes.analysis import active_threads, repetition, uniformity
+from weft.passes.analysis import active_threads, proxy_fences, repetition, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, launch_control, thread_ids
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -54,6 +54,8 @@ class Barriers:
     """Whether the chip has waits in which the hardware sleeps."""
     answers: Any = None
     """The address of the answers of launch control, one for each stage."""
+    fences_reads: bool = False
+    """Whether lanes must fence their reads of a stage before TMA fills it again."""
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
@@ -116,7 +118,11 @@ def _make(op: MakeRingOp) -> Barriers:
     if cluster % op.cta_group:
         raise refuse(op, f"expects a kernel whose 'known_cluster_size' has whole pairs, got {cluster} CTAs")
     sleeps = op.target is None or op.target.chip.name in mbarriers.TRY_WAIT
-    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, sleeps, _answers(op))
+    lanes_read = op.emptier in (WARPS, THREADS) and op.attribute("lanes_read")
+    fenced = op.filler == TMA and lanes_read
+    barriers = Barriers(
+        base, stages, op.filler, op.emptier, op.cta_group, cluster, sleeps, _answers(op), fenced
+    )
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
     if emptiers > mbarriers.MOST_ARRIVALS:
@@ -205,12 +211,20 @@ def _commit(op: CommitOp, ring: Barriers) -> list[Any]:
         return []
     if ring.filler != MMA and ring.sleeps:
         # Who reads the stage may do so through the async proxy.
-        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+        _fence_proxies()
     _arrive(op, ring, ring.filler, lambda: ring.full(op.stage))
     return []
 
 
+def _fence_proxies() -> None:
+    """Orders a thread's accesses to shared memory before later ones of the async proxy."""
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+
+
 def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
+    if ring.fences_reads and not proxy_fences.follow_reads(op):
+        # Loads that haven't delivered yet would otherwise get what TMA writes next.
+        _fence_proxies()
     _arrive(op, ring, ring.emptier, lambda: ring.empty(op.stage))
     return []
 

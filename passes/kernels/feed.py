@@ -28,7 +28,7 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
     if scaled:  # lanes read the scales
         return tile.make_ring(schedule.stages, emptied_by="warps", consumers=warpgroups * WARPS)
     if schedule.cluster != (1, 1):
-        return tile.make_ring(schedule.stages, emptied_by="threads", consumers=warpgroups)
+        return tile.make_ring(schedule.stages, emptied_by="threads", consumers=warpgroups, lanes_read=False)
     return tile.make_ring(schedule.stages, consumers=warpgroups)
 
 

@@ -23,6 +23,7 @@ def module(path):
 
 
 kernels = module(ROOT / "test" / "python" / "language_kernels.py")
+stages = module(ROOT / "test" / "python" / "test_language_stages.py")
 gemm_gelu = module(ROOT / "examples" / "language_gemm.py").gemm_gelu
 softmax = module(ROOT / "examples" / "language_softmax.py").softmax
 gated = module(ROOT / "examples" / "language_gated_mlp.py").gated
@@ -195,3 +196,12 @@ def test_a_queue_gives_each_tile_once(one_thread):
         kernels.doubled(x, y, times, count, one_thread=one_thread, on="gpu")
         assert np.array_equal(y, 2 * x) and count[0] == 0
         assert np.all(times[:-1] == 1) and times[-1] == 1000
+
+
+@with_marks(SM_90A)
+def test_tma_overwrites_no_stage_that_loads_still_read():
+    x = np.random.default_rng(0).standard_normal((264, 2048, 64), np.float32).astype(BF16)
+    noise, out = np.ones((264, 4096, 32), np.float32), np.zeros((264, 2048), np.float32)
+    for _ in range(4):
+        stages.sums_beside_stores(x, noise, out, on="gpu")
+        np.testing.assert_allclose(out, x.astype(np.float32).sum(2), rtol=1e-4, atol=1e-4)

@@ -433,7 +433,7 @@ gpu.module @warpgroups {
   // CHECK-LABEL: gpu.func @cluster
   // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 128, 64>, f16,
   // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
-  // CHECK: "tile.make_ring"() {consumers = 4 : i64, emptied_by = "threads"}
+  // CHECK: "tile.make_ring"() {consumers = 4 : i64, emptied_by = "threads", lanes_read = false}
   // CHECK: nvvm.cluster.arrive.relaxed
   // CHECK: nvvm.cluster.wait
   // CHECK: "tile.gemm_async"

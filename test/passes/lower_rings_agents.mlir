@@ -46,6 +46,59 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 
+  // TMA may fill a stage before loads of it have delivered: each lane fences what it has read, once where nothing is
+  // read in between. Products have finished with what they read.
+  // CHECK-LABEL: gpu.func @fenced_reads
+  gpu.func @fenced_reads(%stage: i32, %data: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4} : () -> !tile.ring<3>
+    %s = "tile.make_ring"() {emptied_by = "threads", consumers = 128} : () -> !tile.ring<3>
+    %t = "tile.make_ring"() {emptied_by = "threads", consumers = 128, lanes_read = false} : () -> !tile.ring<3>
+    // CHECK: llvm.load
+    // CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+    // CHECK-NEXT: {{.*}} = arith.constant -1
+    // CHECK-NEXT: nvvm.bar.warp.sync
+    // CHECK: nvvm.mbarrier.arrive
+    // CHECK-NOT: nvvm.fence
+    // CHECK: nvvm.mbarrier.arrive
+    // CHECK: llvm.load
+    // CHECK-NOT: nvvm.fence
+    // CHECK: nvvm.mbarrier.arrive
+    // CHECK: nvvm.fence.proxy
+    // CHECK: nvvm.mbarrier.arrive
+    %0 = llvm.load %data : !llvm.ptr<3> -> f32
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    "tile.release"(%s, %stage) : (!tile.ring<3>, i32) -> ()
+    %1 = llvm.load %data : !llvm.ptr<3> -> f32
+    "tile.release"(%t, %stage) : (!tile.ring<3>, i32) -> ()
+    "tile.release"(%s, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+
+  // A fence in a branch, or before a loop that reads, isn't enough.
+  // CHECK-LABEL: gpu.func @fenced_in_a_branch
+  gpu.func @fenced_in_a_branch(%stage: i32, %data: !llvm.ptr<3>, %some: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4} : () -> !tile.ring<3>
+    // CHECK: scf.if
+    // CHECK: nvvm.fence.proxy
+    // CHECK: }
+    // CHECK: nvvm.fence.proxy
+    // CHECK: nvvm.mbarrier.arrive
+    scf.if %some {
+      nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+    }
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    // CHECK: scf.if
+    // CHECK: llvm.load
+    // CHECK: }
+    // CHECK: nvvm.fence.proxy
+    // CHECK: nvvm.mbarrier.arrive
+    scf.if %some {
+      %0 = llvm.load %data : !llvm.ptr<3> -> f32
+    }
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+
   // An MMA empties what TMA fills: the mbarrier for empty is signalled when the thread's MMAs are done. The wait for the
   // data is fenced; that of the thread that copies isn't.
   // CHECK-LABEL: gpu.func @from_tma_to_mma
