@@ -20,6 +20,7 @@ WAIT:
   @!%p2 bra WAIT;
   xor.b32 %r22, %r22, 1;
   ld.shared.b128 %q1, [data];
+  fence.proxy.async.shared::cta;
   clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q1;
   @!%p3 bra DONE;
   clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r20, %r21, _, _}, %q1;
@@ -87,6 +88,7 @@ def test_a_cluster_takes_over_another_together(seed):
       @!%p2 bra WAIT;
       xor.b32 %r22, %r22, 1;
       ld.shared.b128 %q1, [data];
+      fence.proxy.async.shared::cta;
       clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q1;
       @!%p3 bra DONE;
       clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r20, %q1;

@@ -87,17 +87,23 @@ def test_a_phase_that_completed_before_the_load_orders_nothing():
     assert ("async-not-awaited", 14) in events.rules()
 
 
-def test_a_ring_is_refilled_only_after_its_readers_have_arrived():
+@pytest.mark.parametrize(("fenced", "rules"), [(1, []), (0, []), (None, [("missing-proxy-fence", 12)])])
+def test_a_ring_is_refilled_only_after_its_readers_have_arrived(fenced, rules):
+    """Either side fences what was read: its readers before they arrive, or who has seen that."""
     events = Events()
     events.unit(0, "store", 10, (0, BARRIER))
     events.phase()
     events.observe(1)
     events.touch(1, "load", 11)
+    if fenced == 1:
+        events.checker.fence("proxy.async.shared::cta", events.threads(1), 11)
     events.arrive(1)
     events.phase()
     events.observe(0)
+    if fenced == 0:
+        events.checker.fence("proxy.async.shared::cta", events.threads(0), 11)
     events.unit(0, "store", 12, (0, BARRIER))
-    assert events.rules() == []
+    assert events.rules() == rules
     events.phase()
     events.observe(1)
     events.touch(1, "load", 13)

@@ -380,6 +380,7 @@ def test_a_ring_of_two_stages():
       shl.b32 %r20, %r0, 3; add.u32 %r20, %r20, %r18;
       ld.shared.v2.u32 {{%r21, %r22}}, [%r20];
       add.u32 %r11, %r11, %r21; add.u32 %r12, %r12, %r22;
+      fence.proxy.async.shared::cta;
       mbarrier.arrive.shared::cta.b64 _, [%r17];
     NEXT:
       add.u32 %r10, %r10, 1; setp.lt.u32 %p4, %r10, 16; @%p4 bra LOOP;

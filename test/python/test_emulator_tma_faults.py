@@ -257,13 +257,24 @@ def test_others_overwrite_after_a_barrier():
     assert rules(report) & {"async-source-overwritten", "shared-race"}
 
 
+READ_EACH = (
+    "and.b32 %r20, %r0, 63; shl.b32 %r20, %r20, 2; add.u32 %r20, %r20, %r2; ld.shared.u32 %r21, [%r20];"
+)
+
+
 def test_a_load_over_what_others_still_read():
-    read = (
-        "and.b32 %r20, %r0, 63; shl.b32 %r20, %r20, 2; add.u32 %r20, %r20, %r2; ld.shared.u32 %r21, [%r20];"
-    )
-    plain(f"{read} bar.sync 0; {PLAIN_LOAD} {tma.WAIT}")
-    report = plain(f"{read} {PLAIN_LOAD} {tma.WAIT}", findings=True)
+    plain(f"{READ_EACH} {FENCE} {PLAIN_LOAD} {tma.WAIT}")
+    plain(f"{READ_EACH} bar.sync 0; fence.proxy.async; {PLAIN_LOAD} {tma.WAIT}")
+    report = plain(f"{READ_EACH} {PLAIN_LOAD} {tma.WAIT}", findings=True)
     assert "shared-race" in rules(report)
+
+
+@pytest.mark.parametrize("fence", ["", "fence.proxy.async.global;", "fence.acq_rel.cta;"])
+def test_a_load_over_what_no_fence_has_ordered(fence):
+    """Threads read shared memory and meet; the copy may still write it before their data arrive."""
+    report = plain(f"{READ_EACH} {fence} bar.sync 0; {PLAIN_LOAD} {tma.WAIT}", findings=True)
+    assert rules(report) == {"missing-proxy-fence"}
+    assert "is overwritten without a fence.proxy.async after its read at line" in str(report.findings[0])
 
 
 def test_a_kernel_that_ends_with_bytes_outstanding():

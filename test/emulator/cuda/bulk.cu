@@ -26,6 +26,7 @@ extern "C" __global__ void copy(const int *a, int *out, int tiles) {
     if (tile + 1 < tiles) fetch(tile + 1);
     while (!ptx::mbarrier_try_wait_parity(&full[tile % 2], tile / 2 & 1)) {}
     sum += box[tile % 2][63 - threadIdx.x] * (tile + 1);
+    ptx::fence_proxy_async(ptx::space_shared);
     __syncthreads();
   }
   box[0][threadIdx.x] = sum;

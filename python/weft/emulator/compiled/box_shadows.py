@@ -35,7 +35,7 @@ class SharedChecks:
         c.give_when(c.b.and_(direct, unseen), 0)
 
     def check_write(self, granule: Value) -> None:
-        """A write: the last write and all reads must be known."""
+        """A write: the last write and all reads must be known, and the unit must see that."""
         c, part = self.code, self.part
         written = c.load(part[Part.WRITTEN], granule, I32)
         with c.when(c.is_("!=", written, NEVER)):
@@ -46,7 +46,8 @@ class SharedChecks:
         threads = c.is_("!=", c.b.and_(by, c.number(READ_BY_THREADS, I32)), 0)
         with c.when(threads), c.loop(part[Part.READERS]) as reader:
             read = c.load(part[Part.READS], c.b.add(reads, reader), I32)
-            self._or(late, c.more(read, c.load(self.call[Call.RANKS], reader, I32)))
+            for seen in (Call.RANKS, Call.SHOWN):
+                self._or(late, c.more(read, c.load(self.call[seen], reader, I32)))
         with c.bits(c.b.and_(by, c.number(READ_BY_UNITS, I32))) as unit:
             at = c.b.add(c.b.mul(unit, part[Part.GRANULES]), granule)
             column = c.load(part[Part.UNIT], at)

@@ -21,7 +21,8 @@ class Call(IntEnum):
     SEEN = auto()
     """What the warp knows: all of it, and what the asynchronous unit sees in shared and in global memory."""
     RANKS = auto()
-    """What the warp knows of the warps of its cluster."""
+    SHOWN = auto()
+    """What the warp knows of the warps of its cluster, and what of that the asynchronous unit sees."""
     OWNER = auto()
     TIME = auto()
     """Of the access to global memory."""
@@ -91,7 +92,7 @@ class Buffer(IntEnum):
 
 
 POINTERS = (
-    {Call.KNOWN, Call.FENCED, Call.SEEN, Call.RANKS},
+    {Call.KNOWN, Call.FENCED, Call.SEEN, Call.RANKS, Call.SHOWN},
     {Part.SHARED, Part.WRITER, Part.WRITTEN, Part.WRITE_LINE, Part.READ_LINE, Part.READS}
     | {Part.UNIT, Part.TAKEN, Part.READ_BY, Part.PROXIES},
     {Buffer.DATA, Buffer.FILLED, Buffer.OWNER, Buffer.TIME, Buffer.LINE, Buffer.LEVEL},

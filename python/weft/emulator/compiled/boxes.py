@@ -104,7 +104,7 @@ class Boxes:
         self._suffix = "" if self._watch is None else "_checked"
         self._seen: tuple[Array, Array] | None = None
         self._clocks: Array | None = None
-        self._rows: dict[int, tuple[int, int, int, int]] = {}
+        self._rows: dict[int, tuple[int, ...]] = {}
         self._code: dict[str, Callable[..., int]] = {}
         self._boxes: dict[tuple[int, tuple[int, str]], Box | None] = {}
         self._stride, self._size = wave.memory.shared_stride, wave.memory.shared_size
@@ -281,13 +281,13 @@ class Boxes:
             slot = self._slots[column] = self._watch.races.slot(column)
         return slot
 
-    def _row(self, row: int) -> tuple[int, int, int, int]:
+    def _row(self, row: int) -> tuple[int, ...]:
         """Where the clocks of a warp are: all that it knows, the parts that the unit sees in shared and
-        global memory, and what it knows of its cluster.
+        global memory, and what it knows of its cluster, all of it and what the unit sees.
         """
         watch = self._watch
         if watch is None:
-            return 0, 0, 0, 0
+            return 0, 0, 0, 0, 0
         clocks = watch.clocks
         if clocks.all is not self._clocks:
             self._clocks = clocks.all
@@ -297,9 +297,9 @@ class Boxes:
         if found is None:
             layer, step, _ = clocks.all.strides
             known = clocks.all.ctypes.data + step * row
-            first = row // self._cluster_warps * self._cluster_warps
-            seen = known + layer * clocks.layer_seen(DATA)
-            found = self._rows[row] = known, known + layer, seen, known + 4 * first
+            fenced, seen = known + layer, known + layer * clocks.layer_seen(DATA)
+            first = 4 * (row // self._cluster_warps * self._cluster_warps)
+            found = self._rows[row] = known, fenced, seen, known + first, fenced + first
         return found
 
     def _refresh_shared(self) -> None:

@@ -48,7 +48,7 @@ class Sanitizer(Watch):
     ) -> None:
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
-        self.races = Races(wave, self.clocks, findings)
+        self.races = Races(wave, self.clocks, findings, strict=kernel.by_lane)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(
             wave, self.clocks, findings, memory or GlobalMemory(), kernel.chosen_addresses

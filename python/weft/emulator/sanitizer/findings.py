@@ -28,7 +28,8 @@ RULES: dict[str, str] = {
     "uninitialised-global": "Memory of malloc or an Unwritten array is read before anything has written it.",
     "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
-    "missing-proxy-fence": "An asynchronous unit accesses what threads wrote, without a proxy fence before.",
+    "missing-proxy-fence": "An asynchronous unit accesses what threads wrote, or overwrites what they read, "
+    "without a proxy fence before.",
     "async-at-exit": "A CTA ends while an asynchronous unit may still read or write its shared memory.",
     "cluster-exit": "A CTA accesses another CTA's shared memory, and that CTA may have ended.",
     "mbarrier-race": "An mbarrier is used, and initialised or invalidated, by threads that nothing orders.",

@@ -17,6 +17,7 @@ from weft.emulator.watch import Chunks
 Rows = npt.NDArray[np.intp]
 Lines = npt.NDArray[np.int32]
 _LANE_ROWS = 32
+_ALLOC = "tcgen05.alloc"
 _OWN_WAITS = ("cp.async", "wgmma")
 """Units whose operations end with the warp, so that it needn't wait for them before its end."""
 
@@ -24,8 +25,8 @@ _OWN_WAITS = ("cp.async", "wgmma")
 class Races:
     """The checks of a wave's shared memory."""
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
-        self.wave, self.clocks, self.findings = wave, clocks, findings
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, *, strict: bool = False) -> None:
+        self.wave, self.clocks, self.findings, self._strict = wave, clocks, findings, strict
         self._per_cluster = wave.launch.warps * wave.launch.cluster_size
         memory = wave.memory
         stride, used = memory.shared_stride, memory.shared_size
@@ -101,7 +102,7 @@ class Races:
     def _by_unit(self, index: Index, rows: Rows) -> None:
         """The unit that allocates tensor memory writes for warps, which continue after the write."""
         for row in np.unique(rows).tolist():
-            column = self.clocks.column(("tcgen05.alloc", row), True)
+            column = self.clocks.column((_ALLOC, row), True)
             self.clocks.times[column] += 1
             time = self.clocks.times[column]
             self.clocks.learn(row, column, time)
@@ -253,13 +254,7 @@ class Races:
             self._report_unordered_unit(row, index, late, line, "written")
         if through_proxy:
             self._hidden(row, index, late, line, "overwritten")
-        begin = row // self._per_cluster * self._per_cluster
-        seen = clocks.known[row, begin : begin + self._per_cluster]
-        read = np.logical_or.reduce(shadow.reads[index] > seen, axis=1)
-        if read.any():
-            before = int(shadow.read_line[index[int(read.argmax())]])
-            what = f"is written, and read at line {before}; nothing orders the two"
-            self._report_unit("shared-race", what, row, index, read, line)
+        self._unit_after_reads(row, index, line, through_proxy)
         taken: Bools = (shadow.taken[:, index] > clocks.known[row, shadow.unit[:, index]]).any(axis=0)
         if taken.any():
             before = int(shadow.read_line[index[int(taken.argmax())]])
@@ -267,6 +262,33 @@ class Races:
             self._report_unit("async-source-overwritten", what, row, index, taken, line)
         shadow.writer[index], shadow.written[index] = column, clocks.times[column] + 1
         shadow.write_line[index] = line
+
+    def _unit_after_reads(self, row: int, index: Index, line: int, through_proxy: bool) -> None:
+        """A unit's write must come after all reads of threads. Before a write through the asynchronous proxy,
+        each of them needs a fence: their data may not have arrived yet when the threads announce the reads.
+        """
+        begin = row // self._per_cluster * self._per_cluster
+        mine, reads = slice(begin, begin + self._per_cluster), self.shadow.reads[index]
+        late: Bools = np.logical_or.reduce(reads > self.clocks.known[row, mine], axis=1)
+        if late.any():
+            before = int(self.shadow.read_line[index[int(late.argmax())]])
+            what = f"is written, and read at line {before}; nothing orders the two"
+            self._report_unit("shared-race", what, row, index, late, line)
+        if not through_proxy:
+            return
+        hidden = ~late & np.logical_or.reduce(reads > self.clocks.fenced[row, mine], axis=1)
+        if hidden.any() and not self._strict:
+            allowed = hidden & np.isin(self.shadow.writer[index], self._of_addresses())
+            self.shadow.reads[index[allowed]] = 0  # or the next write would find them, too
+            hidden &= ~allowed
+        if hidden.any():
+            before = int(self.shadow.read_line[index[int(hidden.argmax())]])
+            what = f"is overwritten without a fence.proxy.async after its read at line {before}"
+            self._report_unit("missing-proxy-fence", what, row, index, hidden, line)
+
+    def _of_addresses(self) -> list[int]:
+        """The columns of what writes the addresses of tensor memory."""
+        return [at for at, name in self.clocks.names.items() if isinstance(name, tuple) and name[0] == _ALLOC]
 
     def _report_unordered_unit(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
         shadow = self.shadow

@@ -35,6 +35,8 @@ class _Argument(IntEnum):
     KNOWN = auto()
     FENCED = auto()
     RANKS = auto()
+    SHOWN = auto()
+    """What the warp knows of those of its cluster, and what of that a write must know."""
     SHIFT = auto()
     PER_CHUNK = auto()
     WRITER = auto()
@@ -132,7 +134,7 @@ class UnitCode:
         rank = row // self._readers * self._readers
         self._arguments[: _Argument.SHIFT] = (
             *(0, len(first), begin, self._size - CHUNK, column, time, line, slot, through),
-            *(known, known + self._layer, known + 4 * rank),
+            *(known, known + self._layer, known + 4 * rank, known + self._layer * through + 4 * rank),
         )
         _function(name)(first.ctypes.data, self._pointer)
         return bool(self._arguments[0])
@@ -197,8 +199,16 @@ def _text(name: str) -> str:
 
 
 _POINTERS = {
-    *(_Argument.KNOWN, _Argument.FENCED, _Argument.RANKS, _Argument.WRITER, _Argument.WRITTEN),
-    *(_Argument.WRITE_LINE, _Argument.READ_LINE, _Argument.READS, _Argument.UNIT, _Argument.TAKEN),
+    *(_Argument.KNOWN, _Argument.FENCED, _Argument.RANKS, _Argument.SHOWN),
+    *(
+        _Argument.WRITER,
+        _Argument.WRITTEN,
+        _Argument.WRITE_LINE,
+        _Argument.READ_LINE,
+        _Argument.READS,
+        _Argument.UNIT,
+        _Argument.TAKEN,
+    ),
     *(_Argument.READ_BY, _Argument.PROXIES),
 }
 _EACH = """
@@ -340,7 +350,11 @@ rank:
   %seen.at = getelementptr i32, ptr %RANKS, i64 %r
   %seen = load i32, ptr %seen.at
   %unread = icmp sgt i32 %read, %seen
-  br i1 %unread, label %refuse, label %rank.end
+  %shown.at = getelementptr i32, ptr %SHOWN, i64 %r
+  %shown = load i32, ptr %shown.at
+  %unshown = icmp sgt i32 %read, %shown
+  %early = or i1 %unread, %unshown
+  br i1 %early, label %refuse, label %rank.end
 rank.end:
   %r.next = add i64 %r, 1
   %r.more = icmp ult i64 %r.next, %READERS
