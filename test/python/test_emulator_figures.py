@@ -9,7 +9,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SECTION = (BENCHMARKS / "README.md").read_text().partition("\n## The emulator\n")[2].partition("\n## ")[0]
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in SECTION.splitlines()]
-NAMES = {"e4m3-block": "e4m3 with scales of f32"}
+NAMES = {"e4m3-block": "e4m3 with f32 scales"}
 LOOPS = {
     "global memory": "load and store in global memory",
     "shared memory": "load and store in shared memory",
