@@ -77,6 +77,11 @@ def test_lanes_with_the_same_elements_only_order_registers_anew():
         (lambda t, u: w.convert(3.0, like=t), "w.convert expects a fragment, got 3.0"),
         (lambda t, u: w.convert(t, like=3), "like must be a fragment, got 3"),
         (lambda t, u: w.convert(u, like=t), r"like must have the shape \[64, 32\]"),
+        (
+            lambda t, u: w.sum(u, axis=0).T,
+            "a vector of columns must have a multiple of 64 elements .* got 32",
+        ),
+        (lambda t, u: (w.sum(t, axis=1) > 0.0).T, "conditions can't be converted"),
     ],
 )
 def test_mistakes(body, message):
@@ -88,6 +93,36 @@ def test_mistakes(body, message):
     with pytest.raises(weft.WeftError, match=message) as caught:
         kernel.compile()
     assert caught.value.diagnostics[0].location.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "arch"),
+    [
+        *[(64, dtype, "sm_90a") for dtype in (w.f64, w.bf16, w.i8)],
+        *[(64, w.f32, arch) for arch in ("sm_75", "sm_90a", "sm_100a")],
+        (128, w.f32, "sm_100a"),
+        (192, w.i32, "sm_90a"),
+    ],
+    ids=str,
+)
+def test_vectors_are_transposed(size, dtype, arch):
+    @w.kernel(arch=arch)
+    def kernel(
+        x: w.In["m", w.f32], y: w.Out["64 m", w.f32], across: w.Out["m", w.f32], back: w.Out["m", w.f32]
+    ):
+        with w.role():
+            rows = w.load_column(x[0], like=w.zeros(size)).to(dtype)
+            columns = rows.T
+            w.store_row(columns.to(w.f32), across[0])
+            w.store_column(columns.T.to(w.f32), back[0])
+            first = w.load_column(x[0], like=w.zeros(64))
+            w.store(w.zeros((64, size)) + first - columns.to(w.f32), y[0, 0])
+
+    x = np.random.default_rng(0).integers(-9, 10, size).astype(np.float32)
+    y, across, back = np.zeros((64, size), np.float32), np.zeros_like(x), np.zeros_like(x)
+    assert not kernel.emulate(x, y, across, back).findings
+    assert np.array_equal(across, x) and np.array_equal(back, x)
+    assert np.array_equal(y, x[:64, None] - x)
 
 
 def test_conditions_cant_be_converted():

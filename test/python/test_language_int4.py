@@ -349,7 +349,6 @@ def operand_of(weights, use=lambda operand: None, **given):
         ("expects a buffer that isn't transposed", lambda x, r: w.load_contiguous(r.take().x.T)),
         ("must divide into parts of rows", of_row),
         ("expects a buffer of 1 x 64", lambda x, r: w.load_column(r.take().x, like=w.zeros(64, w.bf16))),
-        ("only a tile of rows and columns can be transposed", lambda x, r: w.zeros(64).T),
         ("expects an element of a matrix", lambda x, r: w.prefetch(x, 1, 1)),
         ("must divide a buffer, got 3 of 64 x 64 for 'x'", lambda x, r: r.fill(x=(x[0, 0],) * 3, q=x[0, 0])),
         ("w.cluster_rank is for kernels with clusters", lambda x, r: w.cluster_rank()),

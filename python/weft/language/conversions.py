@@ -3,22 +3,19 @@
 from math import gcd
 from typing import Any
 
-from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile import BufferType, FragmentType
+from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
-from weft.language import registers, trace
+from weft.language import moves, registers, trace
 from weft.language.buffers import buffer_type
 from weft.language.fragments import Fragment, layout_for, zeros
 from weft.language.mistakes import mistake
-from weft.language.roles import warpgroup_barrier
 from weft.language.scalars import i1
-from weft.layout import Iter, Layout
+from weft.layout import Layout
 from weft.mlir import vector
 from weft.passes.builders import emit
 
-_MOST_BYTES = 16  # of a lane's access
 _ROW_LANES = 8  # whose accesses are 128 bytes, once through the banks of shared memory
 
 
@@ -48,9 +45,9 @@ def by_lanes(x: Any) -> Fragment:
     """
     if not isinstance(x, Fragment):
         raise mistake(f"w.by_lanes expects a fragment, got {x}")
-    count, run = x.lane.type.shape[0], 0 if x.dtype == i1 else _MOST_BYTES // x.dtype.bytes
+    count, run = x.lane.type.shape[0], 0 if x.dtype == i1 else moves.MOST_BYTES // x.dtype.bytes
     if not run or count % run:
-        raise mistake(f"a lane must hold a multiple of {_MOST_BYTES} bytes of the fragment, got {x}")
+        raise mistake(f"a lane must hold a multiple of {moves.MOST_BYTES} bytes of the fragment, got {x}")
     return _of_lanes(x.lane, run)
 
 
@@ -67,7 +64,7 @@ def lane_parts(x: Any) -> list[Fragment]:
     by one: the addresses differ by constants, which the compiler doesn't find out of those of the whole tile.
     """
     by_lanes(x)  # or its message
-    run = _MOST_BYTES // x.dtype.bytes
+    run = moves.MOST_BYTES // x.dtype.bytes
     elements = x.elements()
     lanes = (emit.vector_of(elements[first : first + run]) for first in range(0, len(elements), run))
     return [_of_lanes(lane, run) for lane in lanes]
@@ -84,45 +81,28 @@ def from_lanes(x: Any, shape: tuple[int, int]) -> Fragment:
 
 
 def _through_shared(x: Fragment, layout: Layout) -> Fragment:
-    current = trace.current()
-    role = current.role
-    if role is None or current.one_thread:
-        raise mistake(
-            "lanes exchange elements to convert this fragment, which must be in a role, executed by whole "
-            "warpgroups"
-        )
-    if x.dtype == i1:
-        raise mistake("conditions can't be converted: convert what is compared, or use w.where first")
-    shape = x.shape if len(x.shape) == 2 else (1, *x.shape)
-    key = "convert", role.first, shape, x.dtype.name
-    if key not in current.scratch:
-        with current.at_entry():
-            current.scratch[key] = tile.alloc(_scratch(role.warpgroups, shape, x.dtype))
-    mine, zero = tile.stage(current.scratch[key], role.number), emit.value(0)
-
-    def kind(of: Layout) -> Any:
-        of = of if len(x.shape) == 2 else Layout((Iter(1, 1), *of.shard), of.replica)
-        return FragmentType.of(shape, x.dtype.type, of)
-
+    one_row = len(x.shape) == 1
+    rows, columns = (1, *x.shape) if one_row else x.shape
+    layouts = (moves.row(x.layout), moves.row(layout)) if one_row else (x.layout, layout)
     widths = [_vector_bytes(x, each) for each in (x.layout, layout)]
-    warpgroup_barrier()  # others may still read what an earlier conversion stored
-    tile.store(tile.from_lane(x.lane, kind(x.layout)), mine, zero, zero, vector_bytes=widths[0])
-    warpgroup_barrier()
-    loaded = tile.load(mine, zero, zero, kind(layout), vector_bytes=widths[1])
-    return Fragment(tile.to_lane(loaded), x.shape, layout)
+
+    def scratch(warpgroups: int) -> Any:
+        return _scratch(warpgroups, rows, columns, x.dtype)
+
+    lane = moves.moved(x.lane, (rows, columns), layouts, widths, scratch)
+    return Fragment(lane, x.shape, layout)
 
 
 def _vector_bytes(x: Fragment, layout: Layout) -> int:
     """The bytes that a lane accesses at once; 0 where that is for the instructions that move matrices."""
     if len(x.shape) == 2 and registers.same(layout, trace.current().sums(x.shape), x.shape):
         return 0
-    bytes_ = min(gcd(registers.run(layout, x.shape), x.shape[-1]) * x.dtype.bytes, _MOST_BYTES)
+    bytes_ = min(gcd(registers.run(layout, x.shape), x.shape[-1]) * x.dtype.bytes, moves.MOST_BYTES)
     return bytes_ if bytes_ > 1 else 0
 
 
-def _scratch(warpgroups: int, shape: tuple[int, ...], dtype: Any) -> Any:
+def _scratch(warpgroups: int, rows: int, columns: int, dtype: Any) -> Any:
     """The type of a tile of each warpgroup, with rows in swizzled panels where they fill some."""
-    rows, columns = shape
     if rows > 1 and any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         return buffer_type(rows, columns, dtype, warpgroups)
     text = f"S[({warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"

@@ -8,7 +8,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import THREAD_REGISTERS
-from weft.language import operators, registers, trace
+from weft.language import moves, operators, registers, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import (
@@ -82,9 +82,12 @@ class Fragment(operators.Operators, Carried):
 
     @property
     def T(self) -> "Fragment":
-        """The transposed tile, in the same registers; nothing moves."""
+        """The transposed tile, in the same registers; nothing moves. Of a vector of rows, the vector of
+        columns with the same elements, and the other way around, through shared memory.
+        """
         if len(self.shape) != 2:
-            raise mistake(f"only a tile of rows and columns can be transposed, got {self}")
+            lane, layout = moves.transposed(self.lane, self.shape[0], self.layout)
+            return Fragment(lane, self.shape, layout)
         rows, columns = self.layout.group(self.shape)
         return Fragment(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
 
@@ -196,7 +199,7 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
             return one, other
         remedy = "bring one to that of the other by w.convert(x, like=y), or load it with like="
         if len(one.shape) == 1:
-            remedy = "apply vectors of rows and of columns to a tile one after the other, or w.convert one"
+            remedy = "apply vectors of rows and of columns to a tile one after the other, or use v.T of one"
         raise mistake(
             f"layouts must be equal, got {one.layout}{at(one.where)} and {other.layout}{at(other.where)}: "
             f"{remedy}",
