@@ -2,7 +2,7 @@
 
 from typing import Any
 
-STAGING_PARTS = (1, 2, 4)
+STAGING_PARTS = (1, 2, 3, 4, 5, 6)
 """In how many parts a tile of D may be staged."""
 
 

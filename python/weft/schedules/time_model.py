@@ -30,6 +30,7 @@ _TURNS = (
     *((128, columns) for columns in range(96, 193, 16)),
 )
 _LEAST_TURNS = 3  # tiles of a CTA
+_PARTS_IN_TURNS = (1, 2, 4)  # of D; the others leave room for a stage more, but gain nothing
 _MOST_DEPTH = 1536  # elements of a row of A, up to which turns pay,
 _MOST_DEPTH_OF_DIRECT = 1280  # and bytes where D is written from registers
 _LONGEST = 4  # CTAs of a cluster in a line, whose warpgroups take turns: with 8, small products are slower
@@ -248,7 +249,7 @@ def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> l
     """The most stages that fit beside each warpgroup's tile of D in any parts that are whole lines."""
     if s.splits > 1:
         return []
-    found = {s.most_stages(types, shared_bytes, parts): parts for parts in reversed(STAGING_PARTS)}
+    found = {s.most_stages(types, shared_bytes, parts): parts for parts in reversed(_PARTS_IN_TURNS)}
     return [
         min(count, _MOST_STAGES)
         for count, parts in sorted(found.items())
