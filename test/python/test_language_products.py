@@ -27,6 +27,7 @@ gated = example("language_gated_mlp").gated
 rmsnorm_gemm = example("language_rmsnorm").rmsnorm_gemm
 softmax = example("language_softmax").softmax
 attention_example = example("attention")
+linear = example("language_linear_attention")
 
 
 def clean(report):
@@ -41,6 +42,25 @@ def test_softmax_of_rows(shape):
     clean(softmax.emulate(x, y))
     e = np.exp(x.astype(float) - x.astype(float).max(1, keepdims=True))
     assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "depth", "values", "arch"),
+    [
+        (150, 64, 72, "sm_90a"),
+        (70, 64, 8, "sm_80"),
+        (70, 64, 72, "sm_100a"),
+        (1, 64, 64, "sm_90a"),
+        pytest.param(200, 128, 136, "sm_90a", marks=pytest.mark.slow),
+    ],
+)
+def test_linear_attention(tokens, depth, values, arch):
+    q, k, v, gates, o, final = linear.arguments(2, tokens, depth, values)
+    clean(linear.linear_attention.emulate(q, k, v, gates, o, final, arch=arch))
+    assert linear.linear_attention.compile(q, k, v, gates, o, final, arch=arch).resources.spill_stores == 0
+    exact, state = linear.reference(q, k, v, gates)
+    assert np.abs(o.astype(float) - exact).max() < 0.01 * np.abs(exact).max()
+    assert np.abs(final - state).max() < 0.005 * np.abs(state).max()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ import weft.language as w
 ROOT = Path(__file__).resolve().parents[2]
 STUB = Path(w.__file__).with_suffix(".pyi")
 TREE = ast.parse(STUB.read_text(encoding="utf-8"))
-EXAMPLES = ("language_gemm", "language_gated_mlp", "language_rmsnorm", "language_softmax", "attention")
+EXAMPLES = (
+    *("language_gemm", "language_gated_mlp", "language_linear_attention", "language_rmsnorm"),
+    *("language_softmax", "attention"),
+)
 
 
 def definitions(body):
