@@ -7,9 +7,9 @@ from weft.dialects import mma, tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import LoadOp, LoadRowOp, StoreOp, is_buffer, is_tensor_buffer
 from weft.isa.chips import describe
-from weft.isa.family import operand_text
+from weft.isa.family import Family, operand_text
 from weft.isa.global_stores import STORE, Store
-from weft.isa.mma.matrix_moves import STMATRIX
+from weft.isa.mma.matrix_moves import LDMATRIX, STMATRIX
 from weft.mlir import arith, ir, llvm, scf, vector
 from weft.passes.builders import (
     addresses,
@@ -45,7 +45,8 @@ def _load_shared(op: LoadOp) -> Any:
     a row.
     """
     kind = op.fragment.type
-    if kind.element_type.width == 16 and (refused := _halves_complaint(op, op.source)):
+    refused = _halves_complaint(op, op.source) or _chip_complaint(op, LDMATRIX)
+    if kind.element_type.width == 16 and refused:
         remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
         return _load_plain(op)
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
@@ -106,8 +107,13 @@ def _stmatrix_complaint(op: StoreOp) -> str | None:
         return f"needs elements of 16 bits, got {bits}"
     if refused := _halves_complaint(op, op.destination):
         return refused
-    if op.target is not None and op.target.chip.name not in STMATRIX.chips():
-        return f"needs {describe(STMATRIX.chips())}, got {op.target.chip.name}"
+    return _chip_complaint(op, STMATRIX)
+
+
+def _chip_complaint(op: LoadOp | StoreOp, family: Family[Any]) -> str | None:
+    """Why the target doesn't have the instructions of a family."""
+    if op.target is not None and op.target.chip.name not in family.chips():
+        return f"needs {describe(family.chips())}, got {op.target.chip.name}"
     return None
 
 

@@ -131,6 +131,21 @@ def test_an_element_is_that_of_when_it_was_read():
     assert y.tolist() == [23, 8]
 
 
+@pytest.mark.parametrize(("arch", "instructions"), [("sm_70", False), ("sm_75", True)])
+def test_tiles_of_halves_are_loaded_on_chips_without_ldmatrix(arch, instructions):
+    @w.kernel(threads=128, arch=arch)
+    def kernel(x: w.In["64 64", w.f16], y: w.Out["64 64", w.f16]):
+        buffer = w.shared(64, 64, w.f16)
+        w.store(w.load(x[0, 0], (64, 64)), buffer)
+        w.barrier()
+        w.store(w.load(buffer.T), y[0, 0])
+
+    x, y = numbers(64, 64).astype(np.float16), np.zeros((64, 64), np.float16)
+    assert not kernel.emulate(x, y).findings
+    assert np.array_equal(y, x.T)
+    assert ("ldmatrix" in kernel.compile().ptx) == instructions
+
+
 mistakes = language_mistakes.Mistakes()
 
 
