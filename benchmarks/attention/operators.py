@@ -16,7 +16,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import cudnn_fp8
@@ -28,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import weft
 from weft.bench import scripts
 
+MODULES = {"fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}
 SETS = 3  # of arrays, so that none is in L2 from the call before
 EVENTS = " between events"
 
@@ -41,21 +42,24 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--s", type=int, nargs="*", default=[1024, 4096, 16384])
     parser.add_argument("--causal", type=int, nargs="*", choices=[0, 1], default=[0, 1])
     parser.add_argument("--keys", type=int, nargs="*", default=[8192, 32768, 131072])
+    parser.add_argument(
+        "--against", nargs="*", choices=[*BACKENDS, *MODULES], help="default: all that are there"
+    )
     return scripts.parsed(parser)
 
 
-def implementations() -> dict[str, Attention]:
-    """Functions of q, k, v (batch, heads, tokens, size) and causal."""
+def implementations(against: Collection[str] | None = None) -> dict[str, Attention]:
+    """Functions of q, k, v (batch, heads, tokens, size) and causal: Weft's and those `against` it, or all."""
     found: dict[str, Attention] = {"weft": lambda q, k, v, causal: weft.attention(q, k, v, causal=causal)}
     for name, backend in BACKENDS.items():
         found[name] = functools.partial(_of_pytorch, backend)
-    for name, module in (("fa3", "flash_attn_interface"), ("fa4", "flash_attn.cute")):
+    for name, module in MODULES.items():
         try:
             function = __import__(module, fromlist=["flash_attn_func"]).flash_attn_func
         except ImportError:
             continue
         found[name] = functools.partial(_of_flash, function)
-    return found
+    return {n: each for n, each in found.items() if against is None or n in ("weft", *against)}
 
 
 def _of_pytorch(backend: Any, q: Any, k: Any, v: Any, causal: bool) -> torch.Tensor:
@@ -119,7 +123,7 @@ def forward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[s
     sets = arrays([(TOKENS // s, WIDTH // d, s, d)] * 3, False)
     calls = {
         name: lambda number, each=each: each(*sets[number], causal)
-        for name, each in implementations().items()
+        for name, each in implementations(options.against).items()
     }
     with torch.no_grad():
         return timed(calls)
@@ -133,7 +137,7 @@ def backward(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[
     failed: dict[str, str] = {}
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
-    for name, each in implementations().items():
+    for name, each in implementations(options.against).items():
         try:
             with torch.cuda.stream(stream):
                 outs = [each(*inputs, causal) for inputs in sets]
@@ -163,7 +167,7 @@ def fp8(options: argparse.Namespace, d: int, causal: bool, s: int) -> dict[str, 
     scales = {f"{name}_scale": torch.ones(WIDTH // d, device="cuda") for name in "qkv"}
     calls: dict[str, Callable[[int], Any]] = {
         f"{name} bf16": lambda number, each=each: each(*sets[number], causal)
-        for name, each in implementations().items()
+        for name, each in implementations(options.against).items()
     }
     calls["weft"] = lambda number: weft.attention(*bytes_[number], **scales, causal=causal)
     others, failed = cudnn_fp8.calls(bytes_, causal)
@@ -196,7 +200,8 @@ def decode(options: argparse.Namespace, d: int, keys: int) -> dict[str, Any]:
     """One query of 32 heads and 4 heads of keys, for 4 sequences."""
     sets = arrays([(4, 32, 1, d), (4, 4, keys, d), (4, 4, keys, d)], False)
     calls = {
-        name: lambda number, each=each: each(*sets[number], False) for name, each in implementations().items()
+        name: lambda number, each=each: each(*sets[number], False)
+        for name, each in implementations(options.against).items()
     }
     calls["copy"] = lambda number: [each.clone() for each in sets[number][1:]]
     with torch.no_grad():
@@ -208,10 +213,10 @@ def decode(options: argparse.Namespace, d: int, keys: int) -> dict[str, Any]:
     return rates
 
 
-def host() -> dict[str, Any]:
+def host(options: argparse.Namespace) -> dict[str, Any]:
     """Microseconds that the CPU spends in a call that is queued after others, forward and backward."""
     (inputs, *_), result = arrays([(1, 4, 128, 64)] * 3, True), {}
-    for name, each in implementations().items():
+    for name, each in implementations(options.against).items():
         try:
             with torch.no_grad():
                 result[name] = _microseconds(functools.partial(each, *inputs, True))
@@ -240,7 +245,7 @@ def main() -> None:
     ratios: dict[str, list[float]] = {}
     for what in options.what:
         if what == "host":
-            print(json.dumps({"what": what, "us": host()}), flush=True)
+            print(json.dumps({"what": what, "us": host(options)}), flush=True)
         if what == "decode":
             for d in options.d:
                 for keys in options.keys:
