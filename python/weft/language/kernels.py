@@ -12,7 +12,7 @@ from weft.builder import Module
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
 from weft.isa.family import unknown_chip
-from weft.language import calls, exporting, given, surroundings, trace, tuning, variables
+from weft.language import calls, exporting, given, surroundings, trace, tracebacks, tuning, variables
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.remedies import REMEDIES
@@ -66,12 +66,13 @@ class KernelFunction:
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
             return
-        values, meta = self._arguments(args, named)
-        if given.has_no_tile(self.signature, values, meta, self._options.grid):
-            return
-        with given.contiguous(self.signature, values) as taken:
-            kernel = self._compiled_for(taken, meta)
-            self._run(known, kernel, taken, stream, on, findings)
+        with tracebacks.of_users():
+            values, meta = self._arguments(args, named)
+            if given.has_no_tile(self.signature, values, meta, self._options.grid):
+                return
+            with given.contiguous(self.signature, values) as taken:
+                kernel = self._compiled_for(taken, meta)
+                self._run(known, kernel, taken, stream, on, findings)
 
     def __getitem__(self, grid: Any) -> Any:
         raise WeftError(
@@ -102,7 +103,8 @@ class KernelFunction:
         It has the IR at every stage, PTX, SASS and resources. Without arguments, the types are those of the
         annotations. `arch` is the chip, by default that of the GPU, or sm_90a.
         """
-        return self._for_call(self._or_annotated(args, named), named, arch)[1]
+        with tracebacks.of_users():
+            return self._for_call(self._or_annotated(args, named), named, arch)[1]
 
     def emulate(self, *args: Any, arch: str | None = None, **named: Any) -> Any:
         """Runs the kernel in the emulator, and returns its report. Options are those of
@@ -111,18 +113,20 @@ class KernelFunction:
         options = {
             name: named.pop(name) for name in list(named) if name in _OPTIONS and name not in self._names
         }
-        values, meta = self._arguments(args, named)
-        if given.has_no_tile(self.signature, values, meta, self._options.grid):
-            from weft.emulator import Report
+        with tracebacks.of_users():
+            values, meta = self._arguments(args, named)
+            if given.has_no_tile(self.signature, values, meta, self._options.grid):
+                from weft.emulator import Report
 
-            return Report(0)
-        with given.contiguous(self.signature, values) as taken:
-            return self._compiled_for(taken, meta, arch).emulate(*taken, **options)
+                return Report(0)
+            with given.contiguous(self.signature, values) as taken:
+                return self._compiled_for(taken, meta, arch).emulate(*taken, **options)
 
     def prepare(self, *args: Any, **named: Any) -> Any:
         """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
-        values, kernel = self._for_call(args, named)
-        return kernel.prepare(*values)
+        with tracebacks.of_users():
+            values, kernel = self._for_call(args, named)
+            return kernel.prepare(*values)
 
     def planned(self, *args: Any, **named: Any) -> Prepared | None:
         """A launch with any arrays of a GPU that are like these ones, whose addresses are given to it; None
