@@ -33,11 +33,11 @@ _ADDED_SHARED = (f64, f32, f16, i64, i32)
 
 
 def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
-    """Adds a number to an element of an array, `w.atomic_add(d[i], value)`, in one step for all threads.
+    """Adds a number to an element of an array atomically: `w.atomic_add(d[i], value)`.
 
     A vector is added to elements along the last dimension, from this one on, and a tile to a tile of which
-    this is the first element. What is outside of the array is left out. The order of additions, and with it
-    the rounding of floats, is not determined.
+    this is the first element. Elements outside of the array are skipped. The order of additions, and
+    therefore the rounding of floats, is not determined.
 
     An index may also be a fragment of i32: `w.atomic_add(counts[t], 1)` counts the numbers in `t`, and
     `w.atomic_add(y[rows, 0], x)` adds each row of a tile to that of its number. An element of a buffer in

@@ -21,11 +21,10 @@ def cluster_rank() -> Scalar:
 
 
 def cluster_barrier() -> None:
-    """All threads of all CTAs of the cluster wait for each other, so each role must get there equally often.
-    What they wrote before is visible to all afterwards.
+    """A barrier for all threads of all CTAs of the cluster, so each role must execute it equally often. What
+    they wrote before it is visible to all of them afterwards.
 
-    A CTA's shared memory ends with it: before the end, let all meet once more after the last read of a
-    peer's.
+    A CTA's shared memory ends with the CTA, so a barrier must also follow the last read of a peer's buffer.
     """
     _check_all_threads("w.cluster_barrier")
     meet_cluster()
@@ -33,8 +32,8 @@ def cluster_barrier() -> None:
 
 def cluster_arrive(*, publishes: bool = True) -> None:
     """The first half of `w.cluster_barrier`, which doesn't wait: `w.cluster_wait` must follow. Without
-    `publishes`, what the threads wrote before needn't be visible to others: the CTAs only meet, and this
-    takes no fence for the whole GPU.
+    `publishes`, what the threads wrote before it need not become visible to others, which saves a GPU-wide
+    fence.
     """
     _check_all_threads("w.cluster_arrive")
     check_flag("publishes", publishes)

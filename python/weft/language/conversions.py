@@ -23,8 +23,8 @@ def convert(x: Any, *, like: Any = None) -> Fragment:
     """The fragment in the layout of `like`, or of its rows or columns for a vector; without `like`, in that
     of the sums of `w.gemm`.
 
-    Where each lane has the same elements in other registers, nothing moves. Otherwise the fragment goes
-    through shared memory, so that all threads of the warpgroup must get there.
+    If each lane holds the same elements in both layouts, nothing moves. Otherwise the fragment goes through
+    shared memory, and all threads of the warpgroup must execute the call.
     """
     if not isinstance(x, Fragment):
         raise mistake(f"w.convert expects a fragment, got {x}")

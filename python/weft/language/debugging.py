@@ -10,7 +10,7 @@ from weft.mlir import gpu, ir
 
 
 def print_(*values: Any) -> None:
-    """Prints strings and numbers of the GPU, separated by spaces, once for each thread that gets here."""
+    """Prints strings and numbers, separated by spaces, once for each thread that executes it."""
     trace.current()
     texts, numbers = list[str](), list[Any]()
     for value in values:
@@ -35,8 +35,8 @@ def print_(*values: Any) -> None:
 
 
 def check(holds: Any, message: str) -> None:
-    """Stops the kernel with the message, and this source line, where a condition of the GPU is false. A
-    condition that Python knows is checked at once.
+    """Stops the kernel with the message and this source line if a condition is false on the GPU. A condition
+    that Python knows is checked during tracing.
     """
     trace.current()
     if not isinstance(message, str) or not message:

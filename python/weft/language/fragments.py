@@ -271,10 +271,11 @@ def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = 
 
 
 def pin(x: Fragment) -> Fragment:
-    """The same tile of f32 or i32, computed before anything after it that waits, multiplies or writes memory.
+    """The same tile of f32 or i32, which the compiler computes before any later operation that waits,
+    multiplies or writes memory.
 
-    Otherwise the compiler may compute it as late as where it is used, such as after a later `w.wait`, and it
-    wouldn't overlap with the product that is waited for.
+    Without it, the compiler may compute the tile only where it is used, for example after a later `w.wait`,
+    where the computation doesn't overlap with the product.
     """
     if not isinstance(x, Fragment) or len(x.shape) != 2 or x.dtype not in (f32, i32):
         raise mistake(f"w.pin expects a tile of {f32} or {i32}, got {x}")

@@ -285,16 +285,16 @@ def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
 
 
 def warp_any(x: Any) -> Scalar:
-    """Whether a condition is true in any lane of the warp, for any of the lane's elements: the same in all
-    lanes, so that a branch on it doesn't divide a warp.
+    """Whether a condition is true in any lane of the warp, for any of the lane's elements. All lanes get the
+    same result, so a branch on it doesn't diverge.
     """
     return Scalar(votes.in_warp(_any_of_lane(x, "w.warp_any")))
 
 
 def warpgroup_any(x: Any) -> Scalar:
-    """Whether a condition is true in any thread of the warpgroup, for any of its elements: the same in all of
-    its threads, so that they can multiply in a branch on it. All of them must get there, and wait for each
-    other.
+    """Whether a condition is true in any thread of the warpgroup, for any of its elements. All threads get
+    the same result, so they can multiply in a branch on it. All threads of the warpgroup must execute it; it
+    is a barrier.
     """
     current = trace.current()
     if current.role is None or current.one_thread:
@@ -329,10 +329,10 @@ def minimum_of(x: Any, axis: int | None = None, *, within: str | None = None) ->
 
 def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
     """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
-    columns. That goes through shared memory, so that all threads of the warpgroup must get there.
+    columns. The latter goes through shared memory, so all threads of the warpgroup must execute it.
 
     Without an axis, it is one number: the sum of all elements of a tile or vector, or that of a number of
-    each thread of the role, outside of roles of the CTA. All of these threads must get there, and get the
+    each thread of the role, outside of roles of the CTA. All of these threads must execute it, and get the
     sum. With `within="warp"` it is that of the numbers of a warp, which needs no shared memory.
 
     Along an axis of a tile, with `within="lane"` each lane adds only its own elements, which needs no

@@ -458,7 +458,7 @@ def _await_at_the_end() -> None:
 
 def clear_rows(buffer: Any, first: Any) -> None:
     """Sets the rows of a buffer from `first` on to zeros, by a warpgroup, and makes them visible to products.
-    A barrier follows.
+    A barrier must follow.
     """
     if not isinstance(buffer, Buffer) or buffer.transposed:
         raise mistake(f"w.clear_rows expects a buffer in shared memory that isn't transposed, got {buffer}")
@@ -485,6 +485,6 @@ def clear_rows(buffer: Any, first: Any) -> None:
 
 
 def fence() -> None:
-    """Makes what this thread stored in shared memory visible to TMA and to products. A barrier follows."""
+    """Makes this thread's stores to shared memory visible to TMA and to products. A barrier must follow."""
     if trace.current().has_tma:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)

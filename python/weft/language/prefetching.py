@@ -16,11 +16,11 @@ _LINE = 128  # bytes of L2 that are loaded at once
 
 
 def prefetch(place: Any, rows: Any, columns: Any) -> None:
-    """Asks for a tile of rows x columns of an array in L2, from an element on. Nothing waits.
+    """Prefetches a tile of rows x columns of an array, from an element on, to L2. Nothing waits.
 
-    All threads of the role do it, outside of roles all threads of the CTA. In a dependent kernel it may come
-    before the first role, where it overlaps with the launch before: also for arrays which that one writes, as
-    L2 has what is written.
+    All threads of the role execute it; outside of roles, all threads of the CTA. In a dependent kernel, it
+    may come before the first role, where it overlaps with the previous launch. This is also correct for
+    arrays which that launch writes, since L2 has the new contents.
     """
     if not isinstance(place, Place) or place.matrix.rank < 2:
         raise mistake(f"w.prefetch expects an element of a matrix, as a[row, column], got {place}")

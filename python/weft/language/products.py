@@ -94,8 +94,8 @@ def warp_gemm(a: Any, b: Any, sums: Any = None) -> Fragment:
     """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
     result is there at once. The operands are those of `w.gemm`.
 
-    It has half of the speed of `wgmma`, and where `b` has few columns no disadvantage: nothing waits, so that
-    the compiler can arrange the instructions around it freely.
+    Its rate is half that of `wgmma`. If `b` has few columns, this is no disadvantage: nothing waits, so the
+    compiler can arrange the instructions around it freely.
     """
     kind = _checked("w.warp_gemm", a, b, sums)
     value, _ = WarpProducts(trace.current().chip).start(a, b, sums, kind)

@@ -127,15 +127,15 @@ class Queue:
 
 
 def tile_queue(counter: Any) -> Queue:
-    """The tiles of a persistent kernel, which CTAs take as they become free: `for x, y in queue:`, with the
-    coordinates of `w.tiles`. Tiles that take longer than others then don't delay those after them; the
-    longest should come first.
+    """The tiles of a persistent kernel, assigned dynamically to CTAs that are free: `for x, y in queue:`,
+    with the coordinates of `w.tiles`. So tiles that take longer than others don't delay those after them; the
+    longest tiles should come first.
 
     `counter` is an element of an array of i32, `count[0]` of a `w.Out`, which is 0 before the first launch.
-    Each launch leaves it 0. Launches that run at the same time need counters of their own.
+    Each launch resets it to 0. Launches that run at the same time need separate counters.
 
-    Make it before the first role. All roles that loop over it get the same tiles. A thread of the first of
-    them asks for the next tile while the current one is computed: put a role that copies first.
+    Make it before the first role. All roles that loop over it get the same tiles. A thread of the first role
+    requests the next tile while the current one is computed, so the first role should be the one that copies.
     """
     current = trace.current()
     current.check_before_roles("a queue of tiles")

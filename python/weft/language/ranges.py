@@ -54,8 +54,9 @@ class Part:
 def range_(first: Any, end: Any = None, step: Any = 1, *, unroll: int = 1) -> Range:
     """A loop of the GPU over every `step`-th number from `first` on, below `end`: `for i in w.range(n)`.
 
-    With one argument it begins at 0. The step must be positive. With `unroll`, an iteration computes so many
-    numbers, and a second loop the rest. A loop over Python's `range` is unrolled as a whole.
+    With one argument, it begins at 0. The step must be positive. With `unroll`, the body is repeated this
+    number of times in an iteration, and a second loop executes the rest. A loop over Python's `range` is
+    unrolled completely.
     """
     if not isinstance(unroll, int) or isinstance(unroll, bool) or unroll < 1:
         raise mistake(f"unroll of w.range must be a positive number that Python knows, got {unroll}")

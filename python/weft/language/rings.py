@@ -219,12 +219,12 @@ class Ring:
         return current
 
     def drain(self) -> None:
-        """Waits until all stages are empty: other CTAs signal this one until then, so it can't end before."""
+        """Waits until all stages are empty: until then, other CTAs may signal this one, so it mustn't end."""
         tile.drain(self._ring, *(each.value for each in self.filled))
 
     def lend(self) -> None:
-        """Hands over the next stage as it is, when it is empty. The warpgroups that take it can use its
-        memory for something else, such as a store through it (`via`).
+        """Waits until the next stage is empty, and passes it on unchanged. The warpgroups that take it can
+        use its memory for another purpose, such as a store through it (`via`).
         """
         if self._writer not in (None, "copies"):
             raise mistake(f"ring '{self.name}' is written: a stage is lent by the role that fills a ring")
@@ -248,7 +248,7 @@ class Ring:
         warpgroups, and waits only for that one. Stages are taken in order: a round has one of each warpgroup.
 
         A ring over another one is written from a stage that was taken from that one, in the same memory.
-        Whoever takes it from this ring releases it, so that it can be filled again.
+        The warpgroups that take it from this ring release it, so that it can be filled again.
         """
         check_flag("own", own)
         current = self._in_role("written")
@@ -417,8 +417,8 @@ def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, 
     `takers` warpgroups take, and release, each stage. Make it before the first role.
 
     In a kernel with clusters, `shared={"b": 0}` states that the CTAs of a cluster along axis 0 of the grid
-    fill `b` from the same elements: each of them copies a share of the rows, for all. These CTAs must fill
-    and take equally many stages.
+    fill `b` from the same elements. Each of them then copies a part of the rows to all of them. These CTAs
+    must fill and take the same number of stages.
 
     `over=other` makes a ring in the memory of another one, which has as many stages and takers and buffers
     of the same sizes. A role takes stages of the other ring, and changes them in place: `write(block)`.

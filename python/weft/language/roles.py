@@ -20,7 +20,8 @@ from weft.passes.builders import emit, thread_ids
 
 @contextmanager
 def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
-    """What the next `warpgroups` warpgroups of the CTA do. `as me` is the number of each of them, from 0 on.
+    """The code of the next `warpgroups` warpgroups of the CTA. `as me` is the number of the warpgroup, from 0
+    on.
 
     `registers` is the number of registers of each thread. A role that copies needs few, and leaves more to
     roles that multiply. Chips without `setmaxnreg` give all threads an equal share.
@@ -68,11 +69,12 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
 
 @contextmanager
 def one_thread(warp: int = 0) -> Iterator[None]:
-    """In the block, one thread of each warpgroup of the role runs, always the same: of the warp with this
-    number. Blocks of several warps run at the same time. A role may have several blocks, also in loops and
-    branches; in each of them, the thread goes on in the rings that it fills or takes from.
+    """In the block, one thread of each warpgroup of the role runs. It is always the same thread, of the warp
+    with this number. Blocks of different warps run at the same time. A role may have several blocks, also in
+    loops and branches; in each of them, the thread goes on in the rings that it fills or takes from.
 
-    On chips without TMA, all threads run: they copy what `fill` copies, and one of them does the rest.
+    On chips without TMA, all threads of the warpgroup execute the copies of `fill`, and one thread executes
+    the rest.
     """
     current = trace.current()
     if type(warp) is not int or warp not in range(WARPS):
@@ -102,7 +104,7 @@ def _drain(current: Trace) -> None:
 
 
 def barrier() -> None:
-    """All threads of the role wait for each other; outside of roles, all threads of the CTA."""
+    """A barrier for all threads of the role; outside of roles, for all threads of the CTA."""
     current = trace.current()
     if current.one_thread:
         raise mistake("a barrier waits for all threads, so it can't be in w.one_thread()")
@@ -116,7 +118,7 @@ def barrier() -> None:
 
 
 def warpgroup_barrier() -> None:
-    """The threads of each warpgroup of the role wait for each other."""
+    """A barrier for the threads of each warpgroup of the role."""
     current = trace.current()
     role_ = current.role
     if role_ is None:
@@ -182,8 +184,8 @@ class Turns:
 
 
 def turns(count: int) -> Turns:
-    """Turns of `count` warpgroups. Make them before the first role. Every warpgroup must give as often as it
-    waits, and as often as the others.
+    """Lets `count` warpgroups execute a section of code one after the other. Create it before the first role.
+    Every warpgroup must give its turn as often as it waits, and as often as the others.
     """
     trace.current().check_before_roles("turns")
     if not isinstance(count, int) or count < 2:

@@ -21,7 +21,7 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     column (`axis=0`). For each element of a vector, the sum of those up to it.
 
     For a number of each thread, it is the sum of those of threads up to this one, in the role, outside of
-    roles in the CTA. All threads of the warpgroup, of the role or of the CTA must get there.
+    roles in the CTA. All threads of the warpgroup, of the role or of the CTA must execute it.
     """
     trace.current().check_whole_warps("w.cumsum")
     if not isinstance(x, Fragment):

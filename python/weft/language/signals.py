@@ -45,8 +45,8 @@ def await_signals(counter: Any, number: Any) -> None:
 
     In `w.one_thread()`, that thread waits, and what it then stores and adds comes after.
 
-    CTAs must wait only for others with smaller numbers, which begin earlier: otherwise these may find no
-    multiprocessor.
+    A CTA may wait only for CTAs with smaller numbers, which start earlier: others may not start before this
+    one ends.
     """
     if not trace.current().one_thread:
         trace.current().check_whole("w.await_signals")
