@@ -1,5 +1,7 @@
 """`weft.attention` of e4m3 with scales: beside float64, in the emulator with its sanitizer, and messages."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -204,6 +206,17 @@ def test_products_are_not_serialized(d, queries, causal):
     kernel = forward_fp8.compile(*TYPES, D=d, E=d, rights=causal, paired=causal, arch="sm_90a", **meta)
     products, waits = kernel.sass.count("QGMMA"), kernel.sass.count("WARPGROUP.DEPBAR")
     assert waits <= 7 < products
+
+
+def test_exponentials_come_before_the_wait_for_the_sums():
+    """What needs them is a vote, which ptxas doesn't move. It moved them when only their sum came before."""
+    meta = tiles.forward_fp8(256, 256, 1024, causal=False, window=False)
+    ptx = forward_fp8.compile(*TYPES, D=256, E=256, arch="sm_90a", **meta).ptx
+    assert meta["optimistic"]
+    (overlapping,) = re.findall(
+        r"wait_group.sync.aligned \t1;.*?wait_group.sync.aligned \t0;", ptx, re.DOTALL
+    )
+    assert overlapping.count("ex2.approx") == meta["N"] // 2 and "vote.sync.any" in overlapping
 
 
 MISTAKES = [

@@ -150,6 +150,8 @@ def forward_fp8(
                         if hopeful:
                             e = w.exp2(s * c - (peak * c - offset))
                             added = w.sum(e, axis=1, within="lane")
+                            # With the widest heads, ptxas would otherwise wait before the exponentials.
+                            large = w.warp_any(added > MOST) if width > 192 else None
                         else:
                             old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                             if slack:
@@ -165,7 +167,7 @@ def forward_fp8(
                             out = out * alpha
                         before.release()
                         if hopeful:
-                            if w.warpgroup_any(added > MOST):
+                            if w.warpgroup_any(added > MOST if large is None else large):
                                 s = scores(w.wait(w.gemm(mine, block.k.T)))
                                 old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                                 base = finite(peak) * c
