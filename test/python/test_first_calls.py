@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from weft import late_imports
+from weft.attend import launches
 from weft.attend.kernels.combine import combine
+from weft.attend.problem import Options
 from weft.compiler import codegen, stages
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import cast_kernels, product_kernel
@@ -62,22 +64,44 @@ def with_epilogue(schedule, *roles, **given):
     return product_kernel.compiled(*kind, beta, False, activation, schedule, "sm_90a")
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """How LLVM is called."""
+    calls, to_ptx = [], codegen.to_ptx
+    monkeypatch.setattr(codegen, "to_ptx", lambda *args, **how: calls.append(how) or to_ptx(*args, **how))
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    return calls
+
+
 @pytest.mark.parametrize(
     ("chip", "schedule", "few"),
     [
         ("sm_90a", WarpgroupSchedule((128, 128, 64), 2, 4), True),
         ("sm_90a", WarpgroupSchedule((64, 64, 64), 2, 4, alternating=True), True),
         ("sm_90a", WarpgroupSchedule((64, 128, 64), 1, 4), False),
-        ("sm_80", Schedule((64, 64, 32), (2, 2), 3), False),
+        ("sm_80", Schedule((128, 128, 32), (4, 4), 3), False),
     ],
 )
-def test_llvm_runs_few_passes_on_large_kernels_of_wgmma(monkeypatch, chip, schedule, few):
-    asked, to_ptx = [], codegen.to_ptx
-    monkeypatch.setattr(codegen, "to_ptx", lambda *args, **how: asked.append(how) or to_ptx(*args, **how))
-    monkeypatch.setenv("WEFT_CACHE", "0")
+def test_llvm_runs_few_passes_on_large_kernels_of_wgmma(asked, chip, schedule, few):
     product_kernel.compiled.cache_clear()
     assert product_kernel.plain(Types("bf16", "bf16", "bf16"), schedule, chip).ptx
     assert [how["few"] for how in asked] == [few]
+
+
+@pytest.mark.parametrize(
+    ("queries", "d", "few"), [(128, 256, [True]), (128, 128, [False]), (1, 256, [False, False])]
+)
+def test_llvm_runs_few_passes_on_attention_of_the_widest_heads(asked, queries, d, few):
+    """Of one query, one warpgroup computes each part, and another kernel combines these."""
+    given = {name: np.zeros((1, 1, queries if name == "q" else 256, d), np.float16) for name in "qkv"}
+
+    def launch(kernel, *args, stream, **meta):
+        kernel._forget()
+        assert kernel.compile(*args, arch="sm_90a", **meta).ptx
+
+    splits = 1 if queries > 1 else 2
+    launches.run(launches.Call.of(given, Options(splits=splits), launch, 132))
+    assert [how["few"] for how in asked] == few
 
 
 @pytest.mark.parametrize("role", ["residual", "c"])

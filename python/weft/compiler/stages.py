@@ -37,6 +37,8 @@ from weft.target import Target, with_default_note
 KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
 INSTRUCTIONS = "weft-to-instructions"
 LLVM = "weft-to-llvm"
+_WIDEST = ".m64n256k"
+"""In the instructions of `wgmma` with most sums."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,12 @@ class Compiled:
 
     @property
     def _large(self) -> bool:
-        """Whether several warpgroups multiply, with sums in named registers: LLVM takes longest for these
-        kernels, and few of its passes make them as fast. Others may become 1.6% slower.
+        """Whether several warpgroups multiply, with sums in named registers or of 256 columns: LLVM takes
+        longest for these kernels, and few of its passes make them as fast. Others may become slower.
         """
         threads = [launch.block[0] for launch in self.launches.values() if launch.block is not None]
-        return named_sums.are_declared(self.llvm) and min(threads, default=0) > 2 * WARPGROUP
+        several = min(threads, default=0) > 2 * WARPGROUP
+        return several and (named_sums.are_declared(self.llvm) or _WIDEST in self.llvm)
 
     @computed
     def assembled(self) -> ptxas.Assembled:
