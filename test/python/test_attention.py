@@ -229,6 +229,36 @@ def test_spills_outside_of_loops_only(d):
     assert kernel.resources.spill_stores <= 64
 
 
+@pytest.mark.parametrize(
+    "d, flags, loops",
+    [
+        (64, {}, 2),
+        (256, {}, 1),
+        (256, {"lefts": True}, 1),
+        (256, {"capped": True}, 2),
+        pytest.param(192, {}, 2, marks=pytest.mark.slow),
+        pytest.param(64, {"lefts": True}, 3, marks=pytest.mark.slow),
+    ],
+)
+def test_the_widest_heads_have_one_loop(d, flags, loops):
+    """Otherwise, another for blocks with masks, and with a window one more for those at its end."""
+    window, capped = (flags.get(each, False) for each in ("lefts", "capped"))
+    meta = tiles.forward(d, d, 4096, causal=True, window=window, capped=capped)
+    ptx = forward.compile(*TYPES, D=d, E=d, rights=True, arch="sm_90a", **flags, **meta).ptx
+    products = ptx.count(f"wgmma.mma_async.sync.aligned.m64n{meta['N']}k16")
+    assert products == (1 + loops) * d // 16
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("window", [None, (100, 40), (100, None), (None, 40)])
+def test_blocks_with_masks_in_one_loop_or_apart(monkeypatch, apart, window):
+    forward, changed = tiles.forward, {"N": 64, "apart": apart}
+    monkeypatch.setattr(tiles, "forward", lambda *sizes, **how: forward(*sizes, **how) | changed)
+    q, k, v = arrays(1, (1, 1), 130, 260, (32, 32))
+    check(weft.attention(q, k, v, window=window, return_lse=True), q, k, v, window=window)
+
+
 MISTAKES = [
     ({"causal": 1}, "causal must be True or False, got 1"),
     ({"layout": "bhdt"}, "layout must be 'bhtd' or 'bthd', got 'bhdt'; did you mean 'bthd'"),

@@ -287,6 +287,7 @@ def _tiles(call: Call, grouped: bool, splits: int) -> dict[str, Any]:
         sizes.group if grouped else sizes.queries,
         causal=flags["rights"],
         window=flags["lefts"],
+        capped=flags["capped"],
         splits=splits,
         page=sizes.page,
     )

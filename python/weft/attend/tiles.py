@@ -23,7 +23,15 @@ def width(d: int) -> int:
 
 
 def forward(
-    d: int, e: int, queries: int, *, causal: bool, window: bool, splits: int = 1, page: int = 0
+    d: int,
+    e: int,
+    queries: int,
+    *,
+    causal: bool,
+    window: bool,
+    capped: bool = False,
+    splits: int = 1,
+    page: int = 0,
 ) -> dict[str, Any]:
     """The meta-parameters of the forward kernel for heads of `d` columns, with values of `e`."""
     wide, value = width(d), width(e)
@@ -48,7 +56,7 @@ def forward(
         if not chosen["ahead"]:
             chosen["N"] -= 16
         chosen["ahead"] = False
-    return chosen | {"width": wide, "value_width": value}
+    return chosen | {"width": wide, "value_width": value, "apart": _apart(largest, capped)}
 
 
 def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, bool]:
@@ -61,7 +69,9 @@ def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, boo
     return {"by_length": by_length, "paired": not by_length}
 
 
-def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> dict[str, Any]:
+def forward_fp8(
+    d: int, e: int, queries: int, *, causal: bool, window: bool, capped: bool = False
+) -> dict[str, Any]:
     """The meta-parameters of the forward kernel of e4m3 for heads of `d` columns, with values of `e`.
     `window` is whether a query doesn't see all keys before it.
     """
@@ -89,11 +99,19 @@ def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool) -> 
         "copier": 56 if many else 24,
     }
     chosen |= {"ahead": small and largest <= 128, "width": wide, "value_width": value}
+    chosen["apart"] = _apart(largest, capped)
     # Whole panels of 128 keys and columns can be transposed in place.
     if n == 128 and value % 128 == 0 and (small or largest > 128):
         return chosen | {"copied": 0, "staged": True, "stages": 3 if small else 2}
     choices = ({"copied": 2, "staged": True}, {"copied": 1, "staged": True}, {"copied": 2, "staged": False})
     return chosen | next(each for each in choices if _bytes_fp8(chosen | each) <= _SHARED_BYTES - 1024)
+
+
+def _apart(largest: int, capped: bool) -> bool:
+    """Whether blocks of keys with masks have loops of their own. For the widest heads, these would take half
+    as long again to compile, and be no faster. With softcap they are: tanh would come before a branch.
+    """
+    return largest <= 192 or capped
 
 
 def _bytes_fp8(meta: dict[str, Any]) -> int:
@@ -132,11 +150,11 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     return common | {"N": 128 if narrow else 64, "late": narrow or capped, "at_once": at_once}
 
 
-def beside(keys: int, meta: dict[str, Any], left: bool) -> bool:
+def beside(keys: int, meta: dict[str, Any], window: bool) -> bool:
     """Whether the kernel that adds prepares rows of later heads beside its products, and converts sums of
-    earlier ones, where that was faster. Otherwise it only clears sums. `left` windows hide early keys.
+    earlier ones, where that was faster. Otherwise it only clears sums.
     """
-    return bool(not meta["late"] and keys <= _LONG and not left)
+    return bool(meta["width"] > 64 and keys <= _LONG and not window)
 
 
 def in_turns(keys: int, meta: dict[str, Any], window: bool) -> bool:

@@ -9,7 +9,7 @@ import math
 
 import weft.language as w
 from weft.attend.kernels import order
-from weft.attend.kernels.masks import Window, finite, masked, spans
+from weft.attend.kernels.masks import Window, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
 from weft.attend.kernels.sequences import slots
 
@@ -62,6 +62,7 @@ def forward(
     by_length=False,
     grouped=False,
     splits=1,
+    apart=True,
     lazy=True,
 ):
     """o = softmax(scale * q @ k.T) @ v, and lse, the logarithm of the sum of exponentials of each row.
@@ -71,7 +72,8 @@ def forward(
     `capped`, scores are softcap * tanh(score / softcap); with `sinking`, `sinks` have one more score for each
     head. With `lefts` and `rights`, a query sees keys from `left` before its position to `right` after it.
     With `grouped`, the rows of q are the heads that share keys, of one query. With `splits`, each of several
-    tiles has a part of the keys, and an output of its own.
+    tiles has a part of the keys, and an output of its own. With `apart`, blocks of keys with masks have loops
+    of their own.
 
     A head has `width` and `value_width` columns in shared memory. The other meta-parameters are those of
     examples/attention.py.
@@ -144,7 +146,7 @@ def forward(
                 if packed or limited:
                     clear_values(rows.keys - last * N)
                 count = blocks.end - blocks.begin
-                for masks, begin, end in spans(window, blocks, count):  # of Python: up to three loops
+                for masks, begin, end in spans(window, blocks, count, apart=apart):  # of Python
                     for i in w.range(begin, end):
                         block = keys.take()
                         if groups > 1:
@@ -157,12 +159,12 @@ def forward(
                         s = w.wait(s, pending=1)
                         block.release()
                         s = scores(s)
-                        if masks:
+                        if masks(i):
                             s = seen(s, position, last - i, rows.keys)
                         old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                         if lazy:
                             peak = w.where((peak - old) * c > SLACK, peak, old)
-                        base = (finite(peak) if masks else peak) * c
+                        base = (peak if masks is never else finite(peak)) * c
                         alpha = w.exp2(old * c - base)
                         e = w.exp2(s * c - base)
                         total = total * alpha + w.sum(e, axis=1, within="lane")

@@ -10,7 +10,7 @@ import math
 
 import weft.language as w
 from weft.attend.kernels.forward import LN2, LOG2E, ROWS, grid
-from weft.attend.kernels.masks import Window, finite, masked, spans
+from weft.attend.kernels.masks import Window, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
 
 LARGEST = 8.0  # exponent, to base 2, of shares
@@ -59,6 +59,7 @@ def forward_fp8(
     rights=False,
     paired=False,
     splits=1,
+    apart=True,
 ):
     """o = softmax(scale * q @ k.T) @ v, and lse, as `forward`. q, k and v are elements times `q_scale`,
     `k_scale` and `v_scale`, which have a row for each sequence or one for all; those that `scaled` names
@@ -130,7 +131,7 @@ def forward_fp8(
                 total = w.sum(e, axis=1, within="lane")
                 p, out = w.interleaved(e).to(v.dtype), w.zeros((ROWS, value_width))
                 count = blocks.end - blocks.begin
-                for masks, begin, end in spans(window, blocks, count):  # of Python: up to three loops
+                for masks, begin, end in spans(window, blocks, count, apart=apart):  # of Python
                     for i in w.range(begin, end):
                         block = keys.take()
                         if groups > 1:
@@ -141,11 +142,11 @@ def forward_fp8(
                         if groups > 1:
                             turns.give(me)
                         s = w.wait(s, pending=1)
-                        hopeful = optimistic and not masks
+                        hopeful = optimistic and masks is never
                         if not hopeful:
                             block.release()
                         s = scores(s)
-                        if masks:
+                        if masks(i):
                             s = seen(s, position, last - i, rows.keys)
                         if hopeful:
                             e = w.exp2(s * c - (peak * c - offset))
@@ -156,7 +157,7 @@ def forward_fp8(
                             old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                             if slack:
                                 peak = w.where((peak - old) * c > slack, peak, old)
-                            base = (finite(peak) if masks else peak) * c
+                            base = (peak if masks is never else finite(peak)) * c
                             alpha = w.exp2(old * c - base)
                             e = w.exp2(s * c - (base - offset))
                             total = total * alpha + w.sum(e, axis=1, within="lane")

@@ -45,18 +45,37 @@ def blocks_of_keys(window, first, rows, shift, keys, size):
     return Blocks(begin, end, whole, see_all // size)
 
 
-def spans(window, blocks, count):
-    """The loops over all `count` blocks of keys but the last, which comes first: whether each has masks, and
-    the numbers of its blocks, counted from the last one.
+def always(block):
+    """All blocks have masks."""
+    return True
+
+
+def never(block):
+    """No block has masks."""
+    return False
+
+
+def spans(window, blocks, count, *, apart):
+    """The loops over all `count` blocks of keys but the last, which comes first: a function that returns
+    whether a block has masks, and the numbers of the blocks, counted from the last one. With `apart`, blocks
+    with masks have loops of their own.
     """
-    masked, ragged = [], 1
+    ragged, whole = 1, count
     if window.right is not None:
         ragged = w.minimum(w.maximum(blocks.end - blocks.ragged, 1), count)
-        masked = [(True, 1, ragged)]
-    if window.left is None:
-        return [*masked, (False, ragged, count)]
-    whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
-    return [*masked, (False, ragged, whole), (True, whole, count)]
+    if window.left is not None:
+        whole = w.maximum(w.minimum(blocks.end - blocks.whole, count), ragged)
+    if apart:
+        first = [(always, 1, ragged)] if window.right is not None else []
+        last = [(always, whole, count)] if window.left is not None else []
+        return [*first, (never, ragged, whole), *last]
+
+    def masks(block):
+        if window.left is None:
+            return block < ragged
+        return block >= whole if window.right is None else (block < ragged) | (block >= whole)
+
+    return [(never if window.left is None and window.right is None else masks, 1, count)]
 
 
 def blocks_of_queries(window, first, rows, shift, queries, size):
