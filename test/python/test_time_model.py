@@ -243,14 +243,14 @@ def test_a_turn_hides_what_a_tile_takes_to_be_written():
 
 
 CHOSEN = (
-    (BF16, (8192, 16, 8192), "block 64x72x64, 1 warpgroups, 6 stages, group 8, cluster 1x4, swapped"),
-    (BF16, (1, 8192, 8192), "block 64x16x128, 1 warpgroups, 5 stages, group 8, swapped"),
-    (BF16, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
+    (BF16, (8192, 16, 8192), "block 64x16x64, 1 warpgroups, 11 stages, group 8, cluster 2x1"),
+    (BF16, (1, 8192, 8192), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
+    (BF16, (3, 29120, 3328), "block 64x8x128, 1 warpgroups, 6 stages, group 8, swapped"),
     (BF16_NN, (3, 29120, 3328), "block 256x8x64, 2 warpgroups, 3 stages, group 8, swapped"),
     (
         BF16,
         (16, 4096, 7168),
-        "block 64x16x64, 1 warpgroups, 11 stages, group 8, swapped",
+        "block 64x8x128, 1 warpgroups, 6 stages, group 8, cluster 1x2, swapped",
     ),
     (
         BF16,

@@ -47,6 +47,27 @@ def test_corrections_that_made_the_times_are_found() -> None:
     assert correct.corrected(H200, [measured()], 0, all_=True).corrections == found.corrections
 
 
+def test_what_fences_took_is_no_part_of_the_corrections() -> None:
+    def later(index: int, us: float) -> float:
+        s = measured().schedules[index]
+        return us + (0.5 if s.ctas > 1 else 0.0) + (0.2 if s.global_splits > 1 else 0.0)
+
+    products = tuple(
+        replace(each, microseconds={index: later(index, us) for index, us in each.microseconds.items()})
+        for each in measured().products
+    )
+
+    def found(fenced: bool) -> dict[str, float]:
+        older = replace(measured(), products=products, fenced=fenced)
+        return dict(correct.corrected(H200, [measured(), older], 0, all_=True).corrections)
+
+    right = dict(correct.corrected(H200, [measured()], 0, all_=True).corrections)
+    off, worse = (
+        max(abs(numbers[name] - right[name]) for name in right) for numbers in (found(True), found(False))
+    )
+    assert off < 0.05 < 0.3 < worse
+
+
 def test_corrections_change_no_time_in_the_mean() -> None:
     sample = fit.Sample.of(measured(), 0)
     changes = [
@@ -125,6 +146,18 @@ def test_a_term_applies_to_its_kernels(name: str, schedule: dict[str, object], a
     s = WarpgroupSchedule(**{"block": (128, 256, 64), "warpgroups": 2, "stages": 3, **schedule})  # type: ignore
     case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), 512, 512, 1032)
     assert bool(np.all(wgmma_corrections.TERMS[name](case))) == able
+
+
+def test_multiprocessors_without_a_cta_count_where_memory_bounds_a_product() -> None:
+    def term(block: tuple[int, int, int], m: int, n: int, k: int) -> float:
+        s = WarpgroupSchedule(block, block[0] // 64, 4, swap=m < 64)
+        case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), m, n, k)
+        return float(wgmma_corrections.TERMS["idle"](case)[0])
+
+    assert term((64, 16, 128), 16, 64 * H200.multiprocessors, 8192) == 0.0
+    assert term((64, 16, 128), 16, 32 * H200.multiprocessors, 8192) < -0.15
+    assert term((128, 16, 128), 16, 96 * H200.multiprocessors, 8192) < -0.05
+    assert abs(term((128, 256, 64), 4096, 4096, 4096)) < 1e-3
 
 
 def test_clusters_write_the_pieces_of_a_sector_together() -> None:

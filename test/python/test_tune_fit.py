@@ -40,7 +40,8 @@ def made(count: int = 24, layout: str = "nt") -> Times:
 
 def test_times_are_read_as_they_were_written() -> None:
     other = replace(ONE, layout="nt", products=(ProductTimes((1, 2, 3), {0: 1.5}, 2.5),))
-    assert list(times.read(times.written([ONE, other]))) == [ONE, other]
+    older = replace(ONE, fenced=True)
+    assert list(times.read(times.written([ONE, other, older]))) == [ONE, other, older]
     assert ONE.types.transposed == (True, True)
 
 

@@ -15,12 +15,16 @@ from weft.isa.chips import LINE_BYTES
 from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
 
 _WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbours
+_BOUND = (
+    3  # exponent of the share of memory's time in a product's: the higher, the less it is without being all
+)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Kernels and the sizes that they multiply; the `cycles` that the model has for them; and `blocks`, the K
-    blocks of a tile that one CTA multiplies.
+    """Kernels and the sizes that they multiply; the `cycles` that the model has for them, and those that
+    memory takes to move all data (`moved`); `ctas`, if each computes one tile; and `blocks`, the K blocks of
+    a tile that one CTA multiplies.
     """
 
     kernels: Kernels
@@ -28,6 +32,8 @@ class Case:
     n: Array
     k: Array
     cycles: Array
+    moved: Array
+    ctas: Array
     blocks: Array
 
     @property
@@ -91,6 +97,15 @@ def _written_by_clusters(case: Case) -> Array:
     return written / case.cycles * np.log(case.kernels.ctas)
 
 
+def _idle(case: Case) -> Array:
+    """The logarithm of the share of multiprocessors that have a CTA, where memory bounds a product: fewer
+    read more slowly.
+    """
+    kernels = case.kernels
+    turns = ceil_div(case.ctas, kernels.resident) * kernels.chip.multiprocessors
+    return (case.moved / case.cycles) ** _BOUND * np.log(case.ctas / turns)
+
+
 TERMS: Mapping[str, Callable[[Case], Array]] = {
     "parted": lambda case: case.kernels.staging_parts > 1,
     "of_4": lambda case: case.of_size(4),
@@ -110,6 +125,7 @@ TERMS: Mapping[str, Callable[[Case], Array]] = {
     "pieces_of_lines": _pieces_of_lines,
     "pieces_of_sectors": _pieces_of_sectors,
     "written_by_clusters": _written_by_clusters,
+    "idle": _idle,
 }
 """The terms by name: logarithms of times, or shares of a time. `chip_models` has their numbers."""
 LEVEL = "level"

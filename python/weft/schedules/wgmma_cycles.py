@@ -118,9 +118,9 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
         even = ctas / kernels.resident * blocks * full + ceil_div(ctas, kernels.resident) * chip.tile
         even = even + whole * waiting + chip.streamed + 2 * sums / chip.sums_written
         tiles = np.where(kernels.stream_k & (rest > 0), even, tiles)
-    moved = members * (_read_bytes(kernels, m, n, k) + m * n * types.output_bytes)
-    total = _norm(_EVEN, tiles, moved / chip.memory) + end
-    return Case(kernels, m, n, k, total, blocks)
+    moved = members * (_read_bytes(kernels, m, n, k) + m * n * types.output_bytes) / chip.memory
+    total = _norm(_EVEN, tiles, moved) + end
+    return Case(kernels, m, n, k, total, moved, ctas, blocks)
 
 
 def _own_share(kernels: Kernels) -> Array:

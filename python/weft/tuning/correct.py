@@ -1,7 +1,8 @@
 """Fits the corrections of the time model to measured times: `weft tune --correct`.
 
 Least squares of the logarithms of measured times over modelled ones, less their mean in each product: what
-all schedules of a product have in common doesn't matter to the choice among them.
+all schedules of a product have in common doesn't matter to the choice among them. Times of other GPUs and of
+older kernels count less; what the fences of these took is fitted beside the corrections, and left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,14 @@ import numpy as np
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
-from weft.schedules.wgmma_corrections import LEVEL, TERMS, are_corrected
+from weft.schedules.wgmma_corrections import LEVEL, TERMS, Case, are_corrected
 from weft.schedules.wgmma_kernels import Array, Kernels
 from weft.tuning.fit import Sample
 from weft.tuning.times import Times
+
+_SHARERS = (2, 4, 8)  # CTAs that share copies in clusters
+_FENCED = 1 / 3  # weight of times of older kernels,
+_OF_OTHERS = 1 / 5  # and of those of another GPU than the model's
 
 
 def corrected(model: ChipModel, measured: Sequence[Times], seed: int, *, all_: bool = False) -> ChipModel:
@@ -30,6 +35,7 @@ def corrected(model: ChipModel, measured: Sequence[Times], seed: int, *, all_: b
         raise WeftError("corrections need times of products of 16-bit elements")
     terms, errors, means = (np.concatenate(each) for each in zip(*parts, strict=True))
     found, *_ = np.linalg.lstsq(terms, errors, rcond=None)
+    found = found[: len(TERMS)]
     level = -np.mean(means @ found)
     named = {LEVEL: level, **dict(zip(TERMS, found, strict=True))}
     numbers = {name: float(f"{number:.3g}") for name, number in named.items()}
@@ -76,23 +82,37 @@ def _row_of(lines: Sequence[str], at: int) -> int:
     return max(number for number in range(at) if lines[number].endswith("ChipModel("))
 
 
+def _importance(model: ChipModel, times: Times) -> float:
+    """How much an error of these times counts."""
+    other = times.gpu not in ("", model.gpu)
+    return (_FENCED if times.fenced else 1.0) * (_OF_OTHERS if other else 1.0)
+
+
+def _of_fences(case: Case, fenced: bool) -> Iterator[Array]:
+    """What kernels with fences may take in addition: cycles for clusters of each size and for K slices."""
+    for which in (*map(case.of_size, _SHARERS), case.kernels.splits > 1, case.kernels.global_splits > 1):
+        yield case.cost(which & fenced)
+
+
 def _equations(model: ChipModel, sample: Sample) -> tuple[Array, Array, Array]:
-    """A row for each time: the terms, and the logarithm by which it is off without corrections; both less
-    their means in each product, and more the closer a time is to the least of its product. Then these means
-    of the terms, a row for each product.
+    """A row for each time: the terms and those of fences, and the logarithm by which it is off without
+    corrections; both less their means in each product, and more the closer a time is to the least of its
+    product. Then these means of the terms, a row for each product.
     """
     kernels = Kernels.of(sample.schedules, sample.times.types, model)[sample.which]
     case = wgmma_cycles.uncorrected(kernels, sample.m, sample.n, sample.k)
     off = np.log(sample.microseconds * model.clock_mhz / case.cycles)
     terms = [np.broadcast_to(np.asarray(term(case), float), off.shape) for term in TERMS.values()]
+    fences = list(_of_fences(case, sample.times.fenced))
     weights, count = sample.closeness, len(sample.times.products)
+    importance = np.sqrt(_importance(model, sample.times))
     total = np.bincount(sample.product, weights, count)
 
     def mean(values: Array) -> Array:
         return np.bincount(sample.product, weights * values, count) / np.maximum(total, 1e-9)
 
     def centred(values: Array) -> Array:
-        return np.sqrt(weights) * (values - mean(values)[sample.product])
+        return importance * np.sqrt(weights) * (values - mean(values)[sample.product])
 
     means = np.stack([mean(term)[total > 0] for term in terms], axis=1)
-    return np.stack([centred(term) for term in terms], axis=1), centred(off), means
+    return np.stack([centred(term) for term in (*terms, *fences)], axis=1), centred(off), means

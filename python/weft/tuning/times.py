@@ -1,7 +1,8 @@
 """Measured times of many schedules, in a file that a fit reads.
 
 Each line has one combination of types and a layout, with the schedules and for each product its sizes, the
-time of cuBLAS if there is one, and then the index and the microseconds of one schedule after the other.
+time of cuBLAS if there is one, and then the index and the microseconds of one schedule after the other. It
+may name the GPU. Lines of kernels whose clusters began and ended with fences of the whole GPU are `fenced`.
 """
 
 import json
@@ -25,12 +26,16 @@ class ProductTimes:
 
 @dataclass(frozen=True)
 class Times:
-    """The times of all products with `inputs`, a key of INPUTS, and a layout."""
+    """The times of all products with `inputs`, a key of INPUTS, and a layout. `gpu`: where they were
+    measured, if that is known. `fenced`: the kernels' clusters had fences that those of today don't have.
+    """
 
     inputs: str
     layout: str
     schedules: tuple[WarpgroupSchedule, ...]
     products: tuple[ProductTimes, ...]
+    gpu: str = ""
+    fenced: bool = False
 
     @property
     def name(self) -> str:
@@ -66,9 +71,11 @@ def _plain(times: Times) -> dict[str, Any]:
         [*each.size, each.other, *(value for pair in each.microseconds.items() for value in pair)]
         for each in times.products
     ]
+    known = {"gpu": times.gpu, "fenced": times.fenced}
     return {
         "inputs": times.inputs,
         "layout": times.layout,
+        **{name: value for name, value in known.items() if value},
         "schedules": [astuple(s) for s in times.schedules],
         "products": products,
     }
@@ -82,7 +89,8 @@ def _times(record: dict[str, Any]) -> Times:
         ProductTimes((m, n, k), dict(zip(rest[::2], rest[1::2], strict=True)), other)
         for m, n, k, other, *rest in record["products"]
     ]
-    return Times(record["inputs"], record["layout"], schedules, tuple(products))
+    known = str(record.get("gpu", "")), bool(record.get("fenced", False))
+    return Times(record["inputs"], record["layout"], schedules, tuple(products), *known)
 
 
 def _schedule(
