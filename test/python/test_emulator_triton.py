@@ -20,8 +20,8 @@ def compiled(*names):
     return pytest.mark.parametrize(("name", "chip"), made)
 
 
-def launch(name, chip, args, grid=1):
-    """Runs a kernel with the two scratch pointers that Triton adds."""
+def launch(name, chip, args, grid=1, rules=(), **options):
+    """Runs a kernel with the two scratch pointers that Triton adds. It must have findings of these rules."""
     file = f"triton.{name}"
     what = facts(file, chip)
     grid = (grid,) if isinstance(grid, int) else grid
@@ -35,8 +35,9 @@ def launch(name, chip, args, grid=1):
         args=[*args, scratch, 0],
         shared_bytes=what["shared"],
         cluster=clusters,
+        **options,
     )
-    assert not report.findings, report.findings
+    assert {found.rule for found in report.findings} == set(rules), report.findings
     return report
 
 
