@@ -93,7 +93,7 @@ def test_tiles_of_keys_in_sections(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("size", [64, 96, 128])
 @pytest.mark.parametrize("beside", [True, False])
 def test_heads_are_prepared_and_converted_beside_others(monkeypatch, size, causal, beside):
     """Tiles of a head prepare the next head's rows, and convert the sums of the one before; or they only
@@ -125,11 +125,11 @@ def test_heads_must_be_awaited(monkeypatch, beside):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_lengths_and_sinks(deterministic, causal):
+@pytest.mark.parametrize("deterministic, size", [(False, 64), (True, 64), (False, 128)])
+def test_lengths_and_sinks(deterministic, size, causal):
     rng, lengths = np.random.default_rng(0), np.array([100, 0], np.int32)
-    q, d_out = rng.standard_normal((2, 2, 2, 130, 64)).astype(F16)
-    k, v = rng.standard_normal((2, 2, 1, 140, 64)).astype(F16)
+    q, d_out = rng.standard_normal((2, 2, 2, 130, size)).astype(F16)
+    k, v = rng.standard_normal((2, 2, 1, 140, size)).astype(F16)
     sinks = np.array([0.5, -1], np.float32)
     given = {"q": q, "k": k, "v": v, "lengths": lengths, "sinks": sinks}
     got, of_both = found(given, d_out, causal=causal, deterministic=deterministic), np.zeros(2)
@@ -224,7 +224,10 @@ TYPES = (
 def test_few_spills(d, e, rights, most):
     """At most some bytes for each thread. Products aren't one after the other for want of registers."""
     adding = tiles.adding(d, e, window=rights, capped=False)
-    for meta in filter(None, [*tiles.backward(d, e), adding]):
+    every = [*tiles.backward(d, e), adding]
+    if adding is not None and tiles.beside(1024, adding, left=False):
+        every.append(adding | {"clears": True, "beside": True})
+    for meta in filter(None, every):
         resources = kernel.compile(*TYPES, arch="sm_90a", rights=rights, group=1, **meta).resources
         assert max(resources.spill_stores, resources.spill_loads) <= most
 
@@ -248,12 +251,13 @@ def test_wide_heads_share_code_that_loads_outputs():
     assert loads(64) < loads(128) == loads(192) == loads(256)
 
 
-def test_short_and_wide_heads_without_windows_have_kernels_beside():
+def test_short_and_wide_heads_without_left_windows_or_softcaps_have_kernels_beside():
     meta = [tiles.adding(d, d, window=False, capped=False) for d in (64, 128)]
-    cases = itertools.product(meta, (1024, 4096, 16384), (False, True))
-    found = {(m["width"], keys) for m, keys, window in cases if tiles.beside(keys, m, window=window)}
+    cases = itertools.product(meta, (1024, 4096, 16384))
+    found = {(m["width"], keys) for m, keys in cases if tiles.beside(keys, m, left=False)}
     assert found == {(128, 1024), (128, 4096)}
-    assert not any(tiles.beside(1024, m, window=True) for m in meta)
+    assert not any(tiles.beside(1024, m, left=True) for m in meta)
+    assert not tiles.beside(1024, tiles.adding(128, 128, window=False, capped=True), left=False)
 
 
 def test_warpgroups_take_turns_for_short_sequences_of_narrow_heads_with_windows():

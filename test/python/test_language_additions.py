@@ -73,6 +73,8 @@ def test_parts_in_the_order_of_lanes_have_one_address(parts):
     ptx = through_lanes.compile(x, y, parts=parts).ptx
     stores = re.findall(r"st\.shared\.v4\.\w+\s+\[(%rd\d+)", ptx)
     assert len(stores) == 8 and len(set(stores)) == (1 if parts else 8)
+    loads = re.findall(r"ld\.shared\.\S+", ptx)
+    assert loads and all(each.startswith("ld.shared.v4") for each in loads)
 
 
 def test_parts_of_any_type():

@@ -88,9 +88,11 @@ def test_one_exchange_is_enough_for_all_columns():
     @w.kernel(arch="sm_90a")
     def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         with w.role():
-            w.store(w.cumsum(w.load(x[0, 0], (128, 64)), axis=0), y[0, 0])
+            w.store(w.cumsum(w.load(x[0, 0], (64, 128)), axis=0), y[0, 0])
 
-    assert kernel.compile().ptx.count("bar.sync \t1, 128;") == 2
+    compiled = kernel.compile()
+    assert compiled.ptx.count("bar.sync \t1, 128;") == 2
+    assert compiled.resources.spill_stores == 0 and compiled.resources.registers <= 168
 
 
 mistakes = language_mistakes.Mistakes()

@@ -198,6 +198,13 @@ def operands_of_two_types(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.gemm(a, b)  # here
 
 
+@case(r"a and b must have one type, got w\.f32 and w\.bf16: convert a with \.to\(w\.bf16\)")
+def a_fragment_of_another_type_on_the_left(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    b = w.shared(64, 64, w.bf16)
+    with w.role():
+        w.gemm(w.load(x[0, 0], (64, 64)), b)  # here
+
+
 @case("a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, got w.f64")
 def operands_of_f64(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     a = w.shared(64, 64, w.f64)

@@ -52,43 +52,46 @@ def attention(
 ) -> Any:
     """`softmax(scale * q @ k.T) @ v`, for each head of a batch.
 
-    The arrays are those of NumPy, PyTorch, CuPy or JAX, of f16, bf16 or e4m3. In `layout` "bhtd" they have
-    the dimensions batch, heads, tokens and size, as in PyTorch's `scaled_dot_product_attention`; in "bthd"
-    batch, tokens, heads and size, as in FlashAttention. They are read where they lie: all strides are legal
-    except that rows must be contiguous and begin at multiples of 16 bytes. q and k have heads of one size, v
-    may have another one: multiples of 8 up to 256. The heads of q must be a multiple of those of k and v,
-    which that many heads of q then share.
+    `q`, `k` and `v` are NumPy, PyTorch, CuPy or JAX arrays of f16, bf16 or e4m3. With `layout` "bhtd", their
+    dimensions are batch, heads, tokens and head size, as in PyTorch's `scaled_dot_product_attention`; with
+    "bthd", batch, tokens, heads and head size, as in FlashAttention. They are read without copies if rows are
+    contiguous and begin at multiples of 16 bytes. Head sizes are multiples of 8 up to 256; that of `v` may
+    differ from that of `q` and `k`. The number of heads of `q` must be a multiple of that of `k` and `v`
+    (grouped-query attention).
 
-    - `causal`: a query sees the keys up to its own position. The last query is at the position of the last
-      key, so with fewer queries than keys these are the last ones, as in FlashAttention. (PyTorch's
-      `is_causal` puts query 0 at key 0.) Queries that see no key get zeros.
+    - `causal`: a query sees the keys up to its own position. The last query has the position of the last key,
+      as in FlashAttention. (In PyTorch's `is_causal`, query 0 has the position of key 0.) The output of a
+      query that sees no key is 0.
     - `scale` is 1/sqrt(size) by default.
-    - `window` = (left, right): a query sees that many keys before and after its position; None for all.
+    - `window` = (left, right): a query sees only this number of keys before and after its position; None
+      means no limit.
     - `softcap`: scores become `softcap * tanh(score / softcap)`.
-    - `sinks` has one more score for each head of q, which takes a share and adds nothing.
-    - `lengths` (int32): the number of keys of each sequence that exist, the first ones; the positions of
-      queries follow from it. For gradients, the keys and values behind must be finite.
+    - `sinks`: one additional score for each head of q, which counts in the denominator of the softmax, and
+      has no value.
+    - `lengths` (int32): the number of valid keys of each sequence; the last query has the position of the
+      last valid key. For gradients, the keys and values after them must be finite.
     - `cu_seqlens_q`, `cu_seqlens_k` (int32): sequences of different lengths, one after the other. The arrays
       then have the dimensions tokens, heads and size, and sequence i has the tokens from `cu_seqlens[i]` on
       and before `cu_seqlens[i + 1]`.
-    - `page_table` (int32): k and v are batches of pages, of a multiple of 16 tokens each. Row i has the
-      numbers of the pages of sequence i, of which `lengths[i]` keys exist.
-    - `q_scale`, `k_scale`, `v_scale` (f32), for e4m3: elements are multiplied by the scale of their head. The
-      arrays have a number for each head, or for each head of each sequence. The output is bf16, or f16 in an
-      `out` of that type. There are no gradients, pages and splits of e4m3, and sizes must be multiples of 16.
-    - `splits`: the number of parts into which the keys are divided, for few queries. By default it follows
+    - `page_table` (int32): k and v are batches of pages, whose number of tokens is a multiple of 16. Row i
+      has the numbers of the pages of sequence i, which has `lengths[i]` valid keys.
+    - `q_scale`, `k_scale`, `v_scale` (f32), for e4m3: one scale for each head, or for each head of each
+      sequence. The output is bf16, or f16 if `out` has this type. With e4m3, gradients, pages and `splits`
+      aren't supported, and head sizes must be multiples of 16.
+    - `splits`: the number of parts into which the keys are divided, for few queries. By default it is chosen
       from the sizes; in the emulator it is 1.
-    - `deterministic`: gradients have the same bits in each run. Without it, those of q are added up in any
-      order for heads of up to 128 columns, which is faster. The output always has the same bits.
+    - `deterministic`: gradients are bit-identical in each run. Without it, gradients of q are added in any
+      order for head sizes up to 128, which is faster. The output is always bit-identical.
 
-    Returns the output, of the shape of q with the size of v; with `return_lse` also the logarithms of the
-    sums of exponentials, in f32: batch, heads and tokens, or heads and tokens. `out` is an array for the
-    output.
+    Returns the output, with the shape of q and the head size of v. With `return_lse`, also returns the
+    log-sum-exp of the scores in f32, with the dimensions batch, heads and tokens, or heads and tokens. `out`
+    is an array for the output.
 
-    The first call for tensors of PyTorch of certain types, sizes, strides and alignment (to 32 bytes), with
-    certain options, plans the launches; later ones only fill in addresses. Up to 1024 plans are kept.
+    The first call for PyTorch tensors of certain types, sizes, strides, alignment (modulo 32 bytes) and
+    options plans the launches. Later calls only fill in addresses. Up to 1024 plans are kept.
 
-    Arrays on the CPU are multiplied in the emulator. docs/attention.md has examples and what is supported.
+    Arrays on the CPU are copied to the GPU; without a GPU, the emulator runs the kernels. docs/attention.md
+    has examples, and lists what is supported.
     """
     arrays_of_call = (
         *(q, k, out, v, sinks, lengths, cu_seqlens_q, cu_seqlens_k, page_table),

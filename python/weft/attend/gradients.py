@@ -13,7 +13,7 @@ from weft.attend.launches import Call, batched
 from weft.attend.problem import refuse
 
 _LOG2E = math.log2(math.e)
-_ROUNDS = 1.5, 2
+_ROUNDS = 1.5, 1.2
 """How many CTAs for each multiprocessor lie between those that compute something and those that need it."""
 
 
@@ -60,7 +60,7 @@ def backward(
         adding=how is not None,
         stream=stream,
     )
-    options = {"beside": beside, "clears": lags is not None and not beside}
+    options = {"beside": beside, "clears": lags is not None}
     options |= {"of_lse": of_sums is not None, "stream": stream}
     added = (unit, *(lags or (0, 0))), options
     _launch(call, (do, base, delta, *outputs), (sums_q, done), (dq, dk, dv), how, added)
@@ -93,7 +93,8 @@ def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
 
 
 def _beside(call: Call, how: dict[str, Any] | None) -> bool:
-    return how is not None and tiles.beside(call.sizes.keys, how, window=_window(call))
+    left = bool(call.flags["lefts"])
+    return how is not None and tiles.beside(call.sizes.keys, how, left=left)
 
 
 def _in_sections(call: Call, how: dict[str, Any]) -> bool:

@@ -150,11 +150,11 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     return common | {"N": 128 if narrow else 64, "late": narrow or capped, "at_once": at_once}
 
 
-def beside(keys: int, meta: dict[str, Any], window: bool) -> bool:
+def beside(keys: int, meta: dict[str, Any], left: bool) -> bool:
     """Whether the kernel that adds prepares rows of later heads beside its products, and converts sums of
-    earlier ones, where that was faster. Otherwise it only clears sums.
+    earlier ones, where that was faster. Otherwise it only clears sums. `left` windows hide early keys.
     """
-    return bool(meta["width"] > 64 and keys <= _LONG and not window)
+    return bool(not meta["late"] and keys <= _LONG and not left)
 
 
 def in_turns(keys: int, meta: dict[str, Any], window: bool) -> bool:

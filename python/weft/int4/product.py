@@ -29,9 +29,10 @@ def matmul_int4(
     `bias` has N such elements. Products are added in f32, and the result, of ... x N elements, is rounded
     once. `out` is an array for the result.
 
-    Arrays are those of NumPy, PyTorch or CuPy, on the device of the weights; those on the CPU are multiplied
-    in the emulator. Rows of x that TMA can't copy are copied first. In PyTorch, the call has gradients of `x`
-    and `bias`. Raises WeftError for arrays that don't fit, and for chips without `wgmma` (other than sm_90a).
+    Arrays are NumPy, PyTorch or CuPy arrays on the device of the weights. Arrays on the CPU are copied to the
+    GPU; without a GPU, the emulator runs the kernel. Rows of x that TMA can't copy are first copied to padded
+    rows. In PyTorch, the call has gradients of `x` and `bias`. Raises WeftError for arrays that don't fit,
+    and for chips without `wgmma` (other than sm_90a).
     """
     if not isinstance(weights, Int4Weights):
         raise refuse(f"weights must be Int4Weights, as weft.quantize_int4 makes them, got {shown(weights)}")

@@ -128,11 +128,11 @@ def quantize_int4(
 ) -> Int4Weights:
     """Rounds a matrix of weights, N x K of f32, bf16 or f16, to 4 bits with scales of `group` columns.
 
-    A scale is a 15th of the difference between the largest and the smallest weight of a group, or 0 if one of
-    these has the other sign, and the zero is the integer that stands for 0. With `symmetric`, it is a seventh
-    of the largest magnitude, and zeros are 8. `group` is 32 or a multiple of 64, or 0 for one scale of a row.
-    `dtype` is the type of scales and of products, "bf16" or "f16": by default that of the weights, and bf16
-    for f32. Arrays are NumPy's or PyTorch's, and so are those of the result, on the same device. Raises
+    The range of a group goes from its smallest to its largest weight, and includes 0. The scale is a 15th of
+    this range, and the zero point is the integer that represents 0. With `symmetric`, the scale is a seventh
+    of the largest magnitude, and zero points are 8. `group` is 32 or a multiple of 64, or 0 for one scale of
+    a row. `dtype` is the type of scales and of products, "bf16" or "f16": by default that of the weights, and
+    bf16 for f32. Arrays are NumPy's or PyTorch's, and so are those of the result, on the same device. Raises
     WeftError for arrays and groups that don't fit, and for weights that aren't finite.
     """
     if weights is None or isinstance(weights, type) or getattr(weights, "is_nested", False):

@@ -95,8 +95,9 @@ def matmul_all_reduce(
     """The sum of `a @ b` over the devices of an axis, on each device, with an epilogue.
 
     For functions under `jax.shard_map`. Each device has its own part of K: `a` (M x K) and `b` (K x N, or N x
-    K with `transpose_b`), and gets M x N. Products are rounded to `partials` and added in f32, by
-    `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in `matmul_reduce_scatter`.
+    K with `transpose_b`), and gets M x N. Products are rounded to `partials` and added in f32, by a fused
+    kernel or by `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in
+    `matmul_reduce_scatter`.
     """
     given = {"bias": bias, "residual": residual}
     options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}

@@ -74,8 +74,10 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     layout = layout_for(source.shape, like)
     kind = FragmentType.of(source.shape, source.dtype.type, layout)
     source.read_by_lanes()
-    zero = emit.value(0)
-    return Fragment.of(tile.load(source.value, zero, zero, kind, transpose=source.transposed))
+    zero, whole = emit.value(0), registers.run(layout, source.shape) * source.dtype.bytes % _VECTOR_BYTES == 0
+    width = _VECTOR_BYTES if whole and not source.transposed else 0
+    loaded = tile.load(source.value, zero, zero, kind, transpose=source.transposed, vector_bytes=width)
+    return Fragment.of(loaded)
 
 
 def load_contiguous(buffer: Any) -> Fragment:

@@ -127,10 +127,13 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
             types = ", ".join(map(str, _MULTIPLIED))
             raise mistake(f"{operand} of {caller} must have elements of one of {types}, got {dtype}")
     if a.dtype != b.dtype and {a.dtype, b.dtype} != {e4m3, e5m2}:
-        raise mistake(
-            f"a and b must have one type, got {a.dtype} and {b.dtype}: load one of them, convert it with "
-            ".to, and store it to a buffer, in a role that writes a ring of such buffers (ring.write)"
+        remedy = (
+            "load one of them, convert it with .to, and store it to a buffer, in a role that writes a ring "
+            "of such buffers (ring.write)"
         )
+        if isinstance(a, Fragment) and b.dtype.bits == 16:
+            remedy = f"convert a with .to({b.dtype})"
+        raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: {remedy}")
     if isinstance(a, Fragment):
         _check_operand(a)
     kind = FragmentType.of((m, n), (i32 if a.dtype == i8 else f32).type, current.sums((m, n)))

@@ -53,6 +53,14 @@ class _Block:
         for part, offset in self.parts:
             part.sums(_plus(before, offset), found)
 
+    def added_up(self) -> "_Block":
+        """The same block whose parts are registers with the sums up to their elements. Otherwise what is
+        added to elements would be in registers beside them, where values of all warps are.
+        """
+        found = dict[int, Any]()
+        self.sums(None, found)
+        return _Block(self.total, parts=[(_Block(value, number), None) for number, value in found.items()])
+
 
 _Key = tuple[tuple[int, ...], tuple[int, ...]]  # the line, and the digits of registers along the axis
 
@@ -107,6 +115,7 @@ def _of_warps(
     x: Fragment, axis: int, blocks: dict[_Key, _Block], inner: Sequence[Iter]
 ) -> dict[_Key, _Block]:
     """The blocks that follow each other in warps, as one."""
+    blocks = {key: block.added_up() for key, block in blocks.items()}
     held = sorted({key[1] for key in blocks})
     lines, base = 1, emit.value(0)
     if len(x.shape) == 2:

@@ -49,4 +49,5 @@ def _across_warps(value: Any, name: str, warps: int) -> Any:
     if warps == 1:
         return value
     is_first = emit.equal(emit.rem(emit.thread(), LANES), 0)
-    return exchanges.folded(name, groups.exchanged([(0, value)], 1, warps, is_first)[0])
+    (parts,) = groups.exchanged([(0, value)], 1, warps, is_first)
+    return exchanges.folded(name, parts)

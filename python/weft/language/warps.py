@@ -1,6 +1,6 @@
 """Values that the warps of a warpgroup, of a role or of a CTA have, exchanged through shared memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.dialects import tile
@@ -26,8 +26,9 @@ def _count() -> int:
     return threads // LANES
 
 
-def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores: Any) -> list[list[Any]]:
+def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores: Any) -> Iterator[list[Any]]:
     """For each value, with its slot, those that all warps of the group have in this slot, in their order.
+    They are loaded one after the other, as the caller takes them: all of them may need too many registers.
 
     `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
     """
@@ -57,4 +58,4 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
         at = addresses.offset(address(first, slot), number * slots * size)
         return llvm.load(kind, at, alignment=size, volatile_=alone)
 
-    return [[loaded(number, slot) for number in range(warps)] for slot, _ in values]
+    return ([loaded(number, slot) for number in range(warps)] for slot, _ in values)

@@ -68,14 +68,14 @@ def matmul(
     """`residual + activation(alpha * a @ b + beta * c + bias)`: docs/python.md has examples.
 
     `a` is M x K (K x M with `transpose_a`), `b` is K x N (N x K with `transpose_b`), `c` and the result are
-    M x N. Arrays are those of PyTorch, CuPy, JAX and NumPy, and any with DLPack or
-    `__cuda_array_interface__`. All must be on one GPU, or all on the CPU, from where they are copied to the
-    GPU; without a GPU, the emulator multiplies them. The result is an array of `a`'s library.
+    M x N. Arrays are PyTorch, CuPy, JAX or NumPy arrays, or others with DLPack or `__cuda_array_interface__`.
+    All must be on one GPU, or all on the CPU. Arrays on the CPU are copied to the GPU; without a GPU, the
+    emulator multiplies them. The result is an array of the same library as `a`.
 
-    Shapes are those of NumPy's `matmul`. Dimensions before the last two are broadcast; `c`, the residual and
-    scales may have fewer, or 1. A vector `a` is one row, a vector `b` one column, which the result, `c` and
-    the residual lack. Leading dimensions cause no copies. They become rows of one product, a batch, or
-    several batches, one launch each. If K is 0, the product is 0.
+    Shapes follow NumPy's `matmul`. Dimensions before the last two are broadcast; `c`, the residual and scales
+    may have fewer of them, or size 1. A vector `a` is one row and a vector `b` is one column; the result, `c`
+    and the residual don't have this dimension. Leading dimensions become rows of one product, a batch, or
+    several batches with one launch each; they are not copied. If K is 0, the product is 0.
 
     Parameters for the result:
 

@@ -12,7 +12,7 @@ import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
 from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
-from weft.attend.kernels.sums import LANES, PANEL, ROWS, add_stages, clear, fill, prepare_and_convert, share
+from weft.attend.kernels.sums import LANES, ROWS, add_stages, clear, fill, memory_beside, prepare_and_convert
 
 LOG2E = math.log2(math.e)
 TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
@@ -83,9 +83,9 @@ def gradients(
     `group` heads of q share keys. `ragged` keys may end inside of a tile. With `sections`, tiles are in the
     order `longest_first`. The other options are those of `forward`.
 
-    With `beside`, CTAs also `prepare` rows of the head of keys `before` heads later, and `convert` sums of
-    the one `after` heads earlier; with `clears`, a thread only clears sums of the later one. `done` counts
-    CTAs that prepared or cleared those of each head, then those that added.
+    With `clears`, a thread clears sums of the head of keys `before` heads later; with `beside`, a warpgroup
+    also prepares the rows of that head, and converts sums of the one `after` heads earlier. `done` counts
+    what clears and prepares for each head, then CTAs that added.
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
@@ -213,13 +213,12 @@ def gradients(
             store(total * scale, dk[rows.batch, head, rows.first_key + first], rows.keys - first, mine.v)
             mine.release()
     elif of == "qkv":
-        if beside:
-            staging = w.shared(ROWS, LANES, q.dtype)
-            rows_of = w.ring(1, o=(ROWS, PANEL, o.dtype), do=(ROWS, PANEL, do.dtype))
-        cleared = w.ring(1, zeros=(2 * ROWS, LANES, w.f32)) if clears else None
+        memory = memory_beside(o, do, dq) if beside else None
+        zeros = ROWS // 4 if beside else ROWS  # rows for each warpgroup
+        cleared = w.ring(1, zeros=(2 * zeros, LANES, w.f32)) if clears else None
         exchange, added = w.ring(2, ds=(M, N, q.dtype), takers=2), w.ring(2, sum=(part, LANES, w.f32))
         turn = w.turns(2) if turns else None
-        with w.role(warpgroups=2, registers=224 if beside else 240) as me:
+        with w.role(warpgroups=2, registers=232 if beside else 240) as me:
 
             def product(ds, keys):
                 """Starts a part of ds.T @ keys: half of its rows or columns."""
@@ -241,7 +240,8 @@ def gradients(
 
             if clears:
                 with cleared.write() as to:
-                    w.store(w.zeros((ROWS, LANES)), to.zeros.rows(ROWS * me, ROWS))
+                    none = w.by_lanes(w.zeros((ROWS, zeros // 2))) if beside else w.zeros((zeros, LANES))
+                    w.store(none, to.zeros.rows(zeros * me, zeros))
             rows, head, first, seen = tile_of()
             own, mine = first + ROWS * me, kept.take(waits=not deferred)
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
@@ -320,7 +320,7 @@ def gradients(
             number = rows.batch * w.ctas(1) + head
             kept.fill(k=k[at], v=v[at])
             if beside and number >= before:
-                w.await_signals(done[number], w.ctas(0))
+                w.await_signals(done[number], 2 * w.ctas(0))
             with w.one_thread():
                 for g in w.range(group):
                     for i in w.range(seen.begin, seen.end):
@@ -329,22 +329,22 @@ def gradients(
                         blocks.fill(q=q[at], base=base[sums])
                         outputs.fill(do=do[at], delta=delta[sums])
             if beside:
-                with w.one_thread(warp=2):
-                    pieces = share(*sharing, first // M, number + before, ROWS * width // LANES)
-                    fill(rows_of, o, do, *pieces, value_width=value_width)
+                with w.one_thread(warp=3):
+                    work = number, before, after, (*sharing, first // M), done
+                    fill(memory, o, do, *work, width, value_width)
             if clears:
                 with w.one_thread(warp=2), cleared.take() as slot:
                     clear(slot.zeros, *sharing, first // M, number + before, done)
             if of == "qkv":
                 with w.one_thread(warp=1):
-                    if clears and number >= before:
+                    if clears and not beside and number >= before:
                         w.await_signals(done[number], w.ctas(0))
                     add_stages(added, sums_q, rows, head * group, group, seen, part)
                     if beside:
                         w.signal(done[w.ctas(1) * w.ctas(2) + number])
     if beside:
-        with w.role(registers=40):
-            rows, head, first, seen = tile_of()
-            given, to = (rows_of, lse, d_lse if of_lse else None, unit), (later_base, later_delta)
+        with w.role(registers=24):
+            rows, head, first, _ = tile_of()
             work = rows.batch * w.ctas(1) + head, before, after, (*sharing, first // M), done
-            prepare_and_convert(given, to, dq, scale, staging, *work, width=width, value_width=value_width)
+            given = lse, d_lse if of_lse else None, unit, later_base, later_delta
+            prepare_and_convert(memory, given, dq, scale, *work, width, value_width)

@@ -9,20 +9,36 @@ from weft.attend.kernels.sequences import SUMS_STEP, rows_at
 ROWS = 64  # of queries or keys, for each warpgroup
 LANES = 32  # elements of a row of `sums_q`
 PANEL = 64  # columns whose 16-bit elements are one row of 128 bytes
+NARROW = 16  # columns of what is prepared or converted at once beside products, with few registers
 
 
 def share(sums_q, group, causal, x, of, size):
-    """The pieces of `size` rows of `sums_q`, of a head of keys, that are computed beside tile x, and a
-    function that returns the batch and head of a piece, and its number in these. Of `causal` tiles, only the
-    first half computes them, which sees many queries. After the last head there are none.
+    """The pieces of `size` rows of `sums_q`, of a head of keys, that tile x clears, and their number for each
+    head of q. Of `causal` tiles, only the first half clears them, which sees many queries. After the last
+    head there are none.
     """
     count = w.ceil_div(w.ctas(0), 2 if causal else 1)
     exists, pieces = of < w.ctas(1) * w.ctas(2), sums_q.rows // size
+    return (w.where((x < count) & exists, x, group * pieces), group * pieces, count), pieces
 
-    def place(piece):
-        return (of // w.ctas(1), of % w.ctas(1) * group + piece // pieces), piece % pieces
 
-    return (w.where((x < count) & exists, x, group * pieces), group * pieces, count), place
+def portion(sums_q, group, causal, x, size):
+    """The pieces of `size` rows of `sums_q`, of a head of keys, that are computed beside tile x, and their
+    number for each head of q. The first of `causal` tiles see the most queries, and compute the most pieces.
+    """
+    tiles, pieces = w.ctas(0), sums_q.rows // size
+    all_blocks = tiles * (tiles + 1) if causal else tiles
+
+    def first(x):
+        """The first piece of a tile. Before tile x are so many blocks, in units of half a block if causal."""
+        return group * pieces * (x * (2 * tiles + 1 - x) if causal else x) // all_blocks
+
+    return (first(x), first(x + 1)), pieces
+
+
+def place(number, group, piece, pieces):
+    """The batch and head of q of a piece of a head of keys, and its number in these."""
+    return (number // w.ctas(1), number % w.ctas(1) * group + piece // pieces), piece % pieces
 
 
 @w.inline
@@ -43,47 +59,63 @@ def clear(zeros, sums_q, group, causal, x, of, done):
     """Stores zeros in the pieces of sums that tile x clears, by one thread, from a buffer of as many rows,
     and signals it to head `of` of keys, if that exists.
     """
-    span, place = share(sums_q, group, causal, x, of, zeros.shape[0])
+    span, pieces = share(sums_q, group, causal, x, of, zeros.shape[0])
     for piece in w.range(*span):
-        at, here = place(piece)
+        at, here = place(of, group, piece, pieces)
         w.store(zeros, sums_q[(*at, here * zeros.shape[0], 0)])
     if of < w.ctas(1) * w.ctas(2):
         w.signal(done[of])
 
 
-@w.inline
-def fill(ring, o, do, span, place, *, value_width):
-    """Fills stages with panels of o and do, of 64 rows each, for `prepare`."""
-    for piece in w.range(*span):
-        at, here = place(piece)
-        for panel in range(0, value_width, PANEL):
-            ring.fill(o=o[(*at, here * ROWS, panel)], do=do[(*at, here * ROWS, panel)])
+def memory_beside(o, do, dq):
+    """What `fill` and `prepare_and_convert` need: rings of columns of o and do and of sums, and a buffer that
+    gradients are stored through.
+    """
+    rows_of = w.ring(2, o=(ROWS, NARROW, o.dtype), do=(ROWS, NARROW, do.dtype))
+    sums_of = w.ring(3, sum=(ROWS * NARROW // LANES, LANES, w.f32))
+    return rows_of, sums_of, w.shared(ROWS, NARROW, dq.dtype)
 
 
 @w.inline
-def prepare(ring, lse, d_lse, unit, base, delta, sums_q, span, place, *, width, value_width):
-    """Stores base and delta of pieces of 64 rows, and zeros of `sums_q`. A ring has panels of o and do."""
-    for piece in w.range(*span):
-        at, here = place(piece)
-        rows, like = (*at, here * ROWS), w.zeros(ROWS)
-        low = w.load_column(lse[rows], like=like)
-        total = like if d_lse is None else w.load_column(d_lse[rows], like=like)
-        zeros = w.by_lanes(w.zeros((ROWS, PANEL)))
-        for column in range(0, width, PANEL):
-            w.store(zeros, sums_q[(*at, (here * width + column) * ROWS // LANES, 0)])
-        for _ in range(0, value_width, PANEL):
-            with ring.take() as slot:
-                one, other = (w.load(x, like=w.zeros(x.shape, x.dtype)).to(w.f32) for x in (slot.o, slot.do))
-            total = total - w.sum(one * other, axis=1)
-        w.store_column(low * -unit, base[rows])
-        w.store_column(total, delta[rows])
+def fill(memory, o, do, number, before, after, sharing, done, width, value_width):
+    """Fills stages for `prepare_and_convert`, by one thread: with columns of o and do, and with sums, when
+    these have been added.
+    """
+    (rows_of, sums_of, _), (sums_q, group, *_) = memory, sharing
+    later, earlier, count = number + before, number - after, w.ctas(1) * w.ctas(2)
+    if later < count:
+        span, pieces = portion(*sharing, ROWS * width // LANES)
+        for piece in w.range(*span):
+            at, here = place(later, group, piece, pieces)
+            for column in w.range(0, value_width, NARROW):
+                rows_of.fill(o=o[(*at, here * ROWS, column)], do=do[(*at, here * ROWS, column)])
+    if earlier >= 0:
+        w.await_signals(done[count + earlier], w.ctas(0))
+        rows = ROWS * NARROW // LANES
+        span, pieces = portion(*sharing, rows)
+        for piece in w.range(*span):
+            at, here = place(earlier, group, piece, pieces)
+            sums_of.fill(sum=sums_q[(*at, here * rows, 0)])
 
 
-def convert(sums_q, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
-    """Stores 64 rows of some columns of dq = scale * sums_q, which has registers of 64 rows and columns."""
-    like = w.by_lanes(w.zeros((ROWS, columns)))
-    total = w.load(sums_q[(*at, piece * like.rows, 0)], like=like)
-    total = w.from_lanes(total, (ROWS, columns)) * scale
+@w.inline
+def prepare(ring, lse, d_lse, unit, base, delta, rows, *, value_width):
+    """Stores base and delta of 64 rows. A ring has columns of o and do."""
+    total = w.zeros((ROWS, NARROW))
+    for _ in w.range(value_width // NARROW):
+        with ring.take() as slot:
+            one, other = (w.load(x, like=w.zeros(x.shape, x.dtype)).to(w.f32) for x in (slot.o, slot.do))
+            total = total - one * other
+    total = w.sum(total, axis=1)
+    if d_lse is not None:
+        total = total + w.load_column(d_lse[rows], like=total)
+    w.store_column(total, delta[rows])
+    w.store_column(w.load_column(lse[rows], like=total) * -unit, base[rows])
+
+
+def convert(source, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
+    """Stores 64 rows of some columns of dq = scale * sums, which has registers of 64 rows and columns."""
+    total = w.from_lanes(w.load(source, like=w.by_lanes(w.zeros((ROWS, columns)))), (ROWS, columns)) * scale
     count = width // columns
     row, limit = first + piece // count * ROWS, {}
     if end is not None:
@@ -92,23 +124,24 @@ def convert(sums_q, dq, at, piece, scale, via, *, width, columns, first=0, end=N
 
 
 @w.inline
-def prepare_and_convert(
-    given, to, dq, scale, via, number, before, after, sharing, done, *, width, value_width
-):
+def prepare_and_convert(memory, given, dq, scale, number, before, after, sharing, done, width, value_width):
     """Prepares this tile's share of the head `before` heads after that of this number, and converts that of
-    the head `after` heads before it, when its additions are done.
+    the head `after` heads before it, from the stages that `fill` fills.
     """
-    later, earlier, count, sums_q = number + before, number - after, w.ctas(1) * w.ctas(2), sharing[0]
+    (rows_of, sums_of, via), group = memory, sharing[1]
+    later, earlier, count = number + before, number - after, w.ctas(1) * w.ctas(2)
     if later < count:
-        pieces = share(*sharing, later, ROWS * width // LANES)
-        prepare(*given, *to, sums_q, *pieces, width=width, value_width=value_width)
+        span, pieces = portion(*sharing, ROWS * width // LANES)
+        for piece in w.range(*span):
+            at, here = place(later, group, piece, pieces)
+            prepare(rows_of, *given, (*at, here * ROWS), value_width=value_width)
         w.signal(done[later])
     if earlier >= 0:
-        w.await_signals(done[count + earlier], w.ctas(0))
-        span, place = share(*sharing, earlier, ROWS)
+        span, pieces = portion(*sharing, ROWS * NARROW // LANES)
         for piece in w.range(*span):
-            at, here = place(piece)
-            convert(sums_q, dq, at, here, scale, via, width=width, columns=LANES)
+            at, here = place(earlier, group, piece, pieces)
+            with sums_of.take() as slot:
+                convert(slot.sum, dq, at, here, scale, via, width=width, columns=NARROW)
 
 
 @w.kernel(grid=lambda delta, first: delta.size(2) // SUMS_STEP * first.size(0), dependent=True)
@@ -199,4 +232,6 @@ def convert_queries(
         row, end = rows_at(block, starts_q, N, dq.rows, packed=packed)
         at, via = (number // heads, number % heads), staging.rows(ROWS * me, ROWS)
         rows = {"first": row - block * N, "end": end if packed else None}
-        convert(sums_q, dq, at, block * 2 + me, scale, via, width=width, columns=PANEL, **rows)
+        part = block * 2 + me
+        source = sums_q[(*at, part * (ROWS * PANEL // LANES), 0)]
+        convert(source, dq, at, part, scale, via, width=width, columns=PANEL, **rows)
