@@ -288,7 +288,9 @@ class StoreOp(Op, dialect=Tile, name="store"):
 
     Elements outside of a matrix are not written. With `vector_bytes` greater than an element's width,
     contiguous elements of a lane are stored together: rows, and the address of the fragment, must be aligned
-    to it. In a buffer, the coordinates must be multiples of the fragment's shape.
+    to it. In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose`, element
+    (i, j) of the fragment is stored at (`row` + j, `column` + i) of a buffer in shared memory, and the
+    coordinates must be multiples of the transposed shape.
 
     In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only. Of a buffer with copies, it
     stores its own: all warps that have one must store the same. The store is complete (`tcgen05.st` and its
@@ -299,7 +301,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
     destination: ext.Operand[Any]
     row: ext.Operand[Any]
     column: ext.Operand[Any]
-    optional = {"vector_bytes": 0}  # noqa: RUF012
+    optional = {"transpose": False, "vector_bytes": 0}  # noqa: RUF012
     decided_by_kind = True
 
     def check(self) -> str | None:
@@ -316,7 +318,8 @@ class StoreOp(Op, dialect=Tile, name="store"):
         if wrong := _tensor_access_complaint(self, self.destination):
             return wrong
         if not is_buffer(self.destination):
-            return None
+            refused = "transpose must be false where the destination is a memref"
+            return refused if self.attribute("transpose") else None
         return _destination_complaint(self)
 
     def rechecks(self) -> tuple[Check, ...]:
@@ -324,7 +327,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
 
 
 def _destination_complaint(op: StoreOp) -> str | None:
-    return _parts_complaint(op, op.destination.type, transpose=False)
+    return _parts_complaint(op, op.destination.type, op.attribute("transpose"))
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane"):
@@ -387,10 +390,14 @@ def load_row(source: Any, column: Any, fragment: Any, *, vector_bytes: int = 0) 
     ).fragment
 
 
-def store(fragment: Any, destination: Any, row: Any, column: Any, *, vector_bytes: int = 0) -> Any:
+def store(
+    fragment: Any, destination: Any, row: Any, column: Any, *, transpose: bool = False, vector_bytes: int = 0
+) -> Any:
     """Builds `tile.store`."""
     return build(
-        StoreOp, operands=[fragment, destination, row, column], attributes={"vector_bytes": vector_bytes}
+        StoreOp,
+        operands=[fragment, destination, row, column],
+        attributes={"transpose": transpose, "vector_bytes": vector_bytes},
     )
 
 

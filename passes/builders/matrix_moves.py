@@ -37,8 +37,8 @@ def _unpacks(op: LoadOp | StoreOp) -> bool:
 
 
 def transposes(op: LoadOp | StoreOp) -> bool:
-    """Whether a load transposes; a store can't."""
-    return isinstance(op, LoadOp) and bool(op.attribute("transpose"))
+    """Whether a load or store transposes."""
+    return bool(op.attribute("transpose"))
 
 
 def complaint(op: LoadOp, kind: Any) -> str | None:

@@ -203,6 +203,37 @@ def test_mistakes_with_rings_over_others(what):
         wrong_over.compile(what=what)
 
 
+@w.kernel()
+def stored(x: w.In["m n"], y: w.Out["n m"], *, via=False):
+    """y = x.T: the fragment is stored transposed."""
+    buffer = w.shared(128, 64, x.dtype)
+    with w.role(warpgroups=2) as me:
+        t = w.load(x[0, 64 * me], (64, 64))
+        if via:
+            w.store(t, y[0, 0], via=buffer.rows(64 * me, 64).T)
+        w.store(t, buffer.rows(64 * me, 64).T)
+        w.warpgroup_barrier()
+        w.store(w.load(buffer.rows(64 * me, 64)), y[64 * me, 0])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, E4M3])
+def test_fragments_are_stored_transposed(dtype, arch):
+    x = np.random.default_rng(0).standard_normal((64, 128)).astype(dtype)
+    y = np.zeros((128, 64), dtype)
+    report = stored.emulate(x, y, arch=arch)
+    assert not report.findings, report.findings[0]
+    assert np.array_equal(y.view(np.uint8), np.ascontiguousarray(x.T).view(np.uint8))
+    moves = stored.compile(x, y, arch=arch).ptx.count("stmatrix.sync.aligned.m8n8.x4.trans")
+    assert moves == (4 if dtype == np.float16 and arch == "sm_90a" else 0)
+
+
+def test_stores_through_transposed_buffers():
+    x = np.zeros((64, 128), np.float16)
+    with pytest.raises(weft.WeftError, match="via can't be transposed, got a buffer of 64 x 64"):
+        stored.compile(x, x.T.copy(), via=True)
+
+
 def test_chips_without_these_instructions():
     with pytest.raises(weft.WeftError, match=r"w.transpose needs stmatrix, which sm_89 doesn't have: sm_90"):
         transposed.compile(m=128, n=64, arch="sm_89")

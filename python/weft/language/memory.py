@@ -315,6 +315,8 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     if via is not None:
         if not isinstance(via, Buffer):
             raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
+        if via.transposed:
+            raise mistake(f"via can't be transposed, got {via}: leave .T out")
         _through(fragment, to, via, count, waits)
         return
     to.check_matrix("w.store_row and w.store_column store vectors")
@@ -373,12 +375,13 @@ def check_written(to: Place | Gathered, dtype: Any) -> None:
 
 
 def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
-    if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype or buffer.transposed:
+    if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype:
         raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
     run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
     whole = run * buffer.dtype.bytes >= _VECTOR_BYTES
-    width = _VECTOR_BYTES if whole and buffer.dtype.bits != 16 else 0
-    tile.store(fragment.value, buffer.value, emit.value(0), emit.value(0), vector_bytes=width)
+    width = _VECTOR_BYTES if whole and buffer.dtype.bits != 16 and not buffer.transposed else 0
+    zero, transpose = emit.value(0), buffer.transposed
+    tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
 
 
 def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any, waits: bool) -> None:

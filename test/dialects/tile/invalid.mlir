@@ -892,6 +892,15 @@ func.func @load_transposed_matrix(%m: memref<?x?xf16>, %i: i32) {
 // -----
 
 !R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @store_transposed_matrix(%f: !R, %m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{transpose must be false where the destination is a memref}}
+  "tile.store"(%f, %m, %i, %i) {transpose = true} : (!R, memref<?x?xf16>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_width(%m: memref<?x?xf16>, %i: i32) {
   // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 6}}
   %0 = "tile.load"(%m, %i, %i) {vector_bytes = 6} : (memref<?x?xf16>, i32, i32) -> !R
