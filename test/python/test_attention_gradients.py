@@ -10,7 +10,6 @@ import weft
 import weft.language as w
 from weft.attend import tiles
 from weft.attend.gradients import backward, of_sinks, unpadded
-from weft.attend.kernels import order
 from weft.attend.kernels.backward import gradients as kernel
 from weft.attend.kernels.sums import products_of_outputs
 from weft.attend.launches import Call, run
@@ -81,11 +80,11 @@ def test_gradients(name, deterministic):
 
 
 @pytest.mark.slow
-def test_tiles_of_keys_in_sections(monkeypatch):
-    monkeypatch.setattr(tiles, "in_sections", lambda keys, meta: meta["of"] == "qkv")
-    monkeypatch.setattr(order, "SECTION", 4)
+@pytest.mark.parametrize("size", [64, 128])
+def test_tiles_of_keys_in_sections(monkeypatch, size):
+    monkeypatch.setattr(tiles, "section", lambda keys, meta: 4)
     rng = np.random.default_rng(0)
-    q, k, v, d_out = rng.standard_normal((4, 1, 3, 160, 128)).astype(F16)
+    q, k, v, d_out = rng.standard_normal((4, 1, 3, 160, size)).astype(F16)
     got = found({"q": q, "k": k, "v": v}, d_out, causal=True)
     for one, other in zip(got[:3], gradients(d_out, q, k, v, causal=True), strict=True):
         close(one, other, F16)

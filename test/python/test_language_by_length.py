@@ -5,7 +5,7 @@ import pytest
 
 import weft.language as w
 from weft.attend import tiles
-from weft.attend.kernels.order import SECTION, by_length, longest_first
+from weft.attend.kernels.order import by_length, longest_first
 
 
 @w.kernel(grid=lambda z: (z.size("c"), z.size("b"), z.size("a")), persistent=1, threads=32)
@@ -31,7 +31,7 @@ def test_tiles_by_length_are_complete_and_fair(shape):
 def numbered(z: w.Out["a b c", w.i32]):
     """Writes the number of the CTA of each tile."""
     counts = [w.ctas(axis) for axis in range(3)]
-    x, head, batch = longest_first(counts)
+    x, head, batch = longest_first(counts, 256)
     if w.thread() == 0:
         z[batch, head, x] = w.cta(0) + counts[0] * (w.cta(1) + counts[1] * w.cta(2))
 
@@ -40,7 +40,7 @@ def numbered(z: w.Out["a b c", w.i32]):
 def test_the_longest_tiles_of_a_section_come_first(shape):
     numbers = np.full(shape, -1, np.int32)
     numbered.emulate(numbers)
-    heads, size = shape[0] * shape[1], max(SECTION // shape[2], 1)
+    heads, size = shape[0] * shape[1], max(256 // shape[2], 1)
     sections = [range(first, min(first + size, heads)) for first in range(0, heads, size)]
     wanted = [(head, x) for section in sections for x in range(shape[2]) for head in section]
     found = [divmod(int(at), shape[2]) for at in np.argsort(numbers.ravel())]
@@ -52,10 +52,10 @@ def test_short_sequences_of_wide_heads_take_smaller_blocks():
     assert chosen == {1024: 64, 4096: 80}
 
 
-def test_long_sequences_of_wide_heads_take_tiles_of_keys_in_sections():
+def test_long_sequences_take_tiles_of_keys_in_sections():
     by_size = {d: tiles.adding(d, d, window=True, capped=False) for d in (64, 128)}
-    taken = {(d, n): tiles.in_sections(n, by_size[d]) for d in by_size for n in (1024, 4096)}
-    assert [key for key, value in taken.items() if value] == [(128, 4096)]
+    taken = {d: [tiles.section(n, by_size[d]) for n in (1024, 4096, 16384)] for d in by_size}
+    assert taken == {64: [0, 128, 512], 128: [0, 256, 256]}
 
 
 def test_long_sequences_take_tiles_by_length():

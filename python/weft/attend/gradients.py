@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.attend import tiles
-from weft.attend.kernels import order
 from weft.attend.kernels.backward import gradients
 from weft.attend.kernels.sequences import SUMS_STEP
 from weft.attend.kernels.sums import LANES, ROWS, convert_queries, products_of_outputs
@@ -86,7 +85,7 @@ def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
     if how is None or call.sizes.packed:
         return None
     count = -(-call.sizes.keys // (2 * ROWS))
-    section = order.SECTION // count if _in_sections(call, how) else 0
+    section = _section(call, how) // count
     lags = [1 + section + math.ceil(rounds * call.multiprocessors / count) for rounds in _ROUNDS]
     heads = math.prod(call.matrices("k").shape[:2])
     return None if lags[0] >= heads else (lags[0], min(lags[1], heads) if _beside(call, how) else heads)
@@ -97,9 +96,10 @@ def _beside(call: Call, how: dict[str, Any] | None) -> bool:
     return how is not None and tiles.beside(call.sizes.keys, how, left=left)
 
 
-def _in_sections(call: Call, how: dict[str, Any]) -> bool:
+def _section(call: Call, how: dict[str, Any]) -> int:
+    """The tiles of a section of heads, in which the longest come first; 0 for tiles head by head."""
     causal = call.flags["rights"] and not (call.flags["lefts"] or call.flags["packed"])
-    return bool(causal) and tiles.in_sections(call.sizes.keys, how)
+    return tiles.section(call.sizes.keys, how) if causal else 0
 
 
 def _blocks(call: Call, sums: Any, size: int) -> int:
@@ -130,8 +130,9 @@ def _launch(
         call.launch(gradients, *inputs, none, dk, dv, *rest, **of_keys, **options)
         call.launch(gradients, *inputs, dq, none, none, *rest, **of_queries, **options)
         return
-    options |= {"ragged": call.sizes.keys % (2 * ROWS) > 0, "sections": _in_sections(call, how)}
-    options["turns"] = tiles.in_turns(call.sizes.keys, how, window=_window(call))
+    options |= {"ragged": call.sizes.keys % (2 * ROWS) > 0, "section": _section(call, how)}
+    options["turns"] = turns = tiles.in_turns(call.sizes.keys, how, window=_window(call))
+    how = how | {"at_once": how["at_once"] or turns}
     call.launch(gradients, *inputs, dq, dk, dv, *rest, **how, **options)
     shape = {"N": how["N"], "width": how["width"], "packed": call.sizes.packed}
     count = extra[0][2] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])

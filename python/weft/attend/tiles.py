@@ -162,9 +162,15 @@ def in_turns(keys: int, meta: dict[str, Any], window: bool) -> bool:
     return bool(meta["width"] <= 64 and keys <= _LONG and window)
 
 
-def in_sections(keys: int, meta: dict[str, Any]) -> bool:
-    """Whether causal tiles of keys are computed by `longest_first`, where that was faster."""
-    return meta["width"] > 64 and keys >= _LONG
+def section(keys: int, meta: dict[str, Any]) -> int:
+    """How many causal tiles of keys are computed by `longest_first` together, where that was faster; 0 for
+    tiles head by head.
+    """
+    if keys < _LONG:
+        return 0
+    if meta["width"] > 64:
+        return 256
+    return 128 if keys < 4 * _LONG else 512
 
 
 def _widths(d: int, e: int) -> tuple[int, int]:

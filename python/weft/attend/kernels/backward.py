@@ -66,7 +66,7 @@ def gradients(
     late=False,
     at_once=False,
     turns=False,
-    sections=False,
+    section=0,
     ragged=True,
     packed=False,
     limited=False,
@@ -79,9 +79,9 @@ def gradients(
     by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, `at_once` or a block later, to wait less.
 
     Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
-    before comes last, not first. In `turns`, a warpgroup computes shares while the other one multiplies.
-    `group` heads of q share keys. `ragged` keys may end inside of a tile. With `sections`, tiles are in the
-    order `longest_first`. The other options are those of `forward`.
+    before comes last, not first. In `turns`, with ds transposed, a warpgroup computes shares while the other
+    one multiplies. `group` heads of q share keys. `ragged` keys may end inside of a tile. With a `section`,
+    tiles are in the order `longest_first`. The other options are those of `forward`.
 
     With `clears`, a thread clears sums of the head of keys `before` heads later; with `beside`, a warpgroup
     also prepares the rows of that head, and converts sums of the one `after` heads earlier. `done` counts
@@ -102,8 +102,8 @@ def gradients(
             number, x = sequence_at(x, starts_q if of == "q" else starts_k, M)
         elif of == "q" and rights:  # the longest first
             x = w.last(0) - x
-        elif sections:
-            x, head, number = order.longest_first([w.ctas(axis) for axis in range(3)])
+        elif section:
+            x, head, number = order.longest_first([w.ctas(axis) for axis in range(3)], section)
         rows = sequence_of(number, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
         first = x * M
         if of == "q":
@@ -214,16 +214,16 @@ def gradients(
             mine.release()
     elif of == "qkv":
         memory = memory_beside(o, do, dq) if beside else None
-        zeros = ROWS // 4 if beside else ROWS  # rows for each warpgroup
-        cleared = w.ring(1, zeros=(2 * zeros, LANES, w.f32)) if clears else None
-        exchange, added = w.ring(2, ds=(M, N, q.dtype), takers=2), w.ring(2, sum=(part, LANES, w.f32))
+        cleared = w.ring(1, zeros=(ROWS // 2 if beside else 2 * ROWS, LANES, w.f32)) if clears else None
+        exchange = w.ring(1 if turns else 2, ds=(M, N, q.dtype), takers=2)
+        added = w.ring(2, sum=(part, LANES, w.f32))
         turn = w.turns(2) if turns else None
         with w.role(warpgroups=2, registers=232 if beside else 240) as me:
 
             def product(ds, keys):
                 """Starts a part of ds.T @ keys: half of its rows or columns."""
                 if N == M:
-                    return w.gemm(ds.columns(me * ROWS, ROWS).T, keys)
+                    return w.gemm((ds if turns else ds.T).rows(me * ROWS, ROWS), keys)
                 return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
 
             def add(sum_q):
@@ -240,8 +240,8 @@ def gradients(
 
             if clears:
                 with cleared.write() as to:
-                    none = w.by_lanes(w.zeros((ROWS, zeros // 2))) if beside else w.zeros((zeros, LANES))
-                    w.store(none, to.zeros.rows(zeros * me, zeros))
+                    none = w.by_lanes(w.zeros((ROWS, 8))) if beside else w.zeros((ROWS, LANES))
+                    w.store(none, to.zeros.rows(none.rows * me, none.rows))
             rows, head, first, seen = tile_of()
             own, mine = first + ROWS * me, kept.take(waits=not deferred)
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
@@ -269,6 +269,7 @@ def gradients(
                         p, slopes = shares_of(s, low, i, own, rows, seen)
                         p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
                         with exchange.write() as to:
+                            own_ds = (to.ds.T if turns else to.ds).rows(ROWS * me, ROWS)
                             of_p = w.wait(of_p)
                             ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
                             ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
@@ -276,10 +277,10 @@ def gradients(
                                 slot = exchange.take()
                                 sum_q = product(slot.ds, mine.k)
                             if at_once:
-                                w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                                w.store(ds, own_ds)
                             sum_v = w.gemm(p, of_out.do, sum_v)
                             if not at_once:
-                                w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                                w.store(ds, own_ds)
                         if at_once:
                             slot = exchange.take()
                             sum_q = w.wait(product(slot.ds, mine.k), pending=1)
@@ -305,7 +306,6 @@ def gradients(
             mine.release()
 
     sharing = sums_q, group, rights and not lefts
-
     with w.role(registers=24):
         rows, head, first, seen = tile_of()
         at = rows.batch, head, (rows.first_query if of == "q" else rows.first_key) + first

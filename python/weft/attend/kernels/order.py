@@ -5,7 +5,6 @@ they are, tiles of keys fewer queries.
 import weft.language as w
 
 ROUNDS = 3  # of tiles of all CTAs, in each of which the tiles become shorter or longer
-SECTION = 256  # tiles
 
 
 def by_length(number, counts):
@@ -31,17 +30,17 @@ def by_length(number, counts):
     return w.where(falls, tiles - 1 - step, step), head - batch * heads, batch
 
 
-def longest_first(counts):
+def longest_first(counts, section):
     """The tile of keys, head and sequence of a CTA, for a grid of `counts`. The hardware starts CTAs in the
     order of their numbers.
 
-    Sections of heads follow each other, so that L2 keeps their queries. In a section the first tiles of all
-    heads come first, which are the longest: the last tiles of a launch are short, and end at about the same
-    time.
+    Sections of heads follow each other, with `section` tiles each, so that L2 keeps their queries. In a
+    section the first tiles of all heads come first, which are the longest: the last tiles of a launch are
+    short, and end at about the same time.
     """
     tiles, heads, batches = counts
     number = w.cta(0) + tiles * (w.cta(1) + heads * w.cta(2))
-    size = w.maximum(SECTION // tiles, 1)
+    size = w.maximum(section // tiles, 1)
     first = number // (size * tiles) * size
     rest, width = number - first * tiles, w.minimum(size, heads * batches - first)
     head = first + rest % width
