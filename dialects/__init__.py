@@ -34,9 +34,9 @@ other hardware, where text has them or a pass needs them: loading all takes twic
 
 
 def register_dialect(dialect: Any) -> None:
-    """Adds a dialect, a subclass of `weft.mlir.ext.Dialect`, to every context that is made from now on.
+    """Adds a dialect, a subclass of `weft.mlir.ext.Dialect`, to each context that is created later.
 
-    Raises WeftError where its name is taken or is no identifier.
+    Raises WeftError if its name is taken or isn't an identifier.
     """
     if not (isinstance(dialect, type) and issubclass(dialect, ext.Dialect)):
         raise WeftError(f"dialect must be a subclass of weft.mlir.ext.Dialect; got {shown(dialect)}")

@@ -97,7 +97,7 @@ class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT):
 
 
 class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE):
-    """`tcgen05.fence`: orders asynchronous tcgen05 work with respect to a synchronisation of threads."""
+    """`tcgen05.fence`: orders asynchronous tcgen05 work with respect to a synchronization of threads."""
 
 
 class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP):

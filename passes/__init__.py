@@ -96,10 +96,10 @@ _registry: extensions.Registry[Pass] = extensions.Registry("pass", PASSES)
 
 
 def register_pass(pass_: Pass, *, after: str | None = None) -> None:
-    """Adds a pass, as a flag of `weft-opt` and in pipelines by name. With `after`, every pipeline of Weft's
-    runs it directly after that pass, so that `weft.compile` does.
+    """Adds a pass: as an option of `weft-opt`, and by name in textual pipelines. With `after`, all of Weft's
+    own pipelines, and therefore `weft.compile`, run it directly after that pass.
 
-    Raises WeftError where the flag is taken or isn't lower-case words with '-' between them.
+    Raises WeftError if the option is taken, or isn't made of lower-case words joined by '-'.
     """
     if not isinstance(pass_, Pass):
         raise WeftError(f"pass_ must be a weft.passes.Pass; got {shown(pass_)}")
@@ -142,10 +142,11 @@ _OPERATION = re.compile(r"[a-z][a-z0-9_]*(\.[\w$]+)+", re.ASCII)
 
 
 def register_candidate(op_name: str, candidate: Candidate) -> None:
-    """Adds a candidate for operations of this name: one of Weft's that have candidates, or one of a dialect
-    of another package. Candidates are asked in the order of their priorities.
+    """Adds a candidate implementation for the operations of this name. The operation is one of Weft's that
+    have candidates, or belongs to a dialect of another package. Weft tries candidates in the order of their
+    priorities.
 
-    Raises WeftError where the operation has a candidate of that name, or can't have any.
+    Raises WeftError if the operation already has a candidate of that name, or can't have any.
     """
     if not isinstance(candidate, Candidate):
         raise WeftError(f"candidate must be a weft.passes.Candidate; got {shown(candidate)}")
@@ -187,11 +188,11 @@ _families: extensions.Registry[_Family] = extensions.Registry("schedule", {}, _f
 def register_schedule(
     family: type[AnySchedule], *, expand: Callable[[MatmulOp], None], chooser: Chooser | None = None
 ) -> None:
-    """Adds a family of schedules: its class, what writes the kernel of a `tile.matmul` at the insertion
-    point, and what chooses its schedules for products that have none; without that, no such product gets
-    one.
+    """Adds a family of schedules, a subclass of `AnySchedule`. `expand` writes the kernel of a `tile.matmul`
+    at the insertion point. `chooser` chooses schedules for products that have none; without it, the family is
+    used only for products whose schedule belongs to it.
 
-    Raises WeftError where the family's key is a field of another one, or the reverse.
+    Raises WeftError if the key of the family is a field of another family, or the other way around.
     """
     if not (isinstance(family, type) and issubclass(family, AnySchedule)):
         raise WeftError(

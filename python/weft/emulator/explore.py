@@ -39,8 +39,8 @@ class Exploration:
 def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = None) -> Exploration:
     """Launches a kernel by `run(seed, seconds left)` without a seed, then with each of `seeds` seeds.
 
-    With a seed, warps take turns and asynchronous operations complete at random, and waits for mbarriers
-    sometimes fail. Every launch begins with the original contents of `arrays`. Raises WeftError for invalid
+    With a seed, warps run and asynchronous operations complete in a random order, and waits for mbarriers
+    sometimes fail. Each launch begins with the original contents of `arrays`. Raises WeftError for invalid
     arguments.
     """
     if not callable(run):

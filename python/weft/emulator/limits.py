@@ -48,8 +48,8 @@ def _checked(progress: object, max_seconds: object, threads: object) -> Limits:
 def limits(
     *, progress: Progress | None = None, max_seconds: float | None = None, threads: int | None = None
 ) -> Iterator[None]:
-    """Sets options of `Module.launch` for each launch inside the `with` block that doesn't set them itself,
-    also for those of `weft.matmul`, compiled kernels and frameworks. Other threads have their own.
+    """Sets options of `Module.launch` for all launches inside the `with` block that don't set them, also for
+    those by `weft.matmul`, compiled kernels and frameworks. It affects only the current thread.
 
     Raises WeftError for values that `launch` rejects.
     """

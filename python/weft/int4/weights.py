@@ -27,7 +27,7 @@ class Int4Weights:
     """A matrix of N x K integers q in 0..15 with scales, which stands for `(q - zero) * scale`.
 
     Make one with `weft.quantize_int4`, or with `Int4Weights.pack` from integers that another program
-    quantised. `packed`, `scales` and `zeros` are arrays in the layout of the kernel, which docs/int4.md
+    quantized. `packed`, `scales` and `zeros` are arrays in the layout of the kernel, which docs/int4.md
     describes.
     """
 

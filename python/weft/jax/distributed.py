@@ -32,16 +32,16 @@ def all_gather_matmul(
     arch: str | None = None,
     fused: bool | None = None,
 ) -> Any:
-    """`A @ b` with an epilogue, where A has the rows of `a` of all devices of an axis, in their order.
+    """`A @ b` with an epilogue, where A is `a` of all devices of an axis, concatenated along M.
 
-    For functions under `jax.shard_map`. Each device has `a` (M x K) and its own columns of B (K x N, or N x K
-    with `transpose_b`), and gets (devices * M) x N. Elements are f16, bf16, and fp8, whose result is bf16;
-    `scales` are those of this device's `a` and `b`. The other arguments are those of `weft.jax.matmul`, and
-    so are the gradients.
+    Call it in functions under `jax.shard_map`. Each device has `a` (M x K) and its own columns of B (K x N,
+    or N x K with `transpose_b`); its result is (devices * M) x N. Elements are f16, bf16 or fp8; the result
+    of fp8 is bf16. `scales` are those of this device's `a` and `b`. The other arguments and the gradients are
+    those of `weft.jax.matmul`.
 
-    On GPUs of one process that can access each other's memory, rows are sent while a kernel multiplies.
-    Otherwise, and with `fused=False`, XLA's collectives send them. Raises WeftError for arrays that don't
-    fit, and with `fused=True` where it can't be done.
+    If the GPUs belong to one process and can access each other's memory, rows are sent while a kernel
+    multiplies. Otherwise, and with `fused=False`, XLA's collectives send them. Raises WeftError for arrays
+    that don't fit, and with `fused=True` if the kernel can't send the rows.
     """
     given = {"bias": bias, "residual": residual}
     options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
@@ -65,11 +65,11 @@ def matmul_reduce_scatter(
 ) -> Any:
     """This device's rows of the sum of `a @ b` over the devices of an axis, with an epilogue.
 
-    For functions under `jax.shard_map`. Each device has its own part of K: `a` (devices * M x K) and `b` (K x
-    N, or N x K with `transpose_b`), and gets M x N: device i the rows from i * M on. Products are rounded to
-    `partials` (f32, or the type of `a`, the default), and added in f32 in the order of the devices. So the
-    bits are the same in each run. The epilogue is that of the sum; `residual` is M x N. The rest is as in
-    `all_gather_matmul`.
+    Call it in functions under `jax.shard_map`. Each device has its own part of K: `a` (devices * M x K) and
+    `b` (K x N, or N x K with `transpose_b`). The result on device i is M x N, the rows from i * M on.
+    Products are rounded to `partials` (f32, or by default the type of `a`) and added in f32 in the order of
+    the devices, so each run has the same bits. The epilogue is applied to the sum; `residual` is M x N. The
+    rest is as in `all_gather_matmul`.
     """
     given = {"bias": bias, "residual": residual}
     options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
@@ -94,9 +94,9 @@ def matmul_all_reduce(
 ) -> Any:
     """The sum of `a @ b` over the devices of an axis, on each device, with an epilogue.
 
-    For functions under `jax.shard_map`. Each device has its own part of K: `a` (M x K) and `b` (K x N, or N x
-    K with `transpose_b`), and gets M x N. Products are rounded to `partials` and added in f32, by a fused
-    kernel or by `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in
+    Call it in functions under `jax.shard_map`. Each device has its own part of K: `a` (M x K) and `b` (K x N,
+    or N x K with `transpose_b`); its result is M x N. Products are rounded to `partials` and added in f32, by
+    a fused kernel or by `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in
     `matmul_reduce_scatter`.
     """
     given = {"bias": bias, "residual": residual}

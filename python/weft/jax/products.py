@@ -43,13 +43,13 @@ def matmul(
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
 ) -> Any:
-    """`residual + activation(alpha * a @ b + beta * c + bias)`, as a part of a program of JAX.
+    """`residual + activation(alpha * a @ b + beta * c + bias)` in a JAX program.
 
     `a` is (..., M, K), or (..., K, M) with `transpose_a`; `b` is (..., K, N), or (..., N, K) with
-    `transpose_b`; `c` and `residual` are (..., M, N), `bias` is (N,). Leading dimensions broadcast as those
-    of `jax.numpy.matmul`; those of `a` alone become rows of one matrix. The result is (..., M, N). A vector
-    `a` is one row, a vector `b` one column; `c`, `residual` and the result don't have that dimension. Where
-    the result has no elements, or K is 0, no kernel runs.
+    `transpose_b`; `c` and `residual` are (..., M, N), `bias` is (N,). Leading dimensions are broadcast as in
+    `jax.numpy.matmul`; dimensions that only `a` has become rows of one matrix. The result is (..., M, N). A
+    vector `a` is one row, and a vector `b` is one column; `c`, `residual` and the result don't have that
+    dimension. If the result has no elements, or K is 0, no kernel runs.
 
     Options and element types are those of `weft.matmul`, except:
 
@@ -62,15 +62,17 @@ def matmul(
     - `arch` selects the chip that is emulated where XLA runs the product on the CPU, by default sm_90a. On a
       GPU it has no effect.
 
-    Gradients are those of `a`, `b`, `c`, `bias`, `residual` and an array `alpha`, of any order and in both
-    modes, for floats of 16 or more bits. Their products are Weft's too. With scales, `a` and `b` have none;
-    with groups, rows that belong to none count as 0. Under `jax.vmap`, products become one batch.
+    Floats of at least 16 bits have derivatives with respect to `a`, `b`, `c`, `bias`, `residual` and an array
+    `alpha`, of any order, in forward and reverse mode. Weft computes their products, too. With scales, there
+    are no derivatives with respect to `a` and `b`. With groups, rows outside of all groups count as 0. Under
+    `jax.vmap`, products become one batch.
 
-    XLA queues the product on its own stream. The schedule is chosen, and the kernel compiled, when a program
-    first runs on a GPU. On the CPU, the emulator multiplies. Sizes must be known when a program is traced.
+    XLA launches the product on its own stream. When a program first runs on a GPU, Weft chooses the schedule
+    and compiles the kernel. On the CPU, the emulator multiplies. Sizes must be known when a program is
+    traced.
 
-    Raises WeftError while the program is traced, for arrays that don't fit. What no kernel on the device
-    multiplies is reported by XLA when the program first runs.
+    Raises WeftError for arrays that don't fit, while the program is traced. If no kernel for the device can
+    compute the product, XLA reports an error when the program first runs.
     """
     given = {
         "a": a,

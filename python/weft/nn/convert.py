@@ -20,13 +20,13 @@ def convert(
     fp8: str | None = None,
     fp8_promote: bool | None = None,
 ) -> Any:
-    """Makes every `torch.nn.Linear` of a model a `weft.nn.Linear`, in place, and returns the model.
+    """Converts each `torch.nn.Linear` of a model to a `weft.nn.Linear`, in place, and returns the model.
 
-    A layer remains the same object, with its parameters, hooks and names: optimizers, state dicts and tied
-    weights aren't affected. `filter(name, layer)` selects the layers to convert; `name` is as
-    `model.named_modules()` has it. Subclasses of `torch.nn.Linear`, which have a `forward` of their own, stay
-    as they are. `fuse_wgrad_accumulation`, `fp8` and `fp8_promote` are as in `weft.nn.Linear`; layers whose
-    sizes aren't multiples of 16 don't get fp8. Raises WeftError if `model` isn't a
+    A layer remains the same object, with its parameters, hooks and names. Therefore optimizers, state dicts
+    and tied weights aren't affected. `filter(name, layer)` selects the layers to convert, by their names in
+    `model.named_modules()`. Subclasses of `torch.nn.Linear` aren't converted, because they may have a
+    `forward` of their own. `fuse_wgrad_accumulation`, `fp8` and `fp8_promote` are as in `weft.nn.Linear`.
+    Layers whose sizes aren't multiples of 16 are converted without fp8. Raises WeftError if `model` isn't a
     `torch.nn.Module`.
     """
     if not isinstance(model, torch.nn.Module):

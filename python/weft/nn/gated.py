@@ -25,14 +25,15 @@ _EMULATED = "sm_90a"
 
 
 class GatedMLP(torch.nn.Module):  # type: ignore[misc]
-    """`down(activation(gate(x)) * up(x))` for `x` of any leading dimensions. One product multiplies by the
-    weights of `gate` and `up`, and one more kernel applies the activation and multiplies both halves.
+    """`down(activation(gate(x)) * up(x))`. `x` may have any number of leading dimensions. One product
+    multiplies by the weights of `gate` and `up`. A second kernel applies the activation and multiplies both
+    halves.
 
-    The weight of `gate_up` is 2 * intermediate_features x features, that of `gate` first; that of `down` is
-    features x intermediate_features. `device` and `dtype` are as in `torch.nn.Linear`. Both are layers of
-    `weft.nn.Linear`, with its `fp8`, `fp8_promote` and `fuse_wgrad_accumulation`.
-    `GatedMLP.of(gate, up, down)` copies the weights of three layers. Raises WeftError for an unknown
-    activation, and for sizes that are no multiples of 16 with `fp8`.
+    The module has two layers, each a `weft.nn.Linear`. The weight of `gate_up` is 2 * intermediate_features x
+    features, and begins with the rows of `gate`. The weight of `down` is features x intermediate_features.
+    `device` and `dtype` are as in `torch.nn.Linear`; `fp8`, `fp8_promote` and `fuse_wgrad_accumulation` are
+    as in `weft.nn.Linear`. `GatedMLP.of(gate, up, down)` copies the weights of three layers. Raises WeftError
+    for an unknown activation and, with `fp8`, for sizes that aren't multiples of 16.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
 
 
 def gated(z: Any, activation: str | None = "silu") -> Any:
-    """`activation(z[..., :n]) * z[..., n:]` for `z` of ... x 2n, with a gradient, each by one kernel. It is
-    computed in f32 and rounded once. Raises WeftError for an odd size and an unknown activation.
+    """`activation(z[..., :n]) * z[..., n:]`, where `z` is ... x 2n. One kernel computes the result, and one
+    its gradient, each in f32 with one rounding. Raises WeftError for an odd size and an unknown activation.
     """
     checked_activation(activation, "weft.nn.gated")
     if not isinstance(z, torch.Tensor) and overrides.has_torch_function_unary(z):  # of torch.fx

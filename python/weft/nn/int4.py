@@ -14,11 +14,13 @@ _ARRAYS = ("packed", "scales", "zeros")
 
 
 class Int4Linear(torch.nn.Module):  # type: ignore[misc]
-    """`x @ weight.T + bias` for a weight of 4 bits: `Int4Linear.of(layer)` quantises that of a linear layer.
+    """`x @ weight.T + bias` with 4-bit weights. `Int4Linear.of(layer)` quantizes the weights of a linear
+    layer.
 
-    Its buffers are `packed`, `scales` and `zeros` (as in `weft.Int4Weights`) and `bias`, so that a state dict
-    has them. x has the type of the scales, bf16 or f16, and under `torch.autocast` is cast to it. The layer
-    has gradients of x only. PyTorch applies an `activation`, one of those of `weft.nn.Linear`.
+    Its buffers are `packed`, `scales` and `zeros` (as in `weft.Int4Weights`) and `bias`, so a state dict
+    contains them. `x` must have the type of the scales, bf16 or f16; under `torch.autocast`, it is cast to
+    that type. The layer computes only the gradient of `x`. PyTorch applies the `activation`, which may be any
+    of those of `weft.nn.Linear`.
     """
 
     packed: torch.Tensor

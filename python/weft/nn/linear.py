@@ -24,27 +24,28 @@ _TYPES = (*_CAST, torch.float64)
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
-    """`torch.nn.Linear` by kernels of Weft: `activation(x @ weight.mT + bias)` for `x` of any leading
-    dimensions, and both products of its gradient.
+    """`torch.nn.Linear` with Weft's kernels: they compute `activation(x @ weight.mT + bias)` and both
+    products of its gradient. `x` may have any number of leading dimensions.
 
-    The arguments are those of `torch.nn.Linear`, and `activation`: None or one of "relu", "gelu", "gelu_tanh"
-    and "silu". A kernel applies it to sums of f32 before they are rounded; where a gradient needs what is
-    before the activation (all but relu), PyTorch applies it. Layers of f32 are PyTorch's own if
-    `torch.get_float32_matmul_precision()` is "highest", its default, since kernels multiply f32 as tf32.
+    The arguments are those of `torch.nn.Linear`, and `activation`: None, "relu", "gelu", "gelu_tanh" or
+    "silu". The kernel applies the activation to the f32 sums before they are rounded. In training, PyTorch
+    applies it instead, except for relu, because the gradient needs the values before the activation. For f32,
+    PyTorch's own product is used if `torch.get_float32_matmul_precision()` is "highest", its default, because
+    Weft's kernels multiply f32 as tf32.
 
-    With `fuse_wgrad_accumulation`, the kernel that computes the gradient of the weight adds it to
-    `weight.grad` if there is one, as in the second of several calls of `backward()`. Hooks of the weight and
-    of its gradient's accumulation don't see it, so it isn't for `DistributedDataParallel` and
+    With `fuse_wgrad_accumulation`, the kernel that computes the gradient of the weight adds it to an existing
+    `weight.grad`, as in the second of several calls of `backward()`. Hooks of the weight and of the
+    accumulation of its gradient aren't called then, so don't use the option with `DistributedDataParallel` or
     `torch.autograd.grad`.
 
-    With `fp8="tensorwise"`, all three products are of fp8 with one scale for each tensor: `x` and the weight
-    are cast to e4m3, the gradient to e5m2 (`weft.quantize`). With `fp8="rowwise"`, all are cast to e4m3, and
-    each row of a product's left and each column of its right matrix has a scale, a power of two. Both sizes
-    must be multiples of 16. Gradients have no gradients then, except under `torch.func`. `fp8_promote`
-    selects the products that are promoted, as without torchao's `use_fast_accum`: both of the gradient
-    (None), all (True) or none (False).
+    With `fp8`, all three products multiply fp8 elements (`weft.quantize`). With "tensorwise", each tensor has
+    one scale; `x` and the weight are cast to e4m3, and the gradient to e5m2. With "rowwise", all are cast to
+    e4m3. Each row of the left matrix of a product, and each column of the right one, has a scale that is a
+    power of two. in_features and out_features must be multiples of 16. Second derivatives are available only
+    under `torch.func`. `fp8_promote` selects the products whose sums are promoted to f32, as without
+    torchao's `use_fast_accum`: both products of the gradient (None), all (True) or none (False).
 
-    Raises WeftError for an unknown activation, and in a call for tensors that no kernel multiplies.
+    Raises WeftError for an unknown activation; a call raises it for tensors that no kernel can multiply.
     """
 
     def __init__(
@@ -105,8 +106,8 @@ def linear(
     fp8: str | None = None,
     fp8_promote: bool | None = None,
 ) -> Any:
-    """`activation(x @ weight.mT + bias) + residual` for `x` of ... x K and `weight` of N x K, with gradients:
-    the function of `weft.nn.Linear`, whose notes hold here, too. `accumulates` is its
+    """`activation(x @ weight.mT + bias) + residual` with gradients, where `x` is ... x K and `weight` is N x
+    K. This is the function that `weft.nn.Linear` calls; its notes apply here, too. `accumulates` is its
     `fuse_wgrad_accumulation`.
     """
     options: Any = {"accumulates": accumulates, "fp8": fp8, "fp8_promote": fp8_promote}

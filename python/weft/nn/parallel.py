@@ -197,16 +197,19 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
 
 
 class ColumnParallelLinear(_Parallel):
-    """`activation(x @ weight.mT + bias)` of the tokens of all ranks, for this rank's part of the features.
+    """`activation(x @ weight.mT + bias)` for the tokens of all ranks and this rank's part of the output
+    features.
 
-    `x` is ... x in_features; its first dimension is divided among the ranks of `team`, a
-    `weft.distributed.Team`. The result has this dimension of all ranks, and out_features / ranks features.
-    The weight is this rank's out_features / ranks x in_features. The gradient of `x` is added up over all
-    ranks, and those of weight and bias are of all tokens: nothing is left to add up.
+    `x` is this rank's part of the tokens, ... x in_features. The ranks of `team`, a `weft.distributed.Team`,
+    divide the first dimension. The result has the tokens of all ranks, and out_features / ranks features. The
+    shape of this rank's weight is out_features / ranks x in_features. The backward pass adds up the gradient
+    of `x` over all ranks. The gradients of weight and bias are those of all tokens, so no further reduction
+    is necessary.
 
-    Sizes are multiples of 8, and out_features of 8 times the ranks. Tensors are f16 or bf16, or f32 under
-    `torch.autocast`. All ranks must call the layers in the same order, with the same shapes, and need the
-    same gradients. `state_dict` has this rank's part. Raises WeftError for other sizes and tensors.
+    in_features must be a multiple of 8, and out_features a multiple of 8 times the number of ranks. Tensors
+    must be f16 or bf16, or f32 under `torch.autocast`. All ranks must call the layers in the same order, with
+    the same shapes, and request the same gradients. `state_dict` contains this rank's part. Raises WeftError
+    for other sizes and tensors.
     """
 
     _kind, _dimension = "out_features", 0
@@ -232,16 +235,16 @@ class ColumnParallelLinear(_Parallel):
 
 
 class RowParallelLinear(_Parallel):
-    """`activation(x @ weight.mT + bias)`, where each rank has a part of the features of `x` and the weight:
-    this rank's tokens of the sum over all ranks.
+    """`activation(x @ weight.mT + bias)`, where each rank has a part of the input features of `x` and of the
+    weight. The result has this rank's tokens of the sum over all ranks.
 
-    `x` is ... x (in_features / ranks), with all tokens, as from a `ColumnParallelLinear`. The first dimension
-    of the result is divided by the ranks of `team`, and it has all out_features. The weight is this rank's
-    out_features x (in_features / ranks). The bias is the same on all ranks, and so is its gradient, which is
-    that of all tokens.
+    `x` is ... x (in_features / ranks) and has all tokens, like the result of a `ColumnParallelLinear`. The
+    ranks of `team` divide the first dimension of the result, which has all out_features. The shape of this
+    rank's weight is out_features x (in_features / ranks). The bias is the same on all ranks. So is its
+    gradient, which is that of all tokens.
 
-    in_features is a multiple of 8 times the ranks, the first dimension of `x` one of the ranks. The rest is
-    as in `ColumnParallelLinear`.
+    in_features must be a multiple of 8 times the number of ranks, and the first dimension of `x` a multiple
+    of the number of ranks. The rest is as in `ColumnParallelLinear`.
     """
 
     _kind, _dimension = "in_features", 1

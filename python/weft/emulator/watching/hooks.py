@@ -256,8 +256,8 @@ _now: ContextVar[Hooks | None] = ContextVar("hooks", default=None)
 
 @contextmanager
 def hooked(hooks: Hooks) -> Iterator[Hooks]:
-    """Sets the hooks of each launch inside the `with` block, also of those of `weft.matmul`, compiled kernels
-    and frameworks, but not of those of `World`. Other threads have their own.
+    """Sets the hooks of all launches inside the `with` block, also of those by `weft.matmul`, compiled
+    kernels and frameworks, but not of those by `World`. It affects only the current thread.
     """
     token = _now.set(checked(hooks))
     try:

@@ -28,7 +28,7 @@ _FLAG_BYTES = 4
 
 
 class Stream:
-    """A stream of one GPU: its operations begin in their order, each after the one before has ended.
+    """A stream of one GPU. Its operations run one after the other, in the order in which they were added.
 
     Nothing runs before `World.run`. Arrays are NumPy's. An array that isn't shared belongs to the GPU that
     uses it first.

@@ -20,8 +20,8 @@ _MOST_RANKS = 64
 
 @dataclass(frozen=True)
 class WorldReport:
-    """What the GPUs have executed: a report of each launch, in the order in which they began. `findings` are
-    the sanitizer's, of all launches, copies and flags.
+    """What the GPUs have executed: a report for each launch, in the order in which the launches began.
+    `findings` are those of the sanitizer for all launches, copies and flags.
     """
 
     launches: tuple[Report, ...]
@@ -32,12 +32,13 @@ class WorldReport:
 
 
 class World:
-    """GPUs with numbers from 0 on, their ranks. Each has memory of its own, and memory that all can access.
+    """Several emulated GPUs, with ranks from 0 on. Each has its own memory, and memory that all of them can
+    access.
 
-    The host adds operations to streams; `run` runs them all, on all GPUs together. Kernels of different GPUs
-    and streams run at the same time, so that one may wait for a flag that another one raises. The
-    sanitizer finds accesses of different GPUs that nothing orders: accesses and fences order those of other
-    GPUs only with the scope .sys.
+    The host adds operations to streams, and `run` executes all of them on all GPUs. Kernels on different GPUs
+    and streams run at the same time, so a kernel may wait for a flag that another kernel sets. The sanitizer
+    reports races between GPUs: only operations and fences with the scope .sys order accesses of different
+    GPUs.
     """
 
     def __init__(self, ranks: int) -> None:

@@ -168,7 +168,7 @@ class Wait(Form):
 
 @dataclass(frozen=True)
 class Fence(Form):
-    """`tcgen05.fence`: orders asynchronous tcgen05 work before or after a synchronisation of threads."""
+    """`tcgen05.fence`: orders asynchronous tcgen05 work before or after a synchronization of threads."""
 
     kind: str
 
