@@ -193,6 +193,14 @@ def test_the_model_counts_parts_as_the_schedule_does():
     assert time_model.modelled(one, *shape, BF16, PLAIN) == time_model.modelled(one, *shape, BF16, less)
 
 
+def test_brief_products_leave_room_for_the_next_launch():
+    """Of schedules that the model can't tell apart: with nine stages instead of 12, 10 % less time."""
+    chosen = time_model.choose(18, 4040, 1224, BF16, H200)
+    assert str(chosen) == "block 64x32x64, 1 warpgroups, 9 stages, group 8, cluster 4x1, swapped"
+    assert Kernels.of([chosen], BF16, H200).two_fit[0]
+    assert not Kernels.of([replace(chosen, stages=chosen.stages + 1)], BF16, H200).two_fit[0]
+
+
 @pytest.mark.parametrize(
     ("types", "shape", "turns"),
     [

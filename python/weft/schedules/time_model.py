@@ -52,6 +52,7 @@ _SHORTEST = 640  # and up to which a product writes more than it reads
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
 _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
 _NEAR_READ = 1.02  # and the model tells fewer of their schedules apart
+_BRIEF = 20_000  # cycles of a product, up to which room for a CTA of the next launch gains more than stages
 
 
 def choose(
@@ -72,9 +73,13 @@ def choose(
         layout = "" if not any(types.transposed) else ", with an operand that isn't K-major"
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip.chip}{layout}")
 
+    brief = near[0][0] < _BRIEF and types.input_bytes == 2  # as measured
+    roomy = _roomy([s for _, s in near], types, chip) if brief else set()
+
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
-        """Of those that the model can't tell apart: fewest K slices, then most stages. For few rows, B is
-        read fastest while a CTA of the next launch fits beside this one's, in few long pieces.
+        """Of those that the model can't tell apart: fewest K slices, then, if the product is brief, room for
+        a CTA of the next launch, then most stages. For few rows, B is read fastest while such a CTA fits
+        beside this one's, in few long pieces.
         """
         if few:
             beside = s.shared_bytes(types) <= wgmma_kernels.room_of_two(chip.facts)
@@ -82,9 +87,15 @@ def choose(
             mn_major, _ = s.swapped(*types.transposed)
             piece, pieces = (rows, depth) if mn_major else (depth, rows)
             return -s.ctas * s.global_splits, beside, piece, -pieces, -cycles
-        return -s.splits * s.global_splits, s.stages, -cycles
+        return -s.splits * s.global_splits, s in roomy, s.stages, -cycles
 
     return max(near, key=lambda each: preferred(*each))[1]
+
+
+def _roomy(schedules: list[WarpgroupSchedule], types: Types, chip: ChipModel) -> set[WarpgroupSchedule]:
+    """Those that leave room for a CTA of the next launch."""
+    fits = Kernels.of(schedules, types, chip).two_fit
+    return {s for s, two in zip(schedules, fits, strict=True) if two}
 
 
 def ranked(
