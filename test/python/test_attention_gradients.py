@@ -265,6 +265,7 @@ def test_warpgroups_take_turns_for_short_sequences_of_narrow_heads_with_windows(
     found = {(m["width"], keys) for m, keys, window in cases if tiles.in_turns(keys, m, window=window)}
     assert found == {(64, 1024), (64, 4096)}
     assert not any(tiles.in_turns(1024, m, window=False) for m in meta)
+    assert [tiles.turned(keys, meta[0], window=True) for keys in (1024, 4096)] == [True, False]
 
 
 def test_one_function_chooses_the_kernels():

@@ -79,9 +79,9 @@ def gradients(
     by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, `at_once` or a block later, to wait less.
 
     Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
-    before comes last, not first. In `turns`, with ds transposed, a warpgroup computes shares while the other
-    one multiplies. `group` heads of q share keys. `ragged` keys may end inside of a tile. With a `section`,
-    tiles are in the order `longest_first`. The other options are those of `forward`.
+    before comes last, not first. In `turns`, a warpgroup computes shares while the other one multiplies; if
+    also `at_once`, ds are transposed. `group` heads of q share keys. `ragged` keys may end inside of a tile.
+    With a `section`, tiles are in the order `longest_first`. The other options are those of `forward`.
 
     With `clears`, a thread clears sums of the head of keys `before` heads later; with `beside`, a warpgroup
     also prepares the rows of that head, and converts sums of the one `after` heads earlier. `done` counts
@@ -215,15 +215,15 @@ def gradients(
     elif of == "qkv":
         memory = memory_beside(o, do, dq) if beside else None
         cleared = w.ring(1, zeros=(ROWS // 2 if beside else 2 * ROWS, LANES, w.f32)) if clears else None
-        exchange = w.ring(1 if turns else 2, ds=(M, N, q.dtype), takers=2)
+        turn, turned = w.turns(2) if turns else None, turns and at_once
+        exchange = w.ring(1 if turned else 2, ds=(M, N, q.dtype), takers=2)
         added = w.ring(2, sum=(part, LANES, w.f32))
-        turn = w.turns(2) if turns else None
         with w.role(warpgroups=2, registers=232 if beside else 240) as me:
 
             def product(ds, keys):
                 """Starts a part of ds.T @ keys: half of its rows or columns."""
                 if N == M:
-                    return w.gemm((ds if turns else ds.T).rows(me * ROWS, ROWS), keys)
+                    return w.gemm((ds if turned else ds.T).rows(me * ROWS, ROWS), keys)
                 return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
 
             def add(sum_q):
@@ -269,7 +269,7 @@ def gradients(
                         p, slopes = shares_of(s, low, i, own, rows, seen)
                         p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
                         with exchange.write() as to:
-                            own_ds = (to.ds.T if turns else to.ds).rows(ROWS * me, ROWS)
+                            own_ds = (to.ds.T if turned else to.ds).rows(ROWS * me, ROWS)
                             of_p = w.wait(of_p)
                             ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
                             ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
