@@ -103,3 +103,34 @@ def test_columns_of_mistakes_count_from_1():
         wrong.compile()
     where = raised.value.diagnostics[0].location
     assert (where.line, where.column) == line_of(wrong, "x[0] + w.thread()")
+
+
+def test_a_report_has_one_line_for_each_mistake():
+    @w.kernel
+    def kernel(x: w.In["64 64", w.f16], y: w.Out["64 64", w.f16]):
+        buffer = w.shared(64, 64, w.f16)
+        with w.role():
+            w.store(w.load(x[0, 0], (64, 64)), buffer)
+            w.barrier()
+            w.store(w.wait(w.gemm(buffer, buffer.T)).to(w.f16), y[0, 0])
+
+    x = np.zeros((64, 64), np.float16)
+    report = kernel.emulate(x, x.copy())
+    first, *found = str(report).splitlines()
+    assert first.endswith(f"warp instructions, {len(report.findings)} findings:") and len(report.findings) > 1
+    assert len(found) == 1 and f", and {len(report.findings) - 1} like it at this line" in found[0]
+    assert "missing-proxy-fence" in found[0]
+
+
+def test_a_report_counts_one_finding_as_one():
+    @w.kernel(threads=64)
+    def kernel(y: w.Out["1", w.i32]):
+        y[0] = w.thread()
+
+    assert ", 1 finding:\n" in str(kernel.emulate(np.zeros(1, np.int32)))
+    w_kernel = w.kernel(threads=32)(quiet)
+    assert str(w_kernel.emulate(np.zeros(1, np.int32))).endswith(", no findings")
+
+
+def quiet(y: w.Out["1", w.i32]):
+    y[0] = 1

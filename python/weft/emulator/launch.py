@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,9 +55,18 @@ class Report:
     printed: str = ""
 
     def __str__(self) -> str:
-        found = "no findings" if not self.findings else f"{len(self.findings)} findings:"
-        lines = [f"{self.instructions:,} warp instructions, {found}", *map(str, self.findings)]
+        count = len(self.findings)
+        found = f"{count or 'no'} finding{'' if count == 1 else 's'}{':' * bool(count)}"
+        lines = [f"{self.instructions:,} warp instructions, {found}", *self._by_source_line()]
         return "\n".join([*lines, *(["printed:", self.printed.rstrip()] if self.printed else [])])
+
+    def _by_source_line(self) -> Iterator[str]:
+        """The findings, those of one rule at one source line as one."""
+        kinds: dict[tuple[str, str], list[Finding]] = {}
+        for each in self.findings:
+            kinds.setdefault((each.rule, each.source or str(each.line)), []).append(each)
+        for first, *others in kinds.values():
+            yield f"{first}, and {len(others)} like it at this line" if others else str(first)
 
     def _repr_html_(self) -> str:
         return page.of_report(self)
