@@ -18,18 +18,23 @@ from weft.tools.isa_patterns import pattern
 from weft.tools.isa_rows import Row, chips_text, rows, version_text
 
 _HOW = """\
-A row is every combination of the values that it lists. `|` separates choices. Only some of its
-forms have the text in brackets. An axis that a row doesn't name has its default. An operand is shown as its
-number of registers per lane and the LLVM type of each: `4 f16x2` is four of `<2 x half>`. For a constant, its
-legal values are shown. In opcodes, braces list the choices; a word in capitals stands for many choices. In
-operand lists, braces are PTX's lists of registers.
+A *form* is one legal combination of shape, types and modifiers. Each row of a table stands for all
+combinations of the values in its cells:
+
+- `|` separates choices. Text in brackets is optional: only some forms of the row have it.
+- If a row doesn't name an axis, the axis has its default value.
+- An operand is given as its number of registers per lane and their LLVM type: `4 f16x2` is four registers of
+  type `<2 x half>`. If an operand must be a constant, its legal values are listed.
+- In opcodes, braces enclose choices, and a word in capitals stands for a list of choices. In operand lists,
+  braces are PTX's vectors of registers.
 """
 
 _ABOUT = """\
 # Instructions
 
-These pages list every form of PTX's tensor-core instructions, and the chips that have it. `weft isa` prints
-the same tables, and `weft lint` checks PTX and MLIR against them:
+These pages list every form of PTX's tensor-core instructions, and the chips that support it. A form is one
+legal combination of shape, types and modifiers. `weft lint` checks PTX and MLIR against these tables, and
+`weft isa` prints them:
 
 ```sh
 weft isa
@@ -37,42 +42,42 @@ weft isa
 
 | column | contents |
 | --- | --- |
-| forms | legal combinations of shape, types and modifiers |
-| intrinsics | forms that LLVM 22.1 has an intrinsic for |
-| rows | rows of the table on the page |
-| points | combinations that were tried with ptxas, on all chips |
+| forms | the number of forms |
+| intrinsics | how many of them LLVM 22.1 has an intrinsic for |
+| rows | the number of rows of the table on the page |
+| points | the number of combinations, legal or not, that were tried with ptxas on all chips |
 """
 _DETAILS = """\
 ## Which forms are legal
 
-A form is legal on a chip exactly if ptxas assembles it there, in a whole kernel at -O3: ptxas 12.9 for sm_70
-and sm_72, and 13.5 for the others. `python -m weft.isa.certify` checks this in both directions: ptxas must
-accept each form of the tables, and reject each form that they lack. It tries all combinations of the values
-of each axis, and of some values that no form has, on each of the {count} chips from {first} on. The tables
-agree with ptxas 12.9.86 and 13.5.37 at all of these points.
+A form is legal on a chip if and only if ptxas assembles a kernel that contains it, at -O3. ptxas 12.9 decides
+for sm_70 and sm_72, and ptxas 13.5 for the other chips. `python -m weft.isa.certify` checks both directions:
+ptxas must accept each form of the tables, and reject each combination that they lack. It tries all
+combinations of the values of the axes, and some values that no form has, on each of the {count} chips from
+{first} on. The tables agree with ptxas 12.9.86 and 13.5.37 in all of these combinations.
 
-Each page lists the forms that ptxas accepts although the PTX ISA doesn't have them, and why the table omits
-them. `python -m weft.tools.isa_docs` writes the pages from the tables in `python/weft/isa`, and a test checks
-that they agree.
+Each page lists the forms that ptxas accepts but the PTX ISA doesn't specify, and the reason why the table
+omits them. `python -m weft.tools.isa_docs` writes the pages from the tables in `python/weft/isa`, and a test
+checks that they agree.
 
 ## What `weft lint` reports in addition
 
-ptxas ignores some modifiers that don't belong to an instruction, such as `.b8x16` on any `tcgen05`
-instruction. `weft lint` reports them, and four mistakes that ptxas accepts:
+ptxas ignores some modifiers that an instruction doesn't have, such as `.b8x16` on any `tcgen05` instruction.
+`weft lint` reports them. It also reports four mistakes that ptxas accepts:
 
 - a predicate in a fragment or as metadata;
 - a special register as a result or an address;
 - a vector where one register is needed;
-- selectors 2 and 3 of `mma.sp` m16n8k32 with f16 inputs and f32 sums, which has two pairs of lanes.
+- selectors 2 and 3 of `mma.sp` m16n8k32 with f16 inputs and f32 sums, which allows only selectors 0 and 1.
 
-It checks operands by the registers that the text declares, as ptxas does.
+Like ptxas, it checks the types of operands by the declarations of their registers.
 
 ## How forms are lowered
 
-Weft lowers a form to LLVM's intrinsic if LLVM 22.1 has one that prints the form, and otherwise to inline PTX.
-Each page lists the latter forms. LLVM 22.1 doesn't support sm_107: it generates code for sm_103, and the text
-names sm_107. Forms that both chips have are lowered as on sm_103, and forms that only sm_107 has to inline
-PTX.
+Weft lowers a form to an intrinsic if LLVM 22.1 has one that prints the form, and to inline PTX otherwise.
+Each page lists the forms that are lowered to inline PTX. LLVM 22.1 doesn't support sm_107. For this chip,
+LLVM generates code for sm_103, and Weft replaces the name of the target in the PTX. Forms that sm_103 has,
+too, are lowered as on sm_103; forms that only sm_107 has are lowered to inline PTX.
 """
 
 
@@ -116,7 +121,7 @@ def _index() -> str:
         ),
         "",
         f"Together {sum(len(f.table) for f in tables.FAMILIES):,} forms, "
-        f"{sum(map(intrinsics, tables.FAMILIES)):,} of them intrinsics, and "
+        f"{sum(map(intrinsics, tables.FAMILIES)):,} of them with an intrinsic, and "
         f"{sum(points(t, f) for t in TABLES for f in t.families):,} points.",
         "",
         _DETAILS.format(count=len(CHIPS), first=next(iter(CHIPS))).rstrip(),
