@@ -66,6 +66,7 @@ from weft.language.memory import (
 from weft.language.prefetching import prefetch
 from weft.language.products import Pending, gemm, wait, warp_gemm
 from weft.language.queues import tile_queue
+from weft.language.randoms import rand, randint, randn
 from weft.language.ranges import range_ as range
 from weft.language.rings import Ring, ring
 from weft.language.roles import (
@@ -168,6 +169,9 @@ __all__ = [
     "pin",
     "prefetch",
     "print",
+    "rand",
+    "randint",
+    "randn",
     "range",
     "rcp",
     "relu",

@@ -52,7 +52,7 @@ TRITON = {
 }
 """Names of `triton.language` and `triton`."""
 WITHOUT = (
-    *("associative_scan", "sort", "flip", "join", "reshape", "rand", "atomic_cas", "atomic_xchg"),
+    *("associative_scan", "sort", "flip", "join", "reshape", "atomic_cas", "atomic_xchg"),
     "inline_asm_elementwise",
 )
 """Names of `triton.language` that nothing here stands for."""

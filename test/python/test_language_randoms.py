@@ -1,0 +1,83 @@
+"""Random numbers of kernels are those of Philox 4x32-10."""
+
+import language_mistakes
+import numpy as np
+import pytest
+
+import weft.language as w
+
+
+def philox(seed, offsets):
+    """The first two of the four words for each offset, with words of 32 bits in 64."""
+    mask, high = np.uint64(2**32 - 1), np.uint64(32)
+    zeros = np.zeros(np.shape(offsets), np.uint64)
+    words = [np.asarray(offsets).astype(np.uint64) & mask, zeros, zeros, zeros]
+    key = np.array([seed % 2**32, seed >> 32], np.uint64)
+    for _ in range(10):
+        first, second = np.uint64(0xD2511F53) * words[0], np.uint64(0xCD9E8D57) * words[2]
+        words = [(second >> high) ^ words[1] ^ key[0], second & mask, (first >> high) ^ words[3] ^ key[1]]
+        words.append(first & mask)
+        key = (key + np.array([0x9E3779B9, 0xBB67AE85], np.uint64)) & mask
+    return words[:2]
+
+
+@w.kernel
+def tiles(seed: w.i64, bits: w.Out["m n", w.i32], floats: w.Out["m n", w.f32], normal: w.Out["m n", w.f32]):
+    with w.role():
+        offsets = w.row(w.zeros((64, 64), w.i32)) * 64 + w.column(w.zeros((64, 64), w.i32))
+        w.store(w.randint(seed, offsets), bits[0, 0])
+        w.store(w.rand(seed, offsets), floats[0, 0])
+        w.store(w.randn(seed, offsets), normal[0, 0])
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_90a", "sm_100a"])
+def test_tiles_of_random_numbers(arch):
+    seed, bits = 0x123456789ABCDEF, np.zeros((64, 64), np.int32)
+    floats, normal = np.zeros((2, 64, 64), np.float32)
+    assert not tiles.emulate(seed, bits, floats, normal, arch=arch).findings
+    first, second = philox(seed, np.arange(64 * 64).reshape(64, 64))
+    assert np.array_equal(bits.view(np.uint32), first)
+    assert np.array_equal(floats, (first >> np.uint64(8)) / 2**24)
+    radius = np.sqrt(-2 * np.log(np.maximum(floats.astype(float), 2**-25)))
+    assert np.allclose(normal, radius * np.cos((second >> np.uint64(8)) * 2 * np.pi / 2**24), atol=1e-4)
+
+
+def test_numbers_of_threads_and_known_answers():
+    @w.kernel(threads=32)
+    def kernel(seed: w.i32, seeds: w.In["1", w.i64], y: w.Out["4 32", w.i32]):
+        i = w.thread()
+        y[0, i] = w.randint(0, i)
+        y[1, i] = w.randint(2**64 - 1, i - 1)
+        y[2, i] = w.randint(seed, i)
+        y[3, i] = w.randint(seeds[0], i)
+
+    y = np.zeros((4, 32), np.int32)
+    assert not kernel.emulate(-5, np.array([-7]), y).findings
+    found, i = y.view(np.uint32), np.arange(32)
+    assert found[0, 0] == 0x6627E8D5  # as Random123 lists it
+    seeds = 0, 2**64 - 1, 2**32 - 5, 2**64 - 7
+    for row, seed, offsets in zip(found, seeds, (i, i - 1, i, i), strict=True):
+        assert np.array_equal(row, philox(seed, offsets)[0])
+
+
+mistakes = language_mistakes.Mistakes()
+
+
+@mistakes(r"seed must be an integer in 0\.\.2\*\*64 - 1, or a number of w\.i32 or w\.i64, got -1")
+def a_negative_seed(x: w.In["n", w.f32]):
+    w.rand(-1, w.thread())  # here
+
+
+@mistakes(r"seed must be .*, got a value of w\.f32")
+def a_float_as_a_seed(x: w.In["n", w.f32]):
+    w.rand(x[0] + 0.0, w.thread())  # here
+
+
+@mistakes(r"offset must be of w\.i32, got a fragment of 64 x 8 w\.f32: convert it with \.to\(w\.i32\)")
+def offsets_of_floats(x: w.In["n", w.f32]):
+    w.randn(1, w.zeros((64, 8)))  # here
+
+
+@pytest.mark.parametrize(("function", "message"), mistakes.cases)
+def test_mistakes_are_in_their_line(function, message):
+    language_mistakes.refused(function, message)
