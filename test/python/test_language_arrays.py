@@ -231,6 +231,14 @@ def test_numbers_have_defaults(args, named, factor, shift):
     assert np.allclose(y, x * factor + shift)
 
 
+def test_arrays_of_one_number_arent_numbers():
+    x = numbers(32)
+    with pytest.raises(weft.WeftError, match=r"argument 'factor': .* got ndarray: x\.item\(\) is the number"):
+        scaled(x, x.copy(), np.array(1.0), on="emulator")
+    with pytest.raises(weft.WeftError, match=r"argument 'factor': expects a number of type f32, got str$"):
+        scaled(x, x.copy(), "1.0", on="emulator")
+
+
 def test_operators_of_pytorch_have_the_defaults_of_numbers():
     torch = pytest.importorskip("torch")
     operator = w.torch_op("weft_tests::scaled", scaled)

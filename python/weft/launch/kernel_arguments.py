@@ -261,7 +261,10 @@ def number_for(value: Any, want: ScalarArgument, argument: str) -> Any:
     if want.dtype not in _SCALARS:
         raise WeftError(f"{argument}: numbers of type {want.dtype} can't be passed")
     if not isinstance(value, (int, float, np.number, np.bool_)):
-        raise WeftError(f"{argument}: expects a number of type {want.dtype}, got {type(value).__name__}")
+        hint = ": x.item() is the number in an array x" if getattr(value, "ndim", None) == 0 else ""
+        raise WeftError(
+            f"{argument}: expects a number of type {want.dtype}, got {type(value).__name__}{hint}"
+        )
     kind: Any = _SCALARS[want.dtype][1]
     if issubclass(kind, np.floating):
         if np.iscomplexobj(value) or (isinstance(value, int) and abs(value) >= 2**1024):
