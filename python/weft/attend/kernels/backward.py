@@ -269,7 +269,6 @@ def gradients(
                         p, slopes = shares_of(s, low, i, own, rows, seen)
                         p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
                         with exchange.write() as to:
-                            own_ds = (to.ds.T if turned else to.ds).rows(ROWS * me, ROWS)
                             of_p = w.wait(of_p)
                             ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
                             ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
@@ -277,10 +276,10 @@ def gradients(
                                 slot = exchange.take()
                                 sum_q = product(slot.ds, mine.k)
                             if at_once:
-                                w.store(ds, own_ds)
+                                w.store(ds, (to.ds.T if turned else to.ds).rows(ROWS * me, ROWS))
                             sum_v = w.gemm(p, of_out.do, sum_v)
                             if not at_once:
-                                w.store(ds, own_ds)
+                                w.store(ds, to.ds.rows(ROWS * me, ROWS))
                         if at_once:
                             slot = exchange.take()
                             sum_q = w.wait(product(slot.ds, mine.k), pending=1)
