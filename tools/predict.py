@@ -178,6 +178,7 @@ def _compare(options: Namespace) -> int:
                 {"shape": c.problem.shape, "types": c.problem.types}
                 | {key: getattr(c, key) for key in keys}
                 | {"predicted": c.predicted.microseconds, "bound": c.predicted.bound}
+                | {"schedule": str(c.schedule), "recorded": c.recorded}
                 for c in compared
             ]
         )

@@ -10,7 +10,7 @@ from weft.bench.problem import Problem
 from weft.bench.report import MODES, Report
 from weft.dialects.schedule import AnySchedule, read_schedule
 from weft.errors import WeftError
-from weft.schedules import choice
+from weft.schedules import choice, transposing
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import Gpu, gpu_of, gpus_of
 from weft.schedules.predict_model import Prediction
@@ -20,12 +20,16 @@ _WEFT = "weft"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A time that was measured, in microseconds, and what the model predicts for it."""
+    """A time that was measured, in microseconds, and what the model predicts for a schedule: the `recorded`
+    one of the file, or, where the file has none, the one that Weft chooses.
+    """
 
     problem: Problem
     mode: str
     microseconds: float
     predicted: Prediction
+    schedule: AnySchedule
+    recorded: bool
 
     @property
     def error(self) -> float:
@@ -42,39 +46,45 @@ def gpu_of_report(report: Report) -> Gpu:
 
 def comparisons(report: Report, step: int = 1) -> Iterator[Comparison]:
     """Each of Weft's results, or one in `step`, in each mode that was timed. Groups have no prediction."""
-    gpu, schedule = gpu_of_report(report), _schedule(report.command)
+    gpu, named = gpu_of_report(report), _named(report.command)
     own = [r for r in report.results if r.implementation == _WEFT and r.problem.groups is None]
     for result in own[::step]:
-        yield from _compared(result, schedule, gpu)
+        yield from _compared(result, named, gpu)
 
 
-def _compared(result: Result, schedule: AnySchedule | None, gpu: Gpu) -> Iterator[Comparison]:
+def _compared(result: Result, named: str, gpu: Gpu) -> Iterator[Comparison]:
     timings = [(mode, timing) for mode in MODES if (timing := result.timing(mode)) is not None]
     if not timings:
         return
-    product = product_of(result.problem, gpu.chip)
+    product, recorded = product_of(result.problem, gpu.chip), named or result.schedule
+    product = product if named else transposing.multiplied(product)
     mnk = product.m, product.n, product.k
-    used = schedule or choice.choose(*mnk, product.types, gpu.chip)
+    used = read_schedule(recorded) if recorded else choice.choose(*mnk, product.types, gpu.chip)
     for mode, timing in timings:
         predicted = predict_schedule(used, *mnk, product.types, gpu, burst=mode == "burst")
-        yield Comparison(result.problem, mode, timing.microseconds, predicted)
+        yield Comparison(result.problem, mode, timing.microseconds, predicted, used, bool(recorded))
 
 
-def _schedule(command: Sequence[str]) -> AnySchedule | None:
-    """The schedule that a command line of weft bench names."""
-    return read_schedule(command[command.index("--schedule") + 1]) if "--schedule" in command else None
+def _named(command: Sequence[str]) -> str:
+    """The schedule that a command line of weft bench names; "" if it names none."""
+    return command[command.index("--schedule") + 1] if "--schedule" in command else ""
 
 
 def lines(compared: Sequence[Comparison]) -> Iterator[str]:
     """A table of comparisons, and the median error of each mode."""
     if not compared:
         raise WeftError("a measured file must have results of weft without groups, got none")
-    yield f"{'M x N x K':21}  {'types':21}  {'mode':9}  {'measured':>9}  {'predicted':>9}  {'error':>7}  by"
+    columns = f"{'M x N x K':21}  {'types':21}  {'mode':9}  {'measured':>9}  {'predicted':>9}  {'error':>7}"
+    yield f"{columns}  {'by':13}  {'from':6}  schedule"
     for each in compared:
         times = f"{each.microseconds:9.2f}  {each.predicted.microseconds:9.2f}  {each.error:+7.1%}"
         name = f"{each.problem.shape:21}  {each.problem.types:21}  {each.mode:9}"
-        yield f"{name}  {times}  {each.predicted.bound}"
+        source = "file" if each.recorded else "chosen"
+        yield f"{name}  {times}  {each.predicted.bound:13}  {source:6}  {each.schedule}"
     for mode, kind in dict.fromkeys((each.mode, each.problem.types) for each in compared):
         errors = [e.error for e in compared if (e.mode, e.problem.types) == (mode, kind)]
         off, worst = median(map(abs, errors)), max(errors, key=abs)
         yield f"{kind}, {mode}: {off:.1%} off in the median of {len(errors)}, {worst:+.1%} at most"
+    if chosen := sum(not each.recorded for each in compared):
+        count = f"{chosen} of {len(compared)}"
+        yield f"schedules of {count} times are those that Weft chooses now: the file has none"

@@ -18,7 +18,7 @@ from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, LAYOUTS, OUTPUTS, Buffers, Check, Problem
 from weft.bench.suites import Shape
 from weft.compiler import ptxas
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
 from weft.launch import runtime
 from weft.multiply import product_kernel
@@ -172,6 +172,29 @@ def test_an_implementation_that_refuses_is_omitted_with_a_reason() -> None:
     assert [result.right for result in found] == [True, False, True]
     assert found[1] == Result(SMALL, "other", "takes other shapes")
     assert seen == [(done, 2 * (3 + 7)) for done in range(1, 21)]
+
+
+def test_results_name_the_schedule_of_their_kernels() -> None:
+    fake = FakeGpu()
+    own = replace(fake.implementation("weft", 0.1), schedule=lambda problem, sets: f"of {len(sets)} sets")
+    found = run(fake, own, fake.implementation("cublas", 0.1), replace(refusing("x"), schedule=own.schedule))
+    assert [result.schedule for result in found] == [f"of {len(fake.buffers(SMALL))} sets", "", ""]
+
+
+def test_the_schedule_is_that_of_the_kernel_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch, for its arrays")
+    monkeypatch.setattr(problem, "_INPUT_BYTES", 1)
+    products = Types("f8E4M3FN", "f8E4M3FN", "bf16", (False, False))
+    copied = Problem(2048, 2048, 2048, "e4m3", "bf16", transpose_b=False)  # weft.matmul copies B
+    for made, types in ((replace(copied, transpose_b=True), products), (copied, products)):
+        own = our().schedule(made, problem.buffers(made, "cpu"))
+        assert read_schedule(own) == choice.choose(2048, 2048, 2048, types, "sm_90a")
+    aligned = Problem(512, 512, 4096, "bf16", "bf16")
+    rows = replace(aligned, k=4095)  # which TMA can't copy
+    schedules = {our().schedule(each, problem.buffers(each, "cpu")) for each in (aligned, rows)}
+    assert len(schedules) == 2
+    written = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}"
+    assert our(written).schedule(aligned, []) == written
 
 
 def test_nobody_may_be_left() -> None:

@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+from weft.bench.compiling import written
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import Check, Problem
 from weft.bench.report import Report
@@ -17,7 +18,7 @@ from weft.dialects.schedule import (
     WarpgroupSchedule,
 )
 from weft.errors import WeftError
-from weft.schedules import time_model
+from weft.schedules import choice, time_model
 from weft.schedules.chip_models import H200
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import B200, GPUS
@@ -105,7 +106,8 @@ def report(device: dict[str, object], *results: Result, command: tuple[str, ...]
 
 def result(microseconds: float, m: int = 512, name: str = "weft", **fields: object) -> Result:
     timing = Timing(1000, (microseconds,) * 3)
-    problem = Problem(m, 512, 512, "bf16", "bf16", **fields)  # type: ignore[arg-type]
+    values: dict[str, object] = {"n": 512, "k": 512, "inputs": "bf16", "output": "bf16"} | fields
+    problem = Problem(m, **values)  # type: ignore[arg-type]
     return Result(problem, name, burst=timing, check=Check(1e-3, 1e-2))
 
 
@@ -138,6 +140,25 @@ def test_own_results_without_groups_are_compared() -> None:
     assert compared.error == pytest.approx(wanted.microseconds / 3.0 - 1)
     error = f"{abs(compared.error):.1%} off in the median of 1, {compared.error:+.1%} at most"
     assert list(predict_measured.lines([compared]))[-1] == f"bf16 to bf16, burst: {error}"
+
+
+def test_the_schedule_of_a_file_is_predicted_where_it_has_one() -> None:
+    device, slow = {"name": "NVIDIA H200", "chip": "sm_90a"}, WarpgroupSchedule((64, 64, 64), 1, 2)
+    run = report(device, replace(result(3.0), schedule=written(slow)), result(3.0, m=1024))
+    first, second = predict_measured.comparisons(run)
+    assert (first.schedule, first.recorded, second.recorded) == (slow, True, False)
+    assert second.schedule == choice.choose(1024, 512, 512, BF16, "sm_90a")
+    sizes = 512, 512, 512
+    assert first.predicted == predict_schedule(slow, *sizes, BF16, GPUS["H200"], burst=True)
+    shown = list(predict_measured.lines([first, second]))
+    assert ["  file    " in row for row in shown[1:3]] == [True, False]
+    assert shown[-1] == "schedules of 1 of 2 times are those that Weft chooses now: the file has none"
+
+
+def test_products_of_copied_operands_are_predicted_as_they_are_multiplied() -> None:
+    copied = result(90.0, 4096, n=4096, k=4096, inputs="e4m3", transpose_b=False)
+    (compared,) = predict_measured.comparisons(report({"name": "NVIDIA H200", "chip": "sm_90a"}, copied))
+    assert isinstance(compared.schedule, WarpgroupSchedule)
 
 
 def test_files_without_own_results_are_refused() -> None:

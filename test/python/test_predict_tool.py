@@ -88,15 +88,17 @@ def test_measured_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixtu
     kept["results"] = kept["results"][:2]
     few = tmp_path / "few.json"
     few.write_text(json.dumps(kept))
-    heading, *rows, _, last = said(capsys, "--measured", few).splitlines()
-    assert heading.split()[-5:] == ["mode", "measured", "predicted", "error", "by"]
+    heading, *rows, _, last, note = said(capsys, "--measured", few).splitlines()
+    assert heading.split()[-7:] == ["mode", "measured", "predicted", "error", "by", "from", "schedule"]
     assert [row.split()[:5] for row in rows] == [
         ["512x512x512", "bf16", "to", "bf16", mode] for mode in ("burst", "sustained")
     ]
     assert last.startswith("bf16 to bf16, sustained: ")
+    assert note == "schedules of 2 of 2 times are those that Weft chooses now: the file has none"
     burst, sustained = json.loads(said(capsys, "--measured", few, "--json"))
     assert (burst["shape"], burst["mode"], sustained["mode"]) == ("512x512x512", "burst", "sustained")
     assert burst["error"] == pytest.approx(burst["predicted"] / burst["microseconds"] - 1)
+    assert not burst["recorded"]
 
 
 def test_files_that_cannot_be_compared_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
-from weft.bench.compiling import default_jobs, product_of, written
+from weft.bench.compiling import chosen, default_jobs, product_of
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import INPUTS, Buffers, Problem
 from weft.bench.trials import milliseconds
@@ -18,7 +18,6 @@ from weft.isa.computed import computed
 from weft.launch import runtime
 from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
-from weft.schedules import choice
 
 if TYPE_CHECKING:
     from weft.bench.triton_pointers import Compiled, Config
@@ -37,25 +36,23 @@ def weft(chip: str, schedule: str | None = None) -> Implementation:
     """Weft's kernel for `chip`, with its own choice of a schedule, or with `schedule` as it is written."""
     kernels: dict[tuple[Any, str], _ForGpu] = {}
 
+    def used(problem: Problem) -> str:
+        return schedule or chosen(product_of(problem, chip))
+
     def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         from weft.dialects.schedule import read_schedule
 
         if problem.groups is not None or INPUTS[problem.inputs].block_scales or INPUTS[problem.inputs].format:
             raise Refusal("products for another chip must be without groups and scales")
         product = product_of(problem, chip)
-        chosen = (
-            read_schedule(schedule)
-            if schedule
-            else choice.choose(problem.m, problem.n, problem.k, product.types, chip)
-        )
-        key = product.types, written(chosen)
+        key = product.types, used(problem)
         if key not in kernels:
-            plain = product_kernel.plain(product.types, chosen, chip)
+            plain = product_kernel.plain(product.types, read_schedule(key[1]), chip)
             kernels[key] = _ForGpu(plain.compiled, plain.launch)
         bound = [kernels[key].prepare(each.a, each.b, each.d) for each in sets]
         return [partial(_queue, each.launch) for each in bound]
 
-    return Implementation("weft", prepare)
+    return Implementation("weft", prepare, schedule=lambda problem, sets: used(problem))
 
 
 def _queue(launch: Callable[[int], None]) -> None:

@@ -113,7 +113,7 @@ def compile_ahead(
     for product in (product_of(problem, chip) for problem in problems if problem.groups is None):
         with suppress(WeftError):
             product = product if schedule else transposing.multiplied(product)
-            asked.setdefault((product.types, schedule or _chosen(product)), product)
+            asked.setdefault((product.types, schedule or chosen(product)), product)
     if len(asked) < 2:  # which the first call compiles as fast
         return
     with Compiler(min(default_jobs(), len(asked))) as compiler:
@@ -124,7 +124,8 @@ def compile_ahead(
             progress(number, len(asked))
 
 
-def _chosen(product: Product) -> str:
+def chosen(product: Product) -> str:
+    """The schedule that is chosen for a product, as `read_schedule` reads it."""
     return written(choice.choose(product.m, product.n, product.k, product.types, product.chip))
 
 

@@ -19,8 +19,10 @@ class Implementation:
 
     It raises Refusal where the implementation isn't here or has no such product. What a library refuses by an
     error of its own shows when the calls run. `inputs` are those that it is measured with, where not all.
+    `schedule` returns that of the kernel that the calls queue, as `read_schedule` reads it; "" for a library.
     """
 
     name: str
     prepare: Callable[[Problem, Sequence[Buffers]], list[Call]]
     inputs: tuple[str, ...] = tuple(INPUTS)
+    schedule: Callable[[Problem, Sequence[Buffers]], str] = lambda problem, sets: ""

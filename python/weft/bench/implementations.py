@@ -25,7 +25,9 @@ def weft(schedule: str | None = None) -> Implementation:
         chosen = None if schedule is None else read_schedule(schedule)
         return [partial(_weft_matmul, package.matmul, problem, each, chosen) for each in sets]
 
-    return Implementation("weft", prepare)
+    return Implementation(
+        "weft", prepare, schedule=lambda problem, sets: schedule or used_schedule(problem, sets[0])
+    )
 
 
 def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySchedule | None") -> None:
@@ -34,10 +36,31 @@ def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySch
     # Asked for at each call: while a graph is captured, the stream is another.
     stream = torch.cuda.current_stream()
     scales = None if each.scale_a is None else (each.scale_a, each.scale_b)
+    options = _options(problem) | {"scales": scales, "groups": each.groups, "schedule": schedule}
+    matmul(each.a, each.b, out=each.d, stream=stream, **options)
+
+
+def _options(problem: Problem) -> dict[str, Any]:
+    """The arguments of `weft.matmul` that follow from a problem."""
     row = INPUTS[problem.inputs]
-    options: dict[str, Any] = {"transpose_b": problem.transpose_b, "scales": scales, "promote": row.promoted}
-    options |= {"kind": block_scaled.kind(row.format)} if row.format else {}
-    matmul(each.a, each.b, out=each.d, groups=each.groups, schedule=schedule, stream=stream, **options)
+    kind = {"kind": block_scaled.kind(row.format)} if row.format else {}
+    return {"transpose_b": problem.transpose_b, "promote": row.promoted} | kind
+
+
+def used_schedule(problem: Problem, each: Buffers) -> str:
+    """The schedule of the kernel that `weft.matmul` calls without one, as `read_schedule` reads it."""
+    from weft.bench.compiling import written
+    from weft.multiply import product_kernel
+    from weft.multiply.operands import Operands
+    from weft.multiply.options import Options
+
+    values = Options(None, False, False, 1.0, None, False, None)._replace(**_options(problem))
+    added = {"scale_a": each.scale_a, "scale_b": each.scale_b, "groups": each.groups}
+    added = {role: array for role, array in added.items() if array is not None}
+    operands = Operands.of(each.a, each.b, each.d, added, None, values)
+    copied = product_kernel.transposed(operands)
+    schedule = product_kernel.schedule_of(operands.k_major(copied), copies=bool(copied))
+    return "" if schedule is None else written(schedule)
 
 
 def _cublas(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:

@@ -47,7 +47,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Result:
-    """What one implementation did with one problem; only the `reason` where it couldn't."""
+    """What one implementation did with one problem; only the `reason` where it couldn't.
+
+    `schedule` is that of Weft's kernel, as `read_schedule` reads it; "" where it isn't known.
+    """
 
     problem: Problem
     implementation: str
@@ -55,6 +58,7 @@ class Result:
     burst: Timing | None = None
     sustained: Timing | None = None
     check: Check | None = None
+    schedule: str = ""
 
     @property
     def right(self) -> bool:
@@ -126,9 +130,11 @@ def run(
         return [Result(problem, i.name, refusal.diagnostics[0].message) for i in implementations]
     reasons: dict[str, str] = {}
     graphs: dict[str, Captured] = {}
+    schedules: dict[str, str] = {}
     for implementation in implementations:
         try:
             graphs[implementation.name] = _captured(gpu, gpu.prepare(implementation, problem, sets))
+            schedules[implementation.name] = implementation.schedule(problem, sets)
         except Refusal as refusal:
             reasons[implementation.name] = refusal.diagnostics[0].message
     steps = len(graphs) * (samples + (ROUNDS if sustained else 0))
@@ -141,7 +147,11 @@ def run(
     loaded = sustain(gpu, graphs, step) if sustained else {}
     checks = {name: gpu.check(problem, sets, captured.graph) for name, captured in graphs.items()}
     return [
-        Result(problem, name, reasons.get(name, ""), bursts.get(name), loaded.get(name), checks.get(name))
+        Result(
+            *(problem, name, reasons.get(name, "")),
+            *(bursts.get(name), loaded.get(name), checks.get(name)),
+            schedules.get(name, ""),
+        )
         for name in (implementation.name for implementation in implementations)
     ]
 

@@ -89,7 +89,10 @@ def _result(entry: dict[str, Any]) -> Result:
     }
     check = Check(**entry["check"]) if entry["check"] else None
     problem = Problem(**entry["problem"])
-    return Result(problem, entry["implementation"], entry["reason"], check=check, **timings)
+    schedule = entry.get("schedule", "")  # which files of earlier versions don't have
+    return Result(
+        problem, entry["implementation"], entry["reason"], check=check, schedule=schedule, **timings
+    )
 
 
 def teraflops(result: Result, mode: str) -> float | None:

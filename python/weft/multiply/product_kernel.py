@@ -23,28 +23,52 @@ def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. `copies`: it reads copies of A or B, whose rows are
     aligned. Raises WeftError where there is none.
     """
-    options, types, sizes = operands.options, operands.types, operands.sizes
-    chip = _chip(operands.ordinal, types, options.arch)
-    schedule = options.schedule
-    assert not isinstance(schedule, str) and options.beta is not None  # as `Options.checked` has them
+    types, chip = operands.types, _chip(operands.ordinal, operands.types, operands.options.arch)
     if choice.layout_complaint(types, chip):
         operands.refuse_layout()
+    return compiled(types, *_compiled_for(operands), schedule_of(operands, copies=copies), chip)
+
+
+def schedule_of(operands: Operands, *, copies: bool = False) -> AnySchedule | None:
+    """The schedule of the kernel that `of` returns. None where no kernel multiplies these types."""
+    options, types, sizes = operands.options, operands.types, operands.sizes
+    chip, schedule = _chip(operands.ordinal, types, options.arch), options.schedule
+    assert not isinstance(schedule, str)  # as `Options.checked` has it
+    if schedule is not None or choice.complaint(types, chip) is not None:
+        return schedule
+    members, (a, b, *_) = sizes.members or 1, operands.views
+    k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
+    schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
+    if not copies and _unaligned(a, b):
+        skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
+        schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
+    # In the emulator, a program's earlier products shouldn't select what it runs.
+    if operands.ordinal is not None:
+        having = compiled_schedules.of((types, *_compiled_for(operands), chip))
+        schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
+    return schedule
+
+
+_CompiledFor = tuple[
+    tuple[int, int, int],
+    tuple[tuple[str, str, int], ...],
+    tuple[bool, bool],
+    str,
+    str,
+    bool,
+    str | None,
+]
+
+
+def _compiled_for(operands: Operands) -> _CompiledFor:
+    """What a kernel is compiled for besides types, schedule and chip, in the order of `compiled`."""
     a, b, d, *rest = operands.views
+    beta = operands.options.beta
+    assert beta is not None  # as `Options.checked` has it
     added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
-    what = options.alpha.hex(), options.beta.hex(), options.promote, operands.activation
-    if schedule is None and choice.complaint(types, chip) is None:
-        members = sizes.members or 1
-        k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
-        schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
-        if not copies and _unaligned(a, b):
-            skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
-            schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
-        # In the emulator, a program's earlier products shouldn't select what it runs.
-        if operands.ordinal is not None:
-            having = compiled_schedules.of((types, ranks, added, operands.transposed, *what, chip))
-            schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
-    return compiled(types, ranks, added, operands.transposed, *what, schedule, chip)
+    numbers = operands.options.alpha.hex(), beta.hex()
+    return ranks, added, operands.transposed, *numbers, operands.options.promote, operands.activation
 
 
 def transposed(operands: Operands) -> tuple[int, ...]:
