@@ -8,7 +8,7 @@ from weft import mlir
 from weft.dialects import tile
 from weft.language import trace
 from weft.language.fragments import Fragment
-from weft.language.gathers import Gathered
+from weft.language.gathers import Gathered, check_index
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, i32
@@ -117,8 +117,7 @@ def _indices(buffer: Any, given: Any) -> tuple[Any, Any]:
         )
     row, column = (each if isinstance(each, Fragment) else as_scalar(each, i32) for each in given)
     for what, each, size in (("row", row, buffer.shape[0]), ("column", column, buffer.shape[1])):
-        if each.dtype != i32:
-            raise mistake(f"fragments of indices must be of {i32}, got {each}: convert with .to({i32})")
+        check_index(each)
         known = mlir.constant(each.value) if isinstance(each, Scalar) else None
         if known is not None and not 0 <= known < size:
             raise mistake(f"{what} of an element of {buffer} must be in 0..{size - 1}, got {known}")

@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.isa.chips import LANES
 from weft.language import operators
-from weft.layout import Layout
+from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
@@ -13,10 +13,14 @@ def first_of_copies(layout: Layout) -> Any:
     """Whether the lane holds the first copy of its elements: an i1."""
     first = arith.constant(emit.i1(), 1)
     for it in layout.replica:
-        number = thread_ids.lane() if it.axis == "laneid" else thread_ids.warp()
-        digit = emit.rem(emit.div(number, it.stride), it.extent)
-        first = arith.andi(first, emit.equal(digit, 0))
+        first = arith.andi(first, emit.equal(digit(it), 0))
     return first
+
+
+def digit(it: Iter) -> Any:
+    """The digit of the number of a lane or of a warp that an iterator of a layout has, in 0..extent - 1."""
+    number = thread_ids.lane() if it.axis == "laneid" else thread_ids.warp()
+    return emit.rem(emit.div(number, it.stride), it.extent)
 
 
 def folded(name: str, values: list[Any]) -> Any:

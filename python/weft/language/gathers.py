@@ -69,9 +69,14 @@ def checked(matrix: Any, indices: Sequence[Any]) -> Gathered:
     if len(indices) != matrix.rank:
         raise mistake(f"'{matrix.name}' has {matrix.rank} dimensions, got {len(indices)} indices")
     for each in indices:
-        if isinstance(each, Fragment) and each.dtype != i32:
-            raise mistake(f"fragments of indices must be of {i32}, got {each}: convert with .to({i32})")
+        check_index(each)
     return Gathered(matrix, tuple(indices))
+
+
+def check_index(index: Any) -> None:
+    """Raises WeftError for a fragment that can't be an index."""
+    if isinstance(index, Fragment) and index.dtype != i32:
+        raise mistake(f"fragments of indices must be of {i32}, got {index}: convert with .to({i32})")
 
 
 def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:

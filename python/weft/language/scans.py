@@ -10,7 +10,7 @@ from weft.language import warps as groups
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, f32, operand
+from weft.language.scalars import Scalar
 from weft.layout import MEMORY, Iter
 from weft.mlir import arith, nvvm
 from weft.passes.builders import emit, thread_ids
@@ -25,11 +25,7 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     """
     trace.current().check_whole_warps("w.cumsum")
     if not isinstance(x, Fragment):
-        number = operand(x, f32)
-        if number is None or axis is not None:
-            along = "" if axis is None else f", along axis {axis}"
-            raise mistake(f"w.cumsum expects a fragment, or a number of each thread, got {x}{along}")
-        return Scalar(_of_threads(number.value))
+        return Scalar(_of_threads(groups.number(x, axis, "w.cumsum expects a fragment")))
     if axis not in ((0, 1) if len(x.shape) == 2 else (None, 0)):
         legal = "0 or 1" if len(x.shape) == 2 else "None or 0"
         raise mistake(f"axis must be {legal}, of {x}, got {axis}")
@@ -107,7 +103,7 @@ def _of_registers(blocks: dict[_Key, _Block]) -> dict[_Key, _Block]:
 
 def _of_lanes(block: _Block, it: Iter) -> _Block:
     """The blocks that follow each other in lanes, as one."""
-    before, total = _lanes(block.total, it.extent, it.stride)
+    before, total = _lanes(block.total, it)
     return _Block(total, parts=[(block, before)])
 
 
@@ -128,7 +124,7 @@ def _of_warps(
     stores = exchanges.first_of_copies(x.layout)
     for it in inner:
         if it.axis == "laneid":
-            stores = arith.andi(stores, emit.equal(_digit(it.extent, it.stride), 0))
+            stores = arith.andi(stores, emit.equal(exchanges.digit(it), 0))
     _, warp = groups.group(WARPS)
     found = groups.exchanged(values, lines * len(held), WARPS, stores)
     return {
@@ -139,28 +135,24 @@ def _of_warps(
 
 def _of_threads(value: Any) -> Any:
     """The sum of the numbers of threads up to this one."""
-    before, total = _lanes(value, LANES, 1)
+    before, total = _lanes(value, Iter(LANES, 1, "laneid"))
     warps, warp = groups.group(0)
     up_to = _plus(before, value)
     if warps == 1:
         return up_to
-    is_first = emit.equal(emit.rem(emit.thread(), LANES), 0)
-    (each,) = groups.exchanged([(0, total)], 1, warps, is_first)
-    return _plus(_before(each, warp), up_to)
+    return _plus(_before(groups.of_each(total, warps), warp), up_to)
 
 
-def _lanes(value: Any, extent: int, stride: int) -> tuple[Any, Any]:
-    """The sum over lanes with smaller digits, and over all lanes; `stride` apart are lanes whose digits
-    follow each other.
-    """
-    digit, zero = _digit(extent, stride), emit.constant(value.type, 0)
+def _lanes(value: Any, it: Iter) -> tuple[Any, Any]:
+    """The sum over lanes with smaller digits, and over all lanes."""
+    digit, zero = exchanges.digit(it), emit.constant(value.type, 0)
     up_to, distance = value, 1
-    while distance < extent:
-        other = exchanges.of_lane(up_to, distance * stride, nvvm.ShflKind.up)
+    while distance < it.extent:
+        other = exchanges.of_lane(up_to, distance * it.stride, nvvm.ShflKind.up)
         up_to = _plus(up_to, arith.select(emit.less(distance - 1, digit), other, zero))
         distance *= 2
-    before = arith.select(emit.less(0, digit), exchanges.of_lane(up_to, stride, nvvm.ShflKind.up), zero)
-    last = emit.add(thread_ids.lane(), emit.mul(emit.sub(extent - 1, digit), stride))
+    before = arith.select(emit.less(0, digit), exchanges.of_lane(up_to, it.stride, nvvm.ShflKind.up), zero)
+    last = emit.add(thread_ids.lane(), emit.mul(emit.sub(it.extent - 1, digit), it.stride))
     return before, exchanges.of_lane(up_to, last, nvvm.ShflKind.idx)
 
 
@@ -169,11 +161,6 @@ def _before(each: Sequence[Any], warp: Any) -> Any:
     zero = emit.constant(each[0].type, 0)
     terms = [arith.select(emit.less(number, warp), value, zero) for number, value in enumerate(each[:-1])]
     return exchanges.folded("add", terms)
-
-
-def _digit(extent: int, stride: int) -> Any:
-    """The digit of a lane's number, from 0 to `extent` - 1."""
-    return emit.rem(emit.div(thread_ids.lane(), stride), extent)
 
 
 def _plus(one: Any, other: Any) -> Any:

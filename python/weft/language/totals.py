@@ -7,7 +7,7 @@ from weft.language import exchanges, trace
 from weft.language import warps as groups
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, f32, operand
+from weft.language.scalars import Scalar
 from weft.mlir import arith
 from weft.passes.builders import emit
 
@@ -21,13 +21,10 @@ def total(x: Any, name: str, axis: int | None, within: str | None) -> Scalar:
             raise mistake(f"within must be None for all elements of {x}, got {within!r}")
         warps, value = WARPS, _of_lane(x, name)
     else:
-        number = operand(x, f32)
-        if number is None or axis is not None:
-            along = "" if axis is None else f", along axis {axis}"
-            raise mistake(f"expects a fragment to reduce, or a number of each thread, got {x}{along}")
+        value = groups.number(x, axis, "expects a fragment to reduce")
         if within not in (None, "warp"):
             raise mistake(f"within must be None or 'warp', for a number of each thread, got {within!r}")
-        warps, value = 0, number.value
+        warps = 0
     trace.current().check_whole_warps("a reduction to one number")
     value = exchanges.across(value, name, _DISTANCES)
     return Scalar(value if within == "warp" else _across_warps(value, name, warps))
@@ -48,6 +45,4 @@ def _across_warps(value: Any, name: str, warps: int) -> Any:
     warps, _ = groups.group(warps)
     if warps == 1:
         return value
-    is_first = emit.equal(emit.rem(emit.thread(), LANES), 0)
-    (parts,) = groups.exchanged([(0, value)], 1, warps, is_first)
-    return exchanges.folded(name, parts)
+    return exchanges.folded(name, groups.of_each(value, warps))

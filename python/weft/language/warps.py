@@ -7,6 +7,8 @@ from weft.dialects import tile
 from weft.dialects.tile import BufferType
 from weft.isa.chips import LANES, WARPGROUP
 from weft.language import roles, trace
+from weft.language.mistakes import mistake
+from weft.language.scalars import f32, operand
 from weft.layout import Layout
 from weft.mlir import llvm
 from weft.passes.builders import addresses, emit
@@ -24,6 +26,24 @@ def _count() -> int:
     current = trace.current()
     threads = current.role.threads if current.role is not None else current.threads_without_roles()
     return threads // LANES
+
+
+def number(x: Any, axis: int | None, expected: str) -> Any:
+    """The value of a number of each thread: an SSA value. Raises WeftError for anything else, which isn't
+    what is `expected` either, and for a number along an axis.
+    """
+    found = operand(x, f32)
+    if found is None or axis is not None:
+        along = "" if axis is None else f", along axis {axis}"
+        raise mistake(f"{expected}, or a number of each thread, got {x}{along}")
+    return found.value
+
+
+def of_each(value: Any, warps: int) -> list[Any]:
+    """The value that each warp of the group has in its first lane, in their order."""
+    is_first = emit.equal(emit.rem(emit.thread(), LANES), 0)
+    (found,) = exchanged([(0, value)], 1, warps, is_first)
+    return found
 
 
 def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores: Any) -> Iterator[list[Any]]:
