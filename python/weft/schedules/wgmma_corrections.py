@@ -15,9 +15,8 @@ from weft.isa.chips import LINE_BYTES
 from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
 
 _WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbours
-_BOUND = (
-    3  # exponent of the share of memory's time in a product's: the higher, the less it is without being all
-)
+_BOUND = 3
+"""The exponent of memory's share of a product's time: the larger it is, the less a share below 1 counts."""
 
 
 @dataclass(frozen=True)
