@@ -113,6 +113,11 @@ def an_array(x: w.In["m n", w.f32]):
     w.cumsum(x)  # here
 
 
+@mistakes("conditions have no arithmetic")
+def conditions(x: w.In["m n", w.f32]):
+    w.cumsum(x[0, 0] > 0.0)  # here
+
+
 @mistakes("must be executed by all threads")
 def one_thread(x: w.In["m n", w.f32]):
     with w.role(), w.one_thread():

@@ -59,6 +59,19 @@ def test_numbers_of_the_threads_of_a_cta_make_one(threads):
 
 
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
+def test_numbers_of_all_types_are_reduced_and_added_up(dtype):
+    @w.kernel(threads=64)
+    def kernel(y: w.Out["3 64", w.f32]):
+        i = w.thread()
+        each = (i % 3 - 1).to(dtype)
+        y[0, i], y[1, i], y[2, i] = (f(each).to(w.f32) for f in (w.sum, w.max, w.cumsum))
+
+    x, y = np.arange(64) % 3 - 1, np.zeros((3, 64), np.float32)
+    assert not kernel.emulate(y).findings
+    assert np.array_equal(y, [np.full(64, x.sum()), np.ones(64), x.cumsum()])
+
+
+@pytest.mark.parametrize("dtype", _TYPES, ids=str)
 def test_numbers_of_a_warp_make_one(dtype):
     @w.kernel(grid=lambda x: w.ceil_div(x.rows, 4), threads=128)
     def of_rows(x: w.In["m 32", w.f32], y: w.Out["m 2", w.f64]):
@@ -111,6 +124,16 @@ def a_number_within_a_lane(x: w.In["m n", w.f32]):
 @mistakes(r"within must be None for all elements of a fragment of 64 x 8 w\.f32, got 'warp'")
 def a_fragment_within_a_warp(x: w.In["m n", w.f32]):
     w.max(w.load(x[0, 0], (64, 8)), within="warp")  # here
+
+
+@mistakes(r"conditions have no arithmetic: convert them with \.to\(w\.i32\), or use &, \| and \^")
+def conditions(x: w.In["m n", w.f32]):
+    w.sum(x[0, 0] > 0.0)  # here
+
+
+@mistakes("conditions have no arithmetic")
+def a_tile_of_conditions(x: w.In["m n", w.f32]):
+    w.max(w.load(x[0, 0], (64, 8)) > 0.0, axis=1)  # here
 
 
 @mistakes(r"must be executed by all threads, so it can't be in w\.one_thread\(\)")

@@ -171,6 +171,18 @@ def arithmetic_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store((t * t).to(w.f32), y[0, 0])  # here
 
 
+@case("conditions have no arithmetic: convert them with .to.w.i32.")
+def a_sum_of_conditions(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = ((x[0, 0] > 0.0) + (x[0, 1] > 0.0)).to(w.f32)  # here
+
+
+@case("conditions have no arithmetic")
+def the_larger_condition(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+        w.store(w.maximum(t > 0.0, t < 1.0).to(w.f32), y[0, 0])  # here
+
+
 @case("elements have the shape and layout of their indices. To gather rows, .* w.row.w.zeros.64..")
 def rows_that_a_tile_of_indices_gathers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():

@@ -129,6 +129,8 @@ def apply(name: str, a: Any, b: Any) -> Any:
     floats = not isinstance(element, ir.IntegerType)
     if floats and element.width == 8:
         raise mistake("floats of 8 bits have no arithmetic: convert them with .to(w.f32)")
+    if element.width == 1 and name not in _OF_CONDITIONS:
+        raise mistake("conditions have no arithmetic: convert them with .to(w.i32), or use &, | and ^")
     table = _FLOATS if floats else _INTEGERS
     if name not in table:
         symbol = _SYMBOLS.get(name, name)
@@ -139,6 +141,8 @@ def apply(name: str, a: Any, b: Any) -> Any:
     return table[name](a, b)
 
 
+_OF_CONDITIONS = ("and", "or", "xor", "mul", "eq", "ne")
+"""The operations on one bit with the results that Python has."""
 _SYMBOLS = {"div": "/", "floordiv": "//", "mod": "%"}
 _SYMBOLS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 

@@ -8,9 +8,9 @@ from weft.dialects.tile import BufferType
 from weft.isa.chips import LANES, WARPGROUP
 from weft.language import roles, trace
 from weft.language.mistakes import mistake
-from weft.language.scalars import f32, operand
+from weft.language.scalars import f32, i16, operand
 from weft.layout import Layout
-from weft.mlir import llvm
+from weft.mlir import arith, llvm
 from weft.passes.builders import addresses, emit
 
 
@@ -53,7 +53,10 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
     `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
     """
     current, kind = trace.current(), addresses.stored_type(values[0][1].type)
-    count, size = _count(), kind.width // 8
+    count, size, given = _count(), kind.width // 8, kind
+    if kind == i16.type:  # which buffers don't have
+        kind, size = emit.i32(), 4
+        values = [(slot, arith.extsi(kind, value)) for slot, value in values]
     key = "warps", current.role.first if current.role else 0, slots, warps, str(kind)
     if key not in current.scratch:
         with current.at_entry():
@@ -76,6 +79,7 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
 
     def loaded(number: int, slot: Any) -> Any:
         at = addresses.offset(address(first, slot), number * slots * size)
-        return llvm.load(kind, at, alignment=size, volatile_=alone)
+        load = llvm.load(kind, at, alignment=size, volatile_=alone)
+        return load if kind == given else arith.trunci(given, load)
 
     return ([loaded(number, slot) for number in range(warps)] for slot, _ in values)
