@@ -222,7 +222,7 @@ def _fence_proxies() -> None:
 
 
 def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
-    if ring.fences_reads and not proxy_fences.follow_reads(op):
+    if ring.fences_reads and not proxy_fences.follow_accesses(op):
         # Loads that haven't delivered yet would otherwise get what TMA writes next.
         _fence_proxies()
     _arrive(op, ring, ring.emptier, lambda: ring.empty(op.stage))

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import weft
 import weft.language as w
 
 FENCE = "fence.proxy.async.shared::cta"
@@ -86,3 +87,79 @@ def test_stages_are_fenced_once_and_only_for_loads(takes, writes, fences):
     tiles = x.astype(np.float32).reshape(2, -1, 64, 64)
     want = tiles @ tiles.transpose(0, 1, 3, 2) + tiles * takes
     np.testing.assert_allclose(out.reshape(want.shape), want, rtol=1e-3, atol=1e-3)
+
+
+def changed(kernel, x, **meta):
+    """What a kernel of 8 tiles of 64 x 32 stores for its threads. None of its accesses is unordered."""
+    out = np.zeros((x.shape[0], 128), np.float32)
+    report = kernel.emulate(x, out, **meta)
+    assert not report.findings, str(report.findings[0])
+    return out
+
+
+@pytest.mark.parametrize("how", ["element", "tile", "vector", "after a load and a fence", "ready"])
+def test_stores_to_a_stage_are_fenced_before_its_release(how):
+    """Otherwise TMA could fill the stage before what was stored to it arrives."""
+
+    @w.kernel(arch="sm_90a")
+    def kernel(x: w.In["1 m 32", w.f32], y: w.Out["1 128", w.f32], *, how):
+        ring = w.ring(2, x=(64, 32, w.f32), row=(1, 32, w.f32))
+        with w.role(), w.one_thread():
+            for i in w.range(x.size("m") // 64):
+                ring.fill(x=x[0, i * 64, 0], row=x[0, i * 64, 0])
+        with w.role():
+            zeros, total = w.zeros((64, 32)), w.f32(0)
+            for _ in w.range(x.size("m") // 64):
+                if how == "ready":
+                    w.store(zeros, ring.ready().x)
+                with ring.take() as slot:
+                    if how == "element":
+                        slot.x[w.thread() % 64, w.thread() // 64] = 2.0
+                    elif how == "tile":
+                        w.store(zeros, slot.x)
+                    elif how == "vector":
+                        w.store_row(w.sum(zeros, axis=0), slot.row)
+                    elif how.startswith("after"):
+                        total += w.sum(w.load(slot.x))
+                        w.fence()
+                        w.barrier()
+                        w.store(zeros, slot.x)
+            y[0, w.thread()] = total
+
+    x = np.ones((1, 512, 32), np.float32)
+    assert (changed(kernel, x, how=how) == (512 * 32 if how.startswith("after") else 0)).all()
+
+
+def test_loads_of_a_peers_stage_are_fenced():
+    @w.kernel(grid=lambda x: x.size(0), cluster=(2,), arch="sm_90a")
+    def kernel(x: w.In["ctas m 32", w.f32], y: w.Out["ctas 128", w.f32]):
+        ring = w.ring(1, x=(64, 32, w.f32))
+        with w.role():
+            total = w.f32(0)
+            for i in w.range(x.size("m") // 64):
+                ring.fill(x=x[w.cta(), i * 64, 0])
+                with ring.take() as slot:
+                    w.cluster_barrier()
+                    total += w.sum(w.load(slot.x.peer(1 - w.cta())))
+                    w.cluster_barrier()
+            y[w.cta(), w.thread()] = total
+
+    x = np.stack([np.full((512, 32), each, np.float32) for each in (1, 2)])
+    assert np.array_equal(changed(kernel, x)[:, 0], [2 * 512 * 32, 512 * 32])
+
+
+def test_a_stage_that_was_only_awaited_cannot_be_released_in_a_loop():
+    @w.kernel(arch="sm_90a")
+    def kernel(x: w.In["m 32", w.f32], y: w.Out["128", w.f32]):
+        ring = w.ring(2, x=(64, 32, w.f32))
+        with w.role(), w.one_thread():
+            ring.fill(x=x[0, 0])
+        with w.role():
+            slot = ring.ready()
+            for _ in w.range(2):
+                y[w.thread()] = slot.x[0, 0]
+                slot.release()
+                slot = ring.ready()
+
+    with pytest.raises(weft.WeftError, match=r"this stage wasn't taken: ready\(\) only waits for it"):
+        kernel.compile()

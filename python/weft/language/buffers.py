@@ -67,7 +67,8 @@ class Buffer(Carried):
         to. Between the accesses of two CTAs must be a `w.cluster_barrier()`, and one before the first store.
         """
         clusters.check("a buffer's peer")
-        return Buffer(tile.peer(self.value, as_scalar(rank, i32).value), transposed=self.transposed)
+        other = tile.peer(self.value, as_scalar(rank, i32).value)
+        return Buffer(other, transposed=self.transposed, ring=self.ring, slot=self.slot)
 
     def check_full(self) -> None:
         """Raises WeftError for a buffer of a stage that nothing has waited for."""
@@ -79,6 +80,11 @@ class Buffer(Carried):
         self.check_full()
         if self.ring is not None:
             self.ring.read_by_lanes()
+
+    def written_by_lanes(self) -> None:
+        """Notes that lanes write it, where copies fill its stage again."""
+        if self.slot is None or not self.slot.written:
+            self.read_by_lanes()
 
     def _part(self, axis: int, first: Any, count: int) -> "Buffer":
         whole = self.shape

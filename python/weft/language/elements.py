@@ -80,6 +80,7 @@ def store(buffer: Any, indices: Any, value: Any) -> None:
     if not isinstance(value, (Scalar, Loaded, *NUMBERS)):
         raise mistake(f"expects a number for an element of {buffer}, got {value}: use w.store for tiles")
     number = as_scalar(value, buffer.dtype).value
+    buffer.written_by_lanes()
     with trace.current().effects():
         _write(buffer, [each.value for each in at], number)
 

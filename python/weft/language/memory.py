@@ -256,6 +256,7 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
     shape = (1, *vector.shape)
     if buffer.shape != shape or buffer.dtype != vector.dtype:
         raise mistake(f"expects a buffer of {' x '.join(map(str, shape))} {vector.dtype}, got {buffer}")
+    buffer.written_by_lanes()
     base, numbers = tile.address(buffer.value), row(vector)
     elements, stored = vector.elements(), addresses.stored_type(vector.dtype.type)
     if stored != vector.dtype.type:
@@ -303,6 +304,7 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     if isinstance(to, Buffer):
         if rows is not None:
             raise mistake("rows is for stores to an array: a tile is stored whole to a buffer")
+        to.written_by_lanes()
         _to_buffer(fragment, to)
         return
     if isinstance(to, Gathered):

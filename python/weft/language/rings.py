@@ -264,7 +264,7 @@ class Ring:
         else:
             taken.hand_over()
         slot = Slot(self, stage, phase)
-        slot.held, slot.taken = False, False
+        slot.held, slot.taken, slot.written = False, False, True
         yield slot
         tile.commit(self._ring, stage)
         for _ in range(self.stages if own else 1):

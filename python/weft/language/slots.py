@@ -19,6 +19,7 @@ class Slot(Carried):
         self.where = construction.here()
         self.held = True
         self.taken = True
+        self.written = False  # as a stage of `ring.write()`
         self.full = True  # or a wait comes, before it is read or released
         self._released: Any = None
         self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
@@ -95,8 +96,8 @@ class Slot(Carried):
 
     def like(self, parts: Iterator[Any]) -> "Slot":
         slot = Slot(self.ring, next(parts), next(parts))
-        slot.where, slot.held, slot._released = self.where, self._released is None, self._released
-        slot.full = self.full
+        slot.where, slot.taken, slot._released = self.where, self.taken, self._released
+        slot.held, slot.full = self.taken and self._released is None, self.full
         trace.current().holds(slot)
         return slot
 
@@ -104,6 +105,9 @@ class Slot(Carried):
         if other.ring is self.ring:
             if (self._released is None) != (other._released is None):
                 states = ["is released" if each._released else "isn't released" for each in (self, other)]
+                return f"{states[0]} before, and {states[1]} at the end"
+            if self.taken != other.taken:
+                states = ["is taken" if each.taken else "isn't taken" for each in (self, other)]
                 return f"{states[0]} before, and {states[1]} at the end"
             if self.full != other.full and self._released is None:
                 states = ["is awaited" if each.full else "isn't awaited" for each in (self, other)]

@@ -95,6 +95,7 @@ def transpose(source: Any, to: Any, *, interleaved: bool = False) -> None:
         _InPlace(source, interleaved).emit()
         return
     source.read_by_lanes()
+    to.written_by_lanes()
     _Transpose(source, to, interleaved).emit()
 
 
