@@ -58,7 +58,7 @@ class Operands:
 
 def emulated(kernel, operands, d, *groups):
     findings = kernel.emulate(operands.a, operands.b, d, operands.scale_a, operands.scale_b, *groups).findings
-    assert not findings, findings[0].rule
+    assert not findings, [each.rule for each in findings]
 
 
 SCHEDULES = (
