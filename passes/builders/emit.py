@@ -168,10 +168,25 @@ def uniform(number: Any) -> Any:
     return of_lane(number, 0)
 
 
-def of_lane(number: Any, lane: Number) -> Any:
-    """The number of 32 bits in one lane of the warp, in all of its lanes."""
-    clamp = value(LANES - 1)
-    return nvvm.ShflOp(value(-1), number, value(lane), clamp, nvvm.ShflKind.idx, results=[number.type]).res
+def of_lane(own: Any, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> Any:
+    """The value that another lane of the warp has where this one has `own` (`shfl.sync`): the lane of this
+    number; with `bfly`, that of this lane's number xor `lane`; with `up`, that `lane` lanes before, or this
+    one if there is none. Values of less than 32 bits are sent as a word, those of 64 bits as two.
+    """
+    bits = own.type.width
+    if bits == i32().width:
+        last = value(0 if kind == nvvm.ShflKind.up else LANES - 1)
+        return nvvm.ShflOp(value(-1), own, value(lane), last, kind, results=[own.type]).res
+    whole = ir.IntegerType.get_signless(bits)
+    number = own if own.type == whole else arith.bitcast(whole, own)
+    if bits < i32().width:
+        other = arith.trunci(whole, of_lane(arith.extui(i32(), number), lane, kind))
+    else:
+        half = constant(whole, i32().width)
+        words = arith.trunci(i32(), number), arith.trunci(i32(), arith.shrui(number, half))
+        low, high = (arith.extui(whole, of_lane(each, lane, kind)) for each in words)
+        other = arith.ori(low, arith.shli(high, half))
+    return other if own.type == whole else arith.bitcast(own.type, other)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class AllReduction(TeamReduction):
 
         def send(step: Any, carried: list[Any]) -> list[Any]:
             member = emit.rem(emit.add(self.team.rank, step), self.members)
-            self.store(numbers, tile.remote(_of_lane(data, member), self.sent.element), slot)
+            self.store(numbers, tile.remote(emit.of_lane(data, member), self.sent.element), slot)
             return carried
 
         emit.loop(1, self.members, 1, [], send)
@@ -88,14 +88,3 @@ class AllReduction(TeamReduction):
 
         (total,) = emit.loop(1, self.members, _AT_ONCE, [convert(of(0), kind)], add_some)
         return tile.from_lane(total, fragment)
-
-
-def _of_lane(address: Any, lane: Any) -> Any:
-    """The address (i64) that a lane of the warp has, in all of its lanes."""
-    wide = address.type
-    low, high = (
-        arith.trunci(emit.i32(), address),
-        arith.trunci(emit.i32(), arith.shrui(address, emit.constant(wide, 32))),
-    )
-    low, high = (arith.extui(wide, emit.of_lane(half, lane)) for half in (low, high))
-    return arith.ori(low, arith.shli(high, emit.constant(wide, 32)))

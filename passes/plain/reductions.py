@@ -96,27 +96,9 @@ class ByLanes:
         """The sum of all lanes, in each of them."""
         distance = LANES // 2
         while distance:
-            value = self.combined(value, self._from(value, distance))
+            value = self.combined(value, emit.of_lane(value, distance, nvvm.ShflKind.bfly))
             distance //= 2
         return value
-
-    def _from(self, value: Any, distance: int) -> Any:
-        """The value of the lane whose number differs in one bit."""
-        if str(self.kind) in ("f32", "i32"):
-            return _exchanged(value, distance)
-        long = ir.IntegerType.get_signless(64)
-        bits = arith.bitcast(long, value) if self.kind != long else value
-        shift = arith.constant(long, 32)
-        low, high = (arith.trunci(emit.i32(), each) for each in (bits, arith.shrui(bits, shift)))
-        low, high = (arith.extui(long, _exchanged(each, distance)) for each in (low, high))
-        joined = arith.ori(low, arith.shli(high, shift))
-        return arith.bitcast(self.kind, joined) if self.kind != long else joined
-
-
-def _exchanged(value: Any, distance: int) -> Any:
-    every, clamp = emit.value(-1), emit.value(LANES - 1)
-    kind = nvvm.ShflKind.bfly
-    return nvvm.ShflOp(every, value, emit.value(distance), clamp, kind, results=[value.type]).res
 
 
 def by_lanes(op: Any, number: int, sizes: Sizes) -> ByLanes | None:

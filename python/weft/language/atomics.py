@@ -110,7 +110,7 @@ def _combine(caller: str, change: Change, to: Any, value: Any) -> None:
             else:
                 change(element, to.matrix.value, [emit.as_index(each) for each in at])
 
-        each_element(value, to, changed, exchanges.first_of_copies)
+        each_element(value, to, changed)
         return
     whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
     if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):

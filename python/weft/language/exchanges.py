@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from weft.isa.chips import LANES
 from weft.language import operators
 from weft.layout import Iter, Layout
-from weft.mlir import arith, ir, nvvm
+from weft.mlir import arith, nvvm
 from weft.passes.builders import emit, thread_ids
 
 
@@ -34,38 +33,5 @@ def folded(name: str, values: list[Any]) -> Any:
 def across(value: Any, name: str, distances: tuple[int, ...]) -> Any:
     """The reduction over the lanes at these distances, in all of them."""
     for distance in distances:
-        value = operators.apply(name, value, of_lane(value, distance))
+        value = operators.apply(name, value, emit.of_lane(value, distance, nvvm.ShflKind.bfly))
     return value
-
-
-def of_lane(value: Any, distance: Any, kind: nvvm.ShflKind = nvvm.ShflKind.bfly) -> Any:
-    """The value of the lane at a distance: at the number xor the distance, or with `up` before it, or with
-    `idx` that of the lane of this number. Smaller ones than 32 bits travel in the low bits of a word, larger
-    ones as two words.
-    """
-    bits = value.type.width
-    if bits > emit.i32().width:
-        return _of_lane_in_words(value, distance, kind)
-    word = value
-    if bits < emit.i32().width:
-        whole = ir.IntegerType.get_signless(bits)
-        as_integer = value if value.type == whole else arith.bitcast(whole, value)
-        word = arith.extui(emit.i32(), as_integer)
-    last = 0 if kind == nvvm.ShflKind.up else LANES - 1
-    parts = emit.value(-1), word, emit.value(distance), emit.value(last)
-    other = nvvm.ShflOp(*parts, kind, results=[word.type]).res
-    if bits == emit.i32().width:
-        return other
-    narrow = arith.trunci(whole, other)
-    return narrow if value.type == whole else arith.bitcast(value.type, narrow)
-
-
-def _of_lane_in_words(value: Any, distance: Any, kind: nvvm.ShflKind) -> Any:
-    """A value of 64 bits of another lane."""
-    whole, half = ir.IntegerType.get_signless(64), emit.i32().width
-    number = value if value.type == whole else arith.bitcast(whole, value)
-    shift = emit.constant(whole, half)
-    words = arith.trunci(emit.i32(), number), arith.trunci(emit.i32(), arith.shrui(number, shift))
-    low, high = (arith.extui(whole, of_lane(each, distance, kind)) for each in words)
-    other = arith.ori(low, arith.shli(high, shift))
-    return other if value.type == whole else arith.bitcast(value.type, other)

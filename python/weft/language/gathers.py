@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.language import registers
+from weft.language import exchanges, registers
 from weft.language.coordinates import column
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, layout_for, spread, together
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, i32
-from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, memref, scf, vector
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
@@ -101,11 +100,9 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
     return Fragment(emit.vector_of(elements), made.shape, made.layout)
 
 
-def each_element(
-    fragment: Any, to: Gathered, build: Callable[[Any, Sequence[Any]], None], first: Callable[[Layout], Any]
-) -> None:
+def each_element(fragment: Any, to: Gathered, build: Callable[[Any, Sequence[Any]], None]) -> None:
     """Builds something for each element, or for a number at each index, with the indices, where these are
-    inside of the array. `first` is whether the lane holds the first copy of its elements.
+    inside of the array, in the lane that holds the first copy of its elements.
     """
     if to.is_of_rows and isinstance(fragment, Fragment) and len(fragment.shape) == 2:
         rows = _Rows(to, fragment.shape, fragment)
@@ -119,19 +116,19 @@ def each_element(
             raise mistake(
                 f"expects a number or a fragment of the shape of the indices, {made}, got {fragment}"
             )
-    with emit.when(first(fitted.layout)):
+    with emit.when(exchanges.first_of_copies(fitted.layout)):
         for element, at in zip(fitted.elements(), indices, strict=True):
             with emit.when(_inside(to, at)):
                 build(element, at)
 
 
-def store(fragment: Fragment, to: Gathered, first: Callable[[Layout], Any]) -> None:
+def store(fragment: Fragment, to: Gathered) -> None:
     """Stores the elements of a fragment, but not where an index is outside of the array."""
     if to.is_of_rows and len(fragment.shape) == 2:
-        with emit.when(first(fragment.layout)):
+        with emit.when(exchanges.first_of_copies(fragment.layout)):
             _Rows(to, fragment.shape, fragment).store(fragment)
         return
-    each_element(fragment, to, to.write, first)
+    each_element(fragment, to, to.write)
 
 
 def _shape_of_rows(source: Gathered, shape: Any, like: Fragment | None) -> tuple[int, int]:

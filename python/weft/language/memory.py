@@ -335,7 +335,7 @@ def _to_elements(fragment: Fragment, to: Gathered, via: Any, rows: Any) -> None:
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
     check_written(to, fragment.dtype)
-    gathers.store(fragment, to, exchanges.first_of_copies)
+    gathers.store(fragment, to)
 
 
 def _store_buffer(buffer: Buffer, to: Any, via: Any, rows: Any) -> None:

@@ -148,12 +148,12 @@ def _lanes(value: Any, it: Iter) -> tuple[Any, Any]:
     digit, zero = exchanges.digit(it), emit.constant(value.type, 0)
     up_to, distance = value, 1
     while distance < it.extent:
-        other = exchanges.of_lane(up_to, distance * it.stride, nvvm.ShflKind.up)
+        other = emit.of_lane(up_to, distance * it.stride, nvvm.ShflKind.up)
         up_to = _plus(up_to, arith.select(emit.less(distance - 1, digit), other, zero))
         distance *= 2
-    before = arith.select(emit.less(0, digit), exchanges.of_lane(up_to, it.stride, nvvm.ShflKind.up), zero)
+    before = arith.select(emit.less(0, digit), emit.of_lane(up_to, it.stride, nvvm.ShflKind.up), zero)
     last = emit.add(thread_ids.lane(), emit.mul(emit.sub(it.extent - 1, digit), it.stride))
-    return before, exchanges.of_lane(up_to, last, nvvm.ShflKind.idx)
+    return before, emit.of_lane(up_to, last)
 
 
 def _before(each: Sequence[Any], warp: Any) -> Any:

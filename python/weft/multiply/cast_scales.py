@@ -163,6 +163,4 @@ def _store_own(numbers: list[Any], address: Any) -> None:
 
 def _of_neighbour(number: Any, bit: int) -> Any:
     """The number of the lane whose number differs in a bit."""
-    every, clamp = emit.value(-1), emit.value(LANES - 1)
-    kind = nvvm.ShflKind.bfly
-    return nvvm.ShflOp(every, number, emit.value(bit), clamp, kind, results=[number.type]).res
+    return emit.of_lane(number, bit, nvvm.ShflKind.bfly)
