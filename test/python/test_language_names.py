@@ -1,0 +1,47 @@
+"""Names of the language, and those of Triton, CUDA and NumPy that lead to them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import weft.language as w
+from weft.language import names
+from weft.language import operators as operators_of_values
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_names_of_triton_lead_to_names_of_the_language():
+    page = (ROOT / "docs" / "triton.md").read_text("utf-8")
+    for name, instead in names.TRITON.items():
+        assert name not in w.__all__
+        listed = re.search(rf"(tl|triton)\.{name}\b", page) or re.fullmatch(r"(float|int)\d+", name)
+        assert listed, f"docs/triton.md must list {name}"
+        for own in re.findall(r"\bw\.(\w+)", instead):
+            assert own in w.__all__, f"{name}: {instead}"
+
+
+def test_names_that_nothing_stands_for_are_listed():
+    without = (ROOT / "docs" / "triton.md").read_text("utf-8").partition("These have no counterpart")[2]
+    for name in names.WITHOUT:
+        assert f"`tl.{name}`" in without
+        with pytest.raises(AttributeError, match=f"no '{name}', and nothing in its place: docs/triton.md"):
+            getattr(w, name)
+    for other in (names._CUDA, names._NUMPY):
+        for name, instead in other.items():
+            assert name not in w.__all__
+            assert set(re.findall(r"\bw\.(\w+)", instead)) <= {*w.__all__}
+
+
+def test_operators_are_in_the_stub():
+    operators = {name for name in vars(operators_of_values.Operators) if re.fullmatch("__[a-z]+__", name)}
+    stub = Path(w.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    for kind in ("Scalar", "Fragment"):
+        body = re.search(rf"^class {kind}.*?(?=^class |^\w)", stub, re.DOTALL | re.MULTILINE)[0]
+        missing = {name for name in operators if f"def {name}(" not in body}
+        assert missing <= {"__hash__", "__module__", "__doc__", "__dict__", "__weakref__"}, kind
+
+
+def test_completion_shows_public_names_only():
+    assert dir(w) == sorted(w.__all__)
