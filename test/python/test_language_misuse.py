@@ -155,3 +155,10 @@ def test_wrong_options_have_the_line_of_the_kernel(options, message):
 def test_dependent_is_a_flag():
     with pytest.raises(weft.WeftError, match="dependent must be True or False, got 'x'"):
         w.kernel(dependent="x")(an_empty_one)
+
+
+@pytest.mark.parametrize("use", [lambda: w.f32(1), lambda: w.sum(1.0), w.thread])
+def test_values_of_the_gpu_are_made_in_kernels_only(use):
+    """Not as the default of an argument, for example."""
+    with pytest.raises(weft.WeftError, match="this can be called in a kernel only, while it is traced"):
+        use()

@@ -252,7 +252,11 @@ def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
         raise mistake(f"{shown(value)} doesn't fit into {dtype}")
     if dtype.is_float and isinstance(value, int) and abs(value) >= 2**1024:
         raise mistake(f"{shown(value)} doesn't fit into {dtype}")
-    return Scalar(constant(dtype.type, value))
+    try:
+        kind = dtype.type
+    except RuntimeError:  # there is no context
+        raise mistake("this can be called in a kernel only, while it is traced") from None
+    return Scalar(constant(kind, value))
 
 
 def constant(kind: Any, number: float) -> Any:
