@@ -74,7 +74,9 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 
-  // A fence in a branch, or before a loop that reads, isn't enough.
+  llvm.func @reads()
+
+  // A fence in a branch, or before a loop or a call that may read, isn't enough.
   // CHECK-LABEL: gpu.func @fenced_in_a_branch
   gpu.func @fenced_in_a_branch(%stage: i32, %data: !llvm.ptr<3>, %some: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4} : () -> !tile.ring<3>
@@ -95,6 +97,12 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     scf.if %some {
       %0 = llvm.load %data : !llvm.ptr<3> -> f32
     }
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    // What a call reads isn't known.
+    // CHECK: llvm.call @reads
+    // CHECK: nvvm.fence.proxy
+    // CHECK: nvvm.mbarrier.arrive
+    llvm.call @reads() : () -> ()
     "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     gpu.return
   }
