@@ -117,7 +117,7 @@ class Program:
         spec = importlib.util.spec_from_file_location("random_kernel", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        dtype = np.dtype({"i": "i", "f": "f"}[self.dtype[0]] + str(int(self.dtype[1:]) // 8))
+        dtype = np.dtype(f"{self.dtype[0]}{int(self.dtype[1:]) // 8}")
         inside = self.rows - self._random.randrange(4), self.columns - self._random.randrange(3)
         numbers = np.random.default_rng(0).integers(-3, 4, (2, *inside))
         given = numbers.astype(dtype)

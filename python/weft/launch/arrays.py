@@ -46,7 +46,8 @@ _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
 DLPACK_TYPES = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
 """The type codes and bits of DLPack, by MLIR's names."""
-_BY_DLPACK = {code_and_bits: name for name, code_and_bits in DLPACK_TYPES.items()} | {(6, 8): "i1"}
+_BY_DLPACK = {code_and_bits: name for name, code_and_bits in DLPACK_TYPES.items()}
+_BY_DLPACK[6, 8] = "i1"  # bool: bytes, where Weft's own arrays of i1, which it doesn't export, are packed
 PACKED_BITS = {"f6E2M3FN": 6, "f6E3M2FN": 6, "f4E2M1FN": 4, "i4": 4, "ui4": 4, "i1": 1}
 """The types whose elements kernels read packed, with their bits."""
 _PACKED_DLPACK = {(15, 6): "f6E2M3FN", (16, 6): "f6E3M2FN", (17, 4): "f4E2M1FN"}
