@@ -63,9 +63,9 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     `emptied_by` selects who empties it, and `consumers` how many must have executed `tile.release`:
 
     - "warpgroups": each of them after `tile.wait_gemm`.
-    - "warps", "threads": each after its last read of the stage. If TMA fills it, the lowering puts a proxy
-      fence between these reads and the arrival: TMA could otherwise overwrite the stage before they deliver.
-      Without `lanes_read`, only products read the stages, and there is no fence.
+    - "warps", "threads": each after its last access to the stage. If TMA fills it, the lowering puts a proxy
+      fence between these loads and stores and the arrival: TMA could otherwise overwrite the stage before
+      loads deliver. Without `lanes_read`, only products read the stages, and there is no fence.
     - "mma": the thread that issues the `tcgen05.mma` that read the stage; it is empty when they are done.
 
     Each producer and consumer has its own stage and phase. Both begin at 0, and `tile.advance` computes the

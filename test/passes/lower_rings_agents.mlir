@@ -107,6 +107,35 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 
+  // Stores to other buffers, and to other stages, need no fence; one to the stage, or to an unknown address, does.
+  // CHECK-LABEL: gpu.func @stores_after_a_fence
+  gpu.func @stores_after_a_fence(%stage: i32, %other: i32, %data: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "warps", consumers = 4} : () -> !tile.ring<3>
+    %tiles = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 8, 4>, f32, #tile.layout<"S[(3,8,4):(32,4,1)]">, "shared">
+    %mine = "tile.stage"(%tiles, %stage) : (!tile.buffer<array<i64: 3, 8, 4>, f32, #tile.layout<"S[(3,8,4):(32,4,1)]">, "shared">, i32) -> !tile.buffer<array<i64: 8, 4>, f32, #tile.layout<"S[(8,4):(4,1)]">, "shared">
+    %another = "tile.stage"(%tiles, %other) : (!tile.buffer<array<i64: 3, 8, 4>, f32, #tile.layout<"S[(3,8,4):(32,4,1)]">, "shared">, i32) -> !tile.buffer<array<i64: 8, 4>, f32, #tile.layout<"S[(8,4):(4,1)]">, "shared">
+    %at = "tile.address"(%mine) : (!tile.buffer<array<i64: 8, 4>, f32, #tile.layout<"S[(8,4):(4,1)]">, "shared">) -> !llvm.ptr<3>
+    %elsewhere = "tile.address"(%another) : (!tile.buffer<array<i64: 8, 4>, f32, #tile.layout<"S[(8,4):(4,1)]">, "shared">) -> !llvm.ptr<3>
+    // CHECK: nvvm.fence.proxy
+    nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+    // CHECK: llvm.store
+    // CHECK-NOT: nvvm.fence
+    // CHECK: nvvm.mbarrier.arrive
+    llvm.store %stage, %elsewhere : i32, !llvm.ptr<3>
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    // CHECK: llvm.store
+    // CHECK: nvvm.fence.proxy
+    // CHECK: nvvm.mbarrier.arrive
+    llvm.store %stage, %at : i32, !llvm.ptr<3>
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    // CHECK: llvm.store
+    // CHECK: nvvm.fence.proxy
+    // CHECK: nvvm.mbarrier.arrive
+    llvm.store %stage, %data : i32, !llvm.ptr<3>
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+
   // An MMA empties what TMA fills: the mbarrier for empty is signalled when the thread's MMAs are done. The wait for the
   // data is fenced; that of the thread that copies isn't.
   // CHECK-LABEL: gpu.func @from_tma_to_mma
