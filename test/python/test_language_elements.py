@@ -89,6 +89,18 @@ def test_maxima_and_minima_are_found_in_shared_memory():
     assert y.tolist() == [x.max(), x.min()]
 
 
+def test_numbers_of_numpy_are_stored_as_those_of_python_are():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["2 32", w.f32]):
+        buffer = w.shared(1, 32, w.f32)
+        buffer[w.thread()] = np.int64(3)
+        y[0, w.thread()], y[1, w.thread()] = np.float32(2.5), buffer[w.thread()]
+
+    y = np.zeros((2, 32), np.float32)
+    assert not kernel.emulate(y).findings
+    assert (y == [[2.5], [3]]).all()
+
+
 def test_fragments_are_indices_of_elements():
     @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64))
     def looked_up(

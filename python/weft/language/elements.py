@@ -11,7 +11,7 @@ from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered, check_index
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, i32
+from weft.language.scalars import DType, Scalar, as_scalar, i32, operand
 from weft.mlir import arith, llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import Point, SharedTile
@@ -77,7 +77,7 @@ def store(buffer: Any, indices: Any, value: Any) -> None:
     at = _indices(buffer, indices)
     if any(isinstance(each, Fragment) for each in at):
         raise mistake(f"elements of {buffer} at indices of a fragment are stored by w.store")
-    if not isinstance(value, (Scalar, Loaded, *NUMBERS)):
+    if operand(value, buffer.dtype) is None:
         raise mistake(f"expects a number for an element of {buffer}, got {value}: use w.store for tiles")
     number = as_scalar(value, buffer.dtype).value
     buffer.written_by_lanes()

@@ -14,7 +14,7 @@ from weft.language.gathers import Gathered
 from weft.language.gathers import checked as gathered
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, dtype_of, i32
+from weft.language.scalars import DType, Scalar, as_scalar, dtype_of, i32, operand
 from weft.mlir import memref
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
@@ -88,9 +88,7 @@ class Matrix(Foreign):
             raise mistake(f"elements of '{self.name}' at indices of a fragment are stored by w.store")
         if len(at) != self.rank:
             raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(at)}")
-        if isinstance(value, Loaded):
-            value = value.loaded()
-        if not isinstance(value, (Scalar, *NUMBERS)):
+        if operand(value, self.dtype) is None:
             got = shown(value) if isinstance(value, (str, tuple, list)) else value
             raise mistake(
                 f"expects a number for an element of '{self.name}', got {got}: use w.store for tiles"
