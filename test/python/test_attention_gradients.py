@@ -1,6 +1,8 @@
 """Gradients of `weft.attention`: as in float64, in the emulator with its sanitizer, and without spills."""
 
 import itertools
+from dataclasses import replace
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -8,12 +10,13 @@ import pytest
 
 import weft
 import weft.language as w
+from weft.attend import gradients as call_gradients
 from weft.attend import tiles
 from weft.attend.gradients import backward, of_sinks, unpadded
 from weft.attend.kernels.backward import gradients as kernel
 from weft.attend.kernels.sums import products_of_outputs
 from weft.attend.launches import Call, run
-from weft.attend.problem import Options
+from weft.attend.problem import Options, Sizes
 from weft.reference.attention import attention, gradients
 
 BF16, F16 = ml_dtypes.bfloat16, np.float16
@@ -257,6 +260,18 @@ def test_short_and_wide_heads_without_left_windows_or_softcaps_have_kernels_besi
     assert found == {(128, 1024), (128, 4096)}
     assert not any(tiles.beside(1024, m, left=True) for m in meta)
     assert not tiles.beside(1024, tiles.adding(128, 128, window=False, capped=True), left=False)
+
+
+def test_numbers_of_pieces_fit_in_32_bits():
+    """That of the last tile's first piece, times all blocks of a triangle of tiles."""
+    sizes = Sizes(1, 256, 1, 1 << 16, 4096, 128, 128, packed=False)
+    call = SimpleNamespace(sizes=sizes, flags={"lefts": False})
+    how = tiles.adding(128, 128, window=True, capped=False)
+    assert not call_gradients._beside(call, how)
+    call.sizes = replace(sizes, heads=128)
+    assert call_gradients._beside(call, how)
+    count, pieces = sizes.keys // 128, 128 * sizes.queries * 128 // (64 * 16)
+    assert count * (count + 1) * pieces < 2**31
 
 
 def test_warpgroups_take_turns_for_short_sequences_of_narrow_heads_with_windows():

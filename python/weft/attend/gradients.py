@@ -15,6 +15,9 @@ _LOG2E = math.log2(math.e)
 _ROUNDS = 1.5, 1.2
 """How many CTAs for each multiprocessor lie between those that compute something and those that need it."""
 
+_MOST_ROWS = 1 << 23
+"""Rows of q for each head of keys, up to which the kernel's numbers of pieces times tiles fit in 32 bits."""
+
 
 def backward(
     call: Call, out: Any, lse: Any, d_out: Any, d_lse: Any = None, stream: Any = None
@@ -92,8 +95,10 @@ def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
 
 
 def _beside(call: Call, how: dict[str, Any] | None) -> bool:
-    left = bool(call.flags["lefts"])
-    return how is not None and tiles.beside(call.sizes.keys, how, left=left)
+    sizes, left = call.sizes, bool(call.flags["lefts"])
+    if how is None or sizes.group * sizes.queries > _MOST_ROWS:
+        return False
+    return tiles.beside(sizes.keys, how, left=left)
 
 
 def _section(call: Call, how: dict[str, Any]) -> int:
