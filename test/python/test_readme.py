@@ -130,7 +130,6 @@ def test_examples_of_a_framework_run_from_the_top(page, reader):
     run([sys.executable, "-c", "\n".join(blocks(page, "python"))], reader)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUED)
 def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
     for package in CONTINUED[name]:
