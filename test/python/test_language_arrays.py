@@ -249,6 +249,46 @@ def test_operators_of_pytorch_have_the_defaults_of_numbers():
     assert torch.allclose(y, 2 * x + 3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        *((w.f32, float("inf")), (w.f64, float("-inf")), (w.f32, float("nan")), (w.i32, True)),
+        *((w.i1, True), (w.i64, -(2**63)), (w.f32, np.float32(1e-10)), (w.f64, 3)),
+    ],
+    ids=str,
+)
+def test_operators_of_pytorch_have_any_default(kind, default):
+    torch = pytest.importorskip("torch")
+
+    @w.kernel(threads=32, grid=lambda y: 1)
+    def kernel(y: w.Out["32", w.f64], number: kind = default):
+        y[w.thread()] = number.to(w.f64)
+
+    operator = w.torch_op(f"weft_tests::of_{kind.name}_{hash(default) % 2**32}", kernel)
+    y, other = torch.zeros((2, 32), dtype=torch.float64)
+    operator(y)
+    operator(other, number=1)
+    np.testing.assert_array_equal(y, np.full(32, float(default)), strict=False)
+    assert (other == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "message"),
+    [
+        (w.i32, 1.5, r"expects an integer in -2147483648\.\.2147483647, got 1\.5"),
+        (w.i32, 2**40, r"expects an integer in .*, got 1099511627776"),
+        (w.f32, None, "expects a number of type f32, got NoneType"),
+        (w.f32, "1", "expects a number of type f32, got str"),
+    ],
+)
+def test_defaults_are_checked_where_the_kernel_is_defined(kind, default, message):
+    with pytest.raises(weft.WeftError, match=rf"kernel: the default of 'number': {message}"):
+
+        @w.kernel
+        def kernel(y: w.Out["n", w.f64], number: kind = default):
+            pass
+
+
 def test_arrays_have_no_defaults():
     with pytest.raises(weft.WeftError, match="'y' is an array, so it can't have a default"):
 

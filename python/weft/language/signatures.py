@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.compiler.launch_record import ScalarArgument
 from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
 from weft.language.scalars import DTYPES, DType, i1, i8, named
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel_arguments import number_for
 
 ELEMENTS = tuple(each for each in DTYPES.values() if each != i1)
 """The types of arrays' elements."""
@@ -63,7 +65,7 @@ class Signature:
                 continue
             if isinstance(kind, ArrayArgument):
                 raise refuse(f"'{each.name}' is an array, so it can't have a default")
-            defaults[each.name] = each.default
+            defaults[each.name] = _default(each.name, kind, each.default, refuse)
         return Signature(code.co_name, arguments, meta, defaults)
 
     def positional(self, args: Sequence[Any], named_: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -188,6 +190,14 @@ class Signature:
                 ) from None
             result[name] = value
         return result
+
+
+def _default(name: str, kind: DType, value: Any, refuse: Callable[[str], WeftError]) -> Any:
+    """The default of a number, as one of Python. Raises WeftError for what the argument can't have."""
+    try:
+        return number_for(value, ScalarArgument(kind.name), f"the default of '{name}'")
+    except WeftError as error:
+        raise refuse(str(error)) from None
 
 
 def _instead(dtype: str) -> str:

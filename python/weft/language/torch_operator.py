@@ -1,5 +1,7 @@
 """Kernels as operators of PyTorch."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import WeftError, missing_package, shown
@@ -37,12 +39,21 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
             written += [argument] if kind.writes else []
         else:
             number = "bool" if kind.bits == 1 else "float" if kind.is_float else "int"
-            defaults = kernel.signature.defaults
-            default = f"={defaults[argument]}" if argument in defaults else ""
-            parameters.append(f"{number} {argument}{default}")
+            parameters.append(f"{number}{_named(argument, kernel.signature.defaults)}")
 
     def run(*args: Any, **named: Any) -> None:
-        kernel(*args, **named, **meta)
+        given = {**dict(zip(kernel.signature.arguments, args, strict=False)), **named}
+        kernel(**{name: value for name, value in given.items() if value is not None}, **meta)
 
     schema = f"({', '.join(parameters)}) -> ()"
     return torch.library.custom_op(name, run, mutates_args=written, schema=schema)
+
+
+def _named(argument: str, defaults: Mapping[str, Any]) -> str:
+    """A number's name in a schema, with its default. Schemas can't have infinity and NaN: None stands for
+    those.
+    """
+    if argument not in defaults:
+        return f" {argument}"
+    default = defaults[argument]
+    return f" {argument}={default}" if math.isfinite(default) else f"? {argument}=None"
