@@ -36,6 +36,14 @@ def a_length(t, x, r):
     len(x)  # here
 
 
+def a_length_of_a_tile(t, x, r):
+    len(t)  # here
+
+
+def a_length_of_a_number(t, x, r):
+    len(x[0, 0] + 1.0)  # here
+
+
 def a_rounded_element(t, x, r):
     round(x[0, 0])  # here
 
@@ -98,6 +106,8 @@ def an_element_of_another_type(t, x, r):
         (a_sign, r"'-' can't be applied to an array"),
         (a_function_of_a_stage, "expects a number, got Ring$"),
         (a_length, r"len\(\) can't be applied to an array: its sizes are \.rows, \.columns and \.shape$"),
+        (a_length_of_a_tile, r"len\(\) can't be applied to a fragment: its sizes are \.shape$"),
+        (a_length_of_a_number, r"len\(\) can't be applied to a number of the GPU: it has no sizes$"),
         (a_rounded_element, r"round\(\) can't be applied to an element of an array: use the functions of w$"),
         (a_format, r"Python can't format an element of an array: print it by w\.print$"),
         (a_comprehension, r"Python can't loop over w\.range: write a loop, 'for i in w\.range\(n\):'"),

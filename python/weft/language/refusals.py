@@ -42,8 +42,12 @@ _PATTERNS = {
     r"'(\w+)' object is not callable": "Python can't call",
     r"'(\w+)' object does not support item assignment": "Python can't assign elements of",
 }
+_SIZES = {
+    "Matrix": "its sizes are .rows, .columns and .shape",
+    "Fragment": "its sizes are .shape",
+    "Buffer": "its sizes are .shape",
+}
 _BY_KIND = {
-    "len()": "its sizes are .rows, .columns and .shape",
     "Python can't format": "print it by w.print",
     "Python can't loop over": "loop over w.range",
     "Python can't assign elements of": "choose elements by w.where, w.row and w.column",
@@ -84,5 +88,5 @@ def _remedy(what: str, named: Mapping[str, str], classes: list[str]) -> str:
     by_kind = (text for kind, text in _BY_KIND.items() if what.startswith(kind))
     by_name = (_REMEDIES[each] for each in (named.get("symbol", ""), *classes) if each in _REMEDIES)
     if what.startswith("len()"):
-        return next(by_kind)
+        return _SIZES.get(classes[0], "it has no sizes")
     return next(by_name, next(by_kind, "use the functions of w"))
