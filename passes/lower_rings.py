@@ -54,8 +54,8 @@ class Barriers:
     """Whether the chip has waits in which the hardware sleeps."""
     answers: Any = None
     """The address of the answers of launch control, one for each stage."""
-    fences_reads: bool = False
-    """Whether lanes must fence their reads of a stage before TMA fills it again."""
+    fences_lanes: bool = False
+    """Whether lanes must fence their loads and stores of a stage before TMA fills it again."""
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
@@ -222,8 +222,8 @@ def _fence_proxies() -> None:
 
 
 def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
-    if ring.fences_reads and not proxy_fences.follow_accesses(op):
-        # Loads that haven't delivered yet would otherwise get what TMA writes next.
+    if ring.fences_lanes and not proxy_fences.follow_accesses(op):
+        # Loads that haven't delivered yet would otherwise get what TMA writes next, and stores overwrite it.
         _fence_proxies()
     _arrive(op, ring, ring.emptier, lambda: ring.empty(op.stage))
     return []

@@ -1,5 +1,6 @@
 """Whether a thread's accesses to shared memory come before a proxy fence."""
 
+from itertools import takewhile
 from typing import Any
 
 from weft.dialects.tile_types import BufferType
@@ -25,12 +26,8 @@ def follow_accesses(op: Any) -> bool:
     block don't show that.
     """
     this = op.operation
-    before = []
-    for each in this.block.operations:
-        if each.operation == this:
-            break
-        before.append(each)
-    for each in reversed(before):
+    before = takewhile(lambda each: each.operation != this, this.block.operations)
+    for each in reversed(list(before)):
         if isinstance(each, nvvm.FenceProxyOp) and str(each.kind) in _SHARED:
             return True
         if _may_access(each.operation, op.stage):

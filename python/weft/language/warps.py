@@ -11,7 +11,7 @@ from weft.language.mistakes import mistake
 from weft.language.scalars import f32, i16, operand
 from weft.layout import Layout
 from weft.mlir import arith, llvm
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, thread_ids
 
 
 def group(warps: int) -> tuple[int, Any]:
@@ -41,8 +41,7 @@ def number(x: Any, axis: int | None, expected: str) -> Any:
 
 def of_each(value: Any, warps: int) -> list[Any]:
     """The value that each warp of the group has in its first lane, in their order."""
-    is_first = emit.equal(emit.rem(emit.thread(), LANES), 0)
-    (found,) = exchanged([(0, value)], 1, warps, is_first)
+    (found,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0))
     return found
 
 
