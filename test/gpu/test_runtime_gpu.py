@@ -1,5 +1,6 @@
 """Loading, launching, memory and timing on a GPU."""
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -193,11 +194,23 @@ def test_wrong_launches_are_refused_in_words():
         runtime.load(b"nonsense")
 
 
-def test_modules_are_given_back():
-    cubin = ptxas.assemble(HEAD + AXPY, runtime.device().chip).cubin
-    for _ in range(200):
-        runtime.load(cubin)
-    loaded = runtime.load(cubin)
+def test_a_graph_outlives_the_kernels_that_it_captured():
+    torch = pytest.importorskip("torch", reason="PyTorch isn't installed")
+    x, y = torch.ones(1000, device="cuda"), torch.zeros(1000, device="cuda")
+    loaded, graph = load(AXPY), torch.cuda.CUDAGraph()
+    of_x, of_y = arrays.view(x), arrays.view(y)
+    axpy(loaded, of_y, of_x, 1000)
+    with torch.cuda.graph(graph):
+        axpy(loaded, of_y, of_x, 1000, stream=torch.cuda.current_stream())
+    del loaded
+    gc.collect()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert y.tolist() == [4.0] * 1000
+
+
+def test_a_closed_module_launches_nothing():
+    loaded = load(AXPY)
     loaded.close()
     loaded.close()
     with pytest.raises(WeftError, match="its module is closed"):

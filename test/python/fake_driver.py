@@ -31,6 +31,7 @@ class FakeDriver:
         self.waited: list[int] = []  # on which GPU
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
+        self.unloaded = 0
         self.allocated = 0
         self.waits: list[tuple[int, int]] = []  # streams, and those that they wait for
         self._recorded = -1  # the stream of the last event
@@ -199,6 +200,7 @@ class FakeDriver:
         return OK, 200 + self.gpu
 
     def cuModuleUnload(self, module: int) -> Any:
+        self.unloaded += 1
         return (OK,)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:

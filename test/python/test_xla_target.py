@@ -1,6 +1,7 @@
 """The handler that XLA calls, with a call frame that this test builds."""
 
 import ctypes
+import gc
 
 import pytest
 from cuda.bindings import driver as cuda
@@ -251,6 +252,20 @@ def test_a_prepared_launch_provides_workspaces_and_reports_errors(driver):
     prepared.launch(3)
     with pytest.raises(WeftError, match=r"launching f .*CUDA_ERROR_INVALID_HANDLE"):
         prepared.provide(int(cuda.CUresult.CUDA_ERROR_INVALID_HANDLE), 3)
+
+
+def test_a_cubin_stays_on_the_gpu_until_it_is_closed(driver):
+    """A graph may hold its launches."""
+    loaded = runtime.load(b"", 0)
+    del loaded
+    gc.collect()
+    assert driver.unloaded == 0
+    loaded = runtime.load(b"", 0)
+    loaded.close()
+    loaded.close()
+    assert driver.unloaded == 1
+    with pytest.raises(WeftError, match="its module is closed"):
+        loaded.prepare("f", (1, 1, 1), (32, 1, 1), [])
 
 
 class Spaces:

@@ -122,7 +122,9 @@ def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
 
 
 class Loaded:
-    """A cubin on a GPU. It is unloaded with the object, or by `close`."""
+    """A cubin on a GPU, until `close`. The object's end doesn't unload it, since a CUDA graph may have
+    captured a launch.
+    """
 
     def __init__(self, cubin: bytes, ordinal: int | None = None) -> None:
         driver = api()
@@ -132,8 +134,13 @@ class Loaded:
             action = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
             self._module = call(action, driver.cuModuleLoadData, cubin)
         self._kernels: dict[str, KernelHandle] = {}
-        self.close = weakref.finalize(self, release, self.context, driver.cuModuleUnload, self._module)
-        self.close.atexit = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Unloads the cubin. No launch may follow, replays of graphs included."""
+        if not self._closed:
+            self._closed = True
+            release(self.context, api().cuModuleUnload, self._module)
 
     def launch(
         self,
@@ -179,7 +186,7 @@ class Loaded:
             action += f", cluster {cluster}"
         if complaint := _complaint(self.device, grid, block, shared_bytes, cluster):
             raise WeftError(f"{action}: {complaint}")
-        if not self.close.alive:
+        if self._closed:
             raise WeftError(f"{action}: its module is closed")
         with entered(self.context):
             kernel = self._kernel(kernel_name)
