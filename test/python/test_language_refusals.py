@@ -96,6 +96,50 @@ def an_element_of_another_type(t, x, r):
     w.f16(x[0, 0])  # here
 
 
+def a_power_of_two(t, x, r):
+    2.0**t  # here
+
+
+def a_reversed_range(t, x, r):
+    reversed(w.range(8))  # here
+
+
+def an_integer_of_python(t, x, r):
+    int(x[0, 0])  # here
+
+
+def an_integer_of_a_tile(t, x, r):
+    int(t)  # here
+
+
+def a_range_of_python(t, x, r):
+    range(x.rows)  # here
+
+
+def a_float_of_python(t, x, r):
+    float(x.rows)  # here
+
+
+def a_transposed_array(t, x, r):
+    _ = x.T  # here
+
+
+def a_maximum_of_python(t, x, r):
+    max(x.rows, x.columns)  # here
+
+
+def a_maximum_of_two(t, x, r):
+    w.max(t, 0.0)  # here
+
+
+def a_minimum_of_two_tiles(t, x, r):
+    w.min(t, t)  # here
+
+
+def an_axis_of_another_type(t, x, r):
+    w.sum(t, "rows")  # here
+
+
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -108,7 +152,7 @@ def an_element_of_another_type(t, x, r):
         (a_length, r"len\(\) can't be applied to an array: its sizes are \.rows, \.columns and \.shape$"),
         (a_length_of_a_tile, r"len\(\) can't be applied to a fragment: its sizes are \.shape$"),
         (a_length_of_a_number, r"len\(\) can't be applied to a number of the GPU: it has no sizes$"),
-        (a_rounded_element, r"round\(\) can't be applied to an element of an array: use the functions of w$"),
+        (a_rounded_element, r"round\(\) can't be applied to an element of an array: use w\.round$"),
         (a_format, r"Python can't format an element of an array: print it by w\.print$"),
         (a_comprehension, r"Python can't loop over w\.range: write a loop, 'for i in w\.range\(n\):'"),
         (an_assignment, r"Python can't assign elements of a fragment: choose elements by w\.where, w\.row"),
@@ -121,6 +165,17 @@ def an_element_of_another_type(t, x, r):
         (a_tile_in_each_element, r"expects a number, or a vector of rows or columns, to fill a tile, got a"),
         (another_name_of_a_buffer, r"a stage of this ring has x, got 'xx'; did you mean 'x'\?$"),
         (an_element_of_another_type, r"expects a value of w\.f16, got a value of w\.f32: convert it with"),
+        (a_power_of_two, r"'\*\*' can't be applied to float and a fragment: 2\.0 \*\* x is w\.exp2\(x\)"),
+        (a_reversed_range, r"reversed\(\) can't be applied to w\.range: count up, and subtract in the loop$"),
+        (an_integer_of_python, r"only the GPU knows this number: convert it with \.to\(w\.i32\) in place of"),
+        (an_integer_of_a_tile, r"int\(\) can't be applied to a fragment: use \.to\(w\.i32\)$"),
+        (a_range_of_python, r"only the GPU knows this number: .*; loop with w\.range"),
+        (a_float_of_python, r"only the GPU knows this number: .* \.to\(w\.f32\) in place of float\(\)$"),
+        (a_transposed_array, r"the array 'x' has no 'T': use t\.T, of the tile that w\.load loads, or b\.T"),
+        (a_maximum_of_python, r"only the GPU knows this condition: .* w\.maximum in place of min\(\) and"),
+        (a_maximum_of_two, r"axis must be None, 0 or 1, got 0\.0: w\.maximum\(x, y\) is of two values$"),
+        (a_minimum_of_two_tiles, r"axis must be .*, got a fragment of 64 x 64 w\.f32: w\.minimum\(x, y\) is"),
+        (an_axis_of_another_type, r"axis must be None, 0 or 1, got 'rows'$"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

@@ -164,3 +164,16 @@ def test_calls_name_the_parameters(arrays):
         double.compile(*arrays, 64)
     with pytest.raises(weft.WeftError, match=r"has no parameter 'BLOCK': it has x, y, N, by$"):
         double.compile(*arrays, BLOCK=64)
+
+
+def test_compile_needs_no_numbers():
+    @w.kernel(threads=32)
+    def scaled(x: w.In["n"], y: w.Out["n", w.f32], by: w.f32, step: w.i32 = 1):
+        y[w.thread()] = x[w.thread() * step].to(w.f32) * by
+
+    assert "ld.global" in scaled.compile("f16", "f32").ptx
+    assert scaled.compile("f16", y="f32") is scaled.compile("f16", "f32", 2.0)
+    with pytest.raises(weft.WeftError, match="'x' must be an array, or the element type"):
+        scaled.compile()
+    with pytest.raises(weft.WeftError, match="takes 3 to 4 arguments, got no 'y'"):
+        scaled.compile("f16")

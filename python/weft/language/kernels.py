@@ -16,6 +16,7 @@ from weft.language import calls, exporting, given, surroundings, trace, tracebac
 from weft.language.building import Options, build
 from weft.language.capture import captured
 from weft.language.remedies import REMEDIES
+from weft.language.scalars import DType
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile, compile_shared
@@ -101,10 +102,10 @@ class KernelFunction:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.
 
         It has the IR at every stage, PTX, SASS and resources. Without arguments, the types are those of the
-        annotations. `arch` is the chip, by default that of the GPU, or sm_90a.
+        annotations. Numbers may be left out. `arch` is the chip, by default that of the GPU, or sm_90a.
         """
         with tracebacks.of_users():
-            return self._for_call(self._or_annotated(args, named), named, arch)[1]
+            return self._for_call(args, self._or_annotated(args, named), arch)[1]
 
     def emulate(self, *args: Any, arch: str | None = None, **named: Any) -> Any:
         """Runs the kernel in the emulator, and returns its report. Options are those of
@@ -189,14 +190,18 @@ class KernelFunction:
 
     def module(self, *args: Any, **named: Any) -> Module:
         """The module that the kernel is traced to, for arguments as those of `compile`."""
-        values, meta = self._arguments(self._or_annotated(args, named), named)
+        values, meta = self._arguments(args, self._or_annotated(args, named))
         return self._build(self.signature.specialization(values, meta), self._chip())
 
-    def _or_annotated(self, args: Any, named: Any) -> Any:
-        """The arguments of `compile`, which are None for the annotated types where there are none."""
-        if args or any(name in self.signature.arguments for name in named):
-            return args
-        return (None,) * len(self.signature.arguments)
+    def _or_annotated(self, args: Any, named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of `compile` by name, with None for the annotated types: of numbers that aren't
+        passed, and of all arrays where nothing is.
+        """
+        kinds = self.signature.arguments
+        passed = {*list(kinds)[: len(args)], *named}
+        left = [name for name in kinds if name not in passed]
+        nothing = len(left) == len(kinds)
+        return {name: None for name in left if nothing or isinstance(kinds[name], DType)} | named
 
     @property
     def _names(self) -> set[str]:

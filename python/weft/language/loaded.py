@@ -1,5 +1,6 @@
 """Values that stand for a number in memory, and are loaded where arithmetic needs it."""
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,9 +31,10 @@ class Loaded(operators.Operators, Carried):
         return bool(self.loaded())
 
     def __index__(self) -> int:
-        return int(self.loaded())
+        return operator.index(self.loaded())
 
-    __int__ = __index__
+    def __int__(self) -> int:
+        return int(self.loaded())
 
     def __float__(self) -> float:
         return float(self.loaded())

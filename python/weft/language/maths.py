@@ -8,6 +8,7 @@ from typing import Any
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, exchanges, registers, roles, totals, trace
+from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, together
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
@@ -252,6 +253,7 @@ def _as_tile(value: Any, tile_: Fragment, dtype: Any) -> Fragment:
 
 def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
     """A vector of rows or columns, along an axis; or one number."""
+    _check_axis(axis, name)
     if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
         return totals.total(x, name, axis, within)
     if len(x.shape) != 2 or axis not in (0, 1):
@@ -282,6 +284,15 @@ def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
         return column_reductions.across_warps(x, folded, lambda values: exchanges.folded(name, values))
     order = [at[1 - axis] if lanes else at[0] for at in registers.registers_of(layout, shape)]
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
+
+
+def _check_axis(axis: Any, name: str) -> None:
+    """Raises WeftError for a second value in place of an axis."""
+    if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
+        return
+    hint = f": w.{name}(x, y) is of two values" if name in ("maximum", "minimum") else ""
+    got = str(axis) if isinstance(axis, Foreign) else shown(axis)
+    raise mistake(f"axis must be None, 0 or 1, got {got}{hint}")
 
 
 def warp_any(x: Any) -> Scalar:

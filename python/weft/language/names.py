@@ -77,6 +77,9 @@ _NUMPY = {
     "pow": "x ** 2, or w.exp2(w.log2(x) * exponent)",
     "log1p": "w.log(1.0 + x)",
     "pi": "math.pi",
+    "isnan": "x != x",
+    "isinf": "w.abs(x) == w.inf",
+    "isfinite": "w.abs(x) < w.inf",
     "ones": "w.full(shape, 1.0)",
     "empty": "w.zeros",
     "matmul": "w.gemm",
@@ -93,9 +96,20 @@ _METHODS = {
     "half": "x.to(w.f16)",
     "size": "x.shape",
     "transpose": "x.T",
+    "T": "t.T, of the tile that w.load loads, or b.T, of a buffer that w.gemm multiplies",
     "stride": "x[row, column], which has the strides of the array",
     "data_ptr": "x[row, column], an element or the first one of a tile",
     "to": "w.load, whose fragment has .to, and store the result to a buffer of that type by w.store",
+}
+
+
+_OPTIONS = {
+    "num_warps": "w.role(warpgroups=…) in the kernel, or w.kernel(threads=…)",
+    "num_stages": "w.ring(stages, …) in the kernel, and a meta-parameter for its stages",
+    "num_ctas": "w.kernel(cluster=…)",
+    "grid": "w.kernel(grid=…), a function of the arrays",
+    "arch": "w.kernel(arch=…), or an argument of the methods emulate and compile",
+    "warmup": "kernel.compile",
 }
 
 
@@ -106,6 +120,11 @@ def instead(name: str, known: Iterable[str]) -> str:
     if name in WITHOUT:
         return ", and nothing in its place: docs/triton.md lists Triton's names"
     return did_you_mean(name, known)
+
+
+def instead_of_option(name: str) -> str:
+    """What to write in place of an option of a call that calls don't have, to append to a message."""
+    return f": use {_OPTIONS[name]}" if name in _OPTIONS else ""
 
 
 def instead_of_attribute(name: str, owner: object, known: Iterable[str]) -> str:

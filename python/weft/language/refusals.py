@@ -21,6 +21,9 @@ _NOUNS = {
 _REMEDIES = {
     "@": "multiply by w.gemm(a, b), of buffers, or of a fragment of 16 bits and a buffer",
     "divmod()": "use // and %",
+    "**": "2.0 ** x is w.exp2(x), and b ** x is w.exp2(x * math.log2(b))",
+    "int()": "use .to(w.i32)",
+    "revers": "count up, and subtract in the loop",
     "Matrix": "load an element by x[i], or a tile by w.load",
     "Buffer": "load it by w.load",
     "Slot": "its buffers are its attributes",
@@ -30,11 +33,13 @@ _REMEDIES = {
 _OPERATOR = "'{symbol}' can't be applied to"
 _PATTERNS = {
     r"unsupported operand type\(s\) for (?P<symbol>\S+?)=?: '(\w+)' and '(\w+)'": _OPERATOR,
-    r"unsupported operand type\(s\) for \*\* or pow\(\): '(\w+)' and '(\w+)'": "'**' can't be applied to",
+    r"unsupported operand type\(s\) for (?P<symbol>\*\*) or pow\(\): '(\w+)' and '(\w+)'": _OPERATOR,
     r"'(?P<symbol>\S+)' not supported between instances of '(\w+)' and '(\w+)'": _OPERATOR,
     r"bad operand type for unary (?P<symbol>\S): '(\w+)'": _OPERATOR,
     r"bad operand type for (?P<symbol>\w+\(\)): '(\w+)'": "{symbol} can't be applied to",
     r"type (\w+) doesn't define __(?P<symbol>\w+)__ method": "{symbol}() can't be applied to",
+    r"'(\w+)' object is not (?P<symbol>revers)ible": "{symbol}ed() can't be applied to",
+    r"(?P<symbol>\w+\(\)) argument must be .*, not '(\w+)'": "{symbol} can't be applied to",
     r"object of type '(\w+)' has no len\(\)": "len() can't be applied to",
     r"unsupported format string passed to (\w+)\.__format__": "Python can't format",
     r"'(\w+)' object is not iterable": "Python can't loop over",
@@ -89,4 +94,6 @@ def _remedy(what: str, named: Mapping[str, str], classes: list[str]) -> str:
     by_name = (_REMEDIES[each] for each in (named.get("symbol", ""), *classes) if each in _REMEDIES)
     if what.startswith("len()"):
         return _SIZES.get(classes[0], "it has no sizes")
-    return next(by_name, next(by_kind, "use the functions of w"))
+    own = what.partition("()")[0]
+    of_w = f"use w.{own}" if own in sys.modules["weft.language"].__all__ else "use the functions of w"
+    return next(by_name, next(by_kind, of_w))

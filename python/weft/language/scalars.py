@@ -194,8 +194,8 @@ class Scalar(operators.Operators, Carried):
     def __bool__(self) -> bool:
         raise mistake(
             "only the GPU knows this condition: write it in a function with @w.kernel or @w.inline, as "
-            "'if', 'while', 'and', 'or', 'not' or a conditional expression, or use w.where, w.minimum or "
-            "w.maximum"
+            "'if', 'while', 'and', 'or', 'not' or a conditional expression, or use w.where, and w.minimum "
+            "and w.maximum in place of min() and max()"
         )
 
     def __index__(self) -> int:
@@ -204,11 +204,13 @@ class Scalar(operators.Operators, Carried):
             "among values by w.where, or by an index of an array"
         )
 
-    __int__ = __index__
+    def __int__(self) -> int:
+        raise mistake("only the GPU knows this number: convert it with .to(w.i32) in place of int()")
 
     def __float__(self) -> float:
         raise mistake(
-            "only the GPU knows this number: use the functions of w, such as w.exp in place of math.exp"
+            "only the GPU knows this number: use the functions of w, such as w.exp in place of math.exp, and "
+            ".to(w.f32) in place of float()"
         )
 
     def __iter__(self) -> Any:

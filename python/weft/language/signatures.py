@@ -9,6 +9,7 @@ from weft.compiler.launch_record import ScalarArgument
 from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
+from weft.language.names import instead_of_option
 from weft.language.scalars import DTYPES, DType, i1, i8, named
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -83,12 +84,12 @@ class Signature:
                 values[name] = rest.pop(name)
         values = {**self.defaults, **values}
         if missing := [name for name in self.arguments if name not in values]:
-            raise WeftError(
-                f"kernel {self.name} takes {len(self.arguments)} arguments, got no '{missing[0]}'"
-            )
+            least, most = len(self.arguments) - len(self.defaults), len(self.arguments)
+            count = f"{most}" if least == most else f"{least} to {most}"
+            raise WeftError(f"kernel {self.name} takes {count} arguments, got no '{missing[0]}'")
         for name in rest:
             if name not in self.meta:
-                meant = did_you_mean(name, (*self.arguments, *self.meta))
+                meant = instead_of_option(name) or did_you_mean(name, (*self.arguments, *self.meta))
                 known = f": it has {', '.join((*self.arguments, *self.meta))}"
                 raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant or known}")
         return [values[name] for name in self.arguments], rest
