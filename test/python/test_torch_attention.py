@@ -46,6 +46,29 @@ def test_gradients_compared_with_pytorch():
         assert torch.equal(weft.attention(q, k, v, causal=True), out)
 
 
+class Misaligned(torch.autograd.Function):
+    """The same values, one element after an aligned address. Its gradient begins at such an address, too."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Misaligned.forward(ctx, gradient)
+
+
+def test_contiguous_tensors_that_begin_at_any_element():
+    q, k, v = tensors()
+    g, of_lse = torch.randn_like(q), torch.randn(q.shape[:3], device=DEVICE)
+    plain = weft.attention(q, k, v, causal=True, return_lse=True)
+    moved = weft.attention(*map(Misaligned.apply, (q, k, v)), causal=True, return_lse=True)
+    assert all(map(torch.equal, plain, moved))
+    wanted = torch.autograd.grad(plain, (q, k, v), (g, of_lse))
+    got = torch.autograd.grad([*map(Misaligned.apply, moved)], (q, k, v), (g, of_lse))
+    assert all(map(torch.equal, got, wanted))
+
+
 def test_a_compiled_function_is_one_graph():
     q, k, v = tensors()
 

@@ -57,8 +57,9 @@ def _readable(matrix: Any) -> Any:
     step = ROW_BYTES // matrix.element_size()
     strides = [s for s, n in zip(matrix.stride()[:-1], matrix.shape, strict=False) if n > 1]
     fits = matrix.stride(-1) == 1 and not any(s % step or s == 0 for s in strides)
-    fits = fits and matrix.storage_offset() % step == 0
-    return matrix if fits or matrix.numel() == 0 else matrix.contiguous()
+    if matrix.numel() == 0 or (fits and matrix.data_ptr() % ROW_BYTES == 0):
+        return matrix
+    return matrix.clone(memory_format=torch.contiguous_format)  # also if it is contiguous
 
 
 def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
