@@ -288,7 +288,17 @@ MISTAKES = [
     ({"v": np.zeros((2, 2, 81, 64), F16)}, "k and v must have equal batches, heads and tokens"),
     ({"v": np.zeros((2, 2, 64, 80), F16).swapaxes(2, 3)}, "the last dimension of v must be contiguous"),
     ({"v": np.zeros((2, 2, 80, 65), F16)[..., :64]}, "rows of v must begin at multiples of 16 bytes"),
+    ({"k": np.zeros(10241 * 2, F16)[1:20481].reshape(2, 2, 80, 64)}, "rows of k .* an address 2 bytes after"),
+    ({"out": np.zeros((2, 4, 70, 65), F16)[..., :64]}, "rows of out must begin at multiples of 16 bytes"),
 ]
+
+
+def test_outputs_with_rows_of_any_alignment():
+    """Split keys are combined by stores of single elements."""
+    q, k, v = arrays(2, (2, 1), 3, 80, (64, 64))
+    out = np.zeros((2, 2, 3, 67), F16)[..., 1:65]
+    weft.attention(q, k, v, splits=2, out=out)
+    assert np.array_equal(out, weft.attention(q, k, v, splits=2))
 
 
 @pytest.mark.parametrize("changes, message", MISTAKES, ids=[str(n) for n in range(len(MISTAKES))])

@@ -54,7 +54,7 @@ class Call:
             packed="cu_seqlens_q" in given,
             paged="page_table" in given,
         )
-        _check_rows(views)
+        _check_rows({name: views[name] for name in "qkv"})
         _check_added(views, sizes)
         count = views["cu_seqlens_q"].shape[0] - 1 if sizes.packed else sizes.batch
         fp8_launch.check(views, sizes, count, options.splits)
@@ -144,8 +144,7 @@ def _view(name: str, array: Any) -> ArrayView:
 
 def _check_rows(views: Mapping[str, ArrayView]) -> None:
     """Raises WeftError for an array that TMA can't copy."""
-    for name in "qkv":
-        view = views[name]
+    for name, view in views.items():
         if 0 in view.shape:
             continue
         outer = [
@@ -158,9 +157,10 @@ def _check_rows(views: Mapping[str, ArrayView]) -> None:
                 f"the last dimension of {name} must be contiguous, got strides {view.strides}: pass a "
                 "contiguous copy"
             )
-        if (view.device != "cpu" and view.address % ROW_BYTES) or any(each % ROW_BYTES for each in outer):
+        if (rest := view.address % ROW_BYTES) or any(each % ROW_BYTES for each in outer):
+            got = f"an address {rest} bytes after one" if rest else f"strides {view.strides}"
             raise refuse(
-                f"rows of {name} must begin at multiples of {ROW_BYTES} bytes, got strides {view.strides}: "
+                f"rows of {name} must begin at multiples of {ROW_BYTES} bytes, got {got}: "
                 f"pass a contiguous copy"
             )
 
@@ -315,6 +315,8 @@ def _check_out(call: Call, out: Any, shape: tuple[int, ...], types: tuple[str, .
         raise refuse(f"the last dimension of out must be contiguous, got strides {view.strides}")
     if view.readonly:
         raise refuse("out must be writable")
+    if not call.is_empty and _splits(call) == 1:  # parts are combined by stores of single elements
+        _check_rows({"out": view})
     for name, other in call.views.items():
         place = view.address, view.strides, view.shape
         in_place = name == "q" and place == (other.address, other.strides, other.shape)
