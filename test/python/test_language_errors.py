@@ -371,6 +371,11 @@ def a_grid_of_an_unknown_array(d: w.Out["m", w.i32]):
     d[0] = 1
 
 
+@mistake("persistent has a parameter 'd', which must be .* meta-parameters", persistent=lambda d: d.rows)
+def an_array_that_decides_the_number_of_ctas(d: w.Out["m", w.i32]):
+    d[0] = 1
+
+
 @mistake("in a grid, sizes can be divided by numbers that Python knows", grid=lambda d: d.rows // d.rows)
 def a_grid_that_divides_by_a_size(d: w.Out["m", w.i32]):
     d[0] = 1

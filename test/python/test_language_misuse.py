@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 from language_mistakes import Mistakes, refused
 
@@ -101,6 +102,21 @@ def a_number_that_no_float_has(y: w.Out["m n", w.f32]):
         w.store(w.full((64, 32), 10**400), y[0, 0])  # here
 
 
+@case("a size of 'y' must be one of m, n, or a number in 0..1, got 2")
+def a_size_that_an_array_does_not_have(y: w.Out["m n", w.f32]):
+    y.size(2)  # here
+
+
+@case("Ring.ready takes 1 positional argument but 2 were given: write Ring.ready()")
+def a_call_of_a_method_that_two_types_have(y: w.Out["m n", w.f32]):
+    w.ring(2, a=(64, 64, w.f16)).ready(1)  # here
+
+
+@case(r"an exponent must be 1, 2, 3 or 4, got Place: use w.exp2\(w.log2\(x\) \* exponent\)")
+def an_exponent_that_the_gpu_computes(y: w.Out["m n", w.f32]):
+    y[0, 0] ** y[0, 1]  # here
+
+
 @pytest.mark.parametrize("function, message", case.cases)
 def test_misuse_is_refused_at_its_line(function, message):
     refused(function, message)
@@ -123,6 +139,16 @@ def an_empty_one(y: w.Out["m n", w.f32]):
         ("ceil_div", ((1,), 2), r"w.ceil_div expects integers, got \(1,\) and 2"),
         ("where", ("x", 1, 2), "w.where expects a condition, such as x < y, got 'x'"),
         ("from_lanes", ("x", (64, 64)), "w.from_lanes expects what w.by_lanes makes, got 'x'"),
+        ("last", (1.5,), "axis must be 0, 1 or 2, got 1.5"),
+        ("warp_any", (np.zeros(2),), "w.warp_any expects a condition of the GPU, got ndarray"),
+        ("f32", (), r"w.f32 missing 1 required positional argument: 'value': write w.f32\(value\)"),
+        ("zeros", ((64, 64), np.zeros((2, 2))), "expects an element type of w, got ndarray: there are w.f64"),
+        ("Scalar", (3,), r"w.Scalar is a type for annotations, .*: w.i32\(value\) makes a number"),
+        ("Buffer", (64,), "w.Buffer is a type for annotations, which can't be called: w.shared"),
+        ("Buffer", (64, 64, w.f16), "w.Buffer is a type for annotations, which can't be called: w.shared"),
+        ("Fragment", (1, (64, 64), w.f32), "w.Fragment is a type for annotations, .*: w.zeros, w.full"),
+        ("Ring", (2,), "w.Ring is a type for annotations, which can't be called: w.ring"),
+        ("Slot", (), "w.Slot is a type for annotations, which can't be called$"),
     ],
 )
 def test_values_that_functions_dont_take(name, arguments, message):

@@ -12,7 +12,7 @@ from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, elements, trace
 from weft.language.carried import Carried
-from weft.language.mistakes import mistake
+from weft.language.mistakes import check_value, mistake
 from weft.language.scalars import DType, as_scalar, check_tile, dtype_of, i1, i8, i32
 from weft.layout import Layout
 from weft.passes.builders import emit
@@ -26,6 +26,7 @@ class Buffer(Carried):
     """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
 
     def __init__(self, value: Any, *, transposed: bool = False, ring: Any = None, slot: Any = None) -> None:
+        check_value(value, "Buffer")
         self.value = value
         """The SSA value."""
         self.transposed = transposed

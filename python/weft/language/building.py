@@ -189,7 +189,7 @@ def _tile_counts(
 
 def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) -> None:
     """Writes the CTAs of a cluster in x, y and z, if the kernel has clusters."""
-    made = call_with(cluster, meta) if callable(cluster) else cluster
+    made = call_with("cluster", cluster, meta) if callable(cluster) else cluster
     if made is None:
         return
     extents = list(made) if isinstance(made, (tuple, list)) else [made]
@@ -231,7 +231,7 @@ def _set_launch(
     grid = ir.AffineMap.get(0, count, expressions_of(options.grid, {**named, **meta}))
     contract.GRID.set(kernel, ir.AffineMapAttr.get(grid))
     persistent = options.persistent
-    trace.persistent = call_with(persistent, meta) if callable(persistent) else persistent
+    trace.persistent = call_with("persistent", persistent, meta) if callable(persistent) else persistent
     if trace.persistent is not None and (type(trace.persistent) is not int or trace.persistent < 1):
         raise WeftError(
             "persistent must be a positive number of CTAs of each multiprocessor, or None, got "

@@ -11,9 +11,10 @@ from weft import construction
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import names
 from weft.language.foreign import Foreign
+from weft.language.mistakes import not_called
 from weft.language.refusals import refusal
 
-_CALLED = re.compile(r"(?:[\w.<>]+\.)?(\w+)\(\) (.+)", re.DOTALL)
+_CALLED = re.compile(r"(?:[\w.<>]+\.)??(?:(\w+)\.)?(\w+)\(\) (.+)", re.DOTALL)
 
 
 def complaint(error: TypeError | AttributeError) -> WeftError | None:
@@ -32,10 +33,12 @@ def _refused(error: TypeError, is_own: bool) -> str | None:
     if (found := refusal(error)) is not None:
         return found
     match = None if is_own else _CALLED.fullmatch(str(error))
-    if match is None or (called := _called(match[1])) is None:
+    if match is None or (called := _called(match[1], match[2])) is None:
         return None
     public, function = called
-    return f"{public} {match[2]}: write {public}{_form(function)}"
+    if match[2] == "__init__":
+        return not_called(public)
+    return f"{public} {match[3]}: write {public}{_form(function)}"
 
 
 def _missing(error: AttributeError, is_own: bool) -> str | None:
@@ -66,18 +69,20 @@ def _raised_at(traceback: TracebackType | None) -> tuple[Location | None, bool]:
     return Location(code.co_filename, found.tb_lineno, 1 if column is None else column + 1), is_own
 
 
-def _called(name: str) -> tuple[str, Any] | None:
-    """The function, or method, of the language with this name of Python's, and its public name."""
+def _called(owner: str | None, name: str) -> tuple[str, Any] | None:
+    """The function, or method, of the language with this name of Python's, and its public name. `owner` is
+    the method's class, if that is known.
+    """
     language = sys.modules["weft.language"]  # which imports this module
     public = {each: getattr(language, each) for each in language.__all__}
     for own, value in public.items():
         if inspect.isfunction(value) and value.__name__ == name:
             return f"w.{own}", value
     classes = {own: value for own, value in public.items() if inspect.isclass(value)}
-    for own, value in classes.items():
+    for own, value in sorted(classes.items(), key=lambda each: each[1].__name__ != owner):
         method = value.__dict__.get(name)
         if inspect.isfunction(method):
-            return f"{own}.{name}", method
+            return {"__init__": own, "__call__": "w.f32"}.get(name, f"{own}.{name}"), method
     return None
 
 

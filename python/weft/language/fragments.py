@@ -10,7 +10,7 @@ from weft.errors import shown
 from weft.isa.chips import THREAD_REGISTERS
 from weft.language import moves, operators, registers, trace
 from weft.language.carried import Carried
-from weft.language.mistakes import at, mistake
+from weft.language.mistakes import at, check_value, mistake
 from weft.language.scalars import (
     NUMBERS,
     DType,
@@ -46,6 +46,7 @@ class Fragment(operators.Operators, Carried):
         self.layout = layout
         self.where = construction.here()
         if lane is not None:
+            check_value(lane, "Fragment")
             self._check_fits()
 
     def _check_fits(self) -> None:

@@ -100,7 +100,7 @@ class ArraySizes:
 
 def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
     """The one to three numbers of a grid, from its function of arrays and meta-parameters."""
-    result = call_with(grid, named) if callable(grid) else grid
+    result = call_with("grid", grid, named) if callable(grid) else grid
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     if not 1 <= len(parts) <= 3:
         raise WeftError(f"a grid must have one to three numbers, got {len(parts)}")
@@ -114,12 +114,12 @@ def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
     return [Size(ir.AffineExpr.get_constant(0))._with(each) for each in parts]
 
 
-def call_with(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+def call_with(option: str, function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
     """Calls a function with those of the named values that it has parameters for. Errors of this module get
     the line of its definition.
     """
     try:
-        return function(**_wanted(function, named))
+        return function(**_wanted(option, function, named))
     except WeftError as error:
         first, code = error.diagnostics[0], getattr(function, "__code__", None)
         if first.location is not None or code is None:
@@ -128,12 +128,13 @@ def call_with(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
         raise WeftError(replace(first, location=where)) from None
 
 
-def _wanted(function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def _wanted(option: str, function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the named values that a function has parameters for."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         return dict(named)
     missing = [each.name for each in parameters if each.name not in named and each.default is each.empty]
     if missing:
-        raise WeftError(f"grid has a parameter '{missing[0]}', which must be one of {', '.join(named)}")
+        known = ", ".join(named) or "the kernel's meta-parameters, of which there are none"
+        raise WeftError(f"{option} has a parameter '{missing[0]}', which must be one of {known}")
     return {each.name: named[each.name] for each in parameters if each.name in named}

@@ -10,6 +10,7 @@ from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, exchanges, registers, roles, totals, trace
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, together
+from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
 from weft.mlir import arith, ir, llvm, nvvm, vector
@@ -320,9 +321,9 @@ def _any_of_lane(x: Any, name: str) -> Any:
         if x.dtype != i1:
             raise mistake(f"{name} expects a condition, such as x < y, got {x}")
         return exchanges.folded("or", x.elements())
-    value = condition(x)
+    value = condition(x) if isinstance(x, (Scalar, Loaded)) else x
     if not isinstance(value, Scalar):
-        raise mistake(f"{name} expects a condition of the GPU, got {x}")
+        raise mistake(f"{name} expects a condition of the GPU, got {shown(x)}")
     return value.value
 
 

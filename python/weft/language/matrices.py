@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from weft import mlir
@@ -55,6 +56,12 @@ class Matrix(Foreign):
             if dimension not in self.sizes:
                 raise mistake(f"'{self.name}' has the sizes {', '.join(self.sizes)}, got '{dimension}'")
             dimension = self.sizes.index(dimension)
+        number = isinstance(dimension, Integral) and not isinstance(dimension, bool)
+        if not number or not -self.rank <= dimension < self.rank:
+            raise mistake(
+                f"a size of '{self.name}' must be one of {', '.join(self.sizes)}, or a number in "
+                f"0..{self.rank - 1}, got {shown(dimension)}"
+            )
         dimension %= self.rank
         known = self.known[dimension]
         return Scalar(matrices.size(self.value, dimension)) if known is None else known

@@ -4,6 +4,7 @@ from typing import Any
 
 from weft import construction
 from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.mlir import ir
 
 
 def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
@@ -15,6 +16,26 @@ def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
 def at(where: Location | None) -> str:
     """A source line in a message, such as ` (line 31)`; nothing if it isn't known."""
     return "" if where is None else f" (line {where.line})"
+
+
+_MAKERS = {
+    "Buffer": "w.shared(rows, columns, dtype) makes a buffer",
+    "Fragment": "w.zeros, w.full and w.load make fragments",
+    "Ring": "w.ring(stages, name=(rows, columns, dtype)) makes a ring",
+    "Scalar": "w.i32(value) makes a number of the GPU",
+}
+
+
+def not_called(name: str) -> str:
+    """The message about a call of a type of the language that is there for annotations."""
+    instead = f": {_MAKERS[name]}" if name in _MAKERS else ""
+    return f"w.{name} is a type for annotations, which can't be called{instead}"
+
+
+def check_value(value: Any, name: str) -> None:
+    """Raises WeftError unless a new value of a type of this name is one of MLIR, as Weft's own calls pass."""
+    if not isinstance(value, ir.Value):
+        raise mistake(not_called(name))
 
 
 def check_flag(name: str, value: Any) -> None:

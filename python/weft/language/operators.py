@@ -1,8 +1,10 @@
 """Python's operators on values of the GPU, and the operations that they build."""
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
+from weft.errors import shown
 from weft.language.mistakes import mistake
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
@@ -113,9 +115,10 @@ class Operators:
         return self.binary("maximum", -self, False)
 
     def __pow__(self, exponent: Any) -> Any:
-        if isinstance(exponent, bool) or exponent not in (1, 2, 3, 4):
+        known = isinstance(exponent, Real) and not isinstance(exponent, bool)
+        if not known or exponent not in (1, 2, 3, 4):
             raise mistake(
-                f"an exponent must be 1, 2, 3 or 4, got {exponent}: use w.exp2(w.log2(x) * exponent)"
+                f"an exponent must be 1, 2, 3 or 4, got {shown(exponent)}: use w.exp2(w.log2(x) * exponent)"
             )
         square = self * self
         return {1: self, 2: square, 3: square * self, 4: square * square}[exponent]

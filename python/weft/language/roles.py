@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from numbers import Integral
 from typing import Any
 
 from weft import construction
@@ -218,6 +219,6 @@ def thread() -> Scalar:
 
 def _dimension(axis: Any) -> Any:
     trace.current()
-    if axis not in (0, 1, 2):
+    if not isinstance(axis, Integral) or axis not in (0, 1, 2):
         raise mistake(f"axis must be 0, 1 or 2, got {shown(axis)}")
     return gpu.Dimension((gpu.Dimension.x, gpu.Dimension.y, gpu.Dimension.z)[axis])

@@ -12,7 +12,7 @@ from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.suggest import did_you_mean
 from weft.language import operators, trace
 from weft.language.carried import Carried, written
-from weft.language.mistakes import mistake
+from weft.language.mistakes import check_value, mistake
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.kernels import fragments
@@ -135,7 +135,7 @@ def checked_type(dtype: Any) -> DType:
         return dtype
     text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
     short = _FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
-    name = text if isinstance(dtype, type) or not isinstance(dtype, str) else repr(dtype)
+    name = text if text.isidentifier() and not isinstance(dtype, str) else shown(dtype)
     known = ", ".join(map(str, BY_SHORT_NAME.values()))
     hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {known}"
     raise mistake(f"expects an element type of w, got {name}: {hint}")
@@ -150,6 +150,7 @@ class Scalar(operators.Operators, Carried):
     __hash__ = object.__hash__
 
     def __init__(self, value: Any) -> None:
+        check_value(value, "Scalar")
         self.value = value
         """The SSA value."""
 
