@@ -22,12 +22,13 @@ class Module:
 
     `mlir` is the underlying `ir.Module`. Each operation gets the caller's line as its source location. A
     block belongs to the thread and task that entered it. If an `await` or `yield` in the block lets another
-    task enter a module, a WeftError refuses operations that would be built in the wrong module.
+    task enter a module, a WeftError refuses operations that would be built in the wrong module. With
+    `located` False, operations have no source locations, and aren't refused: this is for Weft's own code.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, located: bool = True) -> None:
         _drop_unused()
-        self._parts = _Parts()
+        self._parts, self.located = _Parts(), located
         self._entered: list[construction.Block] = []
         self._functions: list[construction.Block] = []
         self._failure: str | None = None
@@ -47,7 +48,7 @@ class Module:
         if self._entered:
             self._check_innermost()
         point = ir.InsertionPoint(self.mlir.body)
-        self._entered.append(construction.enter(self._parts.unknown, point))
+        self._entered.append(construction.enter(self._parts.unknown, point, located=self.located))
         return self
 
     def __exit__(
@@ -143,7 +144,7 @@ class Module:
     @contextmanager
     def _inside(self, body: Any) -> Iterator[None]:
         """Operations of the block are built in a function's body."""
-        entered = construction.enter(self._parts.unknown, ir.InsertionPoint(body))
+        entered = construction.enter(self._parts.unknown, ir.InsertionPoint(body), located=self.located)
         self._functions.append(entered)
         try:
             yield

@@ -39,7 +39,7 @@ _entered: ContextVar["Block | None"] = ContextVar("weft_entered", default=None)
 class Block:
     """A `with` block: MLIR's stack entries for it, and the thread, task and frame that entered it."""
 
-    def __init__(self, unknown: Any, point: Any, caller: FrameType | None) -> None:
+    def __init__(self, unknown: Any, point: Any, caller: FrameType | None, *, located: bool) -> None:
         below = _thread.top
         inherited = ir.Location.current if below is not None and below.unknown is unknown else None
         self.unknown: Any = unknown
@@ -55,9 +55,11 @@ class Block:
         self.callers: frozenset[FrameType] = known if caller is None else known | {caller}
         self.locations: dict[tuple[CodeType, int], Any] = below.locations if inherited and below else {}
         self.closed = False
+        self.located = located
         self.location.__enter__()
         point.__enter__()
-        _builders.count(1)
+        if located:
+            _builders.count(1)
 
     def pop(self) -> bool:
         """Removes MLIR's entries from its stack. Returns False if others are above them."""
@@ -65,17 +67,19 @@ class Block:
             return False
         self.point.__exit__(None, None, None)
         self.location.__exit__(None, None, None)
-        _builders.count(-1)
+        if self.located:
+            _builders.count(-1)
         return True
 
 
-def enter(unknown: Any, point: Any) -> Block:
+def enter(unknown: Any, point: Any, *, located: bool = True) -> Block:
     """Makes `point` current for this task's operations, until `leave`.
 
-    `unknown` is the module's unknown location: the same object for each of its blocks.
+    `unknown` is the module's unknown location: the same object for each of its blocks. Operations of a block
+    that isn't `located` keep it, and aren't checked: such blocks are for Weft's own code.
     """
     _settle()
-    block = Block(unknown, point, _caller(sys._getframe(1)))
+    block = Block(unknown, point, _caller(sys._getframe(1)), located=located)
     _thread.top = block
     _entered.set(block)
     return block
@@ -159,7 +163,7 @@ def _innermost(top: Block, frame: FrameType) -> bool:
 
 def _location(frame: FrameType) -> Any:
     """The location of an operation that is built now without one; None to leave it to the bindings."""
-    if (top := _thread.top) is None or ir.Context.current is not top.context:
+    if (top := _thread.top) is None or not top.located or ir.Context.current is not top.context:
         return None
     if top.closed:
         _settle()

@@ -8,16 +8,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft import late_imports
+from weft import construction, late_imports
 from weft.attend import launches
 from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
 from weft.compiler import codegen, stages
+from weft.dialects.op import refuse
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
+from weft.errors import WeftError
+from weft.mlir import arith, operations
 from weft.multiply import cast_kernels, product_kernel
 
 WIDE = WarpgroupSchedule((128, 224, 64), 2, 4)
 """Stages D in two parts, and rounds the sums of both before it stores the first."""
+PARTS = (
+    np.zeros((2, 1, 8, 8), np.float32),
+    np.zeros((2, 1, 8), np.float32),
+    np.zeros(1, np.float32),
+    np.zeros((1, 1, 8, 8), np.float16),
+    np.zeros((1, 1, 8), np.float32),
+)
+SPLIT = {"arch": "sm_90a", "splits": 2, "sinking": False, "grouped": False}
+"""Arguments and options of attention's `combine`."""
 
 
 @pytest.mark.parametrize("element", ["bf16", "f16"])
@@ -137,21 +149,32 @@ def test_promoted_sums_have_names(scaled):
 
 def test_programs_share_the_entries_of_a_kernel_of_weft():
     """Otherwise, each line that calls attention compiles its kernels again."""
-    parts = [np.zeros((2, 1, 8, 8), np.float32), np.zeros((2, 1, 8), np.float32)]
-    arrays = [
-        *parts,
-        np.zeros(1, np.float32),
-        np.zeros((1, 1, 8, 8), np.float16),
-        np.zeros((1, 1, 8), np.float32),
-    ]
-
-    options = {"arch": "sm_90a", "splits": 2, "sinking": False, "grouped": False}
     combine._forget()
-    first = combine.compile(*arrays, **options)
+    first = combine.compile(*PARTS, **SPLIT)
     combine._forget()
-    second = combine.compile(*arrays, **options)
+    second = combine.compile(*PARTS, **SPLIT)
     assert first is not second and first.ptx == second.ptx
     assert "test_first_calls" not in first.ptx
+
+
+def test_a_kernel_of_weft_is_traced_without_locations(monkeypatch):
+    """Looking for the line of the call takes a tenth of the time of tracing and passes."""
+    looked = []
+    monkeypatch.setattr(construction, "_of", lambda *_: looked.append(1))
+    combine._forget()
+    combine.compile(*PARTS, **SPLIT)
+    assert not looked
+
+
+def test_errors_in_a_kernel_of_weft_have_the_line_of_the_call(monkeypatch):
+    def refused(module, *_):
+        raise refuse(operations(module, arith.ConstantOp)[0], "is refused")
+
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    monkeypatch.setattr(stages, "_lowered_in_place", refused)
+    combine._forget()
+    with pytest.raises(WeftError, match=r"test_first_calls\.py:\d+:\d+: error: .* is refused"):
+        combine.compile(*PARTS, **SPLIT)
 
 
 def test_programs_share_the_entries_of_casts():

@@ -50,10 +50,14 @@ def build(
     special: Specialization,
     options: Options,
     chip: str,
+    *,
+    located: bool = True,
 ) -> Module:
-    """The module of a kernel, for these types and meta-parameters, on a chip."""
+    """The module of a kernel, for these types and meta-parameters, on a chip. Its operations have source
+    locations if they are `located`.
+    """
     try:
-        return _traced(function, signature, special, options, chip)
+        return _traced(function, signature, special, options, chip, Module(located=located))
     except RecursionError:
         message = (
             f"kernel {signature.name}: functions call each other without end: tracing takes both sides of a "
@@ -82,12 +86,18 @@ def build(
 
 
 def _traced(
-    function: Callable[..., Any], signature: Signature, special: Specialization, options: Options, chip: str
+    function: Callable[..., Any],
+    signature: Signature,
+    special: Specialization,
+    options: Options,
+    chip: str,
+    module: Module,
 ) -> Module:
+    """The module, with the kernel."""
     meta = dict(special.meta)
     kinds = list(signature.arguments.values())
     writes = [n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument) and kind.writes]
-    with Module() as module:
+    with module:
         types = [_type(kind, dtype) for kind, dtype in zip(kinds, special.dtypes, strict=True)]
         block = (options.threads or WARPGROUP, 1, 1)
         with module.kernel(signature.name, types, block=block, writes=writes) as values:
@@ -100,7 +110,8 @@ def _traced(
                 with variables.named():
                     result = function(*arguments, **meta)
                 _finish(trace, result)
-            _place(kernel, function)
+            if module.located:
+                _place(kernel, function)
             kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
     return module
 

@@ -1,5 +1,6 @@
 """Kernel functions: traced and compiled once for each combination of types and meta-parameters."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from weft.language.remedies import REMEDIES
 from weft.language.scalars import DType
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
-from weft.launch.kernel import Kernel, compile, compile_shared
+from weft.launch.kernel import Kernel, compile, compile_unlocated
 from weft.launch.runtime import Prepared
 
 _WITHOUT_GPU = "sm_90a"
@@ -237,16 +238,20 @@ class KernelFunction:
         with self._lock:
             if key not in self._compiled:
                 self._reads = surroundings.reads(self._function, *self._options.functions)
-                made = self._made(self._build(special, chip), chip)
+                made = self._made(special, chip)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 made.remedies = REMEDIES
                 self._compiled[key] = made
             return self._compiled[key]
 
-    def _made(self, module: Module, chip: str) -> Kernel:
-        """The kernel of a module. The operations of Weft's own functions have the line of their call."""
-        own = construction.is_hidden(self._function.__code__.co_filename)
-        return compile_shared(module, chip) if own else compile(module, arch=chip)
+    def _made(self, special: Specialization, chip: str) -> Kernel:
+        """The kernel for a chip. Operations of Weft's own functions would have the line of their call: they
+        have no location, so that all programs share the cache's entries. Errors have one.
+        """
+        if construction.is_hidden(self._function.__code__.co_filename):
+            with contextlib.suppress(WeftError):
+                return compile_unlocated(self._build(special, chip, located=False), chip)
+        return compile(self._build(special, chip), arch=chip)
 
     def _forget(self) -> None:
         """Forgets what was compiled with other values of global variables and closures."""
@@ -254,8 +259,8 @@ class KernelFunction:
             self._compiled, self._reads = {}, ()
             self._plans = calls.Plans(list(self.signature.arguments.values()))
 
-    def _build(self, special: Specialization, chip: str) -> Module:
-        return build(self._function, self.signature, special, self._options, chip)
+    def _build(self, special: Specialization, chip: str, *, located: bool = True) -> Module:
+        return build(self._function, self.signature, special, self._options, chip, located=located)
 
 
 def _default_chip() -> str:

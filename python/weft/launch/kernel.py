@@ -67,9 +67,18 @@ def compile_shared(module: Module, arch: str) -> "Kernel":
     copy = module.mlir.operation.clone()
     passes.manager("strip-debuginfo", module.context).run(copy)
     try:
-        return _selected(compile_input(copy.opview, arch, default=None, own=True), None)
+        return _compiled(copy.opview, arch)
     except WeftError:
         return compile(module, arch=arch)
+
+
+def compile_unlocated(module: Module, arch: str) -> "Kernel":
+    """As `compile`, for a module that was built without locations, which this changes."""
+    return _compiled(module.finished(), arch)
+
+
+def _compiled(module: Any, arch: str) -> "Kernel":
+    return _selected(compile_input(module, arch, default=None, own=True), None)
 
 
 def _selected(compiled: Compiled, kernel: str | None) -> "Kernel":
