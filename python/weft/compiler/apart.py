@@ -179,8 +179,7 @@ def _done(work: Callable[..., dict[str, Any]], module: str | Path, options: dict
 
 def _compile(module: str | Path, **options: Any) -> dict[str, Any]:
     compiled = stages.compile_module(module, **options)
-    parsed = mlir.parse(compiled.source, new_context(), compiled.name)
-    return {"compiled": compiled.record(), "lasting": stages.decides_all(parsed)}
+    return {"compiled": compiled.record(), "lasting": stages.decides_all(compiled.module())}
 
 
 def _parse(module: str | Path, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 behind.
 """
 
+import base64
 import io
 import json
 import zlib
@@ -45,17 +46,26 @@ _WIDEST = ".m64n256k"
 class Compiled:
     """A module on its way to a chip: what each stage made of it.
 
-    Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `source` is
-    the module's text before any pass, `ptx_version` what the chip and every instruction need.
+    Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `bytecode` is
+    the module before any pass, `ptx_version` what the chip and every instruction need.
     """
 
-    source: str
+    bytecode: bytes
     name: str
     target: Target
     ptx_version: tuple[int, int]
     llvm: str
     launches: dict[str, Launch]
     rows: str = "aligned"
+
+    @computed
+    def source(self) -> str:
+        """The text of the module before any pass, which takes ten times as long as bytecode."""
+        return str(self.module())
+
+    def module(self) -> Any:
+        """A copy of the module before any pass, in a context of its own."""
+        return mlir.parse_bytecode(self.bytecode, new_context(), self.name)
 
     @computed
     def ptx(self) -> str:
@@ -113,18 +123,19 @@ class Compiled:
 
     def record(self) -> dict[str, Any]:
         """What it is made of as plain values, from which `of_record` makes it again."""
-        kept = {name: getattr(self, name) for name in ("source", "name", "ptx_version", "llvm", "rows")}
+        kept = {name: getattr(self, name) for name in ("name", "ptx_version", "llvm", "rows")}
         launches = [launch.record() for launch in self.launches.values()]
-        return kept | {"target": str(self.target), "launches": launches}
+        bytecode = base64.b64encode(self.bytecode).decode()
+        return kept | {"bytecode": bytecode, "target": str(self.target), "launches": launches}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "Compiled":
         """The module that such a record describes, also after a round trip through JSON."""
         launches = [Launch.of_record(each) for each in record["launches"]]
         major, minor = record["ptx_version"]
-        source, name, llvm, rows = (record[each] for each in ("source", "name", "llvm", "rows"))
+        bytecode, name, llvm, rows = (record[each] for each in ("bytecode", "name", "llvm", "rows"))
         target, by_name = Target.of(record["target"]), {launch.name: launch for launch in launches}
-        return cls(source, name, target, (major, minor), llvm, by_name, rows)
+        return cls(base64.b64decode(bytecode), name, target, (major, minor), llvm, by_name, rows)
 
     def stages(self) -> tuple[str, ...]:
         """The passes that made the kernel, in order: what `ir` can show."""
@@ -142,7 +153,7 @@ class Compiled:
         for element in self.stages():
             done.append(element)
             if after in (element, _bare(element)):
-                module = mlir.parse(self.source, new_context(), self.name)
+                module = self.module()
                 _run(module, ",".join(done), self.name)
                 return str(module)
         stages = ("source", *self.stages())
@@ -237,7 +248,7 @@ def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
 
 
 def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Compiled:
-    source = str(module)
+    bytecode = _bytecode(module)
     checks.shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     pipeline = _pipeline(target, rows)
     passes.check_printed(pipeline)
@@ -266,7 +277,7 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     _run(module, ",".join(elements[split:]), name)
     checks.library_calls(module, origins)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
-    return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
+    return Compiled(bytecode, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
 
 
 def _apart(module: Any) -> Any:
@@ -276,7 +287,7 @@ def _apart(module: Any) -> Any:
 
 
 def _bytecode(module: Any) -> bytes:
-    """The module with its locations. Text takes ten times as long."""
+    """The module with its locations."""
     written = io.BytesIO()
     module.operation.write_bytecode(written)
     return written.getvalue()

@@ -238,7 +238,7 @@ class Kernel:
         Raises WeftError if the program itself requires aligned rows.
         """
         source = self.compiled
-        compiled = compile_module(source.source, self.chip, name=source.name, rows="any")
+        compiled = compile_module(source.module(), self.chip, name=source.name, rows="any", own=True)
         launch = replace(compiled.launches[self.name], names=self.launch.names)
         if launch.aligned:
             raise WeftError(
