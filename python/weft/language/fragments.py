@@ -29,6 +29,9 @@ from weft.layout import Layout
 from weft.mlir import ir, vector
 from weft.passes.builders import emit
 
+COLUMN_STEP = 8
+"""What the columns of the sums of `w.gemm` are a multiple of."""
+
 
 class Fragment(operators.Operators, Carried):
     """A tile in the registers of a warpgroup, of rows x columns, or a vector of its rows or of its columns.
@@ -82,6 +85,11 @@ class Fragment(operators.Operators, Carried):
         return self.shape[-1]
 
     @property
+    def has_columns(self) -> bool:
+        """Whether it is a tile, or a vector of columns, which all warps have."""
+        return len(self.shape) == 2 or all(it.axis != "warpid" or it.extent == 1 for it in self.layout.shard)
+
+    @property
     def T(self) -> "Fragment":
         """The transposed tile, in the same registers; nothing moves. Of a vector of rows, the vector of
         columns with the same elements, and the other way around, through shared memory.
@@ -133,17 +141,29 @@ class Fragment(operators.Operators, Carried):
         return Fragment.of(next(parts))
 
     def begun(self, number: str) -> str:
-        shape = self.shape[0] if len(self.shape) == 1 else self.shape
         dtype = "" if self.dtype == f32 else f", {self.dtype}"
-        usual = self.shape[0] % registers.WGMMA_ROWS == 0 and registers.same(
-            self.layout, trace.current().sums(self.shape), self.shape
+        shapes = [self.shape] if len(self.shape) == 2 else [self.shape[0], (1, *self.shape)]
+        usual = (each for each in shapes if self._is_usual(each))
+        shape = next(usual, None)
+        if shape is None:
+            return f"w.full({shapes[0]}, {number}{dtype}, like=t), with a fragment t in the same layout"
+        return f"w.full({shape}, {number}{dtype})"
+
+    def _is_usual(self, shape: Any) -> bool:
+        """Whether `w.zeros` of this shape has its layout."""
+        rows, *columns = shape if isinstance(shape, tuple) else (shape,)
+        if (rows != 1 and rows % registers.WGMMA_ROWS) or any(each % COLUMN_STEP for each in columns):
+            return False
+        made = (
+            layout_for(shape, None) if len(self.shape) == 2 else _of_vector((rows, *columns, 1)[:2], None)[1]
         )
-        end = ")" if usual else ", like=t), with a fragment t in the same layout"
-        return f"w.full({shape}, {number}{dtype}{end}"
+        return registers.same(self.layout, made, self.shape)
 
     def complaint(self, other: "Fragment") -> str | None:
         if (other.shape, other.dtype) != (self.shape, self.dtype):
             hint = f": convert it with .to({self.dtype})" if other.shape == self.shape else ""
+            if len(self.shape) < len(other.shape):
+                hint = ": a vector of rows and one of columns make a tile; w.zeros((1, n)) is one of columns"
             return f"was {self} and becomes {other}{hint}"
         if not registers.same(self.layout, other.layout, self.shape):
             return f"was in layout {self.layout} and becomes {other.layout}: w.convert it back"
@@ -194,33 +214,59 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
     return None, None
 
 
+def common(fragments: Sequence[Fragment]) -> Fragment:
+    """A fragment with the shape and layout that all of these have together: of one with most dimensions, or
+    where they are vectors of rows and of columns, of a tile.
+    """
+    largest = max(fragments, key=lambda each: len(each.shape))
+    for each in fragments:
+        if len(largest.shape) == 1:
+            largest, _ = together(largest, each)
+    return largest
+
+
 def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
-    if one.shape == other.shape:
-        if registers.same(one.layout, other.layout, one.shape):
-            return one, other
-        remedy = "bring one to that of the other by w.convert(x, like=y), or load it with like="
-        if len(one.shape) == 1:
-            remedy = "apply vectors of rows and of columns to a tile one after the other, or use v.T of one"
-        raise mistake(
-            f"layouts must be equal, got {one.layout}{at(one.where)} and {other.layout}{at(other.where)}: "
-            f"{remedy}",
-            ("one was made here", one.where),
-            ("the other was made here", other.where),
-        )
+    if one.shape == other.shape and registers.same(one.layout, other.layout, one.shape):
+        return one, other
     if len(one.shape) == 2 and len(other.shape) == 1:
         return one, spread(other, one.shape, one.layout)
     if len(one.shape) == 1 and len(other.shape) == 2:
         return spread(one, other.shape, other.layout), other
-    both = f"{_along(one)} and {_along(other)}"
-    raise mistake(f"shapes must be equal, or one that of a vector, got {both}")
+    if len(one.shape) == 1 and (found := _outer(one, other)) is not None:
+        return spread(one, *found), spread(other, *found)
+    if one.shape != other.shape:
+        both = f"{_along(one)} and {_along(other)}"
+        raise mistake(f"shapes must be equal, or one that of a vector, got {both}")
+    remedy = "bring one to that of the other by w.convert(x, like=y), or load it with like="
+    raise mistake(
+        f"layouts must be equal, got {one.layout}{at(one.where)} and {other.layout}{at(other.where)}: "
+        f"{remedy}",
+        ("one was made here", one.where),
+        ("the other was made here", other.where),
+    )
+
+
+def _outer(one: Fragment, other: Fragment) -> tuple[tuple[int, int], Layout] | None:
+    """The shape and layout of the tile of which one vector has the rows and the other one the columns; None
+    where they aren't of the sums of `w.gemm`.
+    """
+    for down, across in ((one, other), (other, one)):
+        shape = down.shape[0], across.shape[0]
+        if shape[0] % registers.WGMMA_ROWS or shape[1] % COLUMN_STEP:
+            continue
+        for layout in (trace.current().sums(shape), registers.sums(shape)):
+            parts = ((0, down), (1, across))
+            found = (registers.along(layout, shape, n, v.layout, v.shape[0]) for n, v in parts)
+            if all(each is not None for each in found):
+                return shape, layout
+    return None
 
 
 def _along(fragment: Fragment) -> str:
     """A fragment in words: a vector as one of rows or of columns, if its layout shows that."""
     if len(fragment.shape) == 1:
         rows = fragment.shape[0]
-        warps = {it.axis for it in fragment.layout.shard if it.extent > 1}
-        if "warpid" not in warps:
+        if fragment.has_columns:
             return f"a vector of {rows} columns"
         usual = None if rows % registers.WGMMA_ROWS else trace.current().sums(fragment.shape)
         if usual is not None and registers.same(fragment.layout, usual, fragment.shape):
@@ -250,13 +296,17 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
 def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
     """A fragment whose elements all have this value, or in each row or column that of a vector.
 
-    It has the layout of `like` (a vector: that of the rows of `like`), by default that of the sums of
-    `w.gemm`.
+    `shape` is (rows, columns); a number of rows, for a vector of rows; or (1, columns), for one of columns.
+    It has the layout of `like` (a vector: that of the rows or columns of `like`), by default that of the sums
+    of `w.gemm`.
     """
     if not isinstance(shape, (int, tuple, list)):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shown(shape)}")
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    layout, dtype = layout_for(shape, like), checked_type(dtype)
+    shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), checked_type(dtype)
+    if len(shape) == 2 and 1 in shape:
+        shape, layout = _of_vector(shape, like)
+    else:
+        layout = layout_for(shape, like)
     if isinstance(value, Fragment):
         if len(value.shape) != 1:
             raise mistake(f"expects a number, or a vector of rows or columns, to fill a tile, got {value}")
@@ -294,6 +344,21 @@ def check_like(like: Any) -> None:
         raise mistake(f"like must be a fragment, got {shown(like)}")
 
 
+def _of_vector(shape: tuple[int, ...], like: Fragment | None) -> tuple[tuple[int], Layout]:
+    """The shape and layout of a vector of rows, (rows, 1), or of columns, (1, columns)."""
+    check_like(like)
+    axis = shape.index(1)
+    extent = shape[1 - axis]
+    if like is None:
+        whole = (registers.WGMMA_ROWS, extent) if axis == 0 else (extent, COLUMN_STEP)
+        layout = layout_for(whole, None)
+    elif len(like.shape) == 2 and like.shape[1 - axis] == extent:
+        whole, layout = like.shape, like.layout
+    else:
+        raise mistake(f"like must be a tile with {extent} {'rows' if axis else 'columns'}, got {like}")
+    return (extent,), registers.without_axis(layout, whole, axis)
+
+
 def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
     """The layout of a new fragment: that of another, or that of the sums of `w.gemm`."""
     check_like(like)
@@ -306,11 +371,13 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
         raise mistake(f"like must have the shape {list(shape)}, or its rows, got {like}")
     if len(shape) not in (1, 2) or any(not isinstance(each, int) or each < 1 for each in shape):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shape}")
-    if shape[0] % registers.WGMMA_ROWS or (len(shape) == 2 and shape[1] % 8):
-        steps = (registers.WGMMA_ROWS, 8)[: len(shape)]
+    if shape[0] % registers.WGMMA_ROWS or (len(shape) == 2 and shape[1] % COLUMN_STEP):
+        steps = (registers.WGMMA_ROWS, COLUMN_STEP)[: len(shape)]
         nearest = tuple(-(-each // step) * step for each, step in zip(shape, steps, strict=True))
+        columns = f"; a vector of columns is (1, {shape[0]})" if len(shape) == 1 else ""
         raise mistake(
-            f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of 8 columns, got {shape}: "
-            f"use {nearest}, as loads and stores leave out what is outside of an array, or like="
+            f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of {COLUMN_STEP} columns, "
+            f"got {shape}: use {nearest}, as loads and stores leave out what is outside of an array, or like="
+            f"{columns}"
         )
     return trace.current().sums(shape)

@@ -7,7 +7,7 @@ from typing import Any
 from weft.language import exchanges, registers
 from weft.language.coordinates import column
 from weft.language.foreign import Foreign
-from weft.language.fragments import Fragment, layout_for, spread, together
+from weft.language.fragments import Fragment, common, layout_for, spread, together
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, i32
 from weft.mlir import arith, ir, llvm, memref, scf, vector
@@ -144,7 +144,7 @@ def _spread(source: Gathered) -> tuple[Fragment, list[tuple[Any, ...]]]:
     shape and layout.
     """
     fragments = [each for each in source.indices if isinstance(each, Fragment)]
-    largest = max(fragments, key=lambda each: len(each.shape))
+    largest = common(fragments)
     lists = []
     for each in source.indices:
         fitted = together(largest, each)[1] if each is not largest else each

@@ -1,6 +1,5 @@
 """Functions of numbers and of fragments, element by element, and reductions of fragments."""
 
-import builtins
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,7 @@ from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, exchanges, registers, roles, totals, trace
 from weft.language.foreign import Foreign
-from weft.language.fragments import Fragment, together
+from weft.language.fragments import Fragment, common, together
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
@@ -236,7 +235,7 @@ def where(choice: Any, a: Any, b: Any) -> Any:
         other = as_scalar(b, one.dtype)
         return Scalar(arith.select(choice.value, one.value, other.value))
     fragments = [each for each in (choice, a, b) if isinstance(each, Fragment)]
-    tile_ = builtins.max(fragments, key=lambda each: len(each.shape))
+    tile_ = common(fragments)
     values = next((each.dtype for each in (a, b) if isinstance(each, (Fragment, Scalar))), f32)
     chosen, first, second = (_as_tile(each, tile_, values) for each in (choice, a, b))
     lane = arith.select(chosen.lane, first.lane, second.lane)

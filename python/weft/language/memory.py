@@ -120,12 +120,12 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
         _check_element(source, "w.load_row")
     elif source.shape[0] != 1 or source.shape[1] < like.shape[-1]:
         raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]} or more, got {source}")
-    if not isinstance(like, Fragment) or len(like.shape) != 2:
-        raise mistake(f"like must be a tile with columns, got {like}")
-    layout = registers.without_axis(like.layout, like.shape, 0)
+    if not isinstance(like, Fragment) or not like.has_columns:
+        raise mistake(f"like must be a tile with columns, or a vector of columns, got {like}")
+    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 0)
+    columns = like.columns
     if isinstance(source, Buffer):
-        return _vector_of_buffer(source, layout, like.shape[-1])
-    columns = like.shape[1]
+        return _vector_of_buffer(source, layout, columns)
     loaded = tile.load_row(
         _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
     )
