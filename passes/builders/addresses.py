@@ -1,5 +1,6 @@
 """Pointers, and the addresses of elements of matrices and vectors in global memory."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.tile_types import ADDRESS_SPACES
@@ -46,6 +47,16 @@ def of_leader(address: Any) -> Any:
     i32 = emit.i32()
     kept = arith.andi(llvm.ptrtoint(i32, address), arith.constant(i32, ~PEER_BIT))
     return llvm.inttoptr(address.type, kept)
+
+
+def element(array: Any, at: Sequence[Any]) -> Any:
+    """The address of an element of a memref in global memory, at indices of type index."""
+    _, begin, *extents = memref.extract_strided_metadata(array)
+    for index, stride in zip(at, extents[len(at) :], strict=True):
+        begin = arith.addi(begin, arith.muli(index, stride))
+    bytes_ = arith.muli(begin, _index(int(array.type.element_type.width) // 8))
+    address = arith.addi(memref.extract_aligned_pointer_as_index(array), bytes_)
+    return llvm.inttoptr(pointer_type(1), arith.index_cast(ir.IntegerType.get_signless(64), address))
 
 
 def stored_type(element: Any) -> Any:

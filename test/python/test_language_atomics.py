@@ -55,6 +55,123 @@ def test_ctas_that_share_k(m, n, k, splits, arch):
     assert np.allclose(columns[0], exact.sum(0), atol=1e-2)
 
 
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 128), threads=128)
+def compacted(x: w.In["n", w.f32], y: w.Out["n", w.f32], count: w.Out["one", w.i32]):
+    """y = the positive elements of x, in any order, and how many they are."""
+    own, first = w.shared(1, 8, w.i32), w.shared(1, 8, w.i32)
+    if w.thread() == 0:
+        own[0] = 0
+    w.barrier()
+    i = w.cta() * 128 + w.thread()
+    mine = w.i32(-1)
+    if i < x.rows and x[i] > 0.0:
+        mine = w.atomic_add(own[0], 1)
+    w.barrier()
+    if w.thread() == 0:
+        first[0] = w.atomic_add(count[0], own[0])
+    w.barrier()
+    if mine >= 0:
+        y[first[0] + mine] = x[i]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", pytest.param("sm_80", marks=pytest.mark.slow)])
+def test_additions_return_what_was_there(arch):
+    x = np.random.default_rng(0).standard_normal(300).astype(np.float32)
+    y, count = np.zeros_like(x), np.zeros(1, np.int32)
+    report = compacted.emulate(x, y, count, arch=arch)
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+    assert count[0] == (x > 0).sum()
+    assert np.array_equal(np.sort(y[: count[0]]), np.sort(x[x > 0])) and not y[count[0] :].any()
+
+
+@w.kernel(grid=2)
+def extremes(x: w.In["m n"], high: w.Out["n"], low: w.Out["n"], one: w.Out["two"], *, shared=False):
+    """The largest and smallest elements of columns, and of all, from those that the arrays have."""
+    buffer = w.shared(1, 16, x.dtype)
+    row = w.cta() * 64
+    with w.role():
+        t = w.load(x[row, 0], (64, 16))
+        w.atomic_max(high[0], w.max(t, axis=0))
+        w.atomic_min(low[0], w.min(t, axis=0))
+        if shared:
+            buffer[w.thread() % 2] = t.dtype(0)
+            w.barrier()
+            w.atomic_max(buffer[0], w.max(t))
+            w.atomic_min(buffer[1], w.min(t))
+            w.barrier()
+            if w.thread() == 0:
+                w.atomic_max(one[0], buffer[0] + t.dtype(0))
+                w.atomic_min(one[1], buffer[1] + t.dtype(0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32])
+@pytest.mark.parametrize("offset", [-3, 0, 3])
+def test_extremes_of_numbers_of_any_sign(dtype, offset):
+    x = (np.random.default_rng(1).standard_normal((128, 16)) * 1000 + 1000 * offset).astype(dtype)
+    high, low = (np.full(16, 500 * offset, dtype) for _ in range(2))
+    one = np.zeros(2, dtype)
+    expected = np.maximum(x.max(0), high), np.minimum(x.min(0), low)
+    report = extremes.emulate(x, high, low, one, shared=True)
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+    assert np.array_equal(high, expected[0]) and np.array_equal(low, expected[1])
+    assert np.array_equal(one, [max(x.max(), 0), min(x.min(), 0)])
+
+
+@w.kernel(threads=32)
+def floats(x: w.In["n", w.f32], high: w.Out["n", w.f32], low: w.Out["n", w.f32]):
+    i = w.thread()
+    if i < x.rows:
+        w.atomic_max(high[i], x[i])
+        w.atomic_min(low[i], x[i])
+
+
+def test_extremes_of_zeros_infinities_and_nans():
+    values = np.array([-np.inf, -1.0, -0.0, 0.0, 1.0, np.inf], np.float32)
+    x, old = (each.ravel().astype(np.float32) for each in np.meshgrid(values, values[:5]))
+    high, low = old.copy(), old.copy()
+    assert not floats.emulate(x, high, low).findings
+    assert np.array_equal(high, np.maximum(old, x)) and np.array_equal(low, np.minimum(old, x))
+    assert not np.signbit(high[(old == 0) & (x == 0) & ~(np.signbit(old) & np.signbit(x))]).any()
+    nan = np.full(2, np.nan, np.float32)
+    high, low = np.zeros(2, np.float32), np.zeros(2, np.float32)
+    floats.emulate(np.copysign(nan, [1, -1]).astype(np.float32), high, low)
+    assert np.array_equal(np.isnan(high), [True, False]) and np.array_equal(np.isnan(low), [False, True])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_additions_of_bf16_change_their_bytes_only(arch):
+    """Chips before sm_90 compare and swap."""
+
+    @w.kernel(grid=2)
+    def added(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], rows: w.Out["m", w.bf16]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            w.atomic_add(y[0, 0], t)
+            w.atomic_add(rows[0], w.sum(t, axis=1))
+            w.atomic_add(rows[0], w.sum(t, axis=1))
+
+    whole = np.arange(36).reshape(4, 9)[:, 1:8] % 5
+    x = whole.astype(ml_dtypes.bfloat16)
+    y, rows = np.ones((4, 7), ml_dtypes.bfloat16), np.zeros(3, ml_dtypes.bfloat16)
+    report = added.emulate(x[:3], y[:3], rows, arch=arch)
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+    assert np.array_equal(y[:3].astype(int), 1 + 2 * whole[:3]) and np.array_equal(y[3], np.ones(7))
+    assert np.array_equal(rows.astype(int), 4 * whole[:3].sum(1))
+
+
+def test_one_thread_without_tma_has_no_result():
+    @w.kernel()
+    def kernel(y: w.Out["n", w.i32]):
+        with w.role(), w.one_thread():
+            y[1] = w.atomic_add(y[0], 1) + 1
+
+    y = np.zeros(2, np.int32)
+    assert not kernel.emulate(y, arch="sm_90a").findings and np.array_equal(y, [1, 1])
+    message = r"'w\.atomic_add' has no result in w\.one_thread\(\) on sm_80: all threads run it$"
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.compile(arch="sm_80")
+
+
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -74,3 +191,13 @@ def test_mistakes(body, message):
     with pytest.raises(weft.WeftError, match=message) as caught:
         kernel.compile()
     assert caught.value.diagnostics[0].location.file == __file__
+
+
+def test_extremes_of_other_types_are_refused():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.f16]):
+        w.atomic_max(y[0], 1.0)
+
+    message = r"w\.atomic_max changes elements of w\.f32, w\.i64, w\.i32, got those of w\.f16$"
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.compile()

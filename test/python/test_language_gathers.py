@@ -136,7 +136,6 @@ def wrong(build):
         (lambda x, rows, y: w.load(x[rows, rows], (64, 8)), "shape and like are for tiles"),
         (lambda x, rows, y: w.store(rows, x[rows, 0]), "'x' must be a w.Out argument"),
         (lambda x, rows, y: y.__setitem__((rows, 0), 1.0), "at indices of a fragment are stored by w.store"),
-        (lambda x, rows, y: w.atomic_max(y[rows, 0], 1.0), "w.atomic_max changes elements of w.i32"),
     ],
 )
 def test_wrong_indices(build, message):

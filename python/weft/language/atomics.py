@@ -7,6 +7,7 @@ from weft.dialects import tile
 from weft.isa.async_copy import ADDED_TYPES
 from weft.language import exchanges, trace
 from weft.language.buffers import Buffer
+from weft.language.carried import Unbound
 from weft.language.coordinates import column, row
 from weft.language.elements import Element, Elements, address
 from weft.language.fragments import Fragment
@@ -24,16 +25,19 @@ from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
 from weft.language.scalars import DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64
-from weft.mlir import arith, llvm, memref, nvvm
+from weft.language.updates import of_array, update
+from weft.mlir import arith, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
 _ADDED = (f64, f32, f16, bf16, i64, i32)
 _ADDED_SHARED = (f64, f32, f16, i64, i32)
+_COMPARED = (f32, i64, i32)
 
 
-def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
-    """Adds a number to an element of an array atomically: `w.atomic_add(d[i], value)`.
+def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Any:
+    """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
+    element was before.
 
     A vector is added to elements along the last dimension, from this one on, and a tile to a tile of which
     this is the first element. Elements outside of the array are skipped. The order of additions, and
@@ -51,7 +55,7 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
     """
     if isinstance(value, Buffer):
         _add_buffer(to, value, via)
-        return
+        return None
     known = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
     if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
         where = "" if known is _ADDED else " in shared memory"
@@ -59,102 +63,102 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> None:
             f"w.atomic_add adds elements of {', '.join(map(str, known))}{where}, got those of {to.dtype}"
         )
     if via is None:
-        _combine("w.atomic_add", _add, to, value)
-        return
+        return _combine("add", to, value)
     if isinstance(value, Pending):
         value._refuse()
     if not isinstance(to, Place) or not isinstance(value, Fragment):
         raise mistake(f"via is for tiles of an array, got {value} and {to}: leave it out")
     check_written(to, value.dtype)
     _add_through(to, value, via)
+    return None
 
 
-def atomic_max(to: Any, value: Any) -> None:
-    """Makes an element of an array of i32 the larger one of itself and a number, in one step for all threads.
+def atomic_max(to: Any, value: Any) -> Any:
+    """Makes an element of f32, i64 or i32 the larger one of itself and a number, in one step for all threads,
+    and returns what it was before.
 
-    A vector, a tile and fragments of indices are as for `w.atomic_add`.
+    A vector, a tile and fragments of indices are as for `w.atomic_add`. NaN is larger than all other floats,
+    or with its sign set, smaller.
     """
-    _of_i32("w.atomic_max", arith.AtomicRMWKind.maxs, to, value)
+    return _extreme("max", to, value)
 
 
-def atomic_min(to: Any, value: Any) -> None:
-    """Makes an element of an array of i32 the smaller one of itself and a number, as `w.atomic_max`."""
-    _of_i32("w.atomic_min", arith.AtomicRMWKind.mins, to, value)
+def atomic_min(to: Any, value: Any) -> Any:
+    """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
+    return _extreme("min", to, value)
 
 
-def _of_i32(caller: str, kind: Any, to: Any, value: Any) -> None:
-    if isinstance(to, (Place, Gathered, Element)) and to.dtype != i32:
-        raise mistake(f"{caller} changes elements of {i32}, got those of {to.dtype}")
-    _combine(caller, lambda element, array, at: memref.AtomicRMWOp(kind, element, array, at), to, value)
+def _extreme(name: str, to: Any, value: Any) -> Any:
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in _COMPARED:
+        known = ", ".join(map(str, _COMPARED))
+        raise mistake(f"w.atomic_{name} changes elements of {known}, got those of {to.dtype}")
+    return _combine(name, to, value)
 
 
-Change = Callable[[Any, Any, list[Any]], None]
-"""Builds the change of an element of an array, at indices, by a value."""
-
-
-def _combine(caller: str, change: Change, to: Any, value: Any) -> None:
-    """Changes an element by a number, those of a row by a vector, or those of a tile by another tile."""
+def _combine(name: str, to: Any, value: Any) -> Any:
+    """Changes an element by a number, those of a row by a vector, or those of a tile by another tile. Returns
+    the single element as it was before.
+    """
     if isinstance(value, Pending):
         value._refuse()
     if isinstance(to, Element):
         number = as_scalar(value, to.dtype).value
-        with trace.current().effects():
-            _change_shared(caller, to.dtype, to.address, number)
-        return
+        return _changed(name, to.dtype, lambda: update(name, to.address, number))
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
 
         def changed(element: Any, at: Sequence[Any]) -> None:
             if isinstance(to, Elements):
-                _change_shared(caller, to.dtype, address(to.matrix, *at), element)
+                update(name, address(to.matrix, *at), element)
             else:
-                change(element, to.matrix.value, [emit.as_index(each) for each in at])
+                of_array(name, element, to.matrix.value, [emit.as_index(each) for each in at])
 
         each_element(value, to, changed)
-        return
+        return None
     whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
     if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):
-        raise mistake(f"{caller} expects an element of an array, with all its indices, got {to}")
+        raise mistake(f"w.atomic_{name} expects an element of an array, with all its indices, got {to}")
     if isinstance(value, Fragment):
         check_written(to, value.dtype)
         if len(value.shape) == 2:
-            _change_tile(change, to, value)
+            _change_tile(name, to, value)
         elif not whole:
             raise mistake(
-                f"{caller} of a vector expects an element of an array, with all its indices, got {to}"
+                f"w.atomic_{name} of a vector expects an element of an array, with all its indices, got {to}"
             )
         else:
-            _change_vector(change, to, value)
-        return
+            _change_vector(name, to, value)
+        return None
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
-    number = as_scalar(value, to.dtype)
-    with trace.current().effects():
-        change(number.value, to.matrix.value, [emit.as_index(each.value) for each in to.indices])
+    number = as_scalar(value, to.dtype).value
+    at = [emit.as_index(each.value) for each in to.indices]
+    return _changed(name, to.dtype, lambda: of_array(name, number, to.matrix.value, at))
 
 
-def _add(element: Any, array: Any, indices: list[Any]) -> None:
-    floats = not str(element.type).startswith("i")
-    kind = arith.AtomicRMWKind.addf if floats else arith.AtomicRMWKind.addi
-    memref.AtomicRMWOp(kind, element, array, indices)
+def _changed(name: str, dtype: DType, change: Callable[[], Any]) -> Any:
+    """What a change of an element returns. Where all threads execute `w.one_thread()`, one of them makes the
+    change, and the others don't have the result.
+    """
+    current = trace.current()
+    if current.has_tma or not current.one_thread:
+        return Scalar(change())
+    with current.effects():
+        change()
+    return Unbound(
+        f"w.atomic_{name}", f"has no result in w.one_thread() on {current.chip}: all threads run it"
+    )
 
 
-def _change_shared(caller: str, dtype: DType, pointer: Any, number: Any) -> None:
-    """Changes an element of a buffer by a number."""
-    name = caller.removeprefix("w.atomic_")
-    kind = llvm.AtomicBinOp[f"f{name}" if dtype.is_float else name]
-    llvm.AtomicRMWOp(kind, pointer, number, llvm.AtomicOrdering.monotonic)
-
-
-def _change_vector(change: Change, to: Place, vector: Fragment) -> None:
+def _change_vector(name: str, to: Place, vector: Fragment) -> None:
     numbers, limit = vector_indices(vector, to)
     with emit.when(exchanges.first_of_copies(vector.layout)):
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(emit.less(number, limit)):
-                change(element, to.matrix.value, element_at(to, number))
+                of_array(name, element, to.matrix.value, element_at(to, number))
 
 
-def _change_tile(change: Change, to: Place, fragment: Fragment) -> None:
+def _change_tile(name: str, to: Place, fragment: Fragment) -> None:
     matrix, corner = to.memref(), to.corner
     rows, columns = (
         _along(of(fragment), start, matrices.size(matrix, axis))
@@ -165,7 +169,7 @@ def _change_tile(change: Change, to: Place, fragment: Fragment) -> None:
             rows, columns, fragment.elements(), strict=True
         ):
             with emit.when(arith.andi(has_row, has_column)):
-                change(element, matrix, [down, across])
+                of_array(name, element, matrix, [down, across])
 
 
 def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
@@ -174,7 +178,7 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
     _check_added(fragment.dtype, fragment)
     to.check_aligned()
     if not trace.current().has_tma:
-        _change_tile(_add, to, fragment)
+        _change_tile("add", to, fragment)
         return
     put_for_tma(fragment, via)
     map_ = to.map(via.value.type)

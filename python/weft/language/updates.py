@@ -1,0 +1,69 @@
+"""Atomic updates of single elements in memory: each returns the element's value before it."""
+
+from typing import Any
+
+from weft.isa.atomics import BF16_ADD
+from weft.language import operators, trace
+from weft.language.scalars import bf16, dtype_of, f32
+from weft.mlir import arith, ir, llvm
+from weft.passes.builders import addresses, emit
+
+_RELAXED = llvm.AtomicOrdering.monotonic
+_GPU = "device"  # LLVM's name of the scope
+_SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
+
+
+def update(name: str, pointer: Any, number: Any) -> Any:
+    """Adds a number to an element ("add"), or makes the element the larger or smaller one of both ("max",
+    "min").
+    """
+    dtype = dtype_of(number.type)
+    if name != "add" and dtype == f32:
+        return _extreme_of_floats(name, pointer, number)
+    if name == "add" and dtype == bf16 and trace.current().chip not in BF16_ADD:
+        return _added_by_swaps(pointer, number)
+    return _atomic(f"f{name}" if dtype.is_float else name, pointer, number)
+
+
+def _atomic(name: str, pointer: Any, number: Any) -> Any:
+    return llvm.atomicrmw(llvm.AtomicBinOp[name], pointer, number, _RELAXED, syncscope=_GPU)
+
+
+def _extreme_of_floats(name: str, pointer: Any, number: Any) -> Any:
+    """The bits of floats are ordered as integers: of positive floats as signed ones, and of negative floats,
+    which as signed integers are less than those, in the opposite order of unsigned ones.
+    """
+    bits = arith.bitcast(emit.i32(), number)
+    negative = emit.less(bits, 0)
+    opposite = {"max": "umin", "min": "umax"}[name]
+    (old,) = emit.either(
+        negative,
+        [bits.type],
+        lambda: [_atomic(opposite, pointer, bits)],
+        lambda: [_atomic(name, pointer, bits)],
+    )
+    return arith.bitcast(number.type, old)
+
+
+def _added_by_swaps(pointer: Any, number: Any) -> Any:
+    """Compares and swaps 16 bits in global memory. LLVM would swap a word, of which the other half may be
+    outside of the array, and begin with a plain load, which races with the swaps of other threads.
+    """
+    bits = ir.IntegerType.get_signless(16)
+
+    def swapped(old: Any) -> tuple[Any, list[Any]]:
+        new = operators.apply("add", arith.bitcast(number.type, old), number)
+        operands = [pointer, old, arith.bitcast(bits, new)]
+        found = llvm.inline_asm(
+            bits, operands, _SWAP, "=h,l,h,h,~{memory}", has_side_effects=True, is_align_stack=False
+        )
+        return arith.cmpi(arith.CmpIPredicate.ne, found, old), [found]
+
+    first = llvm.load(bits, pointer, alignment=2, ordering=_RELAXED, syncscope=_GPU)
+    (old,) = emit.repeat([first], swapped)
+    return arith.bitcast(number.type, old)
+
+
+def of_array(name: str, element: Any, array: Any, at: list[Any]) -> Any:
+    """The same, of the element of an array at indices."""
+    return update(name, addresses.element(array, at), element)
