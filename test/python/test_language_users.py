@@ -145,7 +145,9 @@ def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.load(buffer[0:32]), y[0, 0])  # here
 
 
-@case(r"'rows' was the Python list \[\] and becomes the Python list .*, in a loop of the GPU")
+@case(
+    "'rows' was a list of 0 and becomes one of 1, in a loop of the GPU: only range of Python, which unrolls"
+)
 def a_list_that_grows(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     rows = []
     for i in w.range(x.rows):  # here
@@ -308,14 +310,6 @@ def an_early_return(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     y[w.thread(), 0] = 1.0
 
 
-@case("'v' was the Python int 1 and becomes a value of w.f32, on the other side .*: begin with w.f32.1.")
-def a_number_on_one_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    v = x[0, 0]
-    if w.thread() < 3:  # here
-        v = 1
-    y[0, 0] = v
-
-
 @case(r"'peak' was the Python float -inf and becomes a fragment .*: begin with w.full\(64, -w.inf\)$")
 def a_number_that_becomes_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     peak = -w.inf
@@ -384,11 +378,13 @@ def a_buffer_that_does_not_fit(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     w.shared(64, 64, w.f32)  # here
 
 
-@case("'v' was a value of w.f32 and becomes the Python int 1, on the other side .*: write w.f32.1.")
-def a_number_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    v = 1
-    if w.thread() < 3:  # here
-        v = x[0, 0]
+@case(
+    "'v' was the Python float 1.5 and becomes a value of w.i32, on the other side .*: convert this one with"
+)
+def a_float_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    v = w.thread()
+    if v < 3:  # here
+        v = 1.5
     y[0, 0] = v
 
 

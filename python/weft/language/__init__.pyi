@@ -357,7 +357,7 @@ def kernel(
     function: None = None,
     *,
     grid: _Grid = 1,
-    threads: int | None = None,
+    threads: int | Callable[..., int | None] | None = None,
     persistent: Any = None,
     cluster: Any = None,
     dependent: bool = False,

@@ -8,8 +8,9 @@ from weft import module_arguments
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.isa.chips import WARPGROUP, register_share
+from weft.isa.chips import LANES, WARPGROUP, register_share
 from weft.isa.dependent_launch import GRIDDEPCONTROL
+from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.wgmma import MMA_ASYNC
 from weft.language import forms, variables
@@ -33,7 +34,7 @@ class Options:
     """The options of `w.kernel`."""
 
     grid: Any
-    threads: int | None
+    threads: Any
     persistent: Any
     cluster: Any = None
     dependent: bool = False
@@ -41,7 +42,15 @@ class Options:
     @property
     def functions(self) -> tuple[Any, ...]:
         """What may be functions, whose global variables the kernel depends on."""
-        return self.grid, self.persistent, self.cluster
+        return self.grid, self.threads, self.persistent, self.cluster
+
+
+def checked_threads(threads: Any) -> Any:
+    """The number of threads of a CTA without roles, or None. Raises WeftError for another value."""
+    whole = isinstance(threads, int) and not isinstance(threads, bool)
+    if threads is None or (whole and threads % LANES == 0 and LANES <= threads <= MOST_THREADS):
+        return threads
+    raise WeftError(f"threads must be a multiple of {LANES} in {LANES}..{MOST_THREADS}, got {shown(threads)}")
 
 
 def build(
@@ -99,10 +108,13 @@ def _traced(
     writes = [n for n, kind in enumerate(kinds) if isinstance(kind, ArrayArgument) and kind.writes]
     with module:
         types = [_type(kind, dtype) for kind, dtype in zip(kinds, special.dtypes, strict=True)]
-        block = (options.threads or WARPGROUP, 1, 1)
+        threads = options.threads
+        if callable(threads):
+            threads = checked_threads(call_with("threads", threads, meta))
+        block = (threads or WARPGROUP, 1, 1)
         with module.kernel(signature.name, types, block=block, writes=writes) as values:
             kernel = ir.InsertionPoint.current.block.owner.opview
-            with tracing(Trace(signature.name, kernel, chip, options.threads)) as trace:
+            with tracing(Trace(signature.name, kernel, chip, threads)) as trace:
                 trace.multiplier = _multiplier(trace)
                 arguments = _arguments(signature, special, values)
                 _set_launch(kernel, signature, special, options, trace)

@@ -106,8 +106,14 @@ def complaint(before: Any, after: Any) -> str | None:
     if members is None:
         return _object_complaint(before, after)
     others = _members(after)
-    if others is None or type(before) is not type(after) or len(members) != len(others):
+    if others is None or type(before) is not type(after):
         return f"was {described(before)} and becomes {described(after)}"
+    if len(members) != len(others):
+        kind = type(before).__name__
+        return (
+            f"was a {kind} of {len(members)} and becomes one of {len(others)}: only range of Python, which "
+            f"unrolls, can change the length of a {kind}"
+        )
     return next((wrong for pair in zip(members, others, strict=True) if (wrong := complaint(*pair))), None)
 
 
@@ -150,6 +156,8 @@ def _object_complaint(before: Any, after: Any) -> str | None:
         kind = "w.i1" if isinstance(before, bool) else "w.i32" if isinstance(before, int) else "w.f32"
         is_number = isinstance(after, Carried) and not hasattr(after, "shape")
         kind = str(getattr(after, "dtype", kind)) if is_number else kind
+        if isinstance(before, float) and kind.startswith("w.i"):
+            return f"{change}: convert this one with .to(w.f32), or write it as a float"
         return f"{change}: begin with {kind}({written(before)}), a value of the GPU"
     return f"{change}: a loop or branch of the GPU can't change a Python object"
 

@@ -6,17 +6,18 @@ hold values of the GPU before it. Rings move on too: their positions are carried
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from weft.language import carried, trace
 from weft.language.alike import alike
 from weft.language.carried import Unbound
+from weft.language.common_types import common_type
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
-from weft.language.scalars import Scalar, as_scalar, condition
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition
 from weft.mlir import ir, scf
 from weft.passes.builders import emit
 
@@ -352,6 +353,8 @@ class Branch(_Construct):
         """The names' values after the branch."""
         merged, pairs = list[Any](), list[tuple[Any, Any]]()
         names = (*self.names, "a ring")
+        sides = zip(self._first, self._second, strict=True)
+        self._first, self._second = map(list, zip(*(self._numbers(*each) for each in sides), strict=True))
         for name, (one, first), (other, second) in zip(names, self._first, self._second, strict=True):
             merged.append(self._merged(name, one, other))
             kept = [] if isinstance(merged[-1], Unbound) else first
@@ -371,6 +374,17 @@ class Branch(_Construct):
         ]
         trace.current().restore(values.pop())
         return tuple(values)
+
+    def _numbers(self, *sides: tuple[Any, list[Any]]) -> Sequence[tuple[Any, list[Any]]]:
+        """The ends of both sides, of one name. Numbers of Python that differ, or that have a number of the
+        GPU beside them, become values of the GPU.
+        """
+        (one, _), (other, _) = sides
+        if (dtype := common_type(one, other)) is None:
+            return sides
+        with ir.InsertionPoint(self._op):
+            made = (as_scalar(each, dtype) if isinstance(each, NUMBERS) else each for each, _ in sides)
+            return [(each, carried.parts(each)) for each in made]
 
     def _merged(self, name: str, one: Any, other: Any) -> Any:
         """One side's value, if the other side's can take its place."""

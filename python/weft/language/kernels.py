@@ -14,7 +14,7 @@ from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
 from weft.isa.family import unknown_chip
 from weft.language import calls, exporting, given, surroundings, trace, tracebacks, tuning, variables
-from weft.language.building import Options, build
+from weft.language.building import Options, build, checked_threads
 from weft.language.capture import captured
 from weft.language.remedies import REMEDIES
 from weft.language.scalars import DType
@@ -279,7 +279,7 @@ def kernel(
     function: Callable[..., Any] | None = None,
     *,
     grid: Any = 1,
-    threads: int | None = None,
+    threads: Any = None,
     persistent: Any = None,
     cluster: Any = None,
     dependent: bool = False,
@@ -288,9 +288,10 @@ def kernel(
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
 
     `grid` is one to three numbers, or a function of arrays and meta-parameters by their names that returns
-    them. `threads` is the number of threads of a CTA without roles, by default 128. `persistent` is the
-    largest number of CTAs for each multiprocessor, or a function of meta-parameters that returns it or None;
-    the grid then counts tiles, and each CTA computes the tiles of `w.tiles`. `cluster` is the number of CTAs
+    them. `threads` is the number of threads of a CTA without roles, by default 128, or a function of
+    meta-parameters that returns it. `persistent` is the largest number of CTAs for each multiprocessor, or a
+    function of meta-parameters that returns it or None; the grid then counts tiles, and each CTA computes the
+    tiles of `w.tiles`. `cluster` is the number of CTAs
     in a cluster, in one to three dimensions of the grid, which must be multiples of them, or a function of
     meta-parameters that returns them or None. With `dependent`, the kernel begins while the launch before it
     in the stream still runs, and waits for its end before its first role, or at its beginning if it has none.
@@ -308,10 +309,8 @@ def kernel(
         )
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
-    if threads is not None and (
-        not isinstance(threads, int) or threads < 32 or threads % 32 or threads > 1024
-    ):
-        raise WeftError(f"threads must be a multiple of 32 in 32..1024, got {shown(threads)}")
+    if not callable(threads):
+        checked_threads(threads)
     if not isinstance(dependent, bool):
         raise WeftError(f"dependent must be True or False, got {shown(dependent)}")
     return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent), arch)

@@ -1,0 +1,100 @@
+"""Numbers of Python that branches of the GPU assign, in `weft.language`."""
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+
+@w.kernel(threads=64)
+def chosen(x: w.In["n", w.f32], y: w.Out["k n", w.f32]):
+    i = w.thread()
+    count, scale, first, element = 0, 1, False, 0.0
+    if i < 40:
+        count, scale, element = 3, 0.5, x[i]
+        if i < 10:
+            first = True
+            count = 7
+    elif i > 60:
+        first = x[i] > 0.0
+        element = 2.0
+    y[0, i] = count.to(w.f32)
+    y[1, i] = scale
+    if first:
+        y[2, i] = 1.0
+    y[3, i] = element
+    start = x[i]
+    if i > 50:
+        start = 4
+    y[4, i] = start
+
+
+def test_numbers_of_both_sides_become_values_of_the_gpu():
+    x = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    y, i = np.zeros((5, 64), np.float32), np.arange(64)
+    assert not chosen.emulate(x, y).findings
+    assert np.array_equal(y[0], np.where(i < 10, 7, np.where(i < 40, 3, 0)))
+    assert np.array_equal(y[1], np.where(i < 40, 0.5, 1))
+    assert np.array_equal(y[2], (i < 10) | ((i > 60) & (x > 0)))
+    assert np.array_equal(y[3], np.where(i < 40, x, np.where(i > 60, 2, 0)).astype(np.float32))
+    assert np.array_equal(y[4], np.where(i > 50, np.float32(4), x))
+
+
+def test_numbers_that_both_sides_have_stay_numbers_of_python():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        i, width = w.thread(), 8
+        if i < 3:
+            width = 8
+            y[i] = 1
+        assert width == 8 and isinstance(width, int)
+
+    kernel.compile()
+
+
+@pytest.mark.parametrize("other", [True, 0.5])
+def test_types_that_dont_fit_are_refused(other):
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        v = w.thread()
+        if v < 3:
+            v = other
+        y[0] = v
+
+    with pytest.raises(weft.WeftError, match=r"'v' was the Python .* and becomes a value of w\.i32, on the"):
+        kernel.compile()
+
+
+def test_threads_are_a_function_of_meta_parameters():
+    @w.kernel(grid=lambda x: x.rows, threads=lambda N: N // 2)
+    def ordered(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, N=128):
+        """Each row, sorted: a bitonic network in shared memory."""
+        row, i, own = w.cta(), w.thread(), w.shared(1, N, w.f32)
+        for at in (i, i + N // 2):
+            own[at] = x[row, at] if at < x.columns else w.inf
+        w.barrier()
+        for size in (2**each for each in range(1, N.bit_length())):
+            half = size // 2
+            while half:
+                low = i // half * 2 * half + i % half
+                a, b = own[low], own[low + half]
+                if (a > b) == (low // size % 2 == 0):
+                    own[low], own[low + half] = b, a
+                w.barrier()
+                half //= 2
+        for at in (i, i + N // 2):
+            if at < x.columns:
+                y[row, at] = own[at]
+
+    for columns, N in ((100, 128), (64, 64)):
+        x = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)
+        y = np.zeros_like(x)
+        assert not ordered.emulate(x, y, N=N).findings
+        assert np.array_equal(y, np.sort(x))
+        assert ordered.compile(N=N).launch.block == (N // 2, 1, 1)
+    with pytest.raises(weft.WeftError, match=r"threads must be a multiple of 32 in 32\.\.1024, got 24$"):
+        ordered.compile(N=48)
+    for wrong in (48, 2048, True, "32"):
+        with pytest.raises(weft.WeftError, match=r"threads must be a multiple of 32 in 32\.\.1024, got "):
+            w.kernel(threads=wrong)(ordered.__wrapped__)
