@@ -97,6 +97,9 @@ def test_mistakes():
         weft.attention(q, q, q, out=q)
     with pytest.raises(weft.WeftError, match="q and k must have heads of one size, got 64 and 32"):
         jax.jit(weft.attention)(q, q[..., :32], q)
+    lengths = jnp.asarray([4], jnp.int32)
+    with pytest.raises(weft.WeftError, match=r"lengths must be in 0\.\.3 \(its keys\) for sequence 0, got 4"):
+        jax.grad(lambda q: weft.attention(q, q, q, lengths=lengths).astype(jnp.float32).sum())(q)
     text = KernelLaunch("forward", (), ()).text.replace('"version":6', '"version":0')
     with pytest.raises(
         weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 6"

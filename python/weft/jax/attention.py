@@ -1,7 +1,7 @@
 """Attention in JAX's programs: under `jax.jit` and with gradients in reverse mode."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from weft.attend import fp8_launch, gradients, launches
 from weft.attend.fp8_launch import SCALES
 from weft.attend.launches import Call
 from weft.attend.problem import Options, refuse
+from weft.attend.values import check as check_integers
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.language.arguments import ArrayArgument
 from weft.launch import arrays, runtime
@@ -102,8 +103,23 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     if "sinks" in given:
         given["sinks"] = given["sinks"].astype(jnp.float32)
     names = tuple(name for name in _NAMES if name in given)
-    result, lse = _attention(names, options, *(given[name] for name in names))
+    values = [given[name] for name in names]
+    _check_values(names, options, values)
+    result, lse = _attention(names, options, *values)
     return result, lse
+
+
+def _check_values(names: tuple[str, ...], options: Options, values: Sequence[Any]) -> None:
+    """Raises WeftError for integers in CPU memory that name tokens or pages that aren't there. Those that JAX
+    traces have no values yet.
+    """
+    given = zip(names, values, strict=True)
+    integers = {name: each for name, each in given if name in launches.INTEGERS}
+    traced = any(isinstance(each, jax.core.Tracer) for each in integers.values())
+    if not integers or traced or jax.default_backend() == "gpu":
+        return
+    _, call = _call(names, options, values)
+    check_integers({**call.views, **{name: arrays.view(each) for name, each in integers.items()}}, call.sizes)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
