@@ -41,6 +41,33 @@ def test_a_store_need_not_wait_for_tma_if_nothing_fills_its_stage_again():
 
 
 @w.kernel()
+def multiplied_later(x: w.In["m k", w.f16], y: w.Out["m k", w.f32], z: w.Out["m k", w.f16], *, idle="always"):
+    """A stage is taken and released before the one of the product, in which nothing makes warps meet."""
+    ring = w.ring(1, x=(64, 64, x.dtype))
+    with w.role() as me:
+        if idle == "always":
+            ring.take().release()
+        if idle == "in a branch":
+            with ring.take() as stage:
+                if me == x.rows:
+                    w.store(w.zeros((64, 64), w.f16), z[0, 0], via=stage.x)
+        with ring.take() as stage:
+            t = w.wait(w.gemm(stage.x, stage.x.T))
+        w.store(t, y[0, 0])
+    with w.role(), w.one_thread():
+        ring.lend()
+        ring.fill(x=x[0, 0])
+
+
+@pytest.mark.parametrize("idle", ["always", "in a branch"])
+def test_all_warps_see_a_stage_before_it_is_filled_again(idle):
+    x, y = np.ones((64, 64), np.float16), np.zeros((64, 64), np.float32)
+    for seed in range(30):
+        assert not multiplied_later.emulate(x, y, np.zeros_like(x), seed=seed, idle=idle).findings
+        assert np.array_equal(y, np.full_like(y, 64))
+
+
+@w.kernel()
 def differences(x: w.In["m k", w.f16], y: w.Out["m k", w.f16]):
     """Differences of two buffers, of which the first tiles are the same, and then only one is filled."""
     ring = w.ring(1, a=(64, 64, x.dtype), b=(64, 64, x.dtype))

@@ -83,8 +83,10 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
     current, kind = trace.current(), _checked("w.gemm", a, b, sums)
     value, region = current.multiplier.start(a, b, sums, kind)
     current.groups += 1
+    asynchronous = not isinstance(current.multiplier, WarpProducts)
+    if region is None and asynchronous:
+        current.meet()  # a whole warpgroup executes wgmma together
     for each in (a, b):
-        asynchronous = not isinstance(current.multiplier, WarpProducts)
         if asynchronous and isinstance(each, Buffer) and each.slot is not None:
             each.slot.multiplied(current.groups)
     return Pending(kind, value, current.groups, region)

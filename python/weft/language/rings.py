@@ -354,6 +354,8 @@ class Ring:
             raise WeftError(Diagnostic(message, self._taken_at))
         if self.over is None:
             self._takers.check()
+            if "emptied_by" in self._ring.owner.attributes:  # each warp, or one thread, releases for itself
+                self._takers.part()
 
     def _in_role(self, done: str) -> trace.Trace:
         current = trace.current()
@@ -389,12 +391,16 @@ class Ring:
         """Waits until a stage is full."""
         tile.await_(self._ring, stage, phase)
 
-    def release(self, stage: Any) -> None:
-        """Lets a stage be filled again, by all CTAs that copy into it."""
+    def release(self, stage: Any, meets: bool) -> None:
+        """Lets a stage be filled again, by all CTAs that copy into it; if `meets`, after a barrier of each
+        warpgroup.
+        """
         if self.over is not None:
-            self.over.release(stage)
+            self.over.release(stage, meets)
             return
         self._takers.note()
+        if meets and not self.taken_alone:
+            self._takers.meet()
         tile.release(self._ring, stage)
         for axis in sorted(set(self._shared.values())):
             for rank in clusters.peers(axis):

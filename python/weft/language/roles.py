@@ -134,9 +134,10 @@ def own_barrier(role_: Role) -> Any:
     return emit.add(role_.number, role_.own_barriers)
 
 
-def meet(identity: Any, threads: int) -> None:
-    """Waits at a named barrier until this number of threads has arrived."""
-    nvvm.BarrierOp(barrierId=emit.value(identity), numberOfThreads=emit.value(threads))
+def meet(identity: Any, threads: int) -> Any:
+    """Waits at a named barrier until this number of threads has arrived. Returns the operation."""
+    trace.current().meet()
+    return nvvm.BarrierOp(barrierId=emit.value(identity), numberOfThreads=emit.value(threads))
 
 
 class Turns:

@@ -23,6 +23,7 @@ class Slot(Carried):
         self.full = True  # or a wait comes, before it is read or released
         self._released: Any = None
         self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
+        self._awaited: int | None = None  # after how many meetings; None where an iteration before waited
 
     def __getattr__(self, name: str) -> Buffer:
         if name.startswith("_"):
@@ -44,7 +45,7 @@ class Slot(Carried):
         self._check_takers("ready")
         self._check_held()
         self.ring.await_full(self.stage, self._phase)
-        self.full = True
+        self.full, self._awaited = True, len(trace.current().meetings)
 
     def _check_takers(self, method: str) -> None:
         if trace.current().one_thread and not self.ring.taken_alone:
@@ -73,7 +74,8 @@ class Slot(Carried):
                 "released: w.wait for it before, at the latest in the 'with' block",
                 ("the product starts here", started),
             )
-        self.ring.release(self.stage)
+        awaited = self._awaited
+        self.ring.release(self.stage, awaited is not None and not trace.current().met_since(awaited))
         self.held, self._released = False, construction.here()
 
     def multiplied(self, product: int) -> None:

@@ -1,8 +1,11 @@
 """How many warpgroups release each stage of a ring, which `takers` must state."""
 
+from typing import Any
+
 from weft import construction
 from weft.errors import Diagnostic, Location, WeftError
-from weft.language import trace
+from weft.isa.chips import WARPGROUP
+from weft.language import roles, trace
 
 
 class Takers:
@@ -13,6 +16,7 @@ class Takers:
         self._warpgroups = dict[int, int]()  # of each role, by its first one
         self._where: Location | None = None
         self._known, self._always, self._alone = True, True, False
+        self._barriers: list[Any] = []
 
     def note(self) -> None:
         """Notes that the warpgroups of the role release a stage."""
@@ -23,6 +27,19 @@ class Takers:
         self._known &= current.alike
         self._always &= not current.in_branch
         self._alone |= current.one_thread
+
+    def meet(self) -> None:
+        """Lets the warps of each warpgroup wait for each other before one thread releases a stage for them.
+        It could be filled again before the last one has seen that it was full, which would wait forever.
+        """
+        role = trace.current().role
+        assert role is not None
+        self._barriers.append(roles.meet(roles.own_barrier(role), WARPGROUP))
+
+    def part(self) -> None:
+        """Removes the barriers of `meet`, where no thread releases for other warps."""
+        for each in self._barriers:
+            each.operation.erase()
 
     def check(self) -> None:
         """Raises WeftError unless as many warpgroups release each stage as was stated. It isn't known where

@@ -99,6 +99,7 @@ class Trace:
     maps: dict[Any, Any] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
     finished: int = 0  # of these, the first ones, that were waited for
+    meetings: list[Any] = field(default_factory=list)  # the blocks of code in which warpgroups met
     shared_bytes: int = 0  # of the rings and buffers so far
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
     loads: list[Any] = field(default_factory=list)  # of single elements, which may turn out to be unused
@@ -123,6 +124,17 @@ class Trace:
     def sums(self, shape: tuple[int, ...]) -> Layout:
         """The layout of the sums of products of this shape, and of vectors of their rows."""
         return registers.sums(shape, self.multiplier.row_block)
+
+    def meet(self) -> None:
+        """Notes that all threads of a warpgroup wait for each other in what is built now."""
+        self.meetings.append(ir.InsertionPoint.current.block)
+
+    def met_since(self, count: int) -> bool:
+        """Whether all threads of a warpgroup waited for each other after the first `count` meetings, in the
+        code that is built now, not in a branch or a loop in it.
+        """
+        here = ir.InsertionPoint.current.block
+        return any(each == here for each in self.meetings[count:])
 
     @property
     def alike(self) -> bool:
