@@ -188,3 +188,30 @@ def test_values_of_the_gpu_are_made_in_kernels_only(use):
     """Not as the default of an argument, for example."""
     with pytest.raises(weft.WeftError, match="this can be called in a kernel only, while it is traced"):
         use()
+
+
+def test_meta_parameters_that_are_sizes_fit():
+    @w.kernel()
+    def kernel(x: w.In["m N", w.f32], y: w.Out["m n", w.f32], *, N=64):
+        with w.role():
+            w.store(w.load(x[0, 0], (64, N)), y[0, 0])
+
+    x = np.zeros((64, 8), np.float32)
+    assert not kernel.emulate(x, x.copy(), N=8).findings
+    message = "'N' is a size of 'x', 8, got N=16: leave it out, or give the size another name"
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.emulate(x, x.copy(), N=16)
+
+
+def test_conditions_of_tiles_are_checked():
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            w.check((t < 9.0) & (w.sum(t, axis=1) < 9.0), "too large")
+
+    x = np.zeros((64, 8), np.float32)
+    assert not kernel.emulate(x).findings
+    x[40, 3] = 9
+    with pytest.raises(weft.WeftError, match="'too large' failed"):
+        kernel.emulate(x)

@@ -448,6 +448,13 @@ def a_tile_that_is_printed(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     w.print("t", w.load(x[0, 0], (64, 8)))  # here
 
 
+@case(
+    r"must be a multiple of 8, got 33: use 40, .*; or w\.shared\(1, 1056, w\.f32\), with elements \[row \* 33"
+)
+def a_padded_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.shared(32, 33, w.f32)  # here
+
+
 @pytest.mark.parametrize("function, message", case.cases)
 def test_a_mistake_names_what_is_legal(function, message):
     assert refused(function, message).column > 1

@@ -161,9 +161,14 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
         raise mistake(f"the type of a buffer's elements can't be {i1}: use {i8}, with 0 and 1")
     if not any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         least = min(SWIZZLES) // dtype.bytes
+        instead = "as copies fill what is outside of an array with 0"
+        if stages is None and rows > 1 and rows * columns % least == 0:
+            instead += (
+                f"; or w.shared(1, {rows * columns}, {dtype}), with elements [row * {columns} + column]"
+            )
         raise mistake(
             f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}: use "
-            f"{-(-columns // least) * least}, as copies fill what is outside of an array with 0"
+            f"{-(-columns // least) * least}, {instead}"
         )
     if rows == 1:  # for lanes, which load vectors in any order
         step = -(-columns * dtype.bytes // BOX_ALIGNMENT) * BOX_ALIGNMENT // dtype.bytes  # of stages, for TMA

@@ -3,9 +3,10 @@
 from typing import Any
 
 from weft.errors import shown
-from weft.language import trace
+from weft.language import exchanges, trace
+from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted, f64, i32, i64
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted, f64, i1, i32, i64
 from weft.mlir import gpu, ir
 
 
@@ -35,13 +36,14 @@ def print_(*values: Any) -> None:
 
 
 def check(holds: Any, message: str) -> None:
-    """Stops the kernel with the message and this source line if a condition is false on the GPU. A condition
-    that Python knows is checked during tracing.
+    """Stops the kernel with the message and this source line if a condition is false on the GPU, or that of
+    an element of a fragment. A condition that Python knows is checked during tracing.
     """
     trace.current()
     if not isinstance(message, str) or not message:
         raise mistake(f"the message of w.check must be a string, got {shown(message)}")
-    known = condition(holds)
+    is_of_elements = isinstance(holds, Fragment) and holds.dtype == i1
+    known = Scalar(exchanges.folded("and", holds.elements())) if is_of_elements else condition(holds)
     if isinstance(known, Scalar):
         attributes = {"msg": ir.StringAttr.get(message)}
         ir.Operation.create("cf.assert", operands=[known.value], attributes=attributes)

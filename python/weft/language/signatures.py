@@ -177,6 +177,12 @@ class Signature:
         for name, default in self.meta.items():
             if name in given:
                 value = given[name]
+                if name in sizes and sizes[name][0] != value:
+                    extent, owner = sizes[name]
+                    raise WeftError(
+                        f"kernel {self.name}: '{name}' is a size of '{owner}', {extent}, got "
+                        f"{name}={shown(value)}: leave it out, or give the size another name"
+                    )
             elif name in sizes:
                 value, _ = sizes[name]
             else:
