@@ -12,7 +12,7 @@ import weft
 import weft.language as w
 from weft.attend import gradients as call_gradients
 from weft.attend import tiles
-from weft.attend.gradients import backward, of_sinks, unpadded
+from weft.attend.gradients import backward, of_sinks
 from weft.attend.kernels.backward import gradients as kernel
 from weft.attend.kernels.sums import products_of_outputs
 from weft.attend.launches import Call, run
@@ -30,9 +30,8 @@ def found(given, d_out, d_lse=None, **options):
     *of_inputs, delta = backward(call, out, lse, d_out, d_lse)
     if "sinks" not in given:
         return [*of_inputs, None]
-    if call.sizes.packed:
-        delta = unpadded(delta, given["cu_seqlens_q"], np.arange(len(given["q"])))
-    return [*of_inputs, of_sinks(given["sinks"], lse, delta[..., : lse.shape[-1]], np.exp)]
+    packed = (given["cu_seqlens_q"], np.arange(len(given["q"]))) if call.sizes.packed else ()
+    return [*of_inputs, of_sinks(given["sinks"], lse, delta, np, *packed)]
 
 
 def close(got, wanted, dtype):
@@ -155,9 +154,9 @@ def test_lengths_and_sinks(deterministic, size, causal):
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_packed_sequences(causal, deterministic, size):
-    rng, starts = np.random.default_rng(0), np.array([0, 150, 150, 180], np.int32)
-    q, d_out = rng.standard_normal((2, 180, 2, size)).astype(F16)
-    k, v = rng.standard_normal((2, 180, 1, size)).astype(F16)
+    rng, starts = np.random.default_rng(0), np.array([3, 150, 150, 180], np.int32)
+    q, d_out = rng.standard_normal((2, 190, 2, size)).astype(F16)
+    k, v = rng.standard_normal((2, 190, 1, size)).astype(F16)
     sinks, of_all = np.array([0.5, -1], np.float32), np.zeros(2)
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": starts, "cu_seqlens_k": starts}
     got = found(given, d_out, causal=causal, deterministic=deterministic)
@@ -168,6 +167,15 @@ def test_packed_sequences(causal, deterministic, size):
         exact = attention(*parts[4:], causal=causal, sinks=sinks)
         of_all -= (np.exp(sinks[:, None] - exact.lse) * (parts[3] * exact.out).sum(-1)).sum(-1)
     assert np.allclose(got[3], of_all, atol=2e-2)
+
+
+def test_tokens_of_no_sequence_have_no_part_in_the_gradient_of_sinks():
+    sinks, starts = np.zeros(1, np.float32), np.array([2, 5], np.int32)
+    lse = np.array([[np.nan, -np.inf, 0, 0, 0, np.nan, -1e4, np.inf]], np.float32)
+    delta = np.full((1, 1, 128), np.nan, np.float32)
+    delta[..., :3] = -1, -2, -3
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert of_sinks(sinks, lse, delta, np, starts, np.arange(8)) == -6
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The launches of the gradients of attention."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from weft.attend import tiles
@@ -145,17 +144,21 @@ def _launch(
     call.launch(convert_queries, sums_q, added[0], last, dq, call.scale, **shape, stream=stream)
 
 
-def of_sinks(sinks: Any, lse: Any, delta: Any, exp: Callable[[Any], Any]) -> Any:
+def of_sinks(sinks: Any, lse: Any, delta: Any, library: Any, starts: Any = None, places: Any = None) -> Any:
     """The gradient of the sinks, in f32, from what `backward` returns: their shares take from those of all
-    values, and delta has a negative sign.
+    values, and delta has a negative sign. `library` is PyTorch or jax.numpy, for example. Packed sequences
+    have `starts`, and `places`, which counts the tokens.
     """
-    shares = exp(sinks[:, None] - lse)
-    others = tuple(number for number in range(lse.ndim) if number != lse.ndim - 2)
-    return (shares * delta).sum(others)
+    delta = delta[..., : lse.shape[-1]] if starts is None else _unpadded(delta, starts, places)
+    products = library.exp(sinks[:, None] - lse) * delta
+    if starts is not None:  # tokens that no sequence has have no results
+        inside = (places >= starts[0]) & (places < starts[-1])
+        products = library.where(inside, products, library.zeros_like(products))
+    return products.sum(tuple(number for number in range(lse.ndim) if number != lse.ndim - 2))
 
 
-def unpadded(delta: Any, starts: Any, places: Any) -> Any:
-    """The sums of packed sequences without the gaps between these. `places` counts the tokens."""
+def _unpadded(delta: Any, starts: Any, places: Any) -> Any:
+    """The sums of packed sequences without the gaps between these; for tokens that no sequence has, any."""
     number = (places[:, None] >= starts[None, 1:]).sum(1).clip(max=len(starts) - 2)
     first = starts[number]
-    return delta[0][:, (first // SUMS_STEP + number) * SUMS_STEP + places - first]
+    return delta[0][:, (first // SUMS_STEP + number) * SUMS_STEP + (places - first).clip(min=0)]

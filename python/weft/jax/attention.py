@@ -164,12 +164,8 @@ def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: A
         found = {name: program.value(each) for name, each in zip("qkv", results, strict=False)}
         found = _only_sequences(call, given, found)
         if "sinks" in given:
-            delta = program.value(results[3])
-            if call.sizes.packed:
-                places = jnp.arange(call.sizes.queries)
-                delta = gradients.unpadded(delta, given["cu_seqlens_q"], places)
-            delta = delta[..., : call.sizes.queries]
-            found["sinks"] = gradients.of_sinks(given["sinks"], lse, delta, jnp.exp)
+            packed = (given["cu_seqlens_q"], jnp.arange(call.sizes.queries)) if call.sizes.packed else ()
+            found["sinks"] = gradients.of_sinks(given["sinks"], lse, program.value(results[3]), jnp, *packed)
     return tuple(found.get(name) for name in names)
 
 
@@ -181,7 +177,7 @@ def _only_sequences(call: Call, given: dict[str, Any], found: dict[str, Any]) ->
         row = jnp.arange(tokens[name])
         if call.sizes.packed:
             starts = given["cu_seqlens_q" if name == "q" else "cu_seqlens_k"]
-            each = jnp.where((row < starts[-1])[:, None, None], each, 0)
+            each = jnp.where(((row >= starts[0]) & (row < starts[-1]))[:, None, None], each, 0)
             if "lengths" in given and name != "q":
                 number = jnp.clip(jnp.searchsorted(starts, row, side="right") - 1, 0, len(starts) - 2)
                 inside = row - starts[number] < given["lengths"][number]

@@ -112,11 +112,10 @@ def _of_sinks(call: Any, lse: Any, delta: Any) -> Any:
     sinks = call.given["sinks"]
     if delta is None:
         return torch.zeros_like(sinks)
+    packed: tuple[Any, ...] = ()
     if call.sizes.packed:
-        places = torch.arange(lse.shape[-1], device=lse.device)
-        delta = gradients.unpadded(delta, call.given["cu_seqlens_q"], places)
-    delta = delta[..., : lse.shape[-1]]
-    return gradients.of_sinks(sinks.float(), lse, delta, torch.exp).to(sinks.dtype)
+        packed = call.given["cu_seqlens_q"], torch.arange(lse.shape[-1], device=lse.device)
+    return gradients.of_sinks(sinks.float(), lse, delta, torch, *packed).to(sinks.dtype)
 
 
 def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:
