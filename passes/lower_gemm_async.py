@@ -39,7 +39,8 @@ def run(module: Any) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
     named_sums.drop_unused(module)
     named_sums.declare(module)
-    rewrite(module, LOWERED, _lower)
+    with uniformity.remembered():
+        rewrite(module, LOWERED, _lower)
     for op in operations(module, OperandOp):
         if not len(list(op.operand.uses)):
             op.operation.erase()

@@ -96,7 +96,8 @@ def run(module: Any) -> None:
             raise refuse(op, "expects a ring from tile.make_ring")
         return _LOWERINGS[type(op)](op, rings[op.ring])
 
-    rewrite(module, list(_LOWERINGS), lower)
+    with uniformity.remembered():
+        rewrite(module, list(_LOWERINGS), lower)
     for op in operations(module, MakeRingOp):
         for use in op.ring.uses:
             raise refuse(use.owner.opview, "uses a ring: run --lower-tma before --lower-rings")

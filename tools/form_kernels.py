@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft import mlir, passes
-from weft.compiler import codegen
+from weft import passes
+from weft.compiler import codegen, translation
 from weft.dialects import DIALECTS, context, instruction_ops
 from weft.dialects.instruction import struct_of
 from weft.isa.certify.assembler import ptx_registers
@@ -71,7 +71,7 @@ def _results(form: Form) -> list[Registers]:
 def to_ptx(module: Any, chip: str, version: tuple[int, int]) -> str:
     """The PTX of such a module."""
     passes.manager("weft-to-llvm", module.context).run(module.operation)
-    return codegen.to_ptx(mlir.translate(module.body.operations[0]), chip, version).ptx
+    return codegen.to_ptx(translation.translate(module.body.operations[0]), chip, version).ptx
 
 
 def kernels(ptx: str) -> list[str]:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from weft import mlir
+from weft.dialects import dialects
 from weft.errors import Diagnostic, WeftError
-from weft.mlir import ext, gpu, ir, operations
+from weft.mlir import certainly_has, ext, gpu, ir, operations
 from weft.passes.plain.functions import is_plain
 
 # Upstream dialects that the pipelines lower. The translation to LLVM IR refuses operations that remain.
@@ -39,7 +40,8 @@ def check(module: Any) -> None:
         return ir.WalkResult.ADVANCE
 
     for kernel in kernels:
-        kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        if not certainly_has(kernel, only=(*_LOWERED, *(each.DIALECT_NAMESPACE for each in dialects()))):
+            kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     if complaints:
         raise WeftError(*complaints[:_MOST_REPORTED])
 

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import bindings, late_imports, mlir_text, phase, quick_builders, system
-from weft.compiler.llvm_floats import respelled
+from weft import bindings, late_imports, mlir_text, phase, quick_builders
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
 
@@ -353,8 +352,13 @@ def operations(op: Any, *kinds: Any) -> list[Any]:
     names = {kind.OPERATION_NAME for kind in kinds}
     if _reachable.get():
         matches = _pattern_matches(op.operation, names)
-        if not matches or all(kind._ODS_REGIONS == (0, True) for kind in kinds):
-            return matches
+        without_regions = all(kind._ODS_REGIONS == (0, True) for kind in kinds)
+        return matches if without_regions else _in_pre_order(matches)
+    return [inner.opview for inner in _named(op, names)]
+
+
+def _named(op: Any, names: set[str]) -> list[Any]:
+    """The operations with these names in `op`, including itself, in pre-order."""
     only_functions = names <= _FUNCTIONS
     visited = []
 
@@ -365,7 +369,7 @@ def operations(op: Any, *kinds: Any) -> list[Any]:
         return ir.WalkResult.SKIP if only_functions and name not in _MODULES else ir.WalkResult.ADVANCE
 
     op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return [inner.opview for inner in visited]
+    return visited
 
 
 _MODULES = {"builtin.module", gpu.GPUModuleOp.OPERATION_NAME}
@@ -392,7 +396,8 @@ def _every_block_is_reachable(module: Any) -> bool:
 
     def visit(op: Any) -> Any:
         nonlocal unreachable
-        unreachable = any(map(_has_unreachable_block, op.regions))
+        for region in op.regions:
+            unreachable = unreachable or _has_unreachable_block(region)
         return ir.WalkResult.INTERRUPT if unreachable else ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
@@ -425,48 +430,35 @@ def _pattern_matches(op: Any, names: set[str]) -> list[Any]:
     return matches
 
 
-def translate(op: Any, *, apart: bool = False) -> str:
-    """The LLVM IR of a module of LLVM-dialect operations. Raises WeftError for any other operation.
+def _in_pre_order(matches: list[Any]) -> list[Any]:
+    """Operations that are given in post-order. The order of those next to each other is the same in both."""
+    inner: dict[Any, list[Any]] = {None: [], **{match.operation: [] for match in matches}}
+    for match in matches:
+        around = match.operation.parent and match.operation.parent.operation
+        while around not in inner:
+            around = around.parent and around.parent.operation
+        inner[around].append(match)
+    ordered, pending = list[Any](), inner[None][::-1]
+    while pending:
+        ordered.append(pending.pop())
+        pending += inner[ordered[-1].operation][::-1]
+    return ordered
 
-    The check is needed because MLIR's translation crashes on unknown operations. It also crashes when it
-    fails, for example on an unknown intrinsic: `apart` runs it in a separate process.
+
+def certainly_has(op: Any, *, only: Iterable[str] = (), no: Iterable[str] = ()) -> bool:
+    """Whether `op` has `only` operations of these dialects or names, or `no` such ones, where that is quickly
+    found: by a conversion without patterns, in a tenth of the time of a walk. It skips unreachable blocks.
     """
-    unlowered: list[Diagnostic] = []
-
-    def visit(inner: Any) -> Any:
-        known = inner.name.startswith(("llvm.", "nvvm.")) or inner.name in ("gpu.module", "builtin.module")
-        if not known:
-            unlowered.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))
-        return ir.WalkResult.ADVANCE
-
-    op.operation.walk(visit)
-    phase.enter("translating to LLVM IR")
-    if unlowered:
-        raise WeftError(*unlowered)
-    if apart:
-        return _translate_apart(op)
-    return respelled(str(llvm.translate_module_to_llvmir(op.operation)))
-
-
-_TIMEOUT_SECONDS = 300.0  # of a translation in a separate process
-
-
-def _translate_apart(op: Any) -> str:
-    """`translate` in a child process, which may crash."""
-    text: str = op.operation.get_asm(enable_debug_info=True)
-    done = system.run(
-        system.python("-m", "weft.mlir"), text=text, timeout=_TIMEOUT_SECONDS, name="MLIR's translation"
-    )
-    if done.returncode == 0:
-        return done.stdout
-    errors = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)
-    diagnostics = [
-        Diagnostic(message, Location(file, int(row), int(column))) for file, row, column, message in errors
-    ]
-    reason = done.stderr.strip() or f"its process ended with {done.returncode}"
-    raise WeftError(*(diagnostics or [Diagnostic(f"MLIR can't translate the module: {reason}")]))
-
-
-if __name__ == "__main__":
-    _parsed = ir.Module.parse(sys.stdin.read(), ir.Context())
-    print(translate(_parsed.body.operations[0]), end="")
+    target = rewrite.ConversionTarget(op.operation.context)
+    for names, of_dialect, of_name in (
+        (only, target.add_legal_dialect, target.add_legal_op),
+        (no, target.add_illegal_dialect, target.add_illegal_op),
+    ):
+        for name in names:
+            (of_name if "." in name else of_dialect)(name)
+    convert = rewrite.apply_full_conversion if only else rewrite.apply_partial_conversion
+    try:
+        convert(op.operation, target, rewrite.RewritePatternSet(op.operation.context).freeze())
+    except MLIRError:
+        return False
+    return _reachable.get()

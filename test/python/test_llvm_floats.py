@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import mlir
-from weft.compiler import codegen, llvm_floats
+from weft.compiler import codegen, llvm_floats, translation
 from weft.dialects import context, tile
 from weft.dialects.schedule import Schedule
 
@@ -39,7 +39,7 @@ def through_llvm(kind: str, values: np.ndarray) -> np.ndarray:
     data, count = values.tobytes().hex().upper(), len(values)
     module = f"""llvm.mlir.global external @a(dense<"0x{data}"> : tensor<{count}x{kind}>)
       {{addr_space = 1 : i32}} : !llvm.array<{count} x {kind}>"""
-    ptx = codegen.to_ptx(mlir.translate(mlir.parse(module, context())), "sm_80", (8, 4)).ptx
+    ptx = codegen.to_ptx(translation.translate(mlir.parse(module, context())), "sm_80", (8, 4)).ptx
     found = re.search(r"\ba\[\d+\] = \{(.*)\}", ptx)
     written = bytes(map(int, found[1].split(","))).ljust(
         values.nbytes, b"\0"
@@ -181,7 +181,7 @@ llvm.func @way(%i: i32, %h: f16, %p: !llvm.ptr) -> f32 {
 
 
 def test_constants_are_found_everywhere_and_nothing_else_is():
-    text = mlir.translate(mlir.parse(PLACES, context()))
+    text = translation.translate(mlir.parse(PLACES, context()))
     assert "f0x" not in text.replace('c"a float 1.000000e-01, f0x3EAAAAAB"', "")
     assert '@"float 1.0e-1" =' in text and 'asm "// float 1.000000e-01 $0, $1;"' in text
     assert "[2 x bfloat] [bfloat 0xR3DCD, bfloat 0xR3E4D]" in text and "bfloat 5.000000e-01" in text

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import mlir
-from weft.compiler import codegen
+from weft.compiler import codegen, translation
 from weft.compiler.stages import compile_module
 from weft.dialects import context, names_in
 from weft.dialects.mma import SyncOp
@@ -61,7 +61,7 @@ def test_brackets_and_numbers_that_are_none_are_no_hazard():
 def test_an_operation_that_is_not_lowered_is_refused_before_translation():
     module = mlir.parse("module { func.func @f() { return } }", context(), "a.mlir")
     with pytest.raises(WeftError, match=r"'func.func' op isn't lowered to LLVM"):
-        mlir.translate(module)
+        translation.translate(module)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_the_worker_understands_the_text_that_mlir_writes():
     module = mlir.parse(
         "module { llvm.func @k() attributes {nvvm.kernel} { llvm.return } }", context(), "a.mlir"
     )
-    assert ".entry k" in codegen.to_ptx(mlir.translate(module), "sm_80", (8, 4)).ptx
+    assert ".entry k" in codegen.to_ptx(translation.translate(module), "sm_80", (8, 4)).ptx
 
 
 def test_a_translation_that_takes_too_long_is_given_up(monkeypatch):
     module = mlir.parse("module { llvm.func @k() { llvm.return } }", context(), "a.mlir")
-    monkeypatch.setattr(mlir, "_TIMEOUT_SECONDS", 0.001)
+    monkeypatch.setattr(translation, "_TIMEOUT_SECONDS", 0.001)
     with pytest.raises(WeftError, match=r"MLIR's translation didn't finish within 0\.001 s"):
-        mlir.translate(module, apart=True)
+        translation.translate(module, apart=True)
 
 
 UNREACHABLE = """
@@ -154,6 +154,18 @@ def test_operations_come_in_the_order_of_the_text(reachable):
         assert constants == ["true", "1 : i32", "2 : i32"]
         (function,) = mlir.operations(module, mlir.gpu.GPUFuncOp)
         assert mlir.operations(function, mlir.gpu.GPUFuncOp) == [function]
+
+
+def test_what_a_module_certainly_has():
+    module = mlir.parse(UNREACHABLE.partition("  ^bb1")[0] + "}\n}", context())
+    with mlir.only_reachable_blocks(module):
+        assert mlir.certainly_has(module, only=("arith", "mma", "gpu", "builtin.module"))
+        assert not mlir.certainly_has(module, only=("arith", "gpu", "builtin"))
+        assert not mlir.certainly_has(module, only=("mma", "arith.addf", "gpu", "builtin"))
+        assert mlir.certainly_has(module, no=("math", "arith.addf"))
+        assert not mlir.certainly_has(module, no=("arith.constant",))
+        assert not mlir.certainly_has(module, no=("mma",))
+    assert not mlir.certainly_has(module, no=("math",)), "blocks may be unreachable"
 
 
 def test_dialects_of_other_hardware_are_loaded_where_text_has_them():

@@ -13,8 +13,8 @@ from functools import cache
 
 import pytest
 
-from weft import mlir, passes
-from weft.compiler import codegen, ptxas
+from weft import passes
+from weft.compiler import codegen, ptxas, translation
 from weft.dialects.instruction import InstructionOp
 from weft.errors import WeftError
 from weft.isa import mma, wgmma, wmma
@@ -98,7 +98,7 @@ def run(pipeline, made):
 def lowered(made):
     """The LLVM IR that our passes make."""
     run(LOWER, made)
-    return mlir.translate(made.body.operations[0])
+    return translation.translate(made.body.operations[0])
 
 
 def kernels(made):

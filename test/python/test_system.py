@@ -13,7 +13,7 @@ import pytest
 
 from weft import mlir
 from weft.bench.compiling import Compiler
-from weft.compiler import codegen, ptxas
+from weft.compiler import codegen, ptxas, translation
 from weft.emulator import Module
 from weft.errors import WeftError
 from weft.tools import cli, doctor, supervisor
@@ -41,7 +41,7 @@ def script(text: str, *, timeout: float = 60) -> str:
 def translated_apart() -> None:
     with mlir.ir.Context(), mlir.ir.Location.unknown():
         made = mlir.ir.Module.parse("gpu.module @m { llvm.func @f() { llvm.return } }")
-        mlir.translate(made.body.operations[0], apart=True)
+        translation.translate(made.body.operations[0], apart=True)
 
 
 CHILDREN = {

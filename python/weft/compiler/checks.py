@@ -12,7 +12,7 @@ from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.launch_limits import size_complaint
 from weft.isa.text import identifiers
-from weft.mlir import func, gpu, ir, llvm, operations
+from weft.mlir import certainly_has, func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.passes.plain.functions import is_plain
 from weft.target import Target
@@ -59,7 +59,8 @@ def mathematics(module: Any) -> dict[Location | None, str]:
             origins[mlir.location(op.location)] = op.name
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    if not certainly_has(module, no=("math", "arith.remf")):
+        module.operation.walk(visit)
     return origins
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft import disk_cache as cache
 from weft import garbage, mlir, passes, phase
-from weft.compiler import cache_keys, checks, codegen, ptxas
+from weft.compiler import cache_keys, checks, codegen, ptxas, translation
 from weft.compiler import cubin as elf
 from weft.compiler.kernel_functions import is_lowered, kernels
 from weft.compiler.launch_record import Launch
@@ -193,14 +193,15 @@ def compile_module(
     if raise_linalg.wanted(module):
         module, ours = module if ours else _apart(module), True
         raise_linalg.raise_or_refuse(module)
-    checks.names(module)
-    unlowered.check(module)
-    checks.sizes(module)
-    target, assumed = _target(module, arch, default)
-    try:
-        return _compile(module, target, name, rows, ours=ours)
-    except WeftError as error:
-        raise (with_default_note(error, target) if assumed else error) from None
+    with mlir.only_reachable_blocks(module):
+        checks.names(module)
+        unlowered.check(module)
+        checks.sizes(module)
+        target, assumed = _target(module, arch, default)
+        try:
+            return _compile(module, target, name, rows, ours=ours)
+        except WeftError as error:
+            raise (with_default_note(error, target) if assumed else error) from None
 
 
 def _is_module(value: Any) -> bool:
@@ -243,7 +244,7 @@ def decides_all(module: Any) -> bool:
 def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
     """Lowers the module to LLVM IR in place, and returns it with its kernels' launches."""
     # One full collection of garbage takes as long as all passes, where PyTorch is imported.
-    with mlir.only_reachable_blocks(module), garbage.uncollected():
+    with garbage.uncollected():
         return _lowered_in_place(module, target, name, rows)
 
 
@@ -277,7 +278,8 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     _run(module, ",".join(elements[split:]), name)
     checks.library_calls(module, origins)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
-    return Compiled(bytecode, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
+    text = translation.translate(holder, apart=risky)
+    return Compiled(bytecode, name, target, version, text, launches, rows)
 
 
 def _apart(module: Any) -> Any:
