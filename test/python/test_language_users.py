@@ -241,7 +241,7 @@ def a_conversion_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         b.to(w.bf16)  # here
 
 
-@case("shape must be .rows, columns., got .64,.: w.load_row and w.load_column load vectors")
+@case("multiple of 512 elements, got 64: use 512, .*; w.load_row and w.load_column load vectors for tiles")
 def a_tile_of_one_dimension(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():
         w.load(x[0, 0], (64,))  # here

@@ -57,7 +57,6 @@ from weft.language.memory import (
     fence,
     load,
     load_column,
-    load_contiguous,
     load_row,
     store,
     store_column,
@@ -87,6 +86,7 @@ from weft.language.slots import Slot
 from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
 from weft.language.transposes import interleaved, transpose
+from weft.language.vectors import load_contiguous
 
 inf = float("inf")
 """Infinity, a Python number."""

@@ -513,7 +513,7 @@ def randn(seed: _Number, offset: Fragment) -> Fragment: ...
 def randn(seed: _Number, offset: _Number) -> Scalar: ...
 def load(
     source: Buffer | Place[Any],
-    shape: tuple[int, int] | None = None,
+    shape: int | tuple[int, ...] | None = None,
     *,
     like: Fragment | None = None,
     outside: _Number = 0,

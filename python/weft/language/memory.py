@@ -6,9 +6,9 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import shown
-from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
-from weft.language import exchanges, gathers, registers, trace
+from weft.language import exchanges, gathers, registers, trace, vectors
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.elements import Elements
@@ -35,6 +35,9 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
     `shape`, and elements outside of the array are `outside`.
 
+    A `shape` that is one number, a multiple of 512, loads a vector: so many elements along the array's last
+    dimension. Of each 512, a thread has four that follow each other, which it loads at once.
+
     An index may also be a fragment of i32: `w.load(x[rows, column], (64, 32))` loads a part of each row of a
     vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.
     """
@@ -49,9 +52,13 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     if not isinstance(source, Place):
         raise mistake(f"w.load expects a buffer, or an element of an array as a[row, column], got {source}")
     shape = like.shape if shape is None and like is not None else shape
+    shape = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
+    if isinstance(shape, int) and (like is None or like.shape == (shape,)):
+        return vectors.load(source, shape, like, outside)
     if not isinstance(shape, tuple) or len(shape) != 2:
         raise mistake(
-            f"shape must be (rows, columns), got {shown(shape)}: w.load_row and w.load_column load vectors"
+            f"shape must be (rows, columns), or the number of elements of a vector, got {shown(shape)}: "
+            "w.load_row and w.load_column load vectors for tiles"
         )
     check_tile(source.dtype)
     source.check_matrix("w.load_row and w.load_column load vectors")
@@ -77,27 +84,6 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     zero, whole = emit.value(0), registers.run(layout, source.shape) * source.dtype.bytes % _VECTOR_BYTES == 0
     width = _VECTOR_BYTES if whole and not source.transposed else 0
     loaded = tile.load(source.value, zero, zero, kind, transpose=source.transposed, vector_bytes=width)
-    return Fragment.of(loaded)
-
-
-def load_contiguous(buffer: Any) -> Fragment:
-    """Loads a buffer by a warpgroup so that each thread holds contiguous elements, in the order of the
-    threads: those of the first row come first. Where that makes 16 bytes, one instruction loads them.
-    """
-    if not isinstance(buffer, Buffer) or buffer.transposed:
-        raise mistake(f"w.load_contiguous expects a buffer that isn't transposed, got {buffer}")
-    rows, columns = buffer.shape
-    run = rows * columns // WARPGROUP
-    if rows * columns % WARPGROUP or columns % run:
-        raise mistake(
-            f"a buffer must divide into parts of rows for {WARPGROUP} threads, got {rows} x {columns}"
-        )
-    buffer.read_by_lanes()
-    layout = Layout.parse(f"S[({WARPS},{LANES},{run}):(1@warpid,1@laneid,1)]")
-    kind = FragmentType.of(buffer.shape, buffer.dtype.type, layout)
-    width = min(run * buffer.dtype.bytes, _VECTOR_BYTES)
-    zero = emit.value(0)
-    loaded = tile.load(buffer.value, zero, zero, kind, vector_bytes=width if run > 1 else 0)
     return Fragment.of(loaded)
 
 
@@ -276,8 +262,8 @@ def store_row(vector: Any, to: Any) -> None:
 
 
 def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None, waits: bool = True) -> None:
-    """Stores a tile to an array or to a buffer, by a warpgroup. Elements outside of the array are
-    not written. With `rows`, only the first `rows` rows of the tile are stored, to an array.
+    """Stores a tile to an array or to a buffer, by a warpgroup, or a vector of `w.load` to an array. Elements
+    outside of the array are not written. With `rows`, only the first `rows` rows of the tile are stored.
 
     With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
     and TMA stores it: rows are then written whole. TMA may still read a buffer of `w.shared` afterwards; the
@@ -300,7 +286,11 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     if not isinstance(fragment, Fragment):
         raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
     if len(fragment.shape) != 2 and not isinstance(to, Gathered):
-        raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
+        if not isinstance(to, Place) or not vectors.is_divided(fragment):
+            raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
+        check_written(to, fragment.dtype)
+        vectors.store(fragment, to, via, rows)
+        return
     if isinstance(to, Buffer):
         if rows is not None:
             raise mistake("rows is for stores to an array: a tile is stored whole to a buffer")
