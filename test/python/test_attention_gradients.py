@@ -288,7 +288,23 @@ def test_warpgroups_take_turns_for_short_sequences_of_narrow_heads_with_windows(
     found = {(m["width"], keys) for m, keys, window in cases if tiles.in_turns(keys, m, window=window)}
     assert found == {(64, 1024), (64, 4096)}
     assert not any(tiles.in_turns(1024, m, window=False) for m in meta)
-    assert [tiles.turned(keys, meta[0], window=True) for keys in (1024, 4096)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "size, causal, keys, ragged",
+    [(128, False, 256, True), (64, False, 256, False), (128, True, 256, False), (64, False, 200, True)],
+)
+def test_shares_are_computed_before_a_branch_at_128_columns(size, causal, keys, ragged):
+    """Masks of keys after the last one are in a branch, also where there are no such keys."""
+    q = np.zeros((1, 1, keys, size), F16)
+    found = []
+
+    def launch(kernel, *arguments, **options):
+        found.append(options.get("ragged"))
+
+    call = Call.of({"q": q, "k": q, "v": q}, Options.of(**NONE | {"causal": causal}), launch)
+    backward(call, q, np.zeros((1, 1, keys), np.float32), q)
+    assert found == [None, ragged, None]
 
 
 def test_one_function_chooses_the_kernels():

@@ -134,9 +134,10 @@ def _launch(
         call.launch(gradients, *inputs, none, dk, dv, *rest, **of_keys, **options)
         call.launch(gradients, *inputs, dq, none, none, *rest, **of_queries, **options)
         return
-    options |= {"ragged": call.sizes.keys % (2 * ROWS) > 0, "section": _section(call, how)}
+    # Masks are in a branch, before which all shares are computed: without it, some are computed too late.
+    ragged = call.sizes.keys % (2 * ROWS) > 0 or not (how["at_once"] or _window(call))
+    options |= {"ragged": ragged, "section": _section(call, how)}
     options["turns"] = tiles.in_turns(call.sizes.keys, how, window=_window(call))
-    how = how | {"at_once": how["at_once"] or tiles.turned(call.sizes.keys, how, window=_window(call))}
     call.launch(gradients, *inputs, dq, dk, dv, *rest, **how, **options)
     shape = {"N": how["N"], "width": how["width"], "packed": call.sizes.packed}
     count = extra[0][2] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])

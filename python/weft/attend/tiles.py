@@ -162,11 +162,6 @@ def in_turns(keys: int, meta: dict[str, Any], window: bool) -> bool:
     return bool(meta["width"] <= 64 and keys <= _LONG and window)
 
 
-def turned(keys: int, meta: dict[str, Any], window: bool) -> bool:
-    """Whether warpgroups in turns also add products with keys at once, where that was faster."""
-    return in_turns(keys, meta, window) and keys <= _SHORT
-
-
 def section(keys: int, meta: dict[str, Any]) -> int:
     """How many causal tiles of keys are computed by `longest_first` together, where that was faster; 0 for
     tiles head by head.

@@ -78,9 +78,9 @@ def gradients(
     ds.T @ q of 64 keys by one warpgroup, and dv = p.T @ do by another one; or of "qkv": dk and dv of 64 keys
     by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, `at_once` or a block later, to wait less.
 
-    Products begin with `base` and `delta`; with `late`, these are added to them, and the product of the block
-    before comes last, not first. In `turns`, a warpgroup computes shares while the other one multiplies; if
-    also `at_once`, ds are transposed. `group` heads of q share keys. `ragged` keys may end inside of a tile.
+    Products begin with `base` and `delta`; with `late`, these are added to them, and ds are stored before
+    other products start, which needs fewer registers. In `turns`, a warpgroup computes shares while the other
+    one multiplies. `group` heads of q share keys. `ragged` keys may end inside of a tile.
     With a `section`, tiles are in the order `longest_first`. The other options are those of `forward`.
 
     With `clears`, a thread clears sums of the head of keys `before` heads later; with `beside`, a warpgroup
@@ -89,7 +89,8 @@ def gradients(
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
-    begun, windowed, deferred = not (late or capped), lefts or rights, late or lefts or rights
+    windowed, deferred = lefts or rights, late or lefts or rights
+    rotated = order.rotated if of == "qkv" and not windowed else order.unrotated
     window = Window(left if lefts else None, right if rights else None)
     # Without masks, queries after the last one are zeros, and so are their gradients.
     masks = ragged or packed or limited or lefts or rights
@@ -189,8 +190,8 @@ def gradients(
             for _ in w.range(group):
                 for i in w.range(seen.begin, seen.end):
                     with blocks.take() as block:
-                        s = w.wait(w.gemm(mine.k, block.q.T, beginning(block.base) if begun else None))
-                        low = None if begun else w.load_row(block.base, like=s)
+                        s = w.wait(w.gemm(mine.k, block.q.T, None if capped else beginning(block.base)))
+                        low = w.load_row(block.base, like=s) if capped else None
                     p, slopes = shares_of(s, low, i, first, rows, seen)
                     with handed.write() as to:
                         w.store(w.by_lanes(p * slopes if capped else p), to.p)
@@ -215,28 +216,22 @@ def gradients(
     elif of == "qkv":
         memory = memory_beside(o, do, dq) if beside else None
         cleared = w.ring(1, zeros=(ROWS // 2 if beside else 2 * ROWS, LANES, w.f32)) if clears else None
-        turn, turned = w.turns(2) if turns else None, turns and at_once
-        exchange = w.ring(1 if turned else 2, ds=(M, N, q.dtype), takers=2)
+        turn = w.turns(2) if turns else None
+        exchange = w.ring(2, ds=(M, N, q.dtype) if late else (N, M, q.dtype), takers=2)
         added = w.ring(2, sum=(part, LANES, w.f32))
         with w.role(warpgroups=2, registers=232 if beside else 240) as me:
 
             def product(ds, keys):
                 """Starts a part of ds.T @ keys: half of its rows or columns."""
                 if N == M:
-                    return w.gemm((ds if turned else ds.T).rows(me * ROWS, ROWS), keys)
-                return w.gemm(ds.T, keys.columns(me * (width // 2), width // 2))
+                    return w.gemm(ds.T.rows(me * ROWS, ROWS), keys)
+                return w.gemm(ds.T if late else ds, keys.columns(me * (width // 2), width // 2))
 
             def add(sum_q):
                 parts = w.lane_parts(sum_q) if windowed else [w.by_lanes(sum_q)]
                 with added.write(own=True) as slot:
                     for number, each in enumerate(parts):
                         w.store(each, slot.sum.rows(each.rows * number, each.rows))
-
-            @w.inline
-            def add_product(keys):
-                with exchange.take() as slot:
-                    sum_q = w.wait(product(slot.ds, keys))
-                add(sum_q)
 
             if clears:
                 with cleared.write() as to:
@@ -246,59 +241,64 @@ def gradients(
             own, mine = first + ROWS * me, kept.take(waits=not deferred)
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
             sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
-            i = w.i32(0) + seen.begin
+            i = rotated(w.i32(0) + seen.begin, first // M, seen)
             steps = group * w.maximum(seen.end - seen.begin, 0)
-            if not late:  # the gradients of the scores before the first block
+            if not at_once:  # the gradients of the scores before the first block
                 with exchange.write() as to:
-                    w.store(w.zeros((ROWS, N), q.dtype), to.ds.rows(ROWS * me, ROWS))
+                    w.store(w.zeros((ROWS, N), q.dtype), (to.ds if late else to.ds.T).rows(ROWS * me, ROWS))
             for number in w.range(steps):
                 if deferred and number == 0:
                     mine.ready()  # when all is computed that blocks need
                 if group == 1 and windowed:
                     i = seen.begin + number
                 with blocks.take() as block:
+                    if not late:  # both before the first product, for which the second one would wait
+                        of_out = outputs.take()
+                        mean = beginning(of_out.delta)
                     if turns:
                         turn.wait(me)
-                    s = w.gemm(keys, block.q.T, beginning(block.base) if begun else None)
-                    with outputs.take() as of_out:
-                        of_p = w.gemm(values, of_out.do.T, None if late else beginning(of_out.delta))
-                        s = w.wait(s, pending=1)
-                        if turns:
-                            turn.give(me)
-                        low = None if begun else w.load_row(block.base, like=s)
-                        p, slopes = shares_of(s, low, i, own, rows, seen)
-                        p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
-                        with exchange.write() as to:
-                            of_p = w.wait(of_p)
-                            ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
-                            ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
-                            if not late:
-                                slot = exchange.take()
-                                sum_q = product(slot.ds, mine.k)
-                            if at_once:
-                                w.store(ds, (to.ds.T if turned else to.ds).rows(ROWS * me, ROWS))
-                            sum_v = w.gemm(p, of_out.do, sum_v)
-                            if not at_once:
-                                w.store(ds, to.ds.rows(ROWS * me, ROWS))
-                        if at_once:
+                    s = w.gemm(keys, block.q.T, None if late else beginning(block.base))
+                    if late:
+                        of_out = outputs.take()
+                    of_p = w.gemm(values, of_out.do.T, None if late else mean)
+                    s = w.wait(s, pending=1)
+                    if turns:
+                        turn.give(me)
+                    low = w.load_row(block.base, like=s) if late else None
+                    p, slopes = shares_of(s, low, i, own, rows, seen)
+                    p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
+                    with exchange.write() as to:
+                        of_p = w.wait(of_p)
+                        ds = p * (of_p + w.load_row(of_out.delta, like=of_p) if late else of_p)
+                        ds, p = (ds * slopes if capped else ds).to(q.dtype), p.to(do.dtype)
+                        if late:
+                            w.store(ds, to.ds.rows(ROWS * me, ROWS))
+                        if not at_once:
                             slot = exchange.take()
-                            sum_q = w.wait(product(slot.ds, mine.k), pending=1)
-                            of_out.release()
-                        sum_k = w.gemm(ds, block.q, sum_k)
-                        if at_once or not late:
-                            sum_q = w.wait(sum_q, pending=1 if at_once else 2)
-                            slot.release()
-                            if at_once or number > 0:
-                                add(sum_q)
-                        elif number > 0:
-                            add_product(mine.k)
-                        sum_k, sum_v = w.wait(sum_k, sum_v)
+                            sum_q = product(slot.ds, mine.k)
+                        sum_v = w.gemm(p, of_out.do, sum_v)
+                        if not late:
+                            w.store(ds, to.ds.T.rows(ROWS * me, ROWS))
+                    if at_once:
+                        slot = exchange.take()
+                        sum_q = w.wait(product(slot.ds, mine.k), pending=1)
+                        of_out.release()
+                    sum_k = w.gemm(ds, block.q, sum_k)
+                    sum_q = w.wait(sum_q, pending=1 if at_once else 2)
+                    slot.release()
+                    if at_once or number > 0:
+                        add(sum_q)
+                    sum_k, sum_v = w.wait(sum_k, sum_v)
+                    if not at_once:
+                        of_out.release()
                 i = w.where(i + 1 == seen.end, seen.begin, i + 1)
             at = rows.batch, head, rows.first_key + own
             if deferred:
                 mine.ready()
             if not at_once and steps > 0:
-                add_product(mine.k)
+                with exchange.take() as slot:
+                    sum_q = w.wait(product(slot.ds, mine.k))
+                add(sum_q)
             store(sum_v, dv[at], rows.keys - own, values)
             w.barrier()  # the other warpgroup has read all keys
             store(sum_k * scale, dk[at], rows.keys - own, keys)
@@ -323,8 +323,8 @@ def gradients(
             with w.one_thread():
                 for g in w.range(group):
                     for i in w.range(seen.begin, seen.end):
-                        of_head = rows.batch, head * group + g
-                        at, sums = (*of_head, rows.first_query + i * N), (*of_head, rows.first_sum + i * N)
+                        of_head, b = (rows.batch, head * group + g), rotated(i, first // M, seen) * N
+                        at, sums = (*of_head, rows.first_query + b), (*of_head, rows.first_sum + b)
                         blocks.fill(q=q[at], base=base[sums])
                         outputs.fill(do=do[at], delta=delta[sums])
             if beside:
@@ -338,7 +338,7 @@ def gradients(
                 with w.one_thread(warp=1):
                     if clears and not beside and number >= before:
                         w.await_signals(done[number], w.ctas(0))
-                    add_stages(added, sums_q, rows, head * group, group, seen, part)
+                    add_stages(added, sums_q, rows, head * group, group, seen, part, rotated, first // M)
                     if beside:
                         w.signal(done[w.ctas(1) * w.ctas(2) + number])
     if beside:

@@ -4,6 +4,7 @@ they are, tiles of keys fewer queries.
 
 import weft.language as w
 
+PHASES = 8  # of tiles of keys
 ROUNDS = 3  # of tiles of all CTAs, in each of which the tiles become shorter or longer
 
 
@@ -45,3 +46,17 @@ def longest_first(counts, section):
     rest, width = number - first * tiles, w.minimum(size, heads * batches - first)
     head = first + rest % width
     return rest // width, head % heads, head // heads
+
+
+def rotated(number, tile, seen):
+    """The block of queries with this number of a tile of keys that sees all of them. Tiles begin at PHASES
+    different blocks, and return to the first one: what they add to the same sums would meet in L2.
+    """
+    count = w.maximum(seen.end - seen.begin, 1)
+    block = number + tile % PHASES * 2 % count
+    return w.where(block < seen.end, block, block - count)
+
+
+def unrotated(number, tile, seen):
+    """The block with this number where tiles begin at their first blocks."""
+    return number
