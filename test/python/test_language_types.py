@@ -78,7 +78,7 @@ def test_annotations_that_type_checkers_understand():
 @pytest.mark.parametrize(
     "made, message",
     [
-        (lambda: w.Array["bf16"], "w.Array: the element type must be one such as w.bf16, got 'bf16'"),
+        (lambda: w.Array["bf16"], "w.Array: the element type must be one of w, got 'bf16': write w.bf16"),
         (lambda: w.In[w.Array], "w.In must have the names of its sizes"),
         (lambda: w.In[w.Array[w.f32], w.f32], "w.In must have the names of its sizes"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import WeftError, shown
-from weft.language.scalars import DType, i1, i8
+from weft.language.scalars import DType, i1, i8, instead_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ArrayKind:
 
     def __getitem__(self, dtype: Any) -> "ArrayKind":
         if not isinstance(dtype, DType):
-            raise WeftError(f"w.Array: the element type must be one such as w.bf16, got {shown(dtype)}")
+            raise WeftError(f"w.Array: the element type must be one of w, {instead_of(dtype)}")
         return ArrayKind(dtype)
 
 
@@ -56,11 +56,14 @@ class _Kind:
         names = tuple(sizes.split())
         for each in names:
             if not _SIZE.fullmatch(each):
-                raise WeftError(f"{self._name}: a size must be a name or a positive number, got {each!r}")
+                spaces = ": separate sizes by spaces" if "," in each else ""
+                raise WeftError(
+                    f"{self._name}: a size must be a name or a positive number, got {each!r}{spaces}"
+                )
         if len(names) not in _RANKS:
             raise WeftError(f"{self._name} must have {_RANKS[0]} to {_RANKS[-1]} sizes, got {len(names)}")
         if dtype is not None and not isinstance(dtype, DType):
-            raise WeftError(f"{self._name}: the element type must be one such as w.bf16, got {shown(dtype)}")
+            raise WeftError(f"{self._name}: the element type must be one of w, {instead_of(dtype)}")
         if dtype == i1:
             raise WeftError(f"{self._name}: the element type can't be {i1}: elements of bool arrays are {i8}")
         return ArrayArgument(names, dtype, self._writes)

@@ -214,6 +214,12 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
     return None, None
 
 
+def from_first(x: Any, axis: Any) -> Any:
+    """An axis of a fragment, of which negative ones count from the last, as in NumPy; others as they are."""
+    counted = isinstance(x, Fragment) and isinstance(axis, int) and -len(x.shape) <= axis < 0
+    return axis + len(x.shape) if counted else axis
+
+
 def common(fragments: Sequence[Fragment]) -> Fragment:
     """A fragment with the shape and layout that all of these have together: of one with most dimensions, or
     where they are vectors of rows and of columns, of a tile.

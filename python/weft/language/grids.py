@@ -36,6 +36,9 @@ class Size:
     def __rsub__(self, other: Any) -> "Size":
         return Size(self._with(other) - self.expression)
 
+    def __neg__(self) -> "Size":
+        return 0 - self
+
     def __mul__(self, other: Any) -> "Size":
         return Size(self.expression * self._with(other))
 
@@ -57,6 +60,14 @@ class Size:
     def __bool__(self) -> bool:
         raise WeftError("a grid can't depend on a comparison of sizes: only a launch knows them")
 
+    def __int__(self) -> int:
+        raise WeftError("sizes of a grid are integers that only a launch knows: leave int() out")
+
+    def loaded(self) -> Any:
+        """Refuses functions of the language, which compute on the GPU."""
+        raise WeftError("a grid has sums and products of sizes, // and w.ceil_div, and no other functions")
+
+    __index__ = __int__
     __lt__ = __gt__ = __le__ = __ge__ = lambda self, _: bool(self)
 
 

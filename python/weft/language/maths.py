@@ -8,7 +8,7 @@ from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, exchanges, registers, roles, totals, trace
 from weft.language.foreign import Foreign
-from weft.language.fragments import Fragment, common, together
+from weft.language.fragments import Fragment, common, from_first, together
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
@@ -253,7 +253,7 @@ def _as_tile(value: Any, tile_: Fragment, dtype: Any) -> Fragment:
 
 def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
     """A vector of rows or columns, along an axis; or one number."""
-    _check_axis(axis, name)
+    axis = _checked_axis(x, axis, name)
     if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
         return totals.total(x, name, axis, within)
     if len(x.shape) != 2 or axis not in (0, 1):
@@ -286,10 +286,10 @@ def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
 
 
-def _check_axis(axis: Any, name: str) -> None:
-    """Raises WeftError for a second value in place of an axis."""
+def _checked_axis(x: Any, axis: Any, name: str) -> Any:
+    """An axis, counted from the first one. Raises WeftError for a second value in its place."""
     if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
-        return
+        return from_first(x, axis)
     hint = f": w.{name}(x, y) is of two values" if name in ("maximum", "minimum") else ""
     got = str(axis) if isinstance(axis, Foreign) else shown(axis)
     raise mistake(f"axis must be None, 0 or 1, got {got}{hint}")
@@ -367,6 +367,7 @@ def argmin(x: Any, axis: int) -> Fragment:
 def _first_index(x: Any, name: str, axis: int) -> Fragment:
     from weft.language.coordinates import column, row
 
+    axis = from_first(x, axis)
     best = _reduce(x, name, axis, None)
     index = column(x) if axis == 1 else row(x)
     first: Fragment = _reduce(where(x == best, index, x.shape[axis]), "minimum", axis, None)

@@ -72,6 +72,7 @@ _CUDA = {
     "syncthreads": "w.barrier",
     "syncwarp": "w.warpgroup_barrier",
 }
+_ANNOTATIONS = {"InOut": "w.Out, whose elements a kernel may read, too"}
 _NUMPY = {
     "mean": "w.sum(t, axis=1) / n",
     "pow": "x ** 2, or w.exp2(w.log2(x) * exponent)",
@@ -115,7 +116,7 @@ _OPTIONS = {
 
 def instead(name: str, known: Iterable[str]) -> str:
     """What to write in place of a name that the language doesn't have, to append to a message."""
-    if found := TRITON.get(name) or _CUDA.get(name) or _NUMPY.get(name):
+    if found := TRITON.get(name) or _CUDA.get(name) or _NUMPY.get(name) or _ANNOTATIONS.get(name):
         return f": use {found}"
     if name in WITHOUT:
         return ", and nothing in its place: docs/triton.md lists Triton's names"

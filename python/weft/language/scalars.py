@@ -129,16 +129,21 @@ def check_tile(dtype: DType) -> None:
         raise mistake(f"tiles can't have elements of {dtype}: use {i32}; single numbers can be {dtype}")
 
 
-def checked_type(dtype: Any) -> DType:
-    """An element type. Raises WeftError for anything else, with the type that it may stand for."""
-    if isinstance(dtype, DType):
-        return dtype
+def instead_of(dtype: Any) -> str:
+    """What was found in place of an element type, and the type that it may stand for, to end a message."""
     text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
     short = _FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
     name = text if text.isidentifier() and not isinstance(dtype, str) else shown(dtype)
     known = ", ".join(map(str, BY_SHORT_NAME.values()))
     hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {known}"
-    raise mistake(f"expects an element type of w, got {name}: {hint}")
+    return f"got {name}: {hint}"
+
+
+def checked_type(dtype: Any) -> DType:
+    """An element type. Raises WeftError for anything else, with the type that it may stand for."""
+    if isinstance(dtype, DType):
+        return dtype
+    raise mistake(f"expects an element type of w, {instead_of(dtype)}")
 
 
 NUMBERS = (bool, int, float)

@@ -8,7 +8,7 @@ from weft.isa.chips import LANES, WARPS
 from weft.language import exchanges, operators, registers, trace
 from weft.language import warps as groups
 from weft.language.coordinates import column, row
-from weft.language.fragments import Fragment
+from weft.language.fragments import Fragment, from_first
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar
 from weft.layout import MEMORY, Iter
@@ -26,6 +26,7 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     trace.current().check_whole_warps("w.cumsum")
     if not isinstance(x, Fragment):
         return Scalar(_of_threads(groups.number(x, axis, "w.cumsum expects a fragment")))
+    axis = from_first(x, axis)
     if axis not in ((0, 1) if len(x.shape) == 2 else (None, 0)):
         legal = "0 or 1" if len(x.shape) == 2 else "None or 0"
         raise mistake(f"axis must be {legal}, of {x}, got {axis}")
