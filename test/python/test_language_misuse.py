@@ -215,3 +215,32 @@ def test_conditions_of_tiles_are_checked():
     x[40, 3] = 9
     with pytest.raises(weft.WeftError, match="'too large' failed"):
         kernel.emulate(x)
+
+
+@w.kernel
+def copied(a: w.In["m k", w.f16], d: w.Out["m k", w.f16], *, by_threads=False):
+    ring = w.ring(2, a=(64, 80, w.f16))
+    with w.role(), ring.take() as stage:
+        w.store(w.load(stage.a), d[0, 0])
+    with w.role():
+        if by_threads:
+            with ring.write() as stage:
+                w.store(w.load(a[0, 0], (64, 80)), stage.a)
+        else:
+            with w.one_thread():
+                ring.fill(a=a[0, 0])
+
+
+@pytest.mark.parametrize("arch, by", [("sm_90a", "TMA"), ("sm_80", "cp.async")])
+def test_rows_that_rings_cant_copy_need_a_wider_array_or_threads(arch, by):
+    whole, d = np.arange(64 * 72).reshape(64, 72).astype(np.float16), np.zeros((64, 67), np.float16)
+    a = whole[:, :67].copy()
+    message = (
+        rf"multiples of 16 bytes for {by}: make the array wider, to a multiple of 8 elements of w\.f16, and"
+    )
+    with pytest.raises(weft.WeftError, match=message):
+        copied.emulate(a, d, arch=arch)
+    for source, by_threads in ((whole[:, :67], False), (a, True)):
+        d[:] = 0
+        assert not copied.emulate(source, d, by_threads=by_threads, arch=arch).findings
+        assert np.array_equal(d, a)

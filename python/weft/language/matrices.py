@@ -8,6 +8,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects import tile
 from weft.errors import shown
+from weft.isa.tensor_map import ROW_BYTES
 from weft.language import trace
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
@@ -216,6 +217,10 @@ class Place(Loaded):
         if self.matrix.rank < 2:
             raise mistake(f"TMA copies matrices, got the vector '{self.matrix.name}': use w.load_row")
         if not self.matrix.aligned:
+            by = "TMA" if trace.current().has_tma else "cp.async"
+            elements = ROW_BYTES // self.dtype.bytes
             raise mistake(
-                f"rows of '{self.matrix.name}' must begin at multiples of 16 bytes for TMA: pad them"
+                f"rows of '{self.matrix.name}' must begin at multiples of {ROW_BYTES} bytes for {by}: make "
+                f"the array wider, to a multiple of {elements} elements of {self.dtype}, and pass a view of "
+                "its columns; or copy by w.load, in a role that writes the stages of a ring (ring.write)"
             )
