@@ -101,7 +101,7 @@ def few_elements(x: w.In["n", w.f32]):
         w.load(x[0], 100)  # here
 
 
-@mistakes(r"layouts must be equal, .*: bring one to that of the other by w\.convert\(x, like=y\), or load it")
+@mistakes(r"layouts must be equal, .*: bring one to that of the other by w\.convert\(x, like=y\), or make it")
 def beside_a_vector_of_rows(x: w.In["n", w.f32]):
     with w.role():
         w.load(x[0], 512) + w.zeros(512)  # here

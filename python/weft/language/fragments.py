@@ -243,7 +243,7 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
     if one.shape != other.shape:
         both = f"{_along(one)} and {_along(other)}"
         raise mistake(f"shapes must be equal, or one that of a vector, got {both}")
-    remedy = "bring one to that of the other by w.convert(x, like=y), or load it with like="
+    remedy = "bring one to that of the other by w.convert(x, like=y), or make it with like="
     raise mistake(
         f"layouts must be equal, got {one.layout}{at(one.where)} and {other.layout}{at(other.where)}: "
         f"{remedy}",
