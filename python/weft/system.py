@@ -134,17 +134,34 @@ def write(path: Path, data: bytes) -> None:
 
     Raises OSError if the file can't be written.
     """
-    target = _target(path)
-    if target.exists() and not target.is_file():
-        with target.open("wb") as file:
-            file.write(data)
-        return
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    write_all({path: data})
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Writes files as `write` does, once all that they contain has been written to the file system.
+
+    Raises OSError with the path of a file that can't be written.
+    """
+    drafts = dict[Path, tuple[Path, Path]]()
+    path = Path()
     try:
-        draft.write_bytes(data)
-        replace(draft, target)
+        for path, data in contents.items():
+            target = _target(path)
+            if target.exists() and not target.is_file():
+                with target.open("wb") as file:
+                    file.write(data)
+                continue
+            draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            drafts[path] = draft, target
+            draft.write_bytes(data)
+        for path in drafts:
+            replace(*drafts[path])
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
-        draft.unlink(missing_ok=True)
+        for draft, _ in drafts.values():
+            draft.unlink(missing_ok=True)
 
 
 def replace(draft: Path, target: Path) -> None:

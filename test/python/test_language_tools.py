@@ -63,6 +63,8 @@ def test_export_writes_what_a_launch_needs(tmp_path):
     (tmp_path / "taken.ptx").mkdir()
     with pytest.raises(weft.WeftError, match=r"cannot write '.*taken\.ptx': Is a directory"):
         add.export(tmp_path / "taken")
+    names = {"add.v1.cubin", "add.v1.ptx", "add.v1.json", "taken.ptx"}
+    assert {each.name for each in tmp_path.iterdir()} == names  # none of the others is written
 
 
 def test_tune_finds_the_fastest_and_keeps_it(cache, arrays):

@@ -23,7 +23,7 @@ def text(kernel: Kernel, stage: Any) -> str:
 
 
 def export(kernel: Kernel, path: Any) -> list[Path]:
-    """Writes `path`.cubin, .ptx and .json, and returns their paths."""
+    """Writes `path`.cubin, .ptx and .json, all or none of them, and returns their paths."""
     if not isinstance(path, (str, os.PathLike)) or not (base := Path(path)).name:
         raise WeftError(f"path must be the files' path without a suffix, got {shown(path)}")
     if not base.parent.is_dir():
@@ -34,11 +34,9 @@ def export(kernel: Kernel, path: Any) -> list[Path]:
         "ptx": kernel.ptx.encode(),
         "json": (json.dumps(described, indent=2) + "\n").encode(),
     }
-    paths = []
-    for suffix, data in contents.items():
-        paths.append(base.with_name(f"{base.name}.{suffix}"))
-        try:
-            system.write(paths[-1], data)
-        except OSError as error:
-            raise WeftError(f"cannot write '{paths[-1]}': {error.strerror or error}") from None
-    return paths
+    files = {base.with_name(f"{base.name}.{suffix}"): data for suffix, data in contents.items()}
+    try:
+        system.write_all(files)
+    except OSError as error:
+        raise WeftError(f"cannot write '{error.filename}': {error.strerror or error}") from None
+    return [*files]
