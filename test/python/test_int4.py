@@ -233,6 +233,8 @@ def test_groups_follow_from_the_scales():
         ("bias: expected an array (NumPy", {"bias": "bias"}),
         ("x: expected an array (NumPy", {"x": None}),
         ("out must have shape (2, 4) and elements of bf16", {"out": np.zeros((2, 5), BF16)}),
+        ("out must be contiguous, got strides (5, 1)", {"out": np.zeros((2, 5), BF16)[:, :4]}),
+        ("out must be writable", {"out": np.broadcast_to(np.zeros((2, 4), BF16), (2, 4))}),
     ],
 )
 def test_arrays_that_cant_be_multiplied(message, change):
@@ -240,6 +242,23 @@ def test_arrays_that_cant_be_multiplied(message, change):
     with pytest.raises(weft.WeftError) as caught:
         weft.matmul_int4(**{**given, **change})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [3, 70])
+def test_outputs_dont_overlap_what_is_read(rows):
+    weights, memory = weights_of(64, 64)[3], np.zeros((rows + 1, 64), BF16)
+    bias = memory[-1]
+    for x, name in ((memory[:-1], "x"), (memory[1:], "x"), (np.zeros((rows + 1, 64), BF16), "bias")):
+        with pytest.raises(weft.WeftError, match=f"out must not overlap {name}$"):
+            weft.matmul_int4(x, weights, bias=bias, out=memory if name == "bias" else memory[:-1])
+
+
+def test_a_strided_bias():
+    q, scales, zeros, _ = weights_of(5, 64)
+    for n, bias in ((5, np.arange(10, dtype=BF16)[::2]), (1, np.arange(2, dtype=BF16)[1::2])):
+        weights = Int4Weights.pack(q[:n], scales[:n], zeros[:n])
+        x = np.zeros((2, 64), BF16)
+        assert np.array_equal(weft.matmul_int4(x, weights, bias=bias), np.broadcast_to(bias, (2, n)))
 
 
 @pytest.mark.parametrize(

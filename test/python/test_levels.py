@@ -96,7 +96,10 @@ def test_pointers_take_arrays_of_any_type_and_shape(text, sizes):
     ]
     assert kernel.launch.arguments[1] == ScalarArgument("i32")
     x, y = np.arange(32, dtype=np.int32).reshape(4, 8), np.zeros(32, np.uint32)
+    one_row = np.zeros((2, 40), np.uint32)[:1, :32]  # the distance of a single row doesn't matter
+    assert not kernel.emulate(x, 3, one_row, **sizes).findings
     assert not kernel.emulate(x, 3, y, **sizes).findings
+    np.testing.assert_array_equal(y, one_row[0])
     np.testing.assert_array_equal(y, 3 * x.ravel())
 
 

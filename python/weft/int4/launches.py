@@ -9,10 +9,11 @@ from weft.errors import WeftError, about
 from weft.int4 import tiles
 from weft.int4.kernels.few_rows import few_rows
 from weft.int4.kernels.many_rows import many_rows
-from weft.int4.weights import TYPES, Int4Weights
+from weft.int4.weights import TYPES, Int4Weights, contiguous
 from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, libraries, runtime
+from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel_arguments import is_contiguous
 
 _EMULATED_MULTIPROCESSORS = 132
 
@@ -31,7 +32,9 @@ def run(x: Any, weights: Int4Weights, bias: Any, out: Any = None, stream: Any = 
     shape = (*view.shape[:-1], weights.rows)
     library = libraries.of(x)
     result = library.empty(x, view, shape, weights.dtype) if out is None else out
-    _check_out(result, shape, weights.dtype)
+    if out is not None:
+        others = {"x": x, "bias": bias, "the weights": weights.packed, "their scales": weights.scales}
+        _check_out(out, shape, weights.dtype, others | {"their zero points": weights.zeros})
     if 0 not in shape:
         rows, y = _readable(x, view), result.reshape(-1, weights.rows)
         cores = _multiprocessors(view.device, view.device_id)
@@ -48,7 +51,7 @@ def _is_ready(x: Any, weights: Int4Weights, bias: Any) -> bool:
     if bias is not None:
         if arrays.library(type(bias)) != "torch" or isinstance(bias, type):
             return False
-        if bias.dtype != x.dtype or bias.shape != (weights.rows,):
+        if bias.dtype != x.dtype or bias.shape != (weights.rows,) or not bias.is_contiguous():
             return False
     return bool(x.element_size() == 2 and weights.columns * 2 % ROW_BYTES == 0)
 
@@ -58,7 +61,7 @@ def _launch(
 ) -> None:
     zeros, asymmetric = weights.zeros, weights.zeros is not None
     few, meta = _tiles(m, weights.rows, weights.columns, weights.group, asymmetric, multiprocessors)
-    added = weights.first_scales if bias is None else bias  # which the kernel doesn't read
+    added = weights.first_scales if bias is None else contiguous(bias)  # which the kernel doesn't read
     kernel: Any = few_rows if few else many_rows
     kernel(
         *(x, weights.packed, weights.scales, zeros if asymmetric else weights.scales, added, y),
@@ -121,12 +124,18 @@ def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
         )
 
 
-def _check_out(out: Any, shape: tuple[int, ...], dtype: str) -> None:
-    view = arrays.view(out)
+def _check_out(out: Any, shape: tuple[int, ...], dtype: str, others: dict[str, Any]) -> None:
+    """Raises WeftError for an array that results can't be written to while others are read."""
+    view = _view("out", out)
     if view.shape != shape or view.dtype != dtype:
         raise refuse(f"out must have shape {shape} and elements of {dtype}, got {view.shape} of {view.dtype}")
-    if view.strides != arrays.contiguous_strides(shape) and 0 not in shape:
+    if not is_contiguous(view):
         raise refuse(f"out must be contiguous, got strides {view.strides}")
+    if view.readonly:
+        raise refuse("out must be writable")
+    for name, each in others.items():
+        if each is not None and 0 not in shape and overlaps.overlap(view, arrays.view(each)):
+            raise refuse(f"out must not overlap {name}")
 
 
 def _readable(x: Any, view: ArrayView) -> Any:

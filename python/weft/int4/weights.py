@@ -142,6 +142,8 @@ def quantize_int4(
     source = arrays.view(weights).dtype
     if source not in _SOURCES:
         raise _refusal(f"weights must have elements of {', '.join(_SOURCES)}, got {source}")
+    if not isinstance(symmetric, bool):
+        raise _refusal(f"symmetric must be True or False, got {shown(symmetric)}")
     dtype = dtype or (source if source in TYPES else "bf16")
     if dtype not in TYPES:
         raise _refusal(f"dtype must be 'bf16' or 'f16', got {shown(dtype)}")
@@ -218,7 +220,7 @@ def _packed_tiles(q: Any) -> Any:
     for row, column, element in itertools.product(range(2), repeat=3):
         words = words | parts[:, :, row, :, :, :, column, :, element] << _shift(row, column, element)
     # Tile, warp, group of lanes, block, step, lane: a thread's words of a block become contiguous.
-    return _contiguous(_moved(words, (0, 3, 1, 2, 5, 4))).reshape(tiles * blocks * LINES, -1)
+    return contiguous(_moved(words, (0, 3, 1, 2, 5, 4))).reshape(tiles * blocks * LINES, -1)
 
 
 def _shift(row: int, column: int, element: int) -> int:
@@ -233,7 +235,7 @@ def _tiled(values: Any) -> Any:
     n, groups = values.shape
     tiles = -(-n // ROWS)
     by_tile = _padded(values, tiles * ROWS, groups).reshape(tiles, ROWS, groups)
-    return _contiguous(_moved(by_tile, (0, 2, 1))).reshape(tiles, groups * ROWS)
+    return contiguous(_moved(by_tile, (0, 2, 1))).reshape(tiles, groups * ROWS)
 
 
 # What NumPy and PyTorch have different names for
@@ -272,8 +274,12 @@ def _moved(array: Any, axes: tuple[int, ...]) -> Any:
     return array.transpose(axes) if isinstance(array, np.ndarray) else array.permute(axes)
 
 
-def _contiguous(array: Any) -> Any:
-    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array.contiguous()
+def contiguous(array: Any) -> Any:
+    """An array of NumPy, PyTorch or CuPy if it is contiguous, otherwise a contiguous copy."""
+    if hasattr(array, "contiguous"):
+        return array.contiguous()
+    flags = getattr(array, "flags", None)
+    return array if flags is None or flags.c_contiguous else array.copy(order="C")
 
 
 def _new(like: Any, shape: tuple[int, ...]) -> Any:

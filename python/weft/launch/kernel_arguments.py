@@ -71,6 +71,8 @@ def _checked(arg: Any, want: MemrefArgument | PointerArgument | ScalarArgument, 
         raise WeftError(f"{argument}: {error}") from None
     if _is_padded(view) and view.device == "cpu" and not want.writes:
         view = packed_copy(view)
+    if (isinstance(want, PointerArgument) or want.contiguous) and is_contiguous(view):
+        view = replace(view, strides=arrays.contiguous_strides(view.shape))
     if complaint := misfit(view, want):
         raise WeftError(f"{argument}: {complaint}")
     return view
@@ -217,6 +219,12 @@ def within(flat: Any, view: ArrayView) -> Any:
     """A view of a flat array with the shape and strides of `view`, or of its bytes."""
     view = view.in_bytes
     return arrays.strided(flat, view.shape, view.strides)
+
+
+def is_contiguous(view: ArrayView) -> bool:
+    """Whether elements follow each other in C order. Strides of dimensions with one element don't count."""
+    each = zip(view.shape, view.strides, arrays.contiguous_strides(view.shape), strict=True)
+    return 0 in view.shape or all(size == 1 or stride == plain for size, stride, plain in each)
 
 
 def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | None:
