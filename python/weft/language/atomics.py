@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.isa.async_copy import ADDED_TYPES
-from weft.language import exchanges, trace
+from weft.language import edges, exchanges, trace
 from weft.language.buffers import Buffer
 from weft.language.carried import Unbound
 from weft.language.coordinates import column, row
@@ -154,7 +154,7 @@ def _change_vector(name: str, to: Place, vector: Fragment) -> None:
     numbers, limit = vector_indices(vector, to)
     with emit.when(exchanges.first_of_copies(vector.layout)):
         for number, element in zip(numbers, vector.elements(), strict=True):
-            with emit.when(emit.less(number, limit)):
+            with emit.when(edges.inside(number, limit, to.indices[-1].value)):
                 of_array(name, element, to.matrix.value, element_at(to, number))
 
 
@@ -213,5 +213,5 @@ def _along(coordinates: Any, start: Any, limit: Any) -> list[tuple[Any, Any]]:
     for offset in coordinates.offsets:
         if offset not in found:
             number = emit.value(emit.add(first, offset))
-            found[offset] = emit.as_index(number), emit.less(number, limit)
+            found[offset] = emit.as_index(number), edges.inside(number, limit, start)
     return [found[offset] for offset in coordinates.offsets]

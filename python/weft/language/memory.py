@@ -8,7 +8,7 @@ from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
-from weft.language import exchanges, gathers, registers, trace, vectors
+from weft.language import edges, exchanges, gathers, registers, trace, vectors
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.elements import Elements
@@ -64,6 +64,8 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     source.check_matrix("w.load_row and w.load_column load vectors")
     source.matrix.check_element(source.indices, "a tile's first index")
     layout = layout_for(shape, like)
+    if edges.tile_may_begin_before(source):
+        return edges.load_tile(source, shape, layout, outside)
     kind = FragmentType.of(shape, source.dtype.type, layout)
     first_row, first_column = source.corner
     matrix = source.memref()
@@ -112,6 +114,8 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
     columns = like.columns
     if isinstance(source, Buffer):
         return _vector_of_buffer(source, layout, columns)
+    if edges.may_begin_before(source.indices[-1].value):
+        return _by_elements(source, layout, columns)
     loaded = tile.load_row(
         _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
     )
@@ -149,11 +153,16 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
         repeated = source.shape[1] < rows
         return (_repeated if repeated else _vector_of_buffer)(source, layout, rows)
     _check_element(source, "w.load_column")
-    vector = Fragment(emit.constant(_one(source.dtype), 0), (rows,), layout)
+    return _by_elements(source, layout, rows)
+
+
+def _by_elements(source: Place, layout: Layout, count: int) -> Fragment:
+    """Loads a vector along the last dimension of an array, each element on its own."""
+    vector = Fragment(emit.constant(_one(source.dtype), 0), (count,), layout)
     numbers, limit = vector_indices(vector, source)
     elements = []
     for number in numbers:
-        inside = emit.less(number, limit)
+        inside = edges.inside(number, limit, source.indices[-1].value)
         element = source.dtype.type
         zero = emit.constant(element, 0)
         elements += emit.either(
@@ -162,7 +171,7 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
             lambda number=number: [memref.load(source.matrix.value, element_at(source, number))],  # type: ignore[misc]
             lambda zero=zero: [zero],  # type: ignore[misc]
         )
-    return Fragment(emit.vector_of(elements), (rows,), layout)
+    return Fragment(emit.vector_of(elements), (count,), layout)
 
 
 def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
@@ -231,7 +240,7 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
     first = exchanges.first_of_copies(vector.layout)
     with emit.when(first):
         for number, element in zip(numbers, vector.elements(), strict=True):
-            with emit.when(emit.less(number, limit)):
+            with emit.when(edges.inside(number, limit, to.indices[-1].value)):
                 memref.store(element, to.matrix.value, element_at(to, number))
 
 
@@ -314,6 +323,9 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     to.check_matrix("w.store_row and w.store_column store vectors")
     to.matrix.check_element(to.indices, "a tile's first index")
     first_row, first_column = to.corner
+    if edges.tile_may_begin_before(to):
+        edges.store_tile(fragment, to, rows)
+        return
     run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
     bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
     vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0

@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa.chips import LANES, WARPGROUP, WARPS
-from weft.language import exchanges, registers
+from weft.language import edges, exchanges, registers
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.fragments import Fragment
@@ -124,6 +124,8 @@ class _Vector:
         aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)
         whole = arith.ori(emit.equal(emit.bit_and(left, self.width - 1), 0), emit.less(self.count - 1, left))
         begins = arith.andi(emit.less(emit.value(0), left), aligned)
+        if edges.may_begin_before(self.start):
+            begins = arith.andi(begins, emit.less(emit.value(-1), self.start))
         return emit.either(arith.andi(begins, whole), kinds, lambda: build(self.width), lambda: build(1))
 
     def loaded(self, width: int, default: Any) -> Any:
@@ -154,7 +156,7 @@ class _Vector:
     def _run(self, register: int) -> tuple[Any, Any]:
         """The address of the element of a register, and whether it is inside of the row."""
         number = emit.value(emit.add(self.first, self.offsets[register]))
-        return self._at(number), emit.less(number, self.limit)
+        return self._at(number), edges.inside(number, self.limit, self.start)
 
     def _at(self, number: Any) -> Any:
         wide = arith.extsi(_i64(), emit.value(number))

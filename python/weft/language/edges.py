@@ -1,0 +1,82 @@
+"""Tiles and vectors that may begin before the first row or column of an array, as x[row - 1, column - 1]."""
+
+from typing import Any
+
+from weft import mlir
+from weft.language import gathers, registers
+from weft.language.coordinates import column, row
+from weft.language.fragments import Fragment
+from weft.language.gathers import Gathered
+from weft.language.maths import where
+from weft.language.matrices import Place
+from weft.language.scalars import Scalar, as_scalar, i32
+from weft.layout import Layout
+from weft.mlir import arith, ir
+from weft.passes.builders import emit
+
+
+def may_begin_before(start: Any) -> bool:
+    """Whether a first index, an SSA value, is a number of the GPU minus a constant. Then it may be less than
+    0, and the elements before the first one need a comparison of their own.
+    """
+    return (_constant_part(start) or 0) < 0
+
+
+def _constant_part(value: Any) -> int | None:
+    """The constant of a sum, 0 for another value; None where a number of the GPU is subtracted."""
+    known = mlir.constant(value)
+    if known is not None:
+        return int(known)
+    made = None if isinstance(value.owner, ir.Block) else value.owner.opview
+    if not isinstance(made, (arith.AddIOp, arith.SubIOp)):
+        return 0
+    subtracts = isinstance(made, arith.SubIOp)
+    if subtracts and mlir.constant(made.rhs) is None:
+        return None
+    left, right = _constant_part(made.lhs), _constant_part(made.rhs)
+    if left is None or right is None:
+        return None
+    return left - right if subtracts else left + right
+
+
+def inside(number: Any, limit: Any, start: Any) -> Any:
+    """Whether the index of an element of a vector that begins at `start` is inside of the array: an i1."""
+    below = emit.less(number, limit)
+    if not may_begin_before(start):
+        return below
+    return arith.andi(below, arith.cmpi(arith.CmpIPredicate.sge, number, emit.value(0)))
+
+
+def tile_may_begin_before(place: Place) -> bool:
+    """Whether the first row or column of a tile may be less than 0."""
+    return any(may_begin_before(each) for each in place.corner)
+
+
+def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any) -> Fragment:
+    """Loads a tile, of which elements on all sides may be outside of the array."""
+    first_row, first_column = map(Scalar, place.corner)
+    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment(None, shape, layout))
+    if isinstance(outside, (int, float)) and outside == 0:
+        return loaded
+    down, across = row(loaded) + first_row, column(loaded) + first_column
+    has_row = (down >= 0) & (down < place.matrix.rows)
+    has_column = (across >= 0) & (across < place.matrix.columns)
+    return where(has_row & has_column, loaded, outside)  # type: ignore[no-any-return]
+
+
+def store_tile(fragment: Fragment, to: Place, rows: Any) -> None:
+    """Stores a tile, but not its elements on all sides that are outside of the array, or not in the first
+    `rows` rows.
+    """
+    gathers.store(fragment, _rows(to, fragment.shape, fragment.layout, rows))
+
+
+def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None) -> Gathered:
+    """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
+    first_row, first_column = map(Scalar, place.corner)
+    local = row(Fragment(None, shape[:1], registers.without_axis(layout, shape, 1)))
+    numbers: Any = local + first_row
+    if rows is not None:
+        numbers = where(local < as_scalar(rows, i32), numbers, -1)
+    outer = [Scalar(each) for each in place.member]
+    return Gathered(place.matrix, (*outer, numbers, first_column))

@@ -1,0 +1,109 @@
+"""Tiles and vectors that begin before the first row or column of an array: `x[row - 1, column - 1]`."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft.language as w
+
+
+def clean(report):
+    assert not report.findings, "\n".join(map(str, report.findings[:3]))
+
+
+@w.kernel(grid=lambda x: (w.ceil_div(x.rows, 64), w.ceil_div(x.columns, 32)))
+def stencil(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], border: w.f32):
+    """The sums of four neighbours; those of the first and last rows and columns have the border's value."""
+    row, column = w.cta(0) * 64, w.cta(1) * 32
+    with w.role():
+        sums = w.zeros((64, 32))
+        for down, across in ((-1, 0), (1, 0), (0, -1), (0, 1)):
+            sums += w.load(x[row + down, column + across], (64, 32), outside=border)
+        w.store(sums, y[row, column])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (70, 40), (64, 33)])
+@pytest.mark.parametrize("border", [0.0, 2.5])
+def test_neighbours_on_all_sides(shape, border):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    y, p = np.zeros_like(x), np.pad(x, 1, constant_values=border)
+    clean(stencil.emulate(x, y, border))
+    assert np.allclose(y, p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:], atol=1e-5)
+
+
+@w.kernel(grid=2)
+def shifted(x: w.In["b m n"], y: w.Out["b m n"], z: w.Out["b m n"], *, by, rows=None):
+    """y[1, i, j] = x[1, i - by, j - by], and z the other way around."""
+    row = w.cta() * 64
+    with w.role():
+        w.store(w.load(x[1, row - by, -by + row], (64, 64)), y[1, row, row])
+        w.store(w.load(x[1, row, row], (64, 64)), z[1, row - by, row - by], rows=rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
+@pytest.mark.parametrize("by, columns", [(3, 100), (16, 128)])
+def test_tiles_of_batches_and_of_any_type(dtype, by, columns):
+    x = np.random.default_rng(0).integers(-99, 99, (2, 90, columns)).astype(dtype)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    clean(shifted.emulate(x, y, z, by=by))
+    expected, back = np.zeros_like(x[1]), np.zeros_like(x[1])
+    for start in (0, 64):
+        for i in range(start, min(start + 64, 90)):
+            for j in range(start, min(start + 64, columns)):
+                if i >= by and j >= by:
+                    expected[i, j] = x[1, i - by, j - by]
+                    back[i - by, j - by] = x[1, i, j]
+    assert np.array_equal(y[1], expected) and np.array_equal(z[1], back)
+    assert not y[0].any() and not z[0].any()
+
+
+def test_rows_of_a_tile_that_begins_before_the_array():
+    x = np.arange(1, 2 * 64 * 64 + 1).reshape(2, 64, 64).astype(np.float32)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    clean(shifted.emulate(x, y, z, by=3, rows=10, grid=(1, 1, 1)))
+    expected = np.zeros_like(x[1])
+    expected[:7, :61] = x[1, 3:10, 3:]
+    assert np.array_equal(z[1], expected)
+
+
+@w.kernel(grid=2)
+def vectors(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], sums: w.Out["m n", w.f32]):
+    i = w.cta() * 64
+    with w.role():
+        t = w.zeros((64, 32))
+        across, down = w.load_row(x[0, i - 2], like=t), w.load_column(x[1, i - 2], like=t)
+        part = w.load(x[2, i - 4], 512)
+        if w.cta() == 0:
+            w.store_row(across, y[0, i - 1])
+            w.store_column(down, y[1, i - 1])
+            w.store(part, y[2, i - 8])
+            w.atomic_add(sums[0, i - 2], across)
+            w.atomic_add(sums[1, i - 1], t + 1.0)
+
+
+def test_vectors_that_begin_before_the_array():
+    x = np.random.default_rng(0).standard_normal((4, 600)).astype(np.float32)
+    y, sums = np.zeros_like(x), np.zeros_like(x)
+    clean(vectors.emulate(x, y, sums))
+    padded = np.pad(x, ((0, 0), (4, 0)))
+    expected = np.zeros_like(x)
+    expected[0, :31] = padded[0, 3:34]
+    expected[1, :63] = padded[1, 3:66]
+    expected[2, :504] = padded[2, 8:512]
+    assert np.array_equal(y, expected)
+    added = np.zeros_like(x)
+    added[0, :30] = padded[0, 4:34]
+    added[1:, :31] = 1
+    assert np.allclose(sums, added)
+
+
+def test_other_tiles_need_no_more_comparisons():
+    @w.kernel(grid=2)
+    def from_the_end(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        with w.role():
+            for i in w.range(3):
+                row = (w.last() - w.cta()) * 64 + (2 - i) * 64 - i
+                w.store(w.load(x[row, w.cta() * 8 + 3 - 1], (64, 8)), y[row, 0])
+
+    ir = from_the_end.compile().ir()
+    assert ir.count('"tile.load"') == 1 and ir.count('"tile.store"') == 1
