@@ -14,7 +14,7 @@ from weft.dialects.schedule.families import (
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import COPY, Schedule
 from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
-from weft.dialects.schedule.staging import STAGING_PARTS, staging_parts
+from weft.dialects.schedule.staging import STAGING_PARTS, Staging
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
@@ -32,6 +32,7 @@ __all__ = [
     "AnySchedule",
     "DirectSchedule",
     "Schedule",
+    "Staging",
     "TensorMemorySchedule",
     "TmaMmaSchedule",
     "Types",
@@ -42,5 +43,4 @@ __all__ = [
     "needed_chips",
     "read_schedule",
     "schedule_of",
-    "staging_parts",
 ]

@@ -11,12 +11,12 @@ from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
-from weft.dialects.schedule.staging import staging_parts
+from weft.dialects.schedule.staging import Staging
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import tensor_map, wgmma
-from weft.isa.chips import MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
+from weft.isa.chips import LINE_BYTES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.isa.types import ELEMENT_TYPES
 from weft.target import Target
@@ -25,9 +25,8 @@ MOST_RUNS = MOST_PARTIES - 1
 """CTAs for each tile that stream_k divides: one more may have a part of it."""
 OTHER_REGISTERS = 32
 """Registers of a thread in addition to its sums, as ptxas counts."""
-_UNEQUAL_REGISTERS = (
-    26  # the same with an equal share of the registers, in addition to one instruction's sums
-)
+_UNEQUAL_REGISTERS = 26
+"""The same with an equal share of the registers, in addition to one instruction's sums."""
 _MOST_ADDED = 96
 """Sums of K slices that a thread loads before it adds them, with enough registers."""
 _SWIZZLED_ROWS = 8
@@ -239,27 +238,24 @@ class WarpgroupSchedule(AnySchedule):
         """So many scales, padded to 128 bytes for TMA."""
         return ceil_div(extent, 32) * 32
 
-    def staging_bytes(self, types: Types) -> int:
-        """Shared memory in addition to the stages, in which a tile of D is staged, or one part after the
-        other.
-        """
-        return self._whole_staging(types) // self.staging_parts(types)
+    def staging(self, types: Types) -> Staging:
+        """How a tile of D is staged beside the stages."""
+        room = MOST_SHARED_BYTES - self.stages * self.stage_bytes(types) - self.barrier_bytes
+        width = LINE_BYTES // types.output_bytes
+        unit = 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
+        column = self.warpgroups // self.sharers * self.block[0] * types.output_bytes * self.staged(types)
+        whole, strip = self.block[1] * column, width * column
+        return Staging(whole, room, self.block[1], unit, strip * self._in_strips(types, width, unit), width)
+
+    def _in_strips(self, types: Types, width: int, unit: int) -> bool:
+        """Whether tiles of D may be staged in strips: of types that were measured."""
+        if self.swap or self.alternating or not types.input_bytes == types.output_bytes == 2:
+            return False
+        return self.block[1] > width and self.block[1] % unit == 0
 
     def staging_parts(self, types: Types) -> int:
-        """In how many parts a tile of D is staged, one after the other: as few as leave room for the stages.
-        The parts divide block N.
-        """
-        room = MOST_SHARED_BYTES - self.stages * self.stage_bytes(types) - self.barrier_bytes
-        return int(staging_parts(self._whole_staging(types), room, self.block[1], self.staging_unit(types)))
-
-    def staging_unit(self, types: Types) -> int:
-        """The columns of a tile of which a part of D must have a multiple."""
-        return 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
-
-    def _whole_staging(self, types: Types) -> int:
-        m, n, _ = self.block
-        tiles = self.warpgroups // self.sharers
-        return tiles * m * n * types.output_bytes if self.staged(types) else 0
+        """In how many parts a tile of D is staged, one after the other: few enough for the stages."""
+        return int(self.staging(types).parts)
 
     @property
     def sums_stride(self) -> int:
@@ -298,17 +294,21 @@ class WarpgroupSchedule(AnySchedule):
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and the staged D."""
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
-        return taken + self.barrier_bytes + self.staging_bytes(types)
+        return taken + self.barrier_bytes + int(self.staging(types).bytes)
 
     @property
     def barrier_bytes(self) -> int:
         """Shared memory of the barriers of stages, and of turns."""
         return int(wgmma_turns.barrier_bytes(self.stages, self.warpgroups if self.alternating else 0))
 
-    def most_stages(self, types: Types, shared_bytes: int, parts: int = 1) -> int:
-        """The most stages in that much shared memory, in addition to the staged D or one of its `parts`."""
+    def most_stages(self, types: Types, shared_bytes: int, parts: int = 1, slots: int = 0) -> int:
+        """The most stages in that much shared memory, in addition to the staged D, one of its equal `parts`,
+        or so many `slots` for strips.
+        """
+        staging = self.staging(types)
+        staged = int(slots * staging.strip or staging.whole // parts)
         turns = int(wgmma_turns.barrier_bytes(1, self.warpgroups)) if self.alternating else 0
-        rest = shared_bytes - self._whole_staging(types) // parts - turns
+        rest = shared_bytes - staged - turns
         return rest // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
 
     @classmethod

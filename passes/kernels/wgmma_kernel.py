@@ -14,7 +14,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels import gate
+from weft.passes.kernels import gate, strip_writer
 from weft.passes.kernels.accumulator import Accumulator
 from weft.passes.kernels.all_reduced import AllReduction
 from weft.passes.kernels.banded import BandedReduction
@@ -33,6 +33,7 @@ from weft.passes.kernels.sent_sums import SentSums
 from weft.passes.kernels.skewed_operand import SkewedFeed, SkewedOperand
 from weft.passes.kernels.staged_operand import JoinedOperand, StagedOperand, staged_operands
 from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
+from weft.passes.kernels.strip_writer import StripWriter
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.turns import Together, Turns
@@ -63,8 +64,7 @@ def expand(op: MatmulOp) -> None:
     (of_a, of_b), feed_of = _feeding(schedule)
     operands = staged_operands(op, schedule, of_a, of_b)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
-    written = gate.written(op, schedule)
-    writer = (StagedWriter if written.staged(types) else DirectWriter)(op, written)
+    writer = _writer(op, gate.written(op, schedule))
     sums = _memory_of_sums(op, schedule, writer, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)
     # Then the parts that use it.
@@ -84,6 +84,12 @@ def expand(op: MatmulOp) -> None:
     Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
     Role(0, schedule.producers, copying, producer).emit()
     reduction.finish()
+
+
+def _writer(op: MatmulOp, schedule: WarpgroupSchedule) -> Writer:
+    if not schedule.staged(op.types):
+        return DirectWriter(op, schedule)
+    return StripWriter(op, schedule) if strip_writer.takes(op, schedule) else StagedWriter(op, schedule)
 
 
 _Kinds = tuple[type[StagedOperand], type[StagedOperand]]

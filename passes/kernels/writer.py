@@ -78,7 +78,7 @@ class StagedWriter:
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         """Builds the buffer and the tensor map at the insertion point."""
         self.op, self.schedule = op, schedule
-        self.parts = schedule.staging_parts(op.types)
+        self.parts = schedule.staging(op.types).equal_parts
         rows, columns = schedule.swapped(schedule.rows, schedule.block[1] // self.parts)
         layout = panels(rows, columns, op.types.output_bytes, schedule.warpgroups)
         shape = schedule.warpgroups, rows, columns
@@ -104,7 +104,7 @@ class StagedWriter:
                 self.preloaded.end(*at, index, warpgroup, phase)
                 phase = emit.sub(1, phase)
             self._stage(part, *at, index, warpgroup)
-            self._store(*at, index, warpgroup)
+            self._store(self._part(warpgroup), self.map, *at, index)
         return phase
 
     def _repeats(self, sums: Any) -> bool:
@@ -136,7 +136,7 @@ class StagedWriter:
                     # Without the pin, LLVM rounds all parts before the loop, beside the sums.
                     part = reread(part) or tile.pin(part)
                     self._stage(part, *start(number), index, warpgroup)
-            self._store(*start(number), index, warpgroup)
+            self._store(self._part(warpgroup), self.map, *start(number), index)
             return carried
 
         return (emit.loop(0, len(parts), 1, [] if self.preloaded is None else [phase], one) or [phase])[0]
@@ -170,9 +170,12 @@ class StagedWriter:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
 
-    def _store(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
-        """Stores a warpgroup's part of the buffer at a row and a column of D."""
-        part = tile.stage(self.buffer, warpgroup)
+    def _part(self, warpgroup: Any) -> Any:
+        """A warpgroup's part of the buffer."""
+        return tile.stage(self.buffer, warpgroup)
+
+    def _store(self, part: Any, map_: Any, row: Any, column: Any, index: Any) -> None:
+        """Stores a buffer at a row and a column of D, by TMA with a map of D."""
         end = emit.add(column, part.type.shape[1])
         ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
         branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
@@ -181,7 +184,7 @@ class StagedWriter:
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             with thread_ids.one_thread():
-                tile.store_async(part, map_of_member(self.op.d, self.map, index), row, column)
+                tile.store_async(part, map_of_member(self.op.d, map_, index), row, column)
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
 

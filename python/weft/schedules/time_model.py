@@ -274,7 +274,10 @@ def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int)
     """
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
-    found = {s.most_stages(types, chip.facts.shared_bytes, parts) for parts in STAGING_PARTS}
+    room = chip.facts.shared_bytes
+    found = {s.most_stages(types, room, parts) for parts in STAGING_PARTS}
+    if (staging := s.staging(types)).strip:
+        found |= {s.most_stages(types, room, slots=slots) for slots in range(1, staging.strips)}
     return sorted(count for count in found if count > most and count >= _FEWEST_PARTED)
 
 

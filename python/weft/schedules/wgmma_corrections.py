@@ -76,7 +76,8 @@ def _pieces(case: Case) -> tuple[Array, Array]:
     """
     kernels, size = case.kernels, case.kernels.types.output_bytes
     of_rows = kernels.of_tile("rows_of_warpgroups", lambda s: s.rows)
-    width = np.where(kernels.swap, of_rows, kernels.columns // kernels.staging_parts) * size
+    parts = np.where(kernels.in_strips, LINE_BYTES // size, kernels.columns // kernels.staging_parts)
+    width = np.where(kernels.swap, of_rows, parts) * size
     return kernels.staged * case.m * case.n * size / width / kernels.chip.multiprocessors, width
 
 

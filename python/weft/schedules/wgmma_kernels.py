@@ -13,10 +13,10 @@ import numpy as np
 
 from weft.dialects.schedule import (
     OTHER_REGISTERS,
+    Staging,
     Types,
     WarpgroupSchedule,
     added_pieces,
-    staging_parts,
     wgmma_turns,
 )
 from weft.dialects.tile_claims import MOST_PARTIES
@@ -139,14 +139,28 @@ class Kernels:
         return (self.types.output_bytes <= 2) & (self.splits == 1) & (self.global_splits == 1)
 
     @cached_property
-    def staging_parts(self) -> Array:
-        """In how many parts a tile of D is staged."""
-        whole = np.where(self.staged, self.rows * self.columns * self.types.output_bytes, 0)
-        whole = whole * np.maximum(self.turns, 1)
+    def staging(self) -> Staging:
+        """How tiles of D are staged."""
+
+        def of_tile(name: str) -> Array:
+            """What the staging of a schedule doesn't know about splits."""
+            return self.of_tile(f"staging_{name}", lambda s: getattr(s.staging(self.types), name))
+
         barriers = wgmma_turns.barrier_bytes(self.stages, self.turns)
         room = self.chip.facts.shared_bytes - self.stages * self.stage_bytes - barriers
-        unit = self.of_tile("staging_unit", lambda s: s.staging_unit(self.types))
-        return staging_parts(whole, room, self.columns, unit)
+        whole, strip = (np.where(self.staged, of_tile(name), 0) for name in ("whole", "strip"))
+        width = WIDEST // self.types.output_bytes
+        return Staging(whole, room, self.columns, of_tile("unit"), strip, width)
+
+    @cached_property
+    def staging_parts(self) -> Array:
+        """In how many parts a tile of D is staged."""
+        return self.staging.parts
+
+    @cached_property
+    def in_strips(self) -> Array:
+        """Whether a tile of D is staged in strips."""
+        return self.staging.slots > 0
 
     @cached_property
     def products(self) -> Array:
@@ -179,7 +193,7 @@ class Kernels:
         """The panels after the first that 128 bytes of a row of D lie in while it is staged."""
         size = self.types.output_bytes
         more = self.of_tile("panels", lambda s: WIDEST // gcd(WIDEST, s.block[1] * size) - 1)
-        return np.where(self.staged & ~self.swap, more, 0)
+        return np.where(self.staged & ~self.swap & ~self.in_strips, more, 0)
 
 
 @cache
