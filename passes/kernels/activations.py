@@ -73,6 +73,30 @@ def _gelu(x: Any) -> Any:
     return arith.subf(_relu(x), arith.mulf(a, tail))
 
 
+# erf(x) = x * (C0 + C1 x^2 + ...) for x in -1..1, within 2e-7 of it (a fit at Chebyshev's nodes).
+_ERF = (
+    1.1283791273927477,
+    -0.3761234978454077,
+    0.11280364408027753,
+    -0.026716385096503023,
+    0.0049232776650639035,
+    -0.0005654105859125872,
+)
+_SIGN = -(2**31)
+
+
+def erf(x: Any) -> Any:
+    """The error function of every element of a vector of f32, within 3e-7 of it."""
+    size, bits = _magnitude(x), ir.VectorType.get(x.type.shape, emit.i32())
+    near = arith.mulf(x, _horner(arith.mulf(x, x), _ERF))
+    a = arith.minimumf(arith.mulf(size, emit.constant(x.type, sqrt(2))), emit.constant(x.type, _FAR))
+    tail = arith.mulf(_tail(a), _gauss(a))  # Phi(-a) = (1 - erf(|x|)) / 2
+    far = arith.subf(emit.constant(x.type, 1.0), arith.addf(tail, tail))
+    sign = arith.andi(arith.bitcast(bits, x), emit.constant(bits, _SIGN))
+    far = arith.bitcast(x.type, arith.ori(arith.bitcast(bits, far), sign))
+    return arith.select(arith.cmpf(arith.CmpFPredicate.OLT, size, emit.constant(x.type, 1.0)), near, far)
+
+
 def _tail(a: Any) -> Any:
     """Phi(-a) / exp(-a^2 / 2)."""
     t = _each(nvvm.rcp_approx_ftz_f, _horner(a, (1.0, _TAIL_SCALE)))

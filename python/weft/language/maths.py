@@ -141,6 +141,11 @@ def cos(x: Any) -> Any:
     return _unary(x, "cos", math.cos, _instruction("cos.approx.ftz.f32"))
 
 
+def erf(x: Any) -> Any:
+    """The error function, within 3e-7 of it."""
+    return _unary(x, "erf", math.erf, activations.erf, whole=True)
+
+
 def gelu(x: Any) -> Any:
     """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
     return _activation(x, "gelu")

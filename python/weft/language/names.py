@@ -30,7 +30,6 @@ TRITON = {
     "reduce": "w.sum, w.max and w.min",
     "gather": "w.load(x[rows, column], (64, columns)), with a vector of rows",
     "swizzle2d": "w.tiles(order=…), or arithmetic on w.cta()",
-    "erf": "w.gelu, where it is for GELU",
     "histogram": "w.atomic_add(counts[t], 1), with a tile of numbers",
     "make_tensor_descriptor": "w.ring and ring.fill, which copy by TMA",
     "make_block_ptr": "x[row, column], the first element of a tile",
