@@ -10,7 +10,7 @@ import weft.language as w
 
 
 @w.kernel
-def erf(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], one: w.Out["n", w.f32]):
+def erf(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], one: w.Out["two", w.f32]):
     with w.role():
         w.store(w.erf(w.load(x[0, 0], (64, 128))), y[0, 0])
         if w.thread() == 0:
