@@ -143,9 +143,10 @@ def a_break(n: w.i32, y: w.Out["n", w.i32]):
 
 @mistake("'return' can't leave a loop or branch of the GPU")
 def a_return(n: w.i32, y: w.Out["n", w.i32]):
-    if n < 0:
-        return  # here
-    y[0] = n
+    while n > 0:
+        if y[n] == 3:
+            return  # here
+        n -= 1
 
 
 @mistake("a loop of the GPU can't have an 'else'")

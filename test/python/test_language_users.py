@@ -305,9 +305,10 @@ def a_function_of_integers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
 
 @case("'return' can't leave a loop or branch of the GPU: write what follows under the opposite condition")
 def an_early_return(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    if w.thread() >= x.rows:
-        return  # here
-    y[w.thread(), 0] = 1.0
+    with w.role():
+        if w.thread() >= x.rows:
+            return  # here
+        y[w.thread(), 0] = 1.0
 
 
 @case(r"'peak' was the Python float -inf and becomes a fragment .*: begin with w.full\(64, -w.inf\)$")

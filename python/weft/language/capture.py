@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.language import control
+from weft.language import control, early_returns
 from weft.language.liveness import Liveness, assigned
 
 _RUNTIME = "__weft__"
@@ -148,6 +148,7 @@ class _Rewriter(ast.NodeTransformer):
         # Only their number matters: the function gets the original values.
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
+        definition.body = early_returns.moved(definition.body)
         self.liveness = Liveness(definition)
         definition.body = self._block(definition.body)
         return definition
@@ -170,6 +171,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         outer = self.open, self.liveness
+        node.body = early_returns.moved(node.body)
         self.open, self.liveness = [], Liveness(node)
         node.decorator_list = [self.visit(each) for each in node.decorator_list]
         node.body = self._block(node.body)

@@ -14,6 +14,7 @@ from weft.language import carried, trace
 from weft.language.alike import alike
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
+from weft.language.early_returns import RESULT
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
@@ -74,6 +75,8 @@ class _Carrier:
 def _cant_carry(name: str, wrong: str, where: str) -> str:
     """The message about a name: what is wrong, where, and what `wrong` has after a colon, a remedy."""
     what, colon, remedy = wrong.partition(": ")
+    if name == RESULT:
+        return f"the result {what}, {where}: all returns must have values of one type"
     return f"'{name}' {what}, {where}{colon}{remedy}"
 
 

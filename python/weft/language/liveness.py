@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterable
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+"""What has names of its own."""
 Names = frozenset[str]
 _CHANGES = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
@@ -31,7 +32,7 @@ def assigned(nodes: Iterable[ast.AST], *, parts: bool = False) -> tuple[str, ...
                 base = base.value
             if isinstance(base, ast.Name):
                 names[base.id] = None
-        if isinstance(node, _SCOPES):
+        if isinstance(node, SCOPES):
             return
         for child in ast.iter_child_nodes(node):
             visit(child)
@@ -48,7 +49,7 @@ class Liveness:
         self.live: dict[ast.stmt, Names] = {}
         self._otherwise: dict[ast.stmt, Names] = {}  # what is live where the second side of a branch begins
         # A function inside may be called anywhere, so what it reads is always live.
-        scopes = [each for each in ast.walk(function) if isinstance(each, _SCOPES) and each is not function]
+        scopes = [each for each in ast.walk(function) if isinstance(each, SCOPES) and each is not function]
         self._always = frozenset[str]().union(*map(_free, scopes))
         self._breaks: list[tuple[Names, Names]] = []  # what is live after the loop, and at its head
         self._block(function.body, frozenset())
@@ -100,7 +101,7 @@ class Liveness:
                 return after
             plain = frozenset(assigned(targets))
             return (after - plain) | _read([*targets, node.value])
-        if isinstance(node, _SCOPES):
+        if isinstance(node, SCOPES):
             return after | _read([node])
         return after | _read([node])
 

@@ -1,0 +1,100 @@
+"""Moves what follows a branch that returns into the other side, so that a branch of the GPU may return.
+
+    if i >= n:                          if i >= n:
+        return                              pass
+    y[i] = x[i]           becomes       else:
+                                            y[i] = x[i]
+
+Functions return the value of a name that the sides assign. Returns in loops and in `with` blocks stay.
+"""
+
+import ast
+import copy
+
+from weft.language.liveness import SCOPES
+
+RESULT = "_weft_result"
+"""The name that has a function's result."""
+
+
+def moved(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The body of a function without returns in branches, or as it is where that isn't possible."""
+    if not any(isinstance(each, ast.If) and _returns(each) for each in body):
+        return body
+    has_value = any(each.value is not None for each in _found(body))
+    made = _tail(copy.deepcopy(body), has_value)
+    if made is None:
+        return body
+    if has_value:
+        end = ast.Return(ast.Name(RESULT, ast.Load()))
+        made.append(ast.copy_location(end, made[-1]))
+    return made
+
+
+def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
+    """Statements after which the function returns, without returns; None where one can't be moved."""
+    done: list[ast.stmt] = []
+    for number, statement in enumerate(statements):
+        if isinstance(statement, ast.Return):
+            return [*done, *_assigned(statement, statement.value, has_value)]
+        if not _returns(statement):
+            done.append(statement)
+            continue
+        if not isinstance(statement, ast.If):
+            return None
+        rest = statements[number + 1 :]
+        ends = _ends(statement.body), _ends(statement.orelse)
+        if not any(ends) and rest:
+            return None  # both sides would need what follows
+        sides = (statement.body, statement.orelse)
+        made = [
+            _tail(side if ended else [*side, *rest], has_value)
+            for side, ended in zip(sides, ends, strict=True)
+        ]
+        if made[0] is None or made[1] is None:
+            return None
+        statement.body = made[0] or [ast.copy_location(ast.Pass(), statement)]
+        statement.orelse = made[1]
+        return [*done, statement]
+    last = statements[-1] if statements else None
+    return [*done, *(_assigned(last, None, has_value) if last is not None else _none(has_value))]
+
+
+def _assigned(at: ast.stmt, value: ast.expr | None, has_value: bool) -> list[ast.stmt]:
+    """The statement that has the result in place of a return."""
+    if not has_value:
+        return []
+    made = ast.Assign([ast.Name(RESULT, ast.Store())], value or ast.Constant(None))
+    return [ast.copy_location(made, at)]
+
+
+def _none(has_value: bool) -> list[ast.stmt]:
+    return [ast.Assign([ast.Name(RESULT, ast.Store())], ast.Constant(None))] if has_value else []
+
+
+def _ends(statements: list[ast.stmt]) -> bool:
+    """Whether statements always return."""
+    last = statements[-1] if statements else None
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return isinstance(last, ast.Return)
+
+
+def _returns(statement: ast.stmt) -> bool:
+    return bool(_found([statement]))
+
+
+def _found(statements: list[ast.stmt]) -> list[ast.Return]:
+    """The returns in statements, without those of functions inside."""
+    found: list[ast.Return] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Return):
+            found.append(node)
+        if not isinstance(node, SCOPES):
+            for child in ast.iter_child_nodes(node):
+                visit(child)
+
+    for each in statements:
+        visit(each)
+    return found

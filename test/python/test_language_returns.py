@@ -1,0 +1,116 @@
+"""Returns in branches of the GPU, in `weft.language`."""
+
+import ast
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+from weft.language.early_returns import moved
+
+
+@w.kernel(threads=64)
+def guarded(x: w.In["n", w.f32], y: w.Out["m n", w.f32], *, only=False):
+    i = w.thread()
+    if i >= x.rows:
+        return
+    if only:  # Python's
+        y[0, i] = -1.0
+        return
+    y[0, i] = x[i]
+    if i % 2 == 0:
+        y[1, i] = 1.0
+        return
+    if i % 3 == 0:
+        return
+    y[1, i] = 2.0
+    y[2, i] = 3.0
+
+
+def test_kernels_return_early():
+    x, y, i = np.arange(1, 51, dtype=np.float32), np.zeros((3, 50), np.float32), np.arange(50)
+    assert not guarded.emulate(x, y).findings
+    assert np.array_equal(y[0], x)
+    assert np.array_equal(y[1], np.where(i % 2 == 0, 1, np.where(i % 3 == 0, 0, 2)))
+    assert np.array_equal(y[2], np.where((i % 2 == 1) & (i % 3 != 0), 3, 0))
+    y[:] = 0
+    assert not guarded.emulate(x, y, only=True).findings
+    assert (y[0] == -1).all() and not y[1:].any()
+
+
+@w.inline
+def level(v):
+    if v > 0.5:
+        return 1
+    if v > 0.25:
+        return 2
+    return 3.5
+
+
+@w.inline
+def ordered(a, b):
+    if a > b:
+        return a, b
+    return b, a
+
+
+def test_functions_return_numbers_tiles_and_tuples():
+    @w.kernel
+    def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], z: w.Out["k m", w.f32]):
+        def halved(t):
+            if w.max(t) > 0.9:
+                return t * 0.5
+            return t
+
+        with w.role():
+            w.store(halved(w.load(x[0, 0], (64, 8))), y[0, 0])
+            i = w.thread()
+            if i < 64:
+                z[0, i] = level(x[i, 0])
+                large, small = ordered(x[i, 0], x[i, 1])
+                z[1, i] = large - small
+
+    for scale in (1.0, 0.5):
+        x = (np.random.default_rng(0).random((64, 8)) * scale).astype(np.float32)
+        y, z = np.zeros_like(x), np.zeros((2, 64), np.float32)
+        assert not kernel.emulate(x, y, z).findings
+        assert np.array_equal(y, x * 0.5 if x.max() > 0.9 else x)
+        assert np.array_equal(z[0], np.where(x[:, 0] > 0.5, 1, np.where(x[:, 0] > 0.25, 2, 3.5)))
+        assert np.allclose(z[1], np.abs(x[:, 0] - x[:, 1]))
+
+
+def test_results_have_one_type():
+    def some(v):
+        if v > 0.5:
+            return v
+        return None
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        w.inline(some)(x[0])
+        y[0] = w.inline(some)(x[0])
+
+    with pytest.raises(weft.WeftError, match=r"the result was a value of w\.f32 .*: all returns must have"):
+        kernel.compile()
+
+
+@pytest.mark.parametrize(
+    "body, result",
+    [
+        ("if a:\n    return 1\nreturn 2", "if a:\n    R = 1\nelse:\n    R = 2\nreturn R"),
+        ("if a:\n    return\nb()", "if a:\n    pass\nelse:\n    b()"),
+        ("if a:\n    b()\nelse:\n    return\nc()", "if a:\n    b()\n    c()"),
+        ("if a:\n    return 1", "if a:\n    R = 1\nelse:\n    R = None\nreturn R"),
+        ("if a:\n    if b:\n        return 1\nreturn 2", None),  # both sides of the first need the rest
+        ("for i in a:\n    if i:\n        return 1\nreturn 2", None),
+        ("if a:\n    with b:\n        return 1\nreturn 2", None),
+        ("def f():\n    if a:\n        return 1\nreturn f()", None),
+        ("return 1", None),
+    ],
+)
+def test_what_follows_moves_to_the_other_side(body, result):
+    tree = ast.parse(body.replace("R", "_weft_result"))
+    made = ast.Module(moved(tree.body), [])
+    wanted = body if result is None else result.replace("R", "_weft_result")
+    assert ast.unparse(ast.fix_missing_locations(made)) == ast.unparse(ast.parse(wanted))
