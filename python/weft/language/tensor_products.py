@@ -174,7 +174,10 @@ class TensorProducts(Multiplier):
         loaded = [self._loaded(each) for each in products]
         if products:
             tcgen05.fence(kind="before_thread_sync")
-            warpgroup_barrier()  # later products, issued by one thread, may overwrite what all have loaded
+        # One thread issues later products, which may overwrite what all have loaded. One thread releases
+        # stages, which could be full again before the last warp has waited for them.
+        warpgroup_barrier()
+        if products:
             tcgen05.fence(kind="after_thread_sync")
         loops, groups = self._trace.loops, self._trace.groups
         free = [each.region for each in products if each.loops == loops]
