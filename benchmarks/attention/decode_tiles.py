@@ -1,4 +1,4 @@
-"""Times attention of one query, by variants of `weft.attend.kernels.forward` with splits and of `combine`, in
+"""Times attention of one query, by variants of `weft.attend.kernels.decode` with splits and of `combine`, in
 turns, beside a copy of keys and values.
 
     python benchmarks/attention/decode_tiles.py --d 64 128 --keys 8192 --variant stages=4 --variant splits=4
@@ -18,7 +18,7 @@ from operators import arrays, timed
 import weft
 from weft.attend import tiles
 from weft.attend.kernels.combine import combine
-from weft.attend.kernels.forward import forward
+from weft.attend.kernels.decode import decode
 from weft.bench import scripts
 
 BATCH, HEADS, KEY_HEADS = 4, 32, 4
@@ -49,7 +49,7 @@ def measured(d: int, keys: int, variants: list[str]) -> dict[str, Any]:
             found[text] = str(error).splitlines()[0][:160]
             continue
         calls[text] = lambda number, both=both: [each() for each in both[number]]
-        for which, name in enumerate(("forward", "combine")):
+        for which, name in enumerate(("decode", "combine")):
             if len(both[0]) > which:
                 calls[f"{text} {name}"] = lambda number, both=both, which=which: both[number][which]()
         for each in both[0]:
@@ -66,7 +66,7 @@ def prepared(sets: list[Any], meta: dict[str, Any]) -> tuple[list[list[Any]], to
     """The launches for each set of arrays, as calls, and the output of the first."""
     (q, _, _), splits = sets[0], meta.pop("splits", 8)
     d, group = q.shape[-1], HEADS // KEY_HEADS
-    chosen = tiles.forward(d, d, group, causal=False, window=False, splits=splits) | meta
+    chosen = tiles.decode(d, d, group) | meta
     options: dict[str, Any] = {"device": "cuda"}
     parts = torch.zeros(splits * BATCH, KEY_HEADS, group, d, **options)
     sums = torch.zeros(splits * BATCH, KEY_HEADS, group, **options)
@@ -77,11 +77,10 @@ def prepared(sets: list[Any], meta: dict[str, Any]) -> tuple[list[list[Any]], to
         o, lse = torch.zeros_like(rows), torch.zeros(BATCH, KEY_HEADS, group, **options)
         to, of_sums = (parts, sums) if splits > 1 else (o, lse)
         launches = [
-            forward.prepare(
-                *(rows, k, v, none, none, none, none[None], none.float(), to, of_sums),
+            decode.prepare(
+                *(rows, k, v, none, none[None], none.float(), to, of_sums),
                 *(d**-0.5, 0.0, 0, 0),
                 **chosen,
-                grouped=True,
                 splits=splits,
             )
         ]

@@ -140,6 +140,17 @@ def test_decoding(m, splits, layout):
 
 
 @with_marks(SM_90A)
+@pytest.mark.parametrize("heads, d", [((20, 1), 64), ((80, 1), 256), ((3, 3), 96)])
+def test_decoding_by_heads_that_share_keys(heads, d):
+    torch, options = pytest.importorskip("torch"), {"window": (2000, 0), "softcap": 20.0}
+    with torch.no_grad():
+        arrays = tensors(2, heads, 1, 3000, d, d)
+        out = weft.attention(*arrays, **options)
+        wanted = exact(*(each.double() for each in arrays), **options)[0]
+        no_worse(out, wanted, exact(*arrays, **options)[0])
+
+
+@with_marks(SM_90A)
 @pytest.mark.parametrize("page", [16, 64, 128, 256])
 def test_pages(page):
     torch = pytest.importorskip("torch")

@@ -115,9 +115,9 @@ def test_a_decode_queues_both_kernels(gpu):
     for _ in range(2):
         q, k, v = tensors(queries=1, keys=8192)
         out, lse = weft.attention(q, k, v, return_lse=True)
-    assert [name for name, *_ in gpu.slow] == [name for name, *_ in gpu.fast] == ["forward", "combine"]
-    forward, (parts, sums, _, *results) = gpu.fast[0][2], gpu.fast[1][2]
-    assert forward[:3] == addresses((q, k, v)) and forward[-2:] == (parts, sums)
+    assert [name for name, *_ in gpu.slow] == [name for name, *_ in gpu.fast] == ["decode", "combine"]
+    decode, (parts, sums, _, *results) = gpu.fast[0][2], gpu.fast[1][2]
+    assert decode[:3] == addresses((q, k, v)) and decode[-2:] == (parts, sums)
     assert tuple(results) == addresses((out, lse))
     assert len({parts, sums, *results}) == 4
 

@@ -100,9 +100,9 @@ def test_mistakes():
     lengths = jnp.asarray([4], jnp.int32)
     with pytest.raises(weft.WeftError, match=r"lengths must be in 0\.\.3 \(its keys\) for sequence 0, got 4"):
         jax.grad(lambda q: weft.attention(q, q, q, lengths=lengths).astype(jnp.float32).sum())(q)
-    text = KernelLaunch("forward", (), ()).text.replace('"version":6', '"version":0')
+    text = KernelLaunch("forward", (), ()).text.replace('"version":7', '"version":0')
     with pytest.raises(
-        weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 6"
+        weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 7"
     ):
         KernelLaunch.of(text)
 

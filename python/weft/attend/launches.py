@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.attend import fp8_launch, tiles, values
 from weft.attend.kernels.combine import combine
+from weft.attend.kernels.decode import decode
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import about
@@ -233,31 +234,31 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     if call.is_fp8:
         fp8_launch.launch(call, q, o, sums, _sinks(call), stream)
         return out, lse
-    grouped = sizes.queries == 1 and sizes.group > 1 and not sizes.packed
-    if grouped:
+    if sizes.decodes:
         q, o, sums = (_of_group(each, sizes) for each in (q, o, sums))
+    launch = _decode if sizes.decodes and sizes.group <= tiles.MOST_TOGETHER else _forward
     if splits == 1:
-        _forward(call, q, o, sums, grouped, 1, stream)
+        launch(call, q, o, sums, 1, stream)
         return out, lse
     parts = call.empty((splits * o.shape[0], *o.shape[1:]), "f32")
     part_sums = call.empty((splits * o.shape[0], *o.shape[1:3]), "f32")
-    _forward(call, q, parts, part_sums, grouped, splits, stream)
+    launch(call, q, parts, part_sums, splits, stream)
     call.launch(
         combine,
         *(parts, part_sums, _sinks(call), o, sums),
         splits=splits,
         sinking="sinks" in call.given,
-        grouped=grouped,
+        grouped=sizes.decodes,
         stream=stream,
     )
     return out, lse
 
 
-def _forward(call: Call, q: Any, o: Any, sums: Any, grouped: bool, splits: int, stream: Any) -> None:
+def _forward(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> None:
     """Launches the forward kernel."""
     sizes, flags = call.sizes, call.flags
-    meta = _tiles(call, grouped, splits)
-    causal = flags["rights"] and not flags["lefts"] and not sizes.packed and not grouped and splits == 1
+    meta = _tiles(call, splits)
+    causal = flags["rights"] and not flags["lefts"] and not (sizes.packed or sizes.decodes) and splits == 1
     call.launch(
         forward,
         *(q, call.matrices("k"), call.matrices("v")),
@@ -273,18 +274,38 @@ def _forward(call: Call, q: Any, o: Any, sums: Any, grouped: bool, splits: int, 
         **(tiles.causal_order(meta, sizes.queries, sizes.keys) if causal else {}),
         paged=sizes.page > 0,
         sinking="sinks" in call.given and splits == 1,
-        grouped=grouped,
+        grouped=sizes.decodes,
         splits=splits,
         stream=stream,
     )
 
 
-def _tiles(call: Call, grouped: bool, splits: int) -> dict[str, Any]:
+def _decode(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> None:
+    """Launches the kernel for one query of each sequence, of few heads that share keys."""
+    sizes, flags = call.sizes, call.flags
+    call.launch(
+        decode,
+        *(q, call.matrices("k"), call.matrices("v")),
+        call.added("lengths", "i32"),
+        call.added("page_table", "i32", 2),
+        _sinks(call),
+        *(o, sums),
+        *call.numbers,
+        **{name: each for name, each in flags.items() if name != "packed"},
+        **tiles.decode(sizes.d, sizes.e, sizes.group, page=sizes.page),
+        paged=sizes.page > 0,
+        sinking="sinks" in call.given and splits == 1,
+        splits=splits,
+        stream=stream,
+    )
+
+
+def _tiles(call: Call, splits: int) -> dict[str, Any]:
     sizes, flags = call.sizes, call.flags
     return tiles.forward(
         sizes.d,
         sizes.e,
-        sizes.group if grouped else sizes.queries,
+        sizes.group if sizes.decodes else sizes.queries,
         causal=flags["rights"],
         window=flags["lefts"],
         capped=flags["capped"],
@@ -354,7 +375,7 @@ def _splits(call: Call) -> int:
         return call.options.splits
     if not call.multiprocessors or sizes.packed or call.is_fp8:
         return 1
-    group = sizes.group if sizes.queries == 1 else 1
+    group = sizes.group if sizes.decodes else 1
     found = sizes.batch * sizes.heads // group * -(-sizes.queries // tiles.WARPGROUP_ROWS)
     keys = sizes.keys
     if sizes.page:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.attend import fp8_launch, launches
-from weft.attend.kernels.forward import forward
+from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
 from weft.launch import libraries
 from weft.launch.launcher import Extents
@@ -136,7 +136,7 @@ class Launched:
 
     def slot(self, name: str, split: bool) -> str:
         """What a kernel's argument is in a call. If that is split, the first kernel writes parts."""
-        if split and self.kernel is forward and name in ("o", "lse"):
+        if split and self.kernel is not combine and name in ("o", "lse"):
             return "parts" if name == "o" else "sums"
         return _NAMES.get(name, name)
 

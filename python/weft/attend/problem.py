@@ -121,6 +121,11 @@ class Sizes:
         """The heads of queries that share a head of keys."""
         return self.heads // self.key_heads
 
+    @property
+    def decodes(self) -> bool:
+        """Whether each sequence has one query."""
+        return self.queries == 1 and not self.packed
+
     def result(self, layout: str) -> tuple[int, ...]:
         """The shape of the output."""
         if self.packed:

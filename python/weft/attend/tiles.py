@@ -1,5 +1,6 @@
 """The tiles of attention's kernels, by the size of heads."""
 
+import math
 from typing import Any
 
 WARPGROUP_ROWS = 64  # of queries
@@ -57,6 +58,21 @@ def forward(
             chosen["N"] -= 16
         chosen["ahead"] = False
     return chosen | {"width": wide, "value_width": value, "apart": _apart(largest, capped)}
+
+
+MOST_TOGETHER = 32
+"""The heads that share keys, up to which the decode kernel is faster than the forward kernel."""
+
+
+def decode(d: int, e: int, heads: int, *, page: int = 0) -> dict[str, Any]:
+    """The meta-parameters of the decode kernel for heads of `d` columns, with values of `e`, of which this
+    number share keys.
+    """
+    wide, value = width(d), -(-e // 64) * 64
+    n = 128 if wide + value <= 128 else 64
+    pieces = n // math.gcd(n, page) if page else 1
+    chosen = {"M": -(-heads // 8) * 8, "N": n, "stages": 3, "pieces": pieces}
+    return chosen | {"width": wide, "value_width": value}
 
 
 def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, bool]:

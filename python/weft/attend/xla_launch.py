@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.attend.kernels.backward import gradients
 from weft.attend.kernels.combine import combine
+from weft.attend.kernels.decode import decode
 from weft.attend.kernels.forward import forward
 from weft.attend.kernels.forward_fp8 import forward_fp8
 from weft.attend.kernels.sums import products_of_outputs
@@ -20,11 +21,12 @@ from weft.launch.runtime import Prepared
 from weft.multiply.xla_product import APART
 
 KERNELS: Mapping[str, KernelFunction] = {
-    each.signature.name: each for each in (forward, forward_fp8, combine, products_of_outputs, gradients)
+    each.signature.name: each
+    for each in (forward, forward_fp8, decode, combine, products_of_outputs, gradients)
 }
 BEGINNING = '{"launch":'
 """Of the texts."""
-_VERSION = 6
+_VERSION = 7
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]
 """The shape and the strides of an array, and MLIR's name of its elements."""
