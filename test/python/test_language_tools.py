@@ -168,14 +168,15 @@ def test_calls_name_the_parameters(arrays):
         double.compile(*arrays, BLOCK=64)
 
 
-def test_compile_needs_no_numbers():
+def test_compile_needs_what_the_annotations_leave_open():
     @w.kernel(threads=32)
-    def scaled(x: w.In["n"], y: w.Out["n", w.f32], by: w.f32, step: w.i32 = 1):
+    def scaled(x: w.In["n"], y: w.Out["n", w.f32], by: w.f32, z: w.Out["n"], step: w.i32 = 1):
         y[w.thread()] = x[w.thread() * step].to(w.f32) * by
+        z[w.thread()] = x[w.thread()].to(z.dtype)
 
-    assert "ld.global" in scaled.compile("f16", "f32").ptx
-    assert scaled.compile("f16", y="f32") is scaled.compile("f16", "f32", 2.0)
+    assert "ld.global" in scaled.compile("f16", z="f32").ptx
+    assert scaled.compile("f16", z="f32") is scaled.compile("f16", "f32", 2.0, "f32")
     with pytest.raises(weft.WeftError, match="'x' must be an array, or the element type"):
         scaled.compile()
-    with pytest.raises(weft.WeftError, match="takes 3 to 4 arguments, got no 'y'"):
+    with pytest.raises(weft.WeftError, match="takes 4 to 5 arguments, got no 'z'"):
         scaled.compile("f16")

@@ -102,8 +102,8 @@ class KernelFunction:
     def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.
 
-        It has the IR at every stage, PTX, SASS and resources. Without arguments, the types are those of the
-        annotations. Numbers may be left out. `arch` is the chip, by default that of the GPU, or sm_90a.
+        It has the IR at every stage, PTX, SASS and resources. Arguments whose annotation has a type may be
+        left out. `arch` is the chip, by default that of the GPU, or sm_90a.
         """
         with tracebacks.of_users():
             return self._for_call(args, self._or_annotated(args, named), arch)[1]
@@ -195,14 +195,15 @@ class KernelFunction:
         return self._build(self.signature.specialization(values, meta), self._chip())
 
     def _or_annotated(self, args: Any, named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of `compile` by name, with None for the annotated types: of numbers that aren't
-        passed, and of all arrays where nothing is.
+        """The arguments of `compile` by name, with None for those that aren't passed and whose annotation has
+        a type, or for all where nothing is passed.
         """
         kinds = self.signature.arguments
         passed = {*list(kinds)[: len(args)], *named}
         left = [name for name in kinds if name not in passed]
         nothing = len(left) == len(kinds)
-        return {name: None for name in left if nothing or isinstance(kinds[name], DType)} | named
+        typed = {name for name, kind in kinds.items() if isinstance(kind, DType) or kind.dtype is not None}
+        return {name: None for name in left if nothing or name in typed} | named
 
     @property
     def _names(self) -> set[str]:
