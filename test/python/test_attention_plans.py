@@ -305,10 +305,12 @@ def test_the_kernels_of_gradients_compile_at_the_same_time(gpu, monkeypatch):
             all_of_them.wait()
 
     inputs = [each.requires_grad_() for each in tensors()]
-    out = weft.attention(*inputs)
-    monkeypatch.setattr(KernelFunction, "compile", lambda *_, **options: Compiled())
+    out, order = weft.attention(*inputs), []
+    compile_ = lambda kernel, *_, **options: order.append(kernel.signature.name) or Compiled()  # noqa: E731
+    monkeypatch.setattr(KernelFunction, "compile", compile_)
     gradients_of(out, *inputs)
     assert launched_before == [1] * len(BACKWARD) and not all_of_them.broken
+    assert order[0] == "gradients", "what takes longest begins first"
     assert [name for name, *_ in gpu.slow] == ["forward", *BACKWARD]
 
 

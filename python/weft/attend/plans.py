@@ -188,7 +188,8 @@ def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
     """
     if len(launched) > 1:
         with ThreadPoolExecutor(len(launched)) as threads:
-            for each in launched:
+            # Kernels with more arguments take longer, so they come first.
+            for each in sorted(launched, key=lambda each: len(each.arguments), reverse=True):
                 kernel = each.kernel.compile(*each.arguments, arch=arch, **each.options)
                 threads.submit(getattr, kernel, "cubin")
 
