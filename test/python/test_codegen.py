@@ -67,8 +67,9 @@ def test_ptx_is_for_the_chip_and_version_asked_for():
 def test_ir_is_shown_after_optimisation():
     assert "alloca" not in codegen.to_ptx(MMA, "sm_80", (7, 0), optimised=True).ir
     assert "alloca" in codegen.to_ptx(MMA, "sm_80", (7, 0), opt_level=0, optimised=True).ir
-    few = codegen.to_ptx(MMA, "sm_80", (7, 0), few=True, optimised=True)
-    assert "alloca" not in few.ir and "mma.sync" in few.ptx
+    for passes in (codegen.SOME, codegen.FEW):
+        made = codegen.to_ptx(MMA, "sm_80", (7, 0), passes=passes, optimised=True)
+        assert "alloca" not in made.ir and "mma.sync" in made.ptx
 
 
 def test_ir_gets_the_data_layout_of_nvptx():

@@ -86,24 +86,26 @@ def asked(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("chip", "schedule", "few"),
+    ("chip", "schedule", "passes"),
     [
-        ("sm_90a", WarpgroupSchedule((128, 128, 64), 2, 4), True),
-        ("sm_90a", WarpgroupSchedule((64, 64, 64), 2, 4, alternating=True), True),
-        ("sm_90a", WarpgroupSchedule((64, 128, 64), 1, 4), False),
-        ("sm_80", Schedule((128, 128, 32), (4, 4), 3), False),
+        ("sm_90a", WarpgroupSchedule((128, 128, 64), 2, 4), codegen.FEW),
+        ("sm_90a", WarpgroupSchedule((64, 64, 64), 2, 4, alternating=True), codegen.FEW),
+        ("sm_90a", WarpgroupSchedule((64, 128, 64), 1, 4), codegen.ALL),
+        ("sm_90a", Schedule((128, 128, 32), (4, 4), 3), codegen.ALL),
+        ("sm_80", Schedule((128, 128, 32), (4, 4), 3), codegen.ALL),
     ],
 )
-def test_llvm_runs_few_passes_on_large_kernels_of_wgmma(asked, chip, schedule, few):
+def test_llvm_runs_few_passes_on_kernels_of_wgmma(asked, chip, schedule, passes):
     product_kernel.compiled.cache_clear()
     assert product_kernel.plain(Types("bf16", "bf16", "bf16"), schedule, chip).ptx
-    assert [how["few"] for how in asked] == [few]
+    assert [how["passes"] for how in asked] == [passes]
 
 
 @pytest.mark.parametrize(
-    ("queries", "d", "few"), [(128, 256, [True]), (128, 128, [False]), (1, 256, [False, False])]
+    ("queries", "d", "passes"),
+    [(128, 256, [codegen.FEW]), (128, 128, [codegen.SOME]), (1, 256, [codegen.SOME, codegen.ALL])],
 )
-def test_llvm_runs_few_passes_on_attention_of_the_widest_heads(asked, queries, d, few):
+def test_llvm_runs_few_passes_on_attention(asked, queries, d, passes):
     """Of one query, one warpgroup computes each part, and another kernel combines these."""
     given = {name: np.zeros((1, 1, queries if name == "q" else 256, d), np.float16) for name in "qkv"}
 
@@ -113,7 +115,7 @@ def test_llvm_runs_few_passes_on_attention_of_the_widest_heads(asked, queries, d
 
     splits = 1 if queries > 1 else 2
     launches.run(launches.Call.of(given, Options(splits=splits), launch, 132))
-    assert [how["few"] for how in asked] == few
+    assert [how["passes"] for how in asked] == passes
 
 
 @pytest.mark.parametrize("role", ["residual", "c"])

@@ -14,13 +14,17 @@ from weft.isa.chips import CHIPS
 TIMEOUT_SECONDS = 300
 TRIPLE = "nvptx64-nvidia-cuda"
 OPT_LEVEL = 3
+ALL, SOME, FEW = "all", "some", "few"
+"""All passes of a level; for kernels of `wgmma`, some that leave nearly the same PTX as level 3, and few that
+take a third of its time."""
+# Branches first: constants and the ranges of thread indices reach further. Then, the functions' own passes of
+# level 1 leave little more for level 3 to do than unsigned in place of signed minima.
+_BEFORE_FUNCTIONS = ("simplify_cfg", "ipsccp", "instruction_combine")
+_FUNCTIONS_LEVEL = 1
 _FEW = (
     *("simplify_cfg", "sroa", "instruction_combine", "simplify_cfg", "sccp", "new_gvn", "reassociate"),
     *("loop_rotate", "instruction_combine", "simplify_cfg", "dead_code_elimination"),
 )
-"""The passes that do most in kernels that multiply with `wgmma`, where LLVM computes little but addresses and
-elementwise operations. They take a quarter to a third of the time of level 3.
-"""
 # Terms of an expression that LLVM's analysis of loops doesn't expand. Those of addresses of partial sums have
 # a thousand, and took a third of the time of all optimisations.
 _HUGE = 1024
@@ -48,7 +52,7 @@ def to_ptx(
     ptx_version: tuple[int, int],
     *,
     opt_level: int = OPT_LEVEL,
-    few: bool = False,
+    passes: str = ALL,
     instead: bool = True,
     optimised: bool = False,
 ) -> Generated:
@@ -56,8 +60,8 @@ def to_ptx(
 
     Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
     LLVM writes, or a chip that it doesn't know: then code is generated for the nearest that it has, and only
-    the version and target that the text names change (`instead`: or LLVM is given the chip as it is). `few`:
-    few passes in place of those of the level.
+    the version and target that the text names change (`instead`: or LLVM is given the chip as it is).
+    `passes`: `ALL` those of the level, `SOME` or `FEW`.
     `optimised`: the result also has the optimised LLVM IR. Whatever LLVM refuses is a WeftError.
     """
     if "\0" in llvm_ir:
@@ -65,7 +69,7 @@ def to_ptx(
     newer = ptx_version > LAST_PTX and ptx_version[0] == LAST_PTX[0]
     written = LAST_PTX if newer else ptx_version
     known = CHIPS[chip].generated_as if instead and chip in CHIPS else chip
-    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level, few, optimised)
+    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level, passes, optimised)
     answer, said = _ask(request)
     if unknown := _unknown_target(said, request):
         raise WeftError(unknown)
@@ -88,7 +92,7 @@ class _Request:
     chip: str
     ptx: str
     opt_level: int
-    few: bool
+    passes: str
     optimised: bool
 
     @property
@@ -165,6 +169,23 @@ def serve(opened: list[str]) -> None:
     worker.serve(functools.partial(_generate, llvm), opened)
 
 
+def _optimise(llvm: Any, module: Any, machine: Any, level: int, passes: str) -> None:
+    """Runs passes on a module."""
+    options = llvm.create_pipeline_tuning_options(speed_level=_FUNCTIONS_LEVEL if passes == SOME else level)
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    if passes == ALL:
+        builder.getModulePassManager().run(module, builder)
+        return
+    manager = llvm.create_new_module_pass_manager()
+    for name in _FEW if passes == FEW else _BEFORE_FUNCTIONS:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, builder)
+    for function in module.functions if passes == SOME else ():
+        if not function.is_declaration:
+            builder.getFunctionPassManager().run(function, builder)
+
+
 def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
     # A context per module, or the worker would keep every type that it ever saw.
     try:
@@ -181,12 +202,6 @@ def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
     module.triple = TRIPLE
     # The optimiser goes by the module's own layout, and by a generic one where it has none.
     module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
-    passes = llvm.create_new_module_pass_manager() if request["few"] else builder.getModulePassManager()
-    for name in _FEW if request["few"] else ():
-        getattr(passes, f"add_{name}_pass")()
-    passes.run(module, builder)
+    _optimise(llvm, module, machine, level, request["passes"])
     ir = str(module) if request["optimised"] else ""
     return {"ptx": machine.emit_assembly(module), "ir": ir}

@@ -38,8 +38,8 @@ from weft.target import Target, with_default_note
 KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
 INSTRUCTIONS = "weft-to-instructions"
 LLVM = "weft-to-llvm"
-_WIDEST = ".m64n256k"
-"""In the instructions of `wgmma` with most sums."""
+_PRODUCT, _WIDEST = "wgmma.mma_async", ".m64n256k"
+"""In the instructions of `wgmma`, and in those with most sums."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,22 @@ class Compiled:
             return decides and [self.llvm, chip, repr(version), *decides]
 
         def generate() -> bytes:
-            level = codegen.OPT_LEVEL
-            return codegen.to_ptx(self.llvm, chip, version, opt_level=level, few=self._large).ptx.encode()
+            return codegen.to_ptx(self.llvm, chip, version, passes=self._llvm_passes).ptx.encode()
 
         return cache.default().get_or_make("ptx", key, generate).decode()
 
     @property
-    def _large(self) -> bool:
-        """Whether several warpgroups multiply, with sums in named registers or of 256 columns: LLVM takes
-        longest for these kernels, and few of its passes make them as fast. Others may become slower.
+    def _llvm_passes(self) -> str:
+        """The passes of LLVM that make kernels of `wgmma` as fast as level 3 does: few if several warpgroups
+        multiply, with sums in named registers or of 256 columns, and some if sums are values. Small products
+        keep level 3, and functions that call others need it.
         """
         threads = [launch.block[0] for launch in self.launches.values() if launch.block is not None]
-        several = min(threads, default=0) > 2 * WARPGROUP
-        return several and (named_sums.are_declared(self.llvm) or _WIDEST in self.llvm)
+        several, named = min(threads, default=0) > 2 * WARPGROUP, named_sums.are_declared(self.llvm)
+        if several and (named or _WIDEST in self.llvm):
+            return codegen.FEW
+        multiplies = _PRODUCT in self.llvm and not named and self.llvm.count("\ndefine ") == 1
+        return codegen.SOME if multiplies else codegen.ALL
 
     @computed
     def assembled(self) -> ptxas.Assembled:
