@@ -6,7 +6,7 @@ from typing import Any
 from weft import construction
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
-from weft.errors import shown
+from weft.errors import WeftError, shown
 from weft.isa.chips import THREAD_REGISTERS
 from weft.language import moves, operators, registers, trace
 from weft.language.carried import Carried
@@ -142,22 +142,20 @@ class Fragment(operators.Operators, Carried):
 
     def begun(self, number: str) -> str:
         dtype = "" if self.dtype == f32 else f", {self.dtype}"
-        shapes = [self.shape] if len(self.shape) == 2 else [self.shape[0], (1, *self.shape)]
-        usual = (each for each in shapes if self._is_usual(each))
-        shape = next(usual, None)
-        if shape is None:
-            return f"w.full({shapes[0]}, {number}{dtype}, like=t), with a fragment t in the same layout"
-        return f"w.full({shape}, {number}{dtype})"
+        shapes = [self.shape] if len(self.shape) == 2 else [self.shape, (1, *self.shape)]
+        shape = next((each for each in shapes if self._is_usual(each)), None)
+        found = shape or self.shape
+        written = found[0] if len(found) == 1 else found
+        end = ")" if shape else ", like=t), with a fragment t in the same layout"
+        return f"w.full({written}, {number}{dtype}{end}"
 
-    def _is_usual(self, shape: Any) -> bool:
+    def _is_usual(self, shape: tuple[int, ...]) -> bool:
         """Whether `w.zeros` of this shape has its layout."""
-        rows, *columns = shape if isinstance(shape, tuple) else (shape,)
-        if (rows != 1 and rows % registers.WGMMA_ROWS) or any(each % COLUMN_STEP for each in columns):
+        try:
+            _, layout = _placed(shape, None)
+        except WeftError:
             return False
-        made = (
-            layout_for(shape, None) if len(self.shape) == 2 else _of_vector((rows, *columns, 1)[:2], None)[1]
-        )
-        return registers.same(self.layout, made, self.shape)
+        return registers.same(self.layout, layout, self.shape)
 
     def complaint(self, other: "Fragment") -> str | None:
         if (other.shape, other.dtype) != (self.shape, self.dtype):
@@ -309,10 +307,7 @@ def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = 
     if not isinstance(shape, (int, tuple, list)):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shown(shape)}")
     shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), checked_type(dtype)
-    if len(shape) == 2 and 1 in shape:
-        shape, layout = _of_vector(shape, like)
-    else:
-        layout = layout_for(shape, like)
+    shape, layout = _placed(shape, like)
     if isinstance(value, Fragment):
         if len(value.shape) != 1:
             raise mistake(f"expects a number, or a vector of rows or columns, to fill a tile, got {value}")
@@ -348,6 +343,13 @@ def check_like(like: Any) -> None:
     """Raises WeftError for a `like` that has no layout."""
     if like is not None and not isinstance(like, Fragment):
         raise mistake(f"like must be a fragment, got {shown(like)}")
+
+
+def _placed(shape: tuple[int, ...], like: Fragment | None) -> tuple[tuple[int, ...], Layout]:
+    """The shape and layout of a new fragment, of which (rows, 1) and (1, columns) are vectors."""
+    if len(shape) == 2 and 1 in shape:
+        return _of_vector(shape, like)
+    return shape, layout_for(shape, like)
 
 
 def _of_vector(shape: tuple[int, ...], like: Fragment | None) -> tuple[tuple[int], Layout]:
