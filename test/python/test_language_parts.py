@@ -131,6 +131,30 @@ def a_shape_of_another_type(x: w.In["n", w.f32]):
         w.load(x[0], "all")  # here
 
 
+@mistakes(
+    r"shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'"
+)
+def a_size_of_an_array(x: w.In["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], x.columns)  # here
+
+
+@mistakes(
+    r"shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'"
+)
+def columns_of_an_array(x: w.In["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], (64, x.columns))  # here
+
+
+@mistakes(
+    r"a tile must have a multiple of 64 rows, got \(1, 1000\): a part of one row is a vector, of 1024 in pl"
+)
+def one_row(x: w.In["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], (1, 1000))  # here
+
+
 @pytest.mark.parametrize("function, message", mistakes.cases)
 def test_mistakes(function, message):
     refused(function, message)

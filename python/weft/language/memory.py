@@ -55,11 +55,12 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     shape = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
     if isinstance(shape, int) and (like is None or like.shape == (shape,)):
         return vectors.load(source, shape, like, outside)
-    if not isinstance(shape, tuple) or len(shape) != 2:
-        raise mistake(
-            f"shape must be (rows, columns), or the number of elements of a vector, got {shown(shape)}: "
-            "w.load_row and w.load_column load vectors for tiles"
-        )
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) != 2
+        or not all(isinstance(each, int) and each > 1 for each in shape)
+    ):
+        raise mistake(vectors.shape_complaint(shape))
     check_tile(source.dtype)
     source.check_matrix("w.load_row and w.load_column load vectors")
     source.matrix.check_element(source.indices, "a tile's first index")

@@ -5,10 +5,12 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
+from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language import edges, exchanges, registers
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
+from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
@@ -34,6 +36,33 @@ def layout_of(count: Any) -> Layout:
         )
     text = f"S[({count // _STEP},{WARPS},{LANES},{_RUN}):({_RUN},1@warpid,1@laneid,1)]"
     return Layout.parse(text)
+
+
+def is_of_tile(shape: Any, like: Fragment | None) -> bool:
+    """Whether this can be the shape of a tile, in the layout of another one also with a single row."""
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        return False
+    return like is not None or not (any(isinstance(each, Foreign) for each in shape) or shape[0] == 1)
+
+
+def shape_complaint(shape: Any) -> str:
+    """Why this is the shape neither of a tile nor of a vector."""
+    parts = shape if isinstance(shape, tuple) else (shape,)
+    number = next((each for each in parts if isinstance(each, Foreign)), None)
+    if number is not None:
+        return (
+            f"shape must be numbers that Python knows, got {number}: write a meta-parameter after '*', which "
+            "may have the name of a size"
+        )
+    if len(parts) == 2 and isinstance(parts[1], int):
+        return (
+            f"a tile must have a multiple of 64 rows, got {shape}: a part of one row is a vector, of "
+            f"{-(-parts[1] // _STEP) * _STEP} in place of the shape, or of w.load_row for a tile"
+        )
+    return (
+        f"shape must be (rows, columns), or the number of elements of a vector, got {shown(shape)}: "
+        "w.load_row and w.load_column load vectors for tiles"
+    )
 
 
 def is_divided(fragment: Fragment) -> bool:
