@@ -101,6 +101,14 @@ def few_elements(x: w.In["n", w.f32]):
         w.load(x[0], 100)  # here
 
 
+@mistakes(
+    r"needs 256 registers of each thread, and a thread has 255: loop over parts of it, or divide it among"
+)
+def many_elements(x: w.In["n", w.f32]):
+    with w.role():
+        w.load(x[0], 32768)  # here
+
+
 @mistakes(r"layouts must be equal, .*: bring one to that of the other by w\.convert\(x, like=y\), or make it")
 def beside_a_vector_of_rows(x: w.In["n", w.f32]):
     with w.role():

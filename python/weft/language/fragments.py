@@ -63,11 +63,12 @@ class Fragment(operators.Operators, Carried):
             return
         where = "this role has" if most < THREAD_REGISTERS else "a thread has"
         fitting = self.columns * most // needed // 8 * 8
-        nearest = f", at most {fitting} at once" if len(self.shape) == 2 and fitting else ""
-        raise mistake(
-            f"{self} needs {needed} registers of each thread, and {where} {most}: loop over parts of its "
-            f"columns{nearest}, or divide the rows among more warpgroups"
-        )
+        if len(self.shape) == 1:
+            remedy = "loop over parts of it, or divide it among more warpgroups"
+        else:
+            nearest = f", at most {fitting} at once" if fitting else ""
+            remedy = f"loop over parts of its columns{nearest}, or divide the rows among more warpgroups"
+        raise mistake(f"{self} needs {needed} registers of each thread, and {where} {most}: {remedy}")
 
     @property
     def dtype(self) -> DType:
