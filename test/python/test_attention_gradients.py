@@ -31,7 +31,7 @@ def found(given, d_out, d_lse=None, **options):
     if "sinks" not in given:
         return [*of_inputs, None]
     packed = (given["cu_seqlens_q"], np.arange(len(given["q"]))) if call.sizes.packed else ()
-    return [*of_inputs, of_sinks(given["sinks"], lse, delta, np, *packed)]
+    return [*of_inputs, of_sinks(given["sinks"], lse, delta, d_lse, np, *packed)]
 
 
 def close(got, wanted, dtype):
@@ -175,7 +175,24 @@ def test_tokens_of_no_sequence_have_no_part_in_the_gradient_of_sinks():
     delta = np.full((1, 1, 128), np.nan, np.float32)
     delta[..., :3] = -1, -2, -3
     with np.errstate(over="ignore", invalid="ignore"):
-        assert of_sinks(sinks, lse, delta, np, starts, np.arange(8)) == -6
+        assert of_sinks(sinks, lse, delta, None, np, starts, np.arange(8)) == -6
+
+
+def test_the_gradient_of_sinks_where_no_query_sees_a_key():
+    """lse is then the sink."""
+    q, k, d_lse = np.zeros((2, 2, 3, 64), F16), np.zeros((2, 2, 0, 64), F16), np.ones((2, 2, 3), np.float32)
+    given = {"q": q, "k": k, "v": k, "sinks": np.array([0.5, -1], np.float32)}
+    assert found(given, q, d_lse)[3].tolist() == [6, 6] and found(given, q)[3].tolist() == [0, 0]
+
+
+def test_kernels_fit_into_shared_memory():
+    def traced(kernel, *arrays, stream=None, **meta):
+        kernel.module(*arrays, **meta)
+
+    for d, e in itertools.product((64, 128, 192, 256), repeat=2):
+        q, v, lse = np.zeros((1, 1, 8, d), F16), np.zeros((1, 1, 8, e), F16), np.zeros((1, 1, 8), np.float32)
+        call = Call.of({"q": q, "k": q, "v": v}, Options(), traced)
+        backward(call, v, lse, v)
 
 
 @pytest.mark.slow

@@ -145,12 +145,17 @@ def _launch(
     call.launch(convert_queries, sums_q, added[0], last, dq, call.scale, **shape, stream=stream)
 
 
-def of_sinks(sinks: Any, lse: Any, delta: Any, library: Any, starts: Any = None, places: Any = None) -> Any:
+def of_sinks(
+    sinks: Any, lse: Any, delta: Any, d_lse: Any, library: Any, starts: Any = None, places: Any = None
+) -> Any:
     """The gradient of the sinks, in f32, from what `backward` returns: their shares take from those of all
-    values, and delta has a negative sign. `library` is PyTorch or jax.numpy, for example. Packed sequences
-    have `starts`, and `places`, which counts the tokens.
+    values, and delta has a negative sign. `d_lse` is the gradient of lse, or None. `library` is PyTorch or
+    jax.numpy, for example. Packed sequences have `starts`, and `places`, which counts the tokens.
     """
-    delta = delta[..., : lse.shape[-1]] if starts is None else _unpadded(delta, starts, places)
+    if delta is None:
+        delta = library.zeros_like(lse) if d_lse is None else d_lse
+    else:
+        delta = delta[..., : lse.shape[-1]] if starts is None else _unpadded(delta, starts, places)
     products = library.exp(sinks[:, None] - lse) * delta
     if starts is not None:  # tokens that no sequence has have no results
         inside = (places >= starts[0]) & (places < starts[-1])

@@ -150,7 +150,7 @@ def backward(d: int, e: int) -> tuple[dict[str, Any], dict[str, Any]]:
     wide, value = _widths(d, e)
     common = {"width": wide, "value_width": value, "N": 64}
     queries = {"of": "q", "value_stages": 2 if wide + value <= 384 else 1}
-    return common | {"of": "kv"}, common | queries | ({"N": 128} if wide <= 64 else {})
+    return common | {"of": "kv"}, common | queries | ({"N": 128} if wide <= 64 and value <= 192 else {})
 
 
 def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | None:

@@ -157,15 +157,15 @@ def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: A
     fp8_launch.refuse_gradients(call)
     given = dict(zip(names, values, strict=True))
     found: dict[str, Any] = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
+    delta, (d_out, d_lse) = None, cotangents
     if not call.is_empty:
-        d_out, d_lse = cotangents
         stand_ins = [program.array(each) for each in (out, lse, d_out.astype(out.dtype), d_lse)]
         results = gradients.backward(call, *stand_ins)
         found = {name: program.value(each) for name, each in zip("qkv", results, strict=False)}
-        found = _only_sequences(call, given, found)
-        if "sinks" in given:
-            packed = (given["cu_seqlens_q"], jnp.arange(call.sizes.queries)) if call.sizes.packed else ()
-            found["sinks"] = gradients.of_sinks(given["sinks"], lse, program.value(results[3]), jnp, *packed)
+        found, delta = _only_sequences(call, given, found), program.value(results[3])
+    if "sinks" in given:
+        packed = (given["cu_seqlens_q"], jnp.arange(call.sizes.queries)) if call.sizes.packed else ()
+        found["sinks"] = gradients.of_sinks(given["sinks"], lse, delta, d_lse, jnp, *packed)
     return tuple(found.get(name) for name in names)
 
 

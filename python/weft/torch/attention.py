@@ -100,7 +100,7 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
             known = None  # a copy is made in each call
         *of_inputs, delta = gradient_plans.run(known, call, arrays)
         if "sinks" in call.given:
-            of_inputs.append(_of_sinks(call, lse, delta))
+            of_inputs.append(_of_sinks(call, lse, delta, d_lse))
         return of_inputs
 
 
@@ -108,14 +108,12 @@ def _is_deterministic(options: dict[str, Any]) -> bool:
     return bool(options.get("deterministic")) or torch.are_deterministic_algorithms_enabled()
 
 
-def _of_sinks(call: Any, lse: Any, delta: Any) -> Any:
+def _of_sinks(call: Any, lse: Any, delta: Any, d_lse: Any) -> Any:
     sinks = call.given["sinks"]
-    if delta is None:
-        return torch.zeros_like(sinks)
     packed: tuple[Any, ...] = ()
     if call.sizes.packed:
         packed = call.given["cu_seqlens_q"], torch.arange(lse.shape[-1], device=lse.device)
-    return gradients.of_sinks(sinks.float(), lse, delta, torch, *packed).to(sinks.dtype)
+    return gradients.of_sinks(sinks.float(), lse, delta, d_lse, torch, *packed).to(sinks.dtype)
 
 
 def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:
