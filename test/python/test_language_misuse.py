@@ -244,3 +244,21 @@ def test_rows_that_rings_cant_copy_need_a_wider_array_or_threads(arch, by):
         d[:] = 0
         assert not copied.emulate(source, d, by_threads=by_threads, arch=arch).findings
         assert np.array_equal(d, a)
+
+
+def test_tiles_and_vectors_are_printed_by_element():
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            w.print("t", t, "of", w.cta())
+            w.print("rows", w.max(t, axis=1))
+            w.print("columns", w.argmax(t, axis=0))
+
+    x = np.random.default_rng(0).integers(0, 99, (64, 8)).astype(np.float32)
+    printed = kernel.emulate(x).printed.splitlines()
+    assert sorted(printed) == sorted(
+        [f"t [{i}, {j}] {x[i, j]:g} of 0" for i in range(64) for j in range(8)]
+        + [f"rows [{i}] {x[i].max():g}" for i in range(64)]
+        + [f"columns [{j}] {x[:, j].argmax()}" for j in range(8)]
+    )

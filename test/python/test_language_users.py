@@ -444,9 +444,9 @@ def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.load(x[0, 0], (64, 64)), y[0, 0])  # here
 
 
-@case("w.print takes strings and numbers, got a fragment of 64 x 8 w.f32: weft debug shows the elements")
-def a_tile_that_is_printed(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    w.print("t", w.load(x[0, 0], (64, 8)))  # here
+@case("w.print takes one tile or vector: print others by calls of their own")
+def tiles_that_are_printed(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.print("t", w.load(x[0, 0], (64, 8)), w.zeros(64))  # here
 
 
 @case(
@@ -473,7 +473,7 @@ def test_calls_of_triton_and_shapes_that_differ():
 
 def test_tiles_need_warpgroups_and_grids_whole_numbers():
     with pytest.raises(weft.WeftError, match="whole warpgroups, and threads=64 is no multiple of 128"):
-        w.kernel(threads=64)(a_tile_that_is_printed).compile()
+        w.kernel(threads=64)(tiles_that_are_printed).compile()
     with pytest.raises(weft.WeftError, match="divide sizes by // or") as raised:
         w.kernel(grid=lambda x: x.rows / 2)(a_stride).compile()
     assert raised.value.diagnostics[0].location.file == __file__

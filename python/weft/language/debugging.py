@@ -1,38 +1,70 @@
 """Printing and checking in kernels."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import shown
 from weft.language import exchanges, trace
+from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted, f64, i1, i32, i64
 from weft.mlir import gpu, ir
+from weft.passes.builders import emit
 
 
 def print_(*values: Any) -> None:
-    """Prints strings and numbers, separated by spaces, once for each thread that executes it."""
+    """Prints strings and numbers, separated by spaces, once for each thread that executes it. With a tile or
+    vector among them, a line for each of its elements, with row and column: `t [3, 5] 0.25`.
+    """
     trace.current()
+    fragments = [each for each in values if isinstance(each, Fragment)]
+    if len(fragments) > 1:
+        raise mistake("w.print takes one tile or vector: print others by calls of their own")
+    if not fragments:
+        with trace.current().effects():
+            _printed(values)
+        return
+    (fragment,) = fragments
+    axes = [axis(fragment) for axis in (row, column)[: len(fragment.shape)]]
+    with emit.when(exchanges.first_of_copies(fragment.layout)):
+        for register, element in enumerate(fragment.elements()):
+            at = [Scalar(emit.value(emit.add(each.base.value, each.offsets[register]))) for each in axes]
+            _printed([_At(at, Scalar(element)) if each is fragment else each for each in values])
+
+
+@dataclass(frozen=True)
+class _At:
+    """An element of a fragment, and its row and column, or its number in a vector."""
+
+    coordinates: list[Scalar]
+    element: Scalar
+
+
+def _printed(values: Sequence[Any]) -> None:
+    """Prints strings and numbers in a line."""
     texts, numbers = list[str](), list[Any]()
+
+    def add(scalar: Scalar) -> str:
+        if scalar.dtype.is_float:
+            numbers.append(converted(scalar.value, f64))
+            return "%g"
+        wide = scalar.dtype.bits > i32.bits
+        numbers.append(converted(scalar.value, i64 if wide else i32))
+        return "%lld" if wide else "%d"
+
     for value in values:
         if isinstance(value, (str, *NUMBERS)):
             texts.append(str(value).replace("%", "%%"))
-            continue
-        if not isinstance(value, Scalar) and not callable(getattr(value, "loaded", None)):
-            tiles = ": weft debug shows the elements of tiles" if hasattr(value, "layout") else ""
-            raise mistake(
-                f"w.print takes strings and numbers, got {shown(value) if value is None else value}{tiles}"
-            )
-        scalar = as_scalar(value)
-        if scalar.dtype.is_float:
-            texts.append("%g")
-            numbers.append(converted(scalar.value, f64))
+        elif isinstance(value, _At):
+            texts.append(f"[{', '.join(map(add, value.coordinates))}] {add(value.element)}")
+        elif isinstance(value, Scalar) or callable(getattr(value, "loaded", None)):
+            texts.append(add(as_scalar(value)))
         else:
-            wide = scalar.dtype.bits > i32.bits
-            texts.append("%lld" if wide else "%d")
-            numbers.append(converted(scalar.value, i64 if wide else i32))
-    with trace.current().effects():
-        gpu.PrintfOp(" ".join(texts) + "\n", numbers)
+            got = shown(value) if value is None else value
+            raise mistake(f"w.print takes strings, numbers, and a tile or vector, got {got}")
+    gpu.PrintfOp(" ".join(texts) + "\n", numbers)
 
 
 def check(holds: Any, message: str) -> None:
