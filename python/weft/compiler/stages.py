@@ -77,7 +77,8 @@ class Compiled:
             return decides and [self.llvm, chip, repr(version), *decides]
 
         def generate() -> bytes:
-            return codegen.to_ptx(self.llvm, chip, version, passes=self._llvm_passes).ptx.encode()
+            level, chosen = codegen.OPT_LEVEL, self._llvm_passes
+            return codegen.to_ptx(self.llvm, chip, version, opt_level=level, passes=chosen).ptx.encode()
 
         return cache.default().get_or_make("ptx", key, generate).decode()
 
