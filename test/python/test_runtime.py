@@ -1,5 +1,6 @@
 """Packing of arguments, checks of launches, and messages without a GPU."""
 
+import contextlib
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -102,3 +103,21 @@ def test_without_a_gpu_every_function_reports_it():
         with pytest.raises(WeftError) as caught:
             attempt()
         assert caught.value.diagnostics[0].message == reason
+
+
+@pytest.mark.parametrize(
+    "cause, is_chip", [("CUDA_ERROR_NO_BINARY_FOR_GPU", True), ("CUDA_ERROR_NOT_READY", False)]
+)
+def test_a_cubin_of_another_chip_names_what_to_do(monkeypatch, cause, is_chip):
+    def refuse(action, *_):
+        raise WeftError(f"{action}: {cause}")
+
+    monkeypatch.setattr(runtime, "api", lambda: SimpleNamespace(cuModuleLoadData=None))
+    monkeypatch.setattr(runtime, "context", lambda _: None)
+    monkeypatch.setattr(runtime, "entered", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(runtime, "_current_device", lambda: H200)
+    monkeypatch.setattr(runtime, "call", refuse)
+    with pytest.raises(WeftError, match=f"loading a cubin of 3 bytes on H200 .*{cause}") as caught:
+        runtime.load(b"elf")
+    remedy = "compiled for another chip: compile for sm_90a (without arch), or run it in the emulator"
+    assert str(caught.value).endswith(remedy) == is_chip

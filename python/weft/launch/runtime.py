@@ -24,6 +24,8 @@ from weft.launch.cuda_driver import api, call, check, context, entered, primary,
 from weft.launch.kernel_handle import Argument, KernelHandle, pack
 from weft.launch.launcher import Parameter
 
+_OTHER_CHIP = "CUDA_ERROR_NO_BINARY_FOR_GPU"
+
 
 @dataclass(frozen=True)
 class Device:
@@ -132,7 +134,13 @@ class Loaded:
         with entered(self.context):
             self.device = _current_device()
             action = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
-            self._module = call(action, driver.cuModuleLoadData, cubin)
+            try:
+                self._module = call(action, driver.cuModuleLoadData, cubin)
+            except WeftError as error:
+                if _OTHER_CHIP not in str(error):
+                    raise
+                remedy = f"compile for {self.device.chip} (without arch), or run it in the emulator"
+                raise WeftError(f"{error}: the kernel is compiled for another chip: {remedy}") from None
         self._kernels: dict[str, KernelHandle] = {}
         self._closed = False
 
