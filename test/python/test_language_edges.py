@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import weft.language as w
+from weft.errors import WeftError
 
 
 def clean(report):
@@ -95,6 +96,46 @@ def test_vectors_that_begin_before_the_array():
     added[0, :30] = padded[0, 4:34]
     added[1:, :31] = 1
     assert np.allclose(sums, added)
+
+
+@w.kernel(grid=2)
+def through_a_buffer(x: w.In["m n"], y: w.Out["m n"], *, rows=None):
+    """y[i, j] = x[i + 2, j + 8], for the first rows of each tile."""
+    buffer, row = w.shared(64, 64, w.f16), w.cta() * 64
+    with w.role():
+        w.store(w.load(x[row, 0], (64, 64)), y[row - 2, w.cta(1) - 8], via=buffer, rows=rows)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("columns, rows", [(64, None), (50, None), (64, 10)])
+def test_stores_through_a_buffer_begin_before_the_array(chip, columns, rows):
+    x = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float16)
+    padded, expected = np.zeros((2, 128, 64), np.float16)
+    clean(through_a_buffer.emulate(x[:, :columns], padded[:, :columns], arch=chip, rows=rows))
+    for start in (0, 64):
+        first, end = max(start - 2, 0), start - 2 + (rows or 64)
+        expected[first:end, : columns - 8] = x[first + 2 : end + 2, 8:columns]
+    assert np.array_equal(padded, expected)
+
+
+@w.kernel(grid=2)
+def through_a_ring(x: w.In["m n"], y: w.Out["m n"]):
+    """y[i, j] = x[i - 2, j - 8]."""
+    ring, row = w.ring(1, t=(64, 64, w.f16)), w.cta() * 64
+    with w.role(), ring.take() as stage:
+        w.store(w.load(stage.t), y[row, 0])
+    with w.role(), w.one_thread():
+        ring.fill(t=x[row - 2, w.cta(1) - 8])
+
+
+def test_copies_by_tma_begin_before_the_array():
+    x = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float16)
+    y, expected = np.zeros_like(x), np.zeros_like(x)
+    clean(through_a_ring.emulate(x, y))
+    expected[2:, 8:] = x[:-2, :-8]
+    assert np.array_equal(y, expected)
+    with pytest.raises(WeftError, match="sm_80 has no TMA, which a copy of a tile that begins before row 0"):
+        through_a_ring.compile("f16", "f16", arch="sm_80")
 
 
 def test_other_tiles_need_no_more_comparisons():

@@ -3,16 +3,20 @@
 from typing import Any
 
 from weft import mlir
-from weft.language import gathers, registers
+from weft.dialects import tile
+from weft.language import gathers, registers, trace
+from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Place
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.mistakes import mistake
+from weft.language.scalars import Scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
+from weft.passes.kernels import matrices
 
 
 def may_begin_before(start: Any) -> bool:
@@ -66,9 +70,34 @@ def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any
 
 def store_tile(fragment: Fragment, to: Place, rows: Any) -> None:
     """Stores a tile, but not its elements on all sides that are outside of the array, or not in the first
-    `rows` rows.
+    `rows` rows, an SSA value or None for all.
     """
     gathers.store(fragment, _rows(to, fragment.shape, fragment.layout, rows))
+
+
+def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: Any) -> None:
+    """Stores a tile by the lanes from a buffer that has it, in whole rows. A tile that may begin before the
+    array is stored from registers.
+    """
+    if tile_may_begin_before(to):
+        store_tile(fragment, to, rows)
+        return
+    first_row, first_column = to.corner
+    tile.copy_out(via.value, limited(to.memref(), first_row, rows), first_row, first_column)
+
+
+def limited(matrix: Any, first_row: Any, rows: Any) -> Any:
+    """A matrix without what follows `rows` rows from one on; all of it if they are None."""
+    return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
+
+
+def check_copied_by_lanes(place: Place) -> None:
+    """Raises WeftError for a tile that threads would copy to a ring and that may begin before the array."""
+    if tile_may_begin_before(place):
+        raise mistake(
+            f"{trace.current().chip} has no TMA, which a copy of a tile that begins before row 0 or column 0 "
+            "needs: load it by w.load, in a role that writes the stages of a ring (ring.write)"
+        )
 
 
 def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None) -> Gathered:
@@ -77,6 +106,6 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None
     local = row(Fragment(None, shape[:1], registers.without_axis(layout, shape, 1)))
     numbers: Any = local + first_row
     if rows is not None:
-        numbers = where(local < as_scalar(rows, i32), numbers, -1)
+        numbers = where(local < Scalar(emit.value(rows)), numbers, -1)
     outer = [Scalar(each) for each in place.member]
     return Gathered(place.matrix, (*outer, numbers, first_column))

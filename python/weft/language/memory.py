@@ -325,12 +325,12 @@ def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None
     to.matrix.check_element(to.indices, "a tile's first index")
     first_row, first_column = to.corner
     if edges.tile_may_begin_before(to):
-        edges.store_tile(fragment, to, rows)
+        edges.store_tile(fragment, to, count)
         return
     run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
     bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
     vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
-    matrix = _limited(to.memref(), first_row, count)
+    matrix = edges.limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
 
 
@@ -359,11 +359,6 @@ def check_read_by_tma(buffer: Buffer, done: str, instead: str) -> None:
     if buffer.transposed:
         raise mistake(f"{buffer} can't be {done} transposed: leave .T out, or {instead} a fragment")
     buffer.check_full()
-
-
-def _limited(matrix: Any, first_row: Any, rows: Any) -> Any:
-    """A matrix without what follows `rows` rows from one on; all of it if they are None."""
-    return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
 
 
 def check_written(to: Place | Gathered, dtype: Any) -> None:
@@ -409,7 +404,7 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any, waits: bool)
         by_lanes = arith.ori(by_lanes, emit.less(rows, via.shape[0]))
     branch = scf.IfOp(by_lanes, has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        tile.copy_out(via.value, _limited(matrix, first_row, rows), first_row, first_column)
+        edges.copy_out(fragment, via, to, rows)
         scf.yield_([])
     with ir.InsertionPoint(branch.else_block):
         with one_thread():
@@ -445,8 +440,7 @@ def _through_by_lanes(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> 
     warpgroup_barrier()  # others may still read what an earlier store put there
     _to_buffer(fragment, via)
     warpgroup_barrier()
-    first_row, first_column = to.corner
-    tile.copy_out(via.value, _limited(to.memref(), first_row, rows), first_row, first_column)
+    edges.copy_out(fragment, via, to, rows)
     if via.ring is not None:
         warpgroup_barrier()
 

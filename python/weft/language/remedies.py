@@ -4,8 +4,8 @@ REMEDIES = {
     "shared-race": "put w.barrier(), or w.warpgroup_barrier(), between the two",
     "global-race": "let one thread write each element, or use w.atomic_add",
     "missing-proxy-fence": "call w.fence(), and then a barrier, after the store",
-    "out-of-bounds": "guard elements by a condition, as 'if i < x.rows'; w.load and w.store mask rows and "
-    "columns after the last one, but not those before the first one",
+    "out-of-bounds": "guard elements by a condition, as 'if i < x.rows'; w.load and w.store of tiles mask "
+    "rows and columns after the last one, and before the first one where a constant is subtracted",
     "uninitialised-shared": "store to the buffer, or fill the ring, before; w.sum and others of all threads "
     "can't be in a branch that only some threads take",
     "async-not-awaited": "take the stage of the ring, or w.wait for the product, before",
