@@ -53,7 +53,7 @@ class StripWriter(StagedWriter):
             self._rest = self._made(rest, 1) if own else self._made(rest, staging.slots, self._slots)
 
     def _made(self, width: int, count: int, over: _Slots | None = None) -> _Slots:
-        """So many slots for strips of a width, in the memory of others if there are any."""
+        """Slots for `count` strips of a width, in the memory of the slots `over` if there are any."""
         rows, size = self.schedule.rows, self.op.types.output_bytes
         panel = next(bytes_ for bytes_ in SWIZZLES if width * size % bytes_ == 0)
         across = panel // size
@@ -141,8 +141,8 @@ class StripWriter(StagedWriter):
 
 
 def takes(op: MatmulOp, schedule: WarpgroupSchedule) -> bool:
-    """Whether D of a product is stored in strips. Where the tile also fits in equal parts, these are used if
-    C or a residual is copied into the same memory, or if other parts of the kernel need all of it.
+    """Whether D of a product is stored in strips. If the tile also fits in equal parts, these are used where
+    C or a residual is copied into the same memory, or where other parts of the kernel use that memory.
     """
     staging = schedule.staging(op.types)
     if not staging.slots or op.gate is not None:

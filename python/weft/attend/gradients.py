@@ -134,7 +134,7 @@ def _launch(
         call.launch(gradients, *inputs, none, dk, dv, *rest, **of_keys, **options)
         call.launch(gradients, *inputs, dq, none, none, *rest, **of_queries, **options)
         return
-    # Masks are in a branch, before which all shares are computed: without it, some are computed too late.
+    # The branch with masks keeps exponentials before it. Without it, ptxas moves some after a later wait.
     ragged = call.sizes.keys % (2 * ROWS) > 0 or not (how["at_once"] or _window(call))
     options |= {"ragged": ragged, "section": _section(call, how)}
     options["turns"] = tiles.in_turns(call.sizes.keys, how, window=_window(call))
@@ -150,7 +150,7 @@ def of_sinks(
 ) -> Any:
     """The gradient of the sinks, in f32, from what `backward` returns: their shares take from those of all
     values, and delta has a negative sign. `d_lse` is the gradient of lse, or None. `library` is PyTorch or
-    jax.numpy, for example. Packed sequences have `starts`, and `places`, which counts the tokens.
+    jax.numpy, for example. Packed sequences have `starts`, and `places`, the numbers of all tokens.
     """
     if delta is None:
         delta = library.zeros_like(lse) if d_lse is None else d_lse
@@ -164,7 +164,7 @@ def of_sinks(
 
 
 def _unpadded(delta: Any, starts: Any, places: Any) -> Any:
-    """The sums of packed sequences without the gaps between these; for tokens that no sequence has, any."""
+    """The sums of packed sequences without the gaps between these; undefined for tokens of no sequence."""
     number = (places[:, None] >= starts[None, 1:]).sum(1).clip(max=len(starts) - 2)
     first = starts[number]
     return delta[0][:, (first // SUMS_STEP + number) * SUMS_STEP + (places - first).clip(min=0)]

@@ -143,7 +143,7 @@ class Kernels:
         """How tiles of D are staged."""
 
         def of_tile(name: str) -> Array:
-            """What the staging of a schedule doesn't know about splits."""
+            """A field of `Staging` that depends on the tile only."""
             return self.of_tile(f"staging_{name}", lambda s: getattr(s.staging(self.types), name))
 
         barriers = wgmma_turns.barrier_bytes(self.stages, self.turns)

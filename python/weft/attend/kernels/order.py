@@ -4,7 +4,7 @@ they are, tiles of keys fewer queries.
 
 import weft.language as w
 
-PHASES = 8  # of tiles of keys
+PHASES = 8  # first blocks of queries for tiles of keys
 ROUNDS = 3  # of tiles of all CTAs, in each of which the tiles become shorter or longer
 
 
@@ -49,8 +49,9 @@ def longest_first(counts, section):
 
 
 def rotated(number, tile, seen):
-    """The block of queries with this number of a tile of keys that sees all of them. Tiles begin at PHASES
-    different blocks, and return to the first one: what they add to the same sums would meet in L2.
+    """The block of queries that a tile of keys computes at this number, if it sees all blocks. Tiles begin at
+    up to PHASES different blocks, and continue with the first one after the last. Otherwise, tiles would add
+    to the same sums at the same time.
     """
     count = w.maximum(seen.end - seen.begin, 1)
     block = number + tile % PHASES * 2 % count
@@ -58,5 +59,5 @@ def rotated(number, tile, seen):
 
 
 def unrotated(number, tile, seen):
-    """The block with this number where tiles begin at their first blocks."""
+    """The same, where tiles begin at the first block that they see."""
     return number
