@@ -138,6 +138,25 @@ def test_copies_by_tma_begin_before_the_array():
         through_a_ring.compile("f16", "f16", arch="sm_80")
 
 
+@w.kernel(grid=2)
+def delayed(x: w.In["n"], y: w.Out["n"], z: w.Out["n"], *, by):
+    """y[i] = x[i - by], and z[i - by] = x[i]."""
+    i = w.cta() * 512
+    with w.role():
+        w.store(w.load(x[i - by], 512, outside=-1), y[i])
+        w.store(w.load(x[i], 512), z[i - by])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize("by, count", [(3, 700), (4, 1024), (16, 513), (600, 1000)])
+def test_vectors_of_flat_arrays(dtype, by, count):
+    x = np.random.default_rng(0).integers(0, 9, count).astype(dtype)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    clean(delayed.emulate(x, y, z, by=by))
+    assert (y[:by] == -1).all() and np.array_equal(y[by:], x[:-by])
+    assert np.array_equal(z[:-by], x[by:]) and not z[-by:].any()
+
+
 def test_other_tiles_need_no_more_comparisons():
     @w.kernel(grid=2)
     def from_the_end(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
