@@ -103,6 +103,8 @@ def kernel(a: w.In[w.Array[w.f16], "m k"], scale: w.f32, *, N=64) -> None:
             w.store(product, 3)
             a.row
             w.exp("x")
+            w.check((product > 0.0) & (w.sum(product, 1) > w.load_row(a[0], like=product)), "a condition")
+            w.check(w.atomic_max(a[0, 0], 1.0) > 0.0, "the previous value")
 """
 
 
