@@ -145,9 +145,8 @@ def _changed(name: str, dtype: DType, change: Callable[[], Any]) -> Any:
         return Scalar(change())
     with current.effects():
         change()
-    return Unbound(
-        f"w.atomic_{name}", f"has no result in w.one_thread() on {current.chip}: all threads run it"
-    )
+    where = f"in w.one_thread() on {current.chip}, where all threads run it"
+    return Unbound(f"w.atomic_{name}", f"has no result {where}: use a branch on w.thread()")
 
 
 def _change_vector(name: str, to: Place, vector: Fragment) -> None:
