@@ -90,7 +90,6 @@ def gradients(
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
     windowed, deferred = lefts or rights, late or lefts or rights
-    rotated = order.rotated if of == "qkv" and not windowed else order.unrotated
     window = Window(left if lefts else None, right if rights else None)
     # Without masks, queries after the last one are zeros, and so are their gradients.
     masks = ragged or packed or limited or lefts or rights
@@ -241,7 +240,7 @@ def gradients(
             own, mine = first + ROWS * me, kept.take(waits=not deferred)
             keys, values = mine.k.rows(ROWS * me, ROWS), mine.v.rows(ROWS * me, ROWS)
             sum_k, sum_v = w.zeros((ROWS, width)), w.zeros((ROWS, value_width))
-            i = rotated(w.i32(0) + seen.begin, first // M, seen)
+            i = w.i32(0) + seen.begin
             steps = group * w.maximum(seen.end - seen.begin, 0)
             if not at_once:  # the gradients of the scores before the first block
                 with exchange.write() as to:
@@ -323,7 +322,7 @@ def gradients(
             with w.one_thread():
                 for g in w.range(group):
                     for i in w.range(seen.begin, seen.end):
-                        of_head, b = (rows.batch, head * group + g), rotated(i, first // M, seen) * N
+                        of_head, b = (rows.batch, head * group + g), i * N
                         at, sums = (*of_head, rows.first_query + b), (*of_head, rows.first_sum + b)
                         blocks.fill(q=q[at], base=base[sums])
                         outputs.fill(do=do[at], delta=delta[sums])
@@ -338,7 +337,7 @@ def gradients(
                 with w.one_thread(warp=1):
                     if clears and not beside and number >= before:
                         w.await_signals(done[number], w.ctas(0))
-                    add_stages(added, sums_q, rows, head * group, group, seen, part, rotated, first // M)
+                    add_stages(added, sums_q, rows, head * group, group, seen, part)
                     if beside:
                         w.signal(done[w.ctas(1) * w.ctas(2) + number])
     if beside:

@@ -4,7 +4,6 @@ they are, tiles of keys fewer queries.
 
 import weft.language as w
 
-PHASES = 8  # first blocks of queries for tiles of keys
 ROUNDS = 3  # of tiles of all CTAs, in each of which the tiles become shorter or longer
 
 
@@ -46,18 +45,3 @@ def longest_first(counts, section):
     rest, width = number - first * tiles, w.minimum(size, heads * batches - first)
     head = first + rest % width
     return rest // width, head % heads, head // heads
-
-
-def rotated(number, tile, seen):
-    """The block of queries that a tile of keys computes at this number, if it sees all blocks. Tiles begin at
-    up to PHASES different blocks, and continue with the first one after the last. Otherwise, tiles would add
-    to the same sums at the same time.
-    """
-    count = w.maximum(seen.end - seen.begin, 1)
-    block = number + tile % PHASES * 2 % count
-    return w.where(block < seen.end, block, block - count)
-
-
-def unrotated(number, tile, seen):
-    """The same, where tiles begin at the first block that they see."""
-    return number

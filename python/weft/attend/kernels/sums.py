@@ -42,14 +42,14 @@ def place(number, group, piece, pieces):
 
 
 @w.inline
-def add_stages(ring, sums_q, rows, head, group, seen, part, rotated, tile):
+def add_stages(ring, sums_q, rows, head, group, seen, part):
     """Adds stages of `part` rows to sums, by one thread: those of two warpgroups for each block that is seen
-    by a tile of keys, in the order of `rotated`, for `group` heads from one on.
+    by a tile of keys, for `group` heads from one on.
     """
     for g in w.range(group):
         for i in w.range(seen.begin, seen.end):
             for half in range(2):
-                block = rows.first_block + rotated(i, tile, seen)
+                block = rows.first_block + i
                 at = rows.batch, head + g, (block * 2 + half) * part
                 with ring.take() as slot:
                     w.atomic_add(sums_q[(*at, 0)], slot.sum)
