@@ -74,13 +74,11 @@ def test_grids_of_products_and_indices_of_extremes():
 
 @with_marks(SM_90A)
 def test_the_kernels_of_the_page_for_users_of_triton(tmp_path):
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     page = (ROOT / "docs" / "triton.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     program = tmp_path / "page.py"
-    text = "\n".join(blocks)
-    program.write_text(
-        text.replace("import torch\n", "import torch\n\ntorch.set_default_device('cuda')\n", 1)
-    )
+    program.write_text("\n".join(blocks))
     spec = importlib.util.spec_from_file_location("page", program)
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    with torch.device("cuda"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
