@@ -256,12 +256,12 @@ def operands_of_two_kinds(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
         w.gemm(one, other)  # here
 
 
-@mistake("layouts must be equal, got .* and .*")
+@mistake("expects a vector, as w.sum.*, got a fragment of 64 x 64 w.f32")
 def vectors_of_rows_and_of_columns(a: w.In["m k", w.f32], d: w.Out["m", w.f32]):
     with w.role():
         t = w.load(a[0, 0], (64, 64))
-        v = w.sum(t, axis=1) + w.load_row(d[0], like=t)  # here
-        w.store_column(v, d[0])
+        v = w.sum(t, axis=1) + w.load_row(d[0], like=t)
+        w.store_column(v, d[0])  # here
 
 
 @mistake("rows is for stores to an array: a tile is stored whole to a buffer")

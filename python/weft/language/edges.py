@@ -4,14 +4,13 @@ from typing import Any
 
 from weft import mlir
 from weft.dialects import tile
-from weft.language import gathers, registers, trace
+from weft.language import gathers, registers
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Place
-from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir
@@ -89,15 +88,6 @@ def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: Any) -> None:
 def limited(matrix: Any, first_row: Any, rows: Any) -> Any:
     """A matrix without what follows `rows` rows from one on; all of it if they are None."""
     return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
-
-
-def check_copied_by_lanes(place: Place) -> None:
-    """Raises WeftError for a tile that threads would copy to a ring and that may begin before the array."""
-    if tile_may_begin_before(place):
-        raise mistake(
-            f"{trace.current().chip} has no TMA, which a copy of a tile that begins before row 0 or column 0 "
-            "needs: load it by w.load, in a role that writes the stages of a ring (ring.write)"
-        )
 
 
 def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None) -> Gathered:

@@ -15,7 +15,7 @@ from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT
-from weft.language import clusters, edges, trace
+from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
@@ -191,7 +191,6 @@ class Ring:
         for name, places_of in places.items():
             for place, part in self._parts(self._part(name, stage), places_of):
                 place.check_aligned()
-                edges.check_copied_by_lanes(place)
                 tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
