@@ -166,12 +166,8 @@ class _Vector:
             at, inside = self._run(number)
             # Without a branch: what is outside is read from the beginning of the row, or of the vector.
             safe = self._row if width == 1 else self._at(self.start)
-            value = llvm.load(kind, arith.select(inside, at, safe))
-            elements += (
-                emit.elements(arith.select(inside, value, fill))
-                if width > 1
-                else [arith.select(inside, value, fill)]
-            )
+            value = arith.select(inside, llvm.load(kind, arith.select(inside, at, safe)), fill)
+            elements += emit.elements(value) if width > 1 else [value]
         return emit.vector_of(elements)
 
     def store(self, elements: list[Any], width: int) -> None:

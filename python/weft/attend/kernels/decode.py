@@ -9,6 +9,7 @@ import math
 import weft.language as w
 from weft.attend.kernels.masks import Window, finite, visible
 from weft.attend.kernels.query_tiles import QueryTiles
+from weft.attend.kernels.sequences import clear_values
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 SLACK = 8.0  # exponents, to base 2
@@ -72,13 +73,6 @@ def decode(
     with w.role():
         c = (softcap if capped else scale) * LOG2E
 
-        @w.inline
-        def clear_values(first):
-            """Sets the values from `first` on in a block to zeros: a share of 0 of a NaN is a NaN."""
-            if first < N:
-                w.clear_rows(values.ready().v, w.maximum(first, 0))
-                w.barrier()
-
         rows, position, blocks, count = part()
         query, last = queries.take(), blocks.end - 1
         total, out = w.zeros((N, M)), w.zeros((value_width, M))
@@ -100,7 +94,7 @@ def decode(
             w.fence()
             w.barrier()
             if limited:
-                clear_values(rows.keys - block * N)
+                clear_values(values, rows.keys - block * N, N)
             with values.take() as stage:
                 out = w.wait(w.gemm(stage.v.T, shares.T, out))
         query.release()

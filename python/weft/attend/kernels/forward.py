@@ -11,7 +11,7 @@ import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.masks import Window, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
-from weft.attend.kernels.sequences import slots
+from weft.attend.kernels.sequences import clear_values, slots
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 ROWS = 64  # of queries, for each warpgroup
@@ -104,15 +104,6 @@ def forward(
             at = position if grouped else w.row(s) + (position + ROWS * me)
             return masked(s, window, at, j, N, limit)
 
-        @w.inline
-        def clear_values(first):
-            """Sets the values from `first` on in the last block to zeros: a share of 0 of a NaN is a NaN."""
-            if first < N:
-                block = values.ready()
-                if me == 0:
-                    w.clear_rows(block.v, w.maximum(first, 0))
-                w.barrier()
-
         def sinks_of(head, like):
             """One number, or one for each row."""
             return w.load_column(sinks[head * q.rows + ROWS * me], like=like) if grouped else sinks[head]
@@ -144,7 +135,7 @@ def forward(
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, value_width))
                 if packed or limited:
-                    clear_values(rows.keys - last * N)
+                    clear_values(values, rows.keys - last * N, N, me)
                 count = blocks.end - blocks.begin
                 for masks, begin, end in spans(window, blocks, count, apart=apart):  # of Python
                     for i in w.range(begin, end):

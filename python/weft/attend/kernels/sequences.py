@@ -73,3 +73,15 @@ def rows_at(slot, starts, rows, end, *, packed):
 def slots(starts, total, rows):
     """The number of slots of packed sequences, for a grid."""
     return w.ceil_div(total, rows) + starts.size(0) - 1
+
+
+@w.inline
+def clear_values(values, first, size, warpgroup=0):
+    """Sets the rows from `first` on to zeros in the next block of `size` values, which don't exist: a share
+    of 0 of a NaN is a NaN. All warpgroups wait until the first one has done so.
+    """
+    if first < size:
+        block = values.ready()
+        if warpgroup == 0:
+            w.clear_rows(block.v, w.maximum(first, 0))
+        w.barrier()
