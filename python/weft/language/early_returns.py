@@ -57,19 +57,15 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
         statement.orelse = made[1]
         return [*done, statement]
     last = statements[-1] if statements else None
-    return [*done, *(_assigned(last, None, has_value) if last is not None else _none(has_value))]
+    return [*done, *_assigned(last, None, has_value)]
 
 
-def _assigned(at: ast.stmt, value: ast.expr | None, has_value: bool) -> list[ast.stmt]:
-    """The statement that has the result in place of a return."""
+def _assigned(at: ast.stmt | None, value: ast.expr | None, has_value: bool) -> list[ast.stmt]:
+    """The statement that has the result in place of a return, at the line of another one if there is one."""
     if not has_value:
         return []
     made = ast.Assign([ast.Name(RESULT, ast.Store())], value or ast.Constant(None))
-    return [ast.copy_location(made, at)]
-
-
-def _none(has_value: bool) -> list[ast.stmt]:
-    return [ast.Assign([ast.Name(RESULT, ast.Store())], ast.Constant(None))] if has_value else []
+    return [made if at is None else ast.copy_location(made, at)]
 
 
 def _ends(statements: list[ast.stmt]) -> bool:
