@@ -393,6 +393,20 @@ def test_seeds_are_explored():
     assert explored.seeds == 2 and {each.rule for each in explored.findings} == {"global-race"}
 
 
+def test_the_first_launch_of_an_exploration_gets_the_whole_time_limit():
+    """So its message names the limit as the user gave it."""
+    limits = []
+
+    def run(seed, left):
+        limits.append(left)
+        e = Exchange()
+        e.pull()
+        return e.world.run(max_seconds=left)
+
+    emulator.explore(run, [np.zeros(1 << 20)], seeds=1, max_seconds=60.0)
+    assert limits[0] == 60.0 and limits[1] < 60.0
+
+
 def test_limits():
     e = Exchange()
     e.pull()

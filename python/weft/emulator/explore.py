@@ -48,17 +48,18 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
     if not isinstance(arrays, list | tuple) or not all(isinstance(each, np.ndarray) for each in arrays):
         raise WeftError(f"arrays must be a list of arrays, got {shown(arrays)}")
     seeds, max_seconds = whole_number("seeds", seeds), seconds(max_seconds)
-    end = None if max_seconds is None else time.monotonic() + max_seconds
     originals = [array.copy() for array in arrays]
+    end = None if max_seconds is None else time.monotonic() + max_seconds
     distinct: dict[tuple[str, int], Finding] = {}
-    report, error = _launch(run, None, end, distinct)
+    report, error = _launch(run, None, max_seconds, distinct)  # whose message names the limit as given
     results, tried = [array.copy() for array in arrays], 0
     for seed in range(seeds):
-        if end is not None and time.monotonic() >= end:
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
             break
         for array, value in zip(arrays, originals, strict=True):
             array[...] = value
-        if isinstance(_launch(run, seed, end, distinct)[1], TimeLimit):
+        if isinstance(_launch(run, seed, left, distinct)[1], TimeLimit):
             break
         tried += 1
     for array, value in zip(arrays, results, strict=True):
@@ -68,10 +69,9 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
 
 
 def _launch(
-    run: Run, seed: int | None, end: float | None, distinct: dict[tuple[str, int], Finding]
+    run: Run, seed: int | None, left: float | None, distinct: dict[tuple[str, int], Finding]
 ) -> tuple[Report | None, Fault | Deadlock | None]:
-    """One launch, whose findings are added to the `distinct` ones."""
-    left = None if end is None else max(0.0, end - time.monotonic())
+    """One launch in the seconds `left`, whose findings are added to the `distinct` ones."""
     report, error = None, None
     try:
         report = run(seed, left)
