@@ -63,6 +63,12 @@ def test_a_product_reads_no_padding_of_packed_elements(element, filled, rules):
     assert {f.rule for f in findings(kernel, text)} == rules
 
 
+def test_every_fault_changes_its_kernel():
+    """The fast tests run only some faults. The others must fit a changed kernel, too."""
+    for fault in FAULTS:
+        assert fault.text() != planted_faults.source(fault.kernel), fault
+
+
 def test_there_are_faults_for_every_rule_and_chip():
     planted = {rule for fault in FAULTS for rule in fault.rules}
     assert len(FAULTS) >= IN_ALL
