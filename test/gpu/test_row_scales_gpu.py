@@ -94,6 +94,7 @@ def test_layers_of_the_rowwise_recipe_in_a_graph():
 
     wanted = [exact, 2 * exact @ far, 2 * exact.mT @ near]
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(2):
             step()
