@@ -2,25 +2,20 @@
 schedules and bounds.
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+import test_shared_accumulators
+import test_tcgen05_block_scales as block_scaled
 from gpu_marks import BLACKWELL, CHIP, TENSOR_MEMORY, with_marks
 from launches import complaint
 from products import Case, Product
+from test_tcgen05_kernels import ALL
 
 import weft
 from weft import reference
 from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
 from weft.launch import arrays
 from weft.target import Target
-
-sys.path.append(str(Path(__file__).parents[1] / "python"))
-import test_shared_accumulators
-import test_tcgen05_block_scales as block_scaled
-from test_tcgen05_kernels import ALL
 
 SCALED = [*block_scaled.cases(), *(case for case, _ in test_shared_accumulators.cases())]
 FORMATS = [case for case in block_scaled.cases() if case.schedule == block_scaled.SCHEDULES[0]]

@@ -2,27 +2,22 @@
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+import test_language_gathers as gathers
+import test_language_users as users
 from gpu_marks import GPU, SM_90A, with_marks
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = ("test_language_gathers", "test_language_users")
 
 
-def module(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "test" / "python" / f"{name}.py")
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-gathers, users = map(module, CASES)
+@pytest.fixture
+def rng():
+    """Random numbers that are the same in whatever order tests run."""
+    return np.random.default_rng(0)
 
 
 def alike(kernel, *arguments, **meta):
@@ -34,37 +29,34 @@ def alike(kernel, *arguments, **meta):
         assert np.array_equal(one.view(np.uint8), other.view(np.uint8))
 
 
-RNG = np.random.default_rng(0)
-
-
 @with_marks(GPU)
 @pytest.mark.parametrize("columns", [72, 37])
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
-def test_rows_are_gathered(dtype, columns):
-    x = RNG.standard_normal((30, columns)).astype(dtype)
+def test_rows_are_gathered(rng, dtype, columns):
+    x = rng.standard_normal((30, columns)).astype(dtype)
     alike(gathers.gather, x, gathers.INDEX, np.ones((100, columns), dtype))
 
 
 @with_marks(GPU)
 @pytest.mark.parametrize("add", [False, True])
-def test_rows_are_scattered(add):
-    x, index = RNG.integers(-4, 5, (2, 70, 48)).astype(np.float16), RNG.permutation(80)[:70].astype(np.int32)
+def test_rows_are_scattered(rng, add):
+    x, index = rng.integers(-4, 5, (2, 70, 48)).astype(np.float16), rng.permutation(80)[:70].astype(np.int32)
     alike(gathers.scatter, x, index, np.zeros((2, 75, 48), np.float32 if add else np.float16), add=add)
 
 
 @with_marks(GPU)
-def test_elements_are_looked_up_and_counted():
-    t, table = RNG.integers(-2, 12, (64, 16)).astype(np.int32), RNG.standard_normal(10).astype(np.float32)
+def test_elements_are_looked_up_and_counted(rng):
+    t, table = rng.integers(-2, 12, (64, 16)).astype(np.int32), rng.standard_normal(10).astype(np.float32)
     y, counts, first = np.zeros((64, 16), np.float32), np.zeros(10, np.int32), np.full(10, 2000, np.int32)
     alike(gathers.looked_up, t, table, y, counts, first)
-    alike(gathers.extremes, RNG.integers(-1000, 1000, 100).astype(np.int32), np.zeros(2, np.int32))
+    alike(gathers.extremes, rng.integers(-1000, 1000, 100).astype(np.int32), np.zeros(2, np.int32))
 
 
 @with_marks(GPU)
-def test_grids_of_products_and_indices_of_extremes():
-    x = RNG.standard_normal((2, 3, 70, 36)).astype(np.float32)
+def test_grids_of_products_and_indices_of_extremes(rng):
+    x = rng.standard_normal((2, 3, 70, 36)).astype(np.float32)
     alike(users.doubled, x, np.zeros_like(x))
-    x = RNG.integers(-9, 9, (64, 24)).astype(np.float32)
+    x = rng.integers(-9, 9, (64, 24)).astype(np.float32)
     across, down, least = (np.zeros(n, np.int32) for n in (64, 24, 64))
     y = np.zeros_like(x)
     users.searched(x, across, down, least, y, on="gpu")

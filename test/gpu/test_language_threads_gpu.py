@@ -6,8 +6,6 @@ from gpu_marks import GPU, with_marks
 
 import weft.language as w
 
-RNG = np.random.default_rng(0)
-
 
 @w.kernel
 def of_warpgroups(x: w.In["m n", w.f32], totals: w.Out["2 3", w.f32], sums: w.Out["3 m n", w.f32]):
@@ -48,7 +46,7 @@ def of_threads(
 
 @with_marks(GPU)
 def test_tiles_are_reduced_and_added_up():
-    x = RNG.integers(-2, 3, (128, 48)).astype(np.float32)
+    x = np.random.default_rng(0).integers(-2, 3, (128, 48)).astype(np.float32)
     totals, sums = np.zeros((2, 3), np.float32), np.zeros((3, 128, 48), np.float32)
     of_warpgroups(x, totals, sums, on="gpu")
     for me, tile in enumerate(np.split(x, 2)):
@@ -62,7 +60,7 @@ def test_tiles_are_reduced_and_added_up():
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_threads_share_counters_and_sums(framework):
     x, counts, total = (
-        RNG.integers(0, 160, 100_000).astype(np.int32),
+        np.random.default_rng(0).integers(0, 160, 100_000).astype(np.int32),
         np.zeros(160, np.int32),
         np.zeros(1, np.int32),
     )

@@ -1,18 +1,15 @@
 """Programs of several kernels on a GPU: the emulator's results, streams of PyTorch and CUDA graphs."""
 
 import re
-import sys
 from pathlib import Path
 
+import linalg_graphs
 import ml_dtypes
 import numpy as np
 import pytest
 from gpu_marks import GPU
 
 import weft
-
-sys.path.append(str(Path(__file__).parents[1] / "python"))
-import linalg_graphs
 
 pytestmark = GPU
 EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"

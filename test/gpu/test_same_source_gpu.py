@@ -2,19 +2,15 @@
 a GPU of sm_90a: the chip's own schedule, and the same bounds.
 """
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from gpu_marks import SM_90A
 from launches import complaint
 from products import Case, Product
+from test_tcgen05_kernels import ALL
 
 from weft.dialects.schedule import FAMILIES, Types
-
-sys.path.append(str(Path(__file__).parents[1] / "python"))
-from test_tcgen05_kernels import ALL
 
 pytestmark = SM_90A
 

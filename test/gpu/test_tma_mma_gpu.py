@@ -2,21 +2,17 @@
 schedule, and has all plain types.
 """
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from gpu_marks import CHIP, TMA_MMA
 from launches import complaint
 from products import Case, Product
+from test_tcgen05_kernels import EPILOGUES, LAYOUTS, SINGLE, TYPES, product
 
 import weft
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.target import Target
-
-sys.path.append(str(Path(__file__).parents[1] / "python"))
-from test_tcgen05_kernels import EPILOGUES, LAYOUTS, SINGLE, TYPES, product
 
 pytestmark = TMA_MMA
 
