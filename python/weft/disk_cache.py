@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft import file_locks, late_imports, locks, system
+from weft import file_locks, idle, late_imports, locks, system
 from weft.errors import WeftError, warn
 
 LIMIT_BYTES = 1 << 30
@@ -73,11 +73,14 @@ class Cache:
         same. Its argument is whether it must ask for the present state, as it must after `make`: an entry of
         the state that this process began with was made from that state. A state must not come back once it
         has changed: then nothing has changed before or during `make` if it is the same after it.
+
+        In a block of `idle.postponing`, the result is kept later, and other threads wait for that.
         """
         if self.directory is None or (digest := _digest_of(kind, key, False)) is None:
             return make()
         path = self.directory / f"{kind}-{digest.hex()}"
-        with _alone(path):
+        with contextlib.ExitStack() as alone:
+            alone.enter_context(_alone(path))
             try:
                 data = self._read(path, digest)
             except _NotOursError as error:
@@ -85,9 +88,23 @@ class Cache:
                 return make()
             if data is None or not valid(data):
                 data = make()
-                if not callable(key) or _digest_of(kind, key, True) == digest:
-                    self._write(path, digest, data)
+                keep = functools.partial(self._keep, alone.pop_all(), path, kind, key, digest, data)
+                idle.later(keep)
             return data
+
+    def _keep(
+        self,
+        alone: contextlib.ExitStack,
+        path: Path,
+        kind: str,
+        key: Key | Callable[[bool], Key | None],
+        digest: bytes,
+        data: bytes,
+    ) -> None:
+        """Writes what was made, if its key is still the same, and lets other threads find it."""
+        with alone:
+            if not callable(key) or _digest_of(kind, key, True) == digest:
+                self._write(path, digest, data)
 
     def find(self, kind: str, key: Key) -> bytes | None:
         """The entry of that kind and key; None if there is none."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from weft import idle
 from weft.errors import WeftError
 
 _ADVICE = {
@@ -114,6 +115,8 @@ def run(
         raise refusal(f"cannot run {name or command[0]}", error) from None
     with process:
         try:
+            if not text:
+                idle.do()
             out, err = process.communicate(text, timeout=timeout)
         except BaseException as error:
             _kill(process)

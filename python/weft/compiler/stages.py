@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft import disk_cache as cache
-from weft import garbage, mlir, passes, phase
+from weft import garbage, idle, mlir, passes, phase
 from weft.compiler import cache_keys, checks, codegen, ptxas, translation
 from weft.compiler import cubin as elf
 from weft.compiler.kernel_functions import is_lowered, kernels
@@ -98,6 +98,10 @@ class Compiled:
     @computed
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
+        with idle.postponing():
+            return self._assembled()
+
+    def _assembled(self) -> ptxas.Assembled:
         chip, ptx = self.target.chip.name, self.ptx
         assembled: list[ptxas.Assembled] = []
 
@@ -216,6 +220,8 @@ def _is_module(value: Any) -> bool:
 def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
     """What `compile_module` makes of a module. One that is `ours` may be changed."""
     kept = cache.default()
+    # With those of one kernel at a time, no two threads wait for each other's entries.
+    idle.do()
     # What is to be shown of the passes shows only where they run.
     if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)

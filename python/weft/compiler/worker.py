@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from weft import locks, memory_files, phase, system
+from weft import idle, locks, memory_files, phase, system
 from weft.compiler import channels
 from weft.compiler.channels import Message
 from weft.errors import WeftError
@@ -147,6 +147,7 @@ class _Process:
         self._said.seek(0)
         self._said.truncate()
         self._channel.send({"timeout": timeout, "request": request})
+        idle.do()
         answer = self._channel.receive(timeout)
         if answer is None:
             raise EOFError

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import idle
 from weft.dialects.tile_types import BYTE_TYPES, PTX_PACKED
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, cuda_driver, runtime
@@ -112,8 +113,9 @@ def plan(operands: Operands) -> Launch:
         alignment = tuple(offset % _ALIGNED for offset in offsets)
         if alignment not in known:
             part = operands.of_turn(offsets)
-            kernel, copied = _kernel(part)
-            known[alignment] = padded_rows.plan(kernel, part.views, copied, operands.extents)
+            with idle.postponing():
+                kernel, copied = _kernel(part)
+                known[alignment] = padded_rows.plan(kernel, part.views, copied, operands.extents)
         parts.append((known[alignment], offsets))
     return parts[0][0] if len(parts) == 1 else InTurn(parts, operands.extents)
 

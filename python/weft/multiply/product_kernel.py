@@ -4,6 +4,7 @@ import functools
 from dataclasses import replace
 from math import prod
 
+from weft import idle
 from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.operand_roles import FACTORS
@@ -178,7 +179,7 @@ def compiled(
     made = kernel.compile_shared(module, chip)
     if schedule is not None:
         kind = types, ranks, added, transposed, alpha, beta, promote, activation, chip
-        compiled_schedules.add(kind, schedule)
+        idle.later(functools.partial(compiled_schedules.add, kind, schedule))
     return made
 
 

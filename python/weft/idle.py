@@ -1,0 +1,45 @@
+"""Work that a thread does while it waits for another process."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+
+class _Thread(threading.local):
+    postponed: deque[Callable[[], object]] | None = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def postponing() -> Iterator[None]:
+    """In the block, `later` postpones work until this thread waits for a process, or until the block ends. It
+    is done after an error, too.
+    """
+    if _thread.postponed is not None:
+        yield
+        return
+    _thread.postponed = deque()
+    try:
+        yield
+    finally:
+        rest, _thread.postponed = _thread.postponed, None
+        with ExitStack() as works:  # which goes on after an error
+            for work in reversed(rest):
+                works.callback(work)
+
+
+def later(work: Callable[[], object]) -> None:
+    """Does work at once, or in a block of `postponing` later. It may raise an error."""
+    if _thread.postponed is None:
+        work()
+    else:
+        _thread.postponed.append(work)
+
+
+def do() -> None:
+    """Does what was postponed. A thread calls this before it waits for a process."""
+    while _thread.postponed:
+        _thread.postponed.popleft()()

@@ -1,0 +1,138 @@
+"""Work that is postponed until a thread waits for another process."""
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fake_driver import GpuArray, two_gpus
+
+import weft
+from weft import disk_cache as cache
+from weft import idle, system
+from weft.compiler import codegen
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.disk_cache import Cache
+from weft.errors import WeftError
+from weft.multiply import compiled_schedules, product_kernel
+
+SCHEDULE = WarpgroupSchedule((128, 64, 64), 2, 3)
+
+
+def raising(text):
+    def work():
+        raise WeftError(text)
+
+    return work
+
+
+def test_work_is_done_at_once_outside_of_a_block():
+    done = []
+    idle.later(lambda: done.append(1))
+    assert done == [1]
+
+
+def test_work_is_done_in_order_at_the_end_of_the_outermost_block():
+    done = []
+    with idle.postponing():
+        idle.later(lambda: idle.later(lambda: done.append(1)))
+        with idle.postponing():
+            idle.later(lambda: done.append(2))
+        assert done == []
+    assert done == [1, 2]
+
+
+def test_work_is_done_after_an_error():
+    done = []
+    with pytest.raises(WeftError, match="block"), idle.postponing():
+        idle.later(lambda: done.append(1))
+        raise WeftError("block")
+    with pytest.raises(WeftError, match="work"), idle.postponing():
+        idle.later(raising("work"))
+        idle.later(lambda: done.append(2))
+    idle.later(lambda: done.append(3))
+    assert done == [1, 2, 3]
+
+
+def test_a_block_is_of_one_thread():
+    done = []
+    with idle.postponing():
+        thread = threading.Thread(target=lambda: idle.later(lambda: done.append(1)))
+        thread.start()
+        thread.join()
+        assert done == [1]
+
+
+def test_work_is_done_while_a_program_runs(tmp_path):
+    """The program waits for it."""
+    code = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'done')!r}): time.sleep(0.01)"
+    with idle.postponing():
+        idle.later((tmp_path / "done").touch)
+        assert system.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    with pytest.raises(WeftError, match="work"), idle.postponing():
+        idle.later(raising("work"))
+        system.run([sys.executable, "-c", "input()"], timeout=60)
+
+
+def test_work_is_done_while_llvm_runs():
+    done = []
+    with idle.postponing():
+        idle.later(lambda: done.append(1))
+        codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0))
+        assert done == [1]
+        with pytest.raises(WeftError, match="work"):
+            idle.later(raising("work"))
+            codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0))
+    assert "f" in codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0)).ptx
+
+
+def test_an_entry_is_kept_later_and_made_once(tmp_path):
+    kept, made = Cache(tmp_path), []
+
+    def make():
+        made.append(1)
+        return b"made"
+
+    with ThreadPoolExecutor(1) as threads:
+        with idle.postponing():
+            assert kept.get_or_make("ptx", ["key"], make) == b"made"
+            other = threads.submit(kept.get_or_make, "ptx", ["key"], make)
+            assert kept.get_or_make("cubin", ["key"], make) == b"made"
+            assert not list(tmp_path.iterdir()) and not other.done()
+        assert other.result() == b"made"
+    assert len(made) == 2 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_entry_whose_key_changes_until_it_is_kept_isnt(tmp_path):
+    state = ["before"]
+    with idle.postponing():
+        Cache(tmp_path).get_or_make("ptx", lambda present: list(state), lambda: b"made")
+        state[0] = "after"
+    assert not list(tmp_path.iterdir())
+
+
+def test_entries_of_a_kernel_are_kept_while_other_processes_compile_it(tmp_path, patch):
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    product_kernel.compiled.cache_clear()
+
+    def kinds():
+        return {entry.path.name.partition("-")[0] for entry in cache.default().entries()}
+
+    with idle.postponing():
+        kernel = product_kernel.plain(Types("f16", "f16", "f16"), SCHEDULE, "sm_90a")
+        assert not tmp_path.exists() or kinds() == set()
+        _ = kernel.ptx
+        assert kinds() == {"llvm", "schedules"}
+        _ = kernel.cubin
+        assert kinds() == {"llvm", "schedules", "ptx"}
+    assert kinds() == {"llvm", "schedules", "ptx", "cubin"}
+
+
+def test_a_call_keeps_what_it_has_compiled_while_ptxas_runs(tmp_path, patch):
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    order, run, add = [], codegen.to_ptx, compiled_schedules.add
+    patch.setattr(codegen, "to_ptx", lambda *of, **given: (order.append("llvm"), run(*of, **given))[1])
+    patch.setattr(compiled_schedules, "add", lambda *of: (order.append("add"), add(*of)))
+    with two_gpus(patch) as driver:
+        weft.matmul(GpuArray(driver, 0, 1000, 64), GpuArray(driver, 0, 64, 512), schedule=SCHEDULE)
+    assert order == ["llvm", "add"]
