@@ -245,7 +245,7 @@ def misplaced(layout: str, fill: int) -> int:
 @pytest.mark.parametrize("fill", [0, 16])
 def test_elements_are_in_shared_memory_as_the_layout_specifies(layout, fill):
     if fill and Layout.parse(layout).apply((0, 1), (16, 64), 16)["m"] != 1:
-        with pytest.raises(weft.WeftError, match="runs of 8 elements .* to be contiguous and aligned"):
+        with pytest.raises(weft.WeftError, match=r"runs of 8 elements .* to be contiguous and aligned"):
             misplaced(layout, fill)
     else:
         assert not misplaced(layout, fill)
