@@ -95,6 +95,90 @@ def test_results_have_one_type():
         kernel.compile()
 
 
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 64) + 3)
+def leaving(
+    x: w.In["m n", w.f16],
+    rows: w.In["1", w.i32],
+    y: w.Out["m n", w.f16],
+    left: w.Out["ctas", w.i32],
+    *,
+    only=False,
+):
+    row, mark = w.cta() * 64, w.i32(1)
+    if only:  # Python's
+        mark = w.i32(9)
+        return
+    if row >= rows[0]:
+        mark += 1
+        if w.thread() == 0:
+            left[w.cta()] = mark
+        return
+    ring = w.ring(2, x=(64, 64, x.dtype))
+    with w.role():
+        for j in w.range(0, x.columns, 64):
+            with ring.take() as stage:
+                w.store(w.load(stage.x), y[row, j])
+        if w.thread() == 0:
+            left[w.cta()] = mark
+    with w.role(), w.one_thread():
+        for j in w.range(0, x.columns, 64):
+            ring.fill(x=x[row, j])
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_ctas_return_before_roles(chip):
+    x = np.random.default_rng(0).standard_normal((130, 104)).astype(np.float16)
+    y, left = np.zeros_like(x), np.zeros(6, np.int32)
+    rows = np.array([128], np.int32)
+    assert not leaving.emulate(x, rows, y, left, arch=chip).findings
+    assert np.array_equal(y[:128], x[:128]) and not y[128:].any()
+    assert left.tolist() == [1, 1, 2, 2, 2, 2]
+    y[:] = left[:] = 0
+    assert not leaving.emulate(x, rows, y, left, only=True, arch=chip).findings
+    assert not y.any() and not left.any()
+
+
+def test_clusters_return_before_roles():
+    @w.kernel(grid=4, cluster=2)
+    def kernel(y: w.Out["n", w.i32], last: w.i32):
+        buffer = w.shared(1, 8, w.i32)
+        if w.cta() >= last:
+            return
+        with w.role():
+            buffer[w.cluster_rank()] = w.cta()
+            w.cluster_barrier()
+            if w.thread() == 0:
+                y[w.cta()] = 1
+
+    for last in (2, 3):
+        y = np.zeros(4, np.int32)
+        assert not kernel.emulate(y, last).findings
+        assert y.tolist() == [1] * last + [0] * (4 - last)
+
+
+def test_returns_before_roles_are_those_of_ctas():
+    @w.kernel
+    def of_threads(x: w.Out["n", w.i32]):
+        if w.thread() > 3:
+            return
+        with w.role():
+            x[0] = 1
+
+    @w.kernel
+    def between(x: w.Out["n", w.i32]):
+        with w.role():
+            x[0] = 1
+        if x.rows > 3:
+            return
+        with w.role():
+            x[1] = 1
+
+    with pytest.raises(weft.WeftError, match=r"its condition can't depend on w\.thread\(\): put the branch"):
+        of_threads.compile()
+    with pytest.raises(weft.WeftError, match="a return must be before the first role of a kernel, or in a"):
+        between.compile()
+
+
 @pytest.mark.parametrize(
     "body, result",
     [
