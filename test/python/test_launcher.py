@@ -9,7 +9,7 @@ import pytest
 from cuda.bindings import driver as cuda
 from fake_driver import two_gpus
 
-from weft.launch import host_code, launcher
+from weft.launch import host_code, launcher, workspace
 from weft.launch.launcher import MISCOUNTED, NO_WORKSPACE, OVERLAP, Extents, Parameter, Plan
 
 FUNCTION = 200  # a kernel of GPU 0, as the fake driver numbers them
@@ -104,13 +104,24 @@ def test_each_stream_and_graph_has_its_own_workspaces(driver):
     made = plan(driver, [Parameter(bytes(8), 2), Parameter(bytes(8), 0), Parameter(bytes(8), 1)], 1, 2)
     driver.captured = {6: 77}
     for number in range(20):  # more than a table has room for at first
-        stream, key = (6, (0, 77)) if number == 13 else (100 + number, (100 + number, 0))
+        stream, key = (6, (6, 77)) if number == 13 else (100 + number, (100 + number, 0))
         assert made.queue(stream, 1) == NO_WORKSPACE
         made.add_workspaces(key, [number, 1000 + number])
         made.add_workspaces(key, [0, 0])  # too late
         assert made.queue(stream, 1) == 0
         assert driver.given[-1] == [word(1000 + number), word(1), word(number)]
     assert made.queue(100, 1) == 0 and driver.given[-1] == [word(1000), word(1), word(0)]
+
+
+def test_streams_that_one_graph_captures_share_no_workspace(driver):
+    """The graph runs what they launch at the same time, unless one has waited for the other."""
+    made = plan(driver, [Parameter(bytes(8), 0)], 0, 1)
+    driver.captured = {6: 77, 8: 77}
+    for stream in driver.captured:
+        assert made.queue(stream) == NO_WORKSPACE
+        made.add_workspaces(workspace.stream_key(stream), [stream << 20])
+        assert made.queue(stream) == 0
+    assert driver.given == [[word(6 << 20)], [word(8 << 20)]]
 
 
 @pytest.mark.sampled(4)

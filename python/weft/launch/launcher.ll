@@ -30,7 +30,7 @@
 }
 %Extent = type { i64, i64 }        ; the bytes of an array, and 1 where it may be the one that is written
 %Patch = type { i64, i64, i64 }    ; a byte of the block, and the number of the address that is put there, plus a distance
-%Spaces = type { i64, ptr }        ; a count of entries: stream, captured graph, and an address for each workspace
+%Spaces = type { i64, ptr }        ; a count of entries: stream, captured graph or 0, and an address for each workspace
 %Config = type { [8 x i32], i64, ptr, i64 } ; CUlaunchConfig: the stream is its field 1
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -292,7 +292,7 @@ launch:
   ret i32 %status
 }
 
-; The workspaces of a stream, or of the graph that captures it; -1 if it has none.
+; The workspaces of a stream, or of it in the graph that captures it; -1 if it has none.
 define internal i32 @find(ptr %plan, i64 %stream, ptr %result) {
   %capturing = alloca i32
   %graph.at = alloca i64
@@ -312,9 +312,13 @@ failed:
 which:
   %state = load i32, ptr %capturing
   %active = icmp eq i32 %state, 1
-  br i1 %active, label %search, label %by.stream
+  br i1 %active, label %in.graph, label %by.stream
 
-by.stream: ; a captured stream doesn't tell its own number
+in.graph: ; a captured stream doesn't tell its own number, but has a handle of its own
+  store i64 %stream, ptr %id.at
+  br label %search
+
+by.stream:
   store i64 0, ptr %graph.at
   %identify.at = getelementptr %Driver, ptr %driver, i64 0, i32 4
   %identify = load ptr, ptr %identify.at

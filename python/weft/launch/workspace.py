@@ -28,7 +28,7 @@ class Pool:
         self._lock = locks.lock()
 
     def addresses(self, key: Key, sizes: Sequence[int]) -> list[int]:
-        """The addresses of a stream's or graph's workspaces of at least these sizes, in bytes."""
+        """The addresses of a key's workspaces of at least these sizes, in bytes."""
         with self._lock:
             kept = self._kept.setdefault(key, [])
             for memory in kept:
@@ -56,12 +56,14 @@ class PerStream:
 
 
 def stream_key(stream: int) -> Key:
-    """A key for a stream, or for the graph that captures it. No two streams or graphs have the same key."""
+    """A key for a stream, or for it in the graph that captures it. No two streams or graphs have the same
+    key.
+    """
     driver = api()
     action = "reading a stream's state"
     status, capture, *_ = call(action, driver.cuStreamGetCaptureInfo, stream)
     if status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
-        return 0, int(capture)  # a captured stream's own number can't be read
+        return int(stream), int(capture)  # a captured stream's own number can't be read
     return int(call(action, driver.cuStreamGetId, stream)), 0
 
 
