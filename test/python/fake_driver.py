@@ -31,6 +31,8 @@ class FakeDriver:
         self.waited: list[int] = []  # on which GPU
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
+        self.mode = real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+        self.modes: list[Any] = []  # in which memory was freed, graphs destroyed and modules unloaded
         self.unloaded = 0
         self.allocated = 0
         self.waits: list[tuple[int, int]] = []  # streams, and those that they wait for
@@ -107,6 +109,7 @@ class FakeDriver:
 
     def cuMemFree(self, address: int) -> Any:
         self.freed.append(address)
+        self.modes.append(self.mode)
         return (OK,)
 
     def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> Any:
@@ -144,7 +147,8 @@ class FakeDriver:
         return (OK,)
 
     def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
-        return OK, mode
+        before, self.mode = self.mode, mode
+        return OK, before
 
     def cuStreamGetCaptureInfo(self, stream: int) -> Any:
         assert self.stack
@@ -170,6 +174,7 @@ class FakeDriver:
 
     def cuGraphExecDestroy(self, executable: int) -> Any:
         self.destroyed.append(executable)
+        self.modes.append(self.mode)
         return (OK,)
 
     def cuGraphDestroy(self, graph: int) -> Any:
@@ -201,6 +206,7 @@ class FakeDriver:
 
     def cuModuleUnload(self, module: int) -> Any:
         self.unloaded += 1
+        self.modes.append(self.mode)
         return (OK,)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:

@@ -152,6 +152,16 @@ def test_memory_that_is_exported_lives_as_long_as_its_user(driver):
     assert driver.freed == [address] and driver.stack == []
 
 
+def test_what_python_collects_ends_no_capture(driver):
+    """Not even that of another thread, as PyTorch captures graphs."""
+    made, loaded = runtime.DeviceArray((3, 4), "bf16", 1), runtime.load(b"", 0)
+    del made
+    loaded.close()
+    modes = type(driver.mode)
+    assert driver.modes == [modes.CU_STREAM_CAPTURE_MODE_RELAXED] * 2
+    assert driver.mode == modes.CU_STREAM_CAPTURE_MODE_GLOBAL
+
+
 def test_an_export_waits_for_what_is_queued(driver):
     made = runtime.DeviceArray((3, 4), "bf16", 1)
     for number, stream in enumerate((None, 1, 77)):

@@ -99,8 +99,17 @@ def entered(context: Any) -> Iterator[None]:
 
 
 def release(context: Any, function: Callable[[Any], object], handle: Any) -> None:
-    """Frees a handle of the driver. Errors are ignored: after a kernel's fault, every call fails."""
+    """Frees a handle of the driver. Errors are ignored: after a kernel's fault, every call fails.
+
+    Python may collect an object while any thread captures a graph, which a call that waits for the GPU would
+    end. Relaxed calls don't.
+    """
     driver = api()
-    if not driver.cuCtxPushCurrent(context)[0]:
-        function(handle)
-        driver.cuCtxPopCurrent()
+    if driver.cuCtxPushCurrent(context)[0]:
+        return
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    error, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
+    function(handle)
+    if not error:
+        driver.cuThreadExchangeStreamCaptureMode(before)
+    driver.cuCtxPopCurrent()
