@@ -249,8 +249,8 @@ class _Epilogue:
         )
         width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)
-        # Where C is D, a load beyond an edge would read what another warp writes.
-        inside = self.op.types.k_groups or matrix == self.op.d
+        # Where C is D, as in sums of gradients, a load beyond an edge would read what another CTA writes.
+        inside = self.op.types.k_groups or (self.shared and matrix == self.op.d)
         return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))
 
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:

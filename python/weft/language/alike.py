@@ -32,3 +32,20 @@ def alike(*values: Any) -> bool:
             return False
         rest += owner.operation.operands
     return True
+
+
+def computed_from(value: Any, operation: str) -> bool:
+    """Whether a value is computed from results of an operation with this name, not through memory, loops or
+    branches.
+    """
+    rest, seen = [value], set[Any]()
+    while rest:
+        each = rest.pop()
+        if each in seen or isinstance(each.owner, ir.Block):
+            continue
+        seen.add(each)
+        owner = each.owner.operation
+        if owner.name == operation:
+            return True
+        rest += owner.operands
+    return False

@@ -22,15 +22,15 @@ _FUNCTION = "__weft_function__"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def captured(function: _F) -> _F:
-    """The function with its control flow rewritten. Raises WeftError for one whose source isn't known, or
-    that can't be traced.
+def captured(function: _F, *, kernel: bool = False) -> _F:
+    """The function, or kernel, with its control flow rewritten. Raises WeftError for one whose source isn't
+    known, or that can't be traced.
     """
     code = function.__code__
     if is_captured(function):
         return function
     definition = _definition(function)
-    rewritten = _Rewriter(code.co_filename).function(definition)
+    rewritten = _Rewriter(code.co_filename).function(definition, kernel)
     names = [name for name in code.co_freevars if name != _RUNTIME]
     inner = _compiled(rewritten, [_RUNTIME, *names], code)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -139,7 +139,7 @@ class _Rewriter(ast.NodeTransformer):
             tuple[str, bool]
         ] = []  # names of enclosing loops and branches; whether each is a loop
 
-    def function(self, definition: ast.FunctionDef) -> ast.FunctionDef:
+    def function(self, definition: ast.FunctionDef, kernel: bool) -> ast.FunctionDef:
         """The definition, rewritten, without decorators, defaults and annotations."""
         definition.decorator_list, definition.returns = [], None
         for each in ast.walk(definition.args):
@@ -148,7 +148,7 @@ class _Rewriter(ast.NodeTransformer):
         # Only their number matters: the function gets the original values.
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
-        definition.body = early_returns.moved(definition.body)
+        definition.body = early_returns.moved(definition.body, kernel=kernel)
         self.liveness = Liveness(definition)
         definition.body = self._block(definition.body)
         return definition
@@ -230,6 +230,8 @@ class _Rewriter(ast.NodeTransformer):
         return [begun, node, *self._rebind(node, name, names, "after")]
 
     def visit_If(self, node: ast.If) -> Any:
+        if isinstance(node.body[-1], early_returns.End):
+            return self._ending(node)
         name = self._fresh("branch")
         names = self.liveness.carried(node, assigned([*node.body, *node.orelse], parts=True))
         changed = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
@@ -252,6 +254,19 @@ class _Rewriter(ast.NodeTransformer):
         placed = [_at(node, each) for each in (first, second)]
         begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
         return [begun, *begin, *placed, *self._rebind(node, name, names, "after")]
+
+    def _ending(self, node: ast.If) -> Any:
+        """A branch at the end of which the kernel ends."""
+        name = self._fresh("branch")
+        again = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
+        test = self.visit(node.test)
+        begun = self._assign(node, name, _runtime("Ending", test, _names(()), _names(again)))
+        *body, end = node.body
+        rest = self._rebind(node, name, again, "end_then", _locals())
+        rest[0].orelse = [ast.copy_location(ast.Return(None), end)]  # type: ignore[attr-defined]
+        begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
+        taken = ast.Attribute(_load(name), "then", ast.Load())
+        return [begun, *begin, _at(node, ast.If(taken, [*self._inside(name, False, body), *rest], []))]
 
     def _inside(self, name: str, loop: bool, statements: list[ast.stmt]) -> list[ast.stmt]:
         self.open.append((name, loop))

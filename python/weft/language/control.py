@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from weft.language import carried, trace
-from weft.language.alike import alike
+from weft.language.alike import alike, computed_from
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
 from weft.language.early_returns import RESULT
@@ -19,7 +19,7 @@ from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
 from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition
-from weft.mlir import ir, scf
+from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
 
 _ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
@@ -400,6 +400,34 @@ class Branch(_Construct):
         if wrong := carried.complaint(one, other):
             raise mistake(_cant_carry(name, wrong, "on the other side of a branch of the GPU"))
         return one
+
+
+class Ending(Branch):
+    """`if` with a return at its end, before the roles of a kernel: on a condition of the GPU, it ends all
+    threads of the CTA.
+    """
+
+    def begin(self, scope: dict[str, Any]) -> None:
+        """Enters the branch."""
+        if trace.current().roles:
+            raise mistake("a return must be before the first role of a kernel, or in a branch of a role")
+        if computed_from(self._condition.value, "gpu.thread_id"):
+            raise mistake(
+                "a return before roles ends all threads of the CTA, so its condition can't depend on "
+                "w.thread(): put the branch into the role"
+            )
+        super().begin(scope)
+
+    def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Ends the kernel and leaves the branch. Returns the names' values before it."""
+        nvvm.exit()
+        scf.yield_([])
+        trace.current().leave(self._point)
+        with ir.InsertionPoint(self._op.else_block):
+            scf.yield_([])
+        trace.current().restore(self._before.state)
+        trace.current().multiplier.restore(self._known)
+        return tuple(self._kept)
 
 
 def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:

@@ -6,6 +6,9 @@
                                             y[i] = x[i]
 
 Functions return the value of a name that the sides assign. Returns in loops and in `with` blocks stay.
+
+In a kernel, what follows may have roles, which can't be in a branch. There, a branch that returns ends the
+kernel's threads instead.
 """
 
 import ast
@@ -17,8 +20,16 @@ RESULT = "_weft_result"
 """The name that has a function's result."""
 
 
-def moved(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The body of a function without returns in branches, or as it is where that isn't possible."""
+class End(ast.Return):
+    """A return at the end of a branch of a kernel, before its roles."""
+
+
+def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
+    """The body of a function without returns in branches, or as it is where that isn't possible. That of a
+    kernel may have an `End` in branches.
+    """
+    if kernel:
+        body = [_ended(each, body[number + 1 :]) for number, each in enumerate(body)]
     if not any(isinstance(each, ast.If) and _returns(each) for each in body):
         return body
     has_value = any(each.value is not None for each in _found(body))
@@ -28,6 +39,19 @@ def moved(body: list[ast.stmt]) -> list[ast.stmt]:
     if has_value:
         end = ast.Return(ast.Name(RESULT, ast.Load()))
         made.append(ast.copy_location(end, made[-1]))
+    return made
+
+
+def _ended(statement: ast.stmt, rest: list[ast.stmt]) -> ast.stmt:
+    """A statement of a kernel; one that returns before a role has an `End`."""
+    if not isinstance(statement, ast.If) or not any(isinstance(each, ast.With) for each in rest):
+        return statement
+    *first, last = statement.body
+    alone = not any(map(_returns, [*first, *statement.orelse])) and not statement.orelse
+    if not alone or not isinstance(last, ast.Return) or last.value is not None:
+        return statement
+    made = copy.copy(statement)
+    made.body = [*first, ast.copy_location(End(None), last)]
     return made
 
 
@@ -85,7 +109,7 @@ def _found(statements: list[ast.stmt]) -> list[ast.Return]:
     found: list[ast.Return] = []
 
     def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.Return):
+        if isinstance(node, ast.Return) and not isinstance(node, End):
             found.append(node)
         if not isinstance(node, SCOPES):
             for child in ast.iter_child_nodes(node):

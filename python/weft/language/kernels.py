@@ -34,7 +34,7 @@ class KernelFunction:
 
     def __init__(self, function: Callable[..., Any], options: Options, arch: str | None) -> None:
         functools.update_wrapper(self, function)
-        self._function = captured(function)
+        self._function = captured(function, kernel=True)
         self.signature = Signature.of(function)
         self._options, self._arch = options, arch
         self._compiled: dict[tuple[Specialization, str, bool], Kernel] = {}
