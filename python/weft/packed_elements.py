@@ -21,10 +21,12 @@ def pack(codes: npt.NDArray[Any], bits: int) -> Bytes:
         raise WeftError(f"{what}, got {codes.shape[-1]}")
     octets = np.ascontiguousarray(codes).view(np.uint8)
     each = np.unpackbits(octets[..., None], axis=-1, count=bits, bitorder="little")
-    return np.packbits(each.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
+    *rows, length = codes.shape  # of an empty array, NumPy can't compute a size of -1
+    return np.packbits(each.reshape(*rows, length * bits), axis=-1, bitorder="little")
 
 
 def unpack(packed: Bytes, bits: int) -> Bytes:
     """A byte for each element that bytes contain as `pack` packs them."""
-    each = np.unpackbits(packed, axis=-1, bitorder="little").reshape(*packed.shape[:-1], -1, bits)
+    *rows, length = packed.shape
+    each = np.unpackbits(packed, axis=-1, bitorder="little").reshape(*rows, 8 * length // bits, bits)
     return np.packbits(each, axis=-1, bitorder="little")[..., 0]

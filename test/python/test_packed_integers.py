@@ -146,6 +146,17 @@ def test_arrays_of_bits(bit_op: str) -> None:
     assert (weft.matmul(packed[0], b.T, **how) == wanted).all()
 
 
+@pytest.mark.parametrize("shape", [(0, 128, 128), (128, 0, 128), (128, 128, 0), (0, 128, 0)], ids=str)
+@pytest.mark.parametrize("kind", ["int4", "bool", "float4_e2m1fn", "float6_e2m3fn"])
+def test_empty_arrays(kind: str, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    element: Any = np.bool_ if kind == "bool" else getattr(ml_dtypes, kind)
+    a, b = np.ones((2, m, k), element), np.ones((n, k), element)
+    how: dict[str, Any] = {"bit_op": "xor.popc"} if kind == "bool" else {}
+    d = weft.matmul(a, b, transpose_b=True, arch="sm_120a", **how)
+    assert d.shape == (2, m, n) and not d.any()
+
+
 def _nibbles(*shape: int) -> Any:
     return np.zeros(shape, ml_dtypes.int4)
 

@@ -91,7 +91,9 @@ def packed_copy(view: ArrayView) -> ArrayView:
     along = len(view.shape) - 1 if along is None else along
     codes = np.moveaxis(view.numpy().view(np.uint8), along, -1)
     octets = packed_elements.pack(codes, arrays.PACKED_BITS[view.dtype])
-    packed = arrays.view(octets).unpacked_from(view.dtype)
+    # NumPy's strides of an empty array are 0.
+    of_bytes = replace(arrays.view(octets), strides=arrays.contiguous_strides(octets.shape))
+    packed = of_bytes.unpacked_from(view.dtype)
     order = [*range(along), len(view.shape) - 1, *range(along, len(view.shape) - 1)]
     shape, strides = (tuple(each[i] for i in order) for each in (packed.shape, packed.strides))
     return replace(packed, shape=shape, strides=strides)
