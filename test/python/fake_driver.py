@@ -29,6 +29,7 @@ class FakeDriver:
         self.majors = [9, 9]  # of each GPU's compute capability
         self.launched: list[tuple[int, int]] = []  # GPU and stream
         self.waited: list[int] = []  # on which GPU
+        self.copied: list[int] = []  # to a GPU's memory, after how many of `waited`
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
         self.mode = real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
@@ -110,6 +111,10 @@ class FakeDriver:
     def cuMemFree(self, address: int) -> Any:
         self.freed.append(address)
         self.modes.append(self.mode)
+        return (OK,)
+
+    def cuMemcpyHtoD(self, address: int, source: int, size: int) -> Any:
+        self.copied.append(len(self.waited))
         return (OK,)
 
     def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> Any:

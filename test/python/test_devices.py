@@ -152,6 +152,12 @@ def test_memory_that_is_exported_lives_as_long_as_its_user(driver):
     assert driver.freed == [address] and driver.stack == []
 
 
+def test_a_copy_to_a_gpu_has_ended_when_it_returns(driver):
+    """A kernel on a stream that doesn't wait for the default one may follow."""
+    runtime.DeviceArray.from_numpy(np.ones((3, 4), np.float32), 1)
+    assert driver.copied == [1] and driver.waited == [1, 1]
+
+
 def test_what_python_collects_ends_no_capture(driver):
     """Not even that of another thread, as PyTorch captures graphs."""
     made, loaded = runtime.DeviceArray((3, 4), "bf16", 1), runtime.load(b"", 0)

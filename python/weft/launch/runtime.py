@@ -342,7 +342,9 @@ class DeviceArray:
         return copy
 
     def copy_from(self, array: npt.NDArray[Any]) -> None:
-        """Copies from an array, after all queued work. Raises WeftError for another shape or type."""
+        """Copies from an array, after all queued work, and waits for the copy. Raises WeftError for another
+        shape or type.
+        """
         if array.shape != self.shape or arrays.mlir_type(array.dtype) != self.dtype:
             raise WeftError(
                 f"expected an array of {self.dtype} with shape {self.shape}, "
@@ -363,6 +365,9 @@ class DeviceArray:
             synchronize()
             if self.nbytes:
                 call(f"copying {self.nbytes} bytes {direction} the GPU", copy, api())
+                # A copy to the GPU may still run when the driver has read all, and PyTorch's streams don't
+                # wait for it.
+                synchronize()
 
     def __matmul__(self, other: Any) -> Any:
         """`weft.matmul(self, other)`; NotImplemented for what isn't an array, or asks to multiply itself by
