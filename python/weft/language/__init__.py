@@ -53,16 +53,7 @@ from weft.language.maths import minimum_of as min
 from weft.language.maths import round_ as round
 from weft.language.maths import sum_of as sum
 from weft.language.matrices import Matrix, Place
-from weft.language.memory import (
-    clear_rows,
-    fence,
-    load,
-    load_column,
-    load_row,
-    store,
-    store_column,
-    store_row,
-)
+from weft.language.memory import clear_rows, fence, load, store
 from weft.language.prefetching import prefetch
 from weft.language.products import Pending, gemm, wait, warp_gemm
 from weft.language.queues import tile_queue
@@ -84,6 +75,7 @@ from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64
 from weft.language.scans import cumsum
 from weft.language.signals import await_signals, signal
 from weft.language.slots import Slot
+from weft.language.tile_vectors import load_column, load_row, store_column, store_row
 from weft.language.tiles import tiles
 from weft.language.torch_operator import torch_op
 from weft.language.transposes import interleaved, transpose

@@ -16,15 +16,14 @@ from weft.language.matrices import Place
 from weft.language.memory import (
     check_read_by_tma,
     check_written,
-    element_at,
     end_of_tma,
     put_for_tma,
-    vector_indices,
 )
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
 from weft.language.scalars import DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64
+from weft.language.tile_vectors import element_at, vector_indices
 from weft.language.updates import of_array, update
 from weft.mlir import arith, nvvm
 from weft.passes.builders import emit

@@ -12,13 +12,13 @@ from weft.language.fragments import Fragment, zeros
 from weft.language.int4 import dequantize_int4
 from weft.language.maths import minimum
 from weft.language.matrices import Matrix
-from weft.language.memory import load_column
 from weft.language.mistakes import mistake
 from weft.language.prefetching import prefetch
 from weft.language.products import warp_gemm
 from weft.language.roles import thread
 from weft.language.scalars import as_scalar, bf16, f16, f32, i32
 from weft.language.slots import Slot
+from weft.language.tile_vectors import load_column
 from weft.language.vectors import load_contiguous
 from weft.passes.builders import emit
 
