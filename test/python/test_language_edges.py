@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import weft
 import weft.language as w
 from weft.emulator.errors import Fault
 
@@ -167,3 +168,46 @@ def test_other_tiles_need_no_more_comparisons():
 
     ir = from_the_end.compile().ir()
     assert ir.count('"tile.load"') == 1 and ir.count('"tile.store"') == 1
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype, outside", [(np.int32, -1), (np.int32, None), (np.float16, -np.inf)])
+@pytest.mark.parametrize("by", [0, 3])
+def test_vectors_of_tiles_have_values_outside(chip, dtype, outside, by):
+    x = np.random.default_rng(0).integers(0, 9, 100).astype(dtype)
+    short = x[:90]
+    y, z = np.zeros((64, 100), dtype), np.zeros(100, dtype)
+    expected = np.full(128, -1 if outside is None else outside, dtype)
+    expected[by : by + 90] = short
+
+    @w.kernel(grid=2)
+    def kernel(x: w.In["n"], y: w.Out["m k"], z: w.Out["k"], border: w.i32):
+        i = w.cta() * 64
+        with w.role():
+            value = border if outside is None else outside
+            like = w.zeros((64, 64)).to(x.dtype)
+            w.store(w.load_row(x[i - by], like=like, outside=value) + like, y[0, i])
+            w.store_column(w.load_column(x[i - by], like=like, outside=value), z[i])
+
+    clean(kernel.emulate(short, y, z, -1, arch=chip))
+    assert np.array_equal(y, np.tile(expected[:100], (64, 1))) and np.array_equal(z, expected[:100])
+
+
+def test_buffers_are_loaded_whole():
+    @w.kernel
+    def kernel(y: w.Out["n", w.f32], *, load):
+        buffer, row = w.shared(64, 64, w.f32), w.shared(1, 64, w.f32)
+        with w.role():
+            load(buffer, row)
+
+    message = "outside is for elements beyond an array, and a buffer is loaded whole"
+    for load in (
+        lambda buffer, row: w.load_column(row, like=w.zeros(64), outside=1),
+        lambda buffer, row: w.load_row(row, like=w.zeros((64, 64)), outside=1),
+        lambda buffer, row: w.load(buffer, outside=1),
+    ):
+        with pytest.raises(weft.WeftError, match=message):
+            kernel.compile(load=load)
+    with pytest.raises(weft.WeftError, match=r"a buffer is loaded whole, got the shape \(64, 32\) beside a"):
+        kernel.compile(load=lambda buffer, row: w.load(buffer, (64, 32)))
+    kernel.compile(load=lambda buffer, row: w.load(buffer, (64, 64)))

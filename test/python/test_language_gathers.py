@@ -44,8 +44,7 @@ def test_rows_are_gathered(dtype, columns, load):
 def scatter(x: w.In["b m n", w.f16], index: w.In["m", w.i32], y: w.Out["b t n"], *, add=False):
     row, batch = w.cta(0) * 64, w.cta(1)
     with w.role():
-        rows = w.load_column(index[row], like=w.zeros(64))
-        rows = w.where(w.row(rows) + row < x.rows, rows, -1)
+        rows = w.load_column(index[row], like=w.zeros(64), outside=-1)
         t = w.load(x[batch, row, 0], (64, 48)).to(y.dtype)
         if add:
             w.atomic_add(y[batch, rows, 0], t)

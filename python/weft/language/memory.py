@@ -19,7 +19,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import Scalar, as_scalar, check_tile, i32
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, check_tile, i32
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, scf
 from weft.passes.builders import addresses, emit
@@ -43,6 +43,12 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     trace.current().check_whole("w.load")
     check_like(like)
     if isinstance(source, Buffer):
+        if shape not in (None, tuple(source.shape)):
+            raise mistake(
+                f"a buffer is loaded whole, got the shape {shown(shape)} beside {source}: leave it out, or "
+                "load a part, buffer.rows(first, count) or buffer.columns(first, count)"
+            )
+        check_no_outside(outside)
         return _from_buffer(source, like)
     if isinstance(source, Gathered):
         if outside != 0:
@@ -72,11 +78,22 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
     loaded = Fragment.of(
         tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, layout, shape))
     )
-    if isinstance(outside, (int, float)) and outside == 0:
+    if is_zero(outside):
         return loaded
     inside = column(loaded) < Scalar(emit.sub(matrices.size(matrix, 1), first_column))
     last_row = row(loaded) < Scalar(emit.sub(matrices.size(matrix, 0), first_row))
     return where(inside & last_row, loaded, outside)  # type: ignore[no-any-return]
+
+
+def check_no_outside(outside: Any) -> None:
+    """Raises WeftError for a value of elements outside, of a buffer."""
+    if not is_zero(outside):
+        raise mistake("outside is for elements beyond an array, and a buffer is loaded whole: leave it out")
+
+
+def is_zero(outside: Any) -> bool:
+    """Whether elements outside are 0, as Python knows."""
+    return isinstance(outside, NUMBERS) and outside == 0
 
 
 def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:

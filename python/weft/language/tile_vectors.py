@@ -9,7 +9,7 @@ from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.fragments import Fragment, check_like
 from weft.language.matrices import Matrix, Place
-from weft.language.memory import check_written
+from weft.language.memory import check_no_outside, check_written, is_zero
 from weft.language.mistakes import mistake
 from weft.language.scalars import DType, as_scalar, i32
 from weft.layout import Iter, Layout
@@ -21,13 +21,15 @@ from weft.passes.kernels import matrices
 _VECTOR_BYTES = 16
 
 
-def load_row(source: Any, *, like: Fragment) -> Fragment:
+def load_row(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
     """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
     columns, such as `bias[column]`, or from a buffer of one row.
 
-    Elements outside of the array are 0.
+    Elements outside of the array are `outside`.
     """
     check_like(like)
+    if isinstance(source, Buffer):
+        check_no_outside(outside)
     if not isinstance(source, Buffer):
         _check_element(source, "w.load_row")
     elif source.shape[0] != 1 or source.shape[1] < like.shape[-1]:
@@ -38,8 +40,8 @@ def load_row(source: Any, *, like: Fragment) -> Fragment:
     columns = like.columns
     if isinstance(source, Buffer):
         return _vector_of_buffer(source, layout, columns)
-    if edges.may_begin_before(source.indices[-1].value):
-        return _by_elements(source, layout, columns)
+    if not is_zero(outside) or edges.may_begin_before(source.indices[-1].value):
+        return _by_elements(source, layout, columns, outside)
     loaded = tile.load_row(
         _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
     )
@@ -61,12 +63,14 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
-def load_column(source: Any, *, like: Fragment) -> Fragment:
+def load_column(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
     """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
     or from a buffer of one row. Fewer elements of a buffer, which divide the rows, are repeated.
 
-    Elements outside of the array are 0.
+    Elements outside of the array are `outside`.
     """
+    if isinstance(source, Buffer):
+        check_no_outside(outside)
     if not isinstance(like, Fragment):
         raise mistake(f"like must be a tile, got {like}")
     layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
@@ -77,23 +81,22 @@ def load_column(source: Any, *, like: Fragment) -> Fragment:
         repeated = source.shape[1] < rows
         return (_repeated if repeated else _vector_of_buffer)(source, layout, rows)
     _check_element(source, "w.load_column")
-    return _by_elements(source, layout, rows)
+    return _by_elements(source, layout, rows, outside)
 
 
-def _by_elements(source: Place, layout: Layout, count: int) -> Fragment:
+def _by_elements(source: Place, layout: Layout, count: int, outside: Any) -> Fragment:
     """Loads a vector along the last dimension of an array, each element on its own."""
     vector = Fragment(emit.constant(_one(source.dtype), 0), (count,), layout)
     numbers, limit = vector_indices(vector, source)
     elements = []
     for number in numbers:
         inside = edges.inside(number, limit, source.indices[-1].value)
-        element = source.dtype.type
-        zero = emit.constant(element, 0)
+        default = as_scalar(outside, source.dtype).value
         elements += emit.either(
             inside,
-            [element],
+            [source.dtype.type],
             lambda number=number: [memref.load(source.matrix.value, element_at(source, number))],  # type: ignore[misc]
-            lambda zero=zero: [zero],  # type: ignore[misc]
+            lambda default=default: [default],  # type: ignore[misc]
         )
     return Fragment(emit.vector_of(elements), (count,), layout)
 
