@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 import weakref
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import pytest
 import weft
 from weft.attend import gradient_plans, launches, plans
 from weft.language.kernels import KernelFunction
-from weft.launch import arrays, libraries
+from weft.launch import arrays, graph, libraries
 
 torch = pytest.importorskip("torch", reason="plans are for PyTorch's tensors")
 STREAM = 7
@@ -109,6 +110,30 @@ def test_sinks_are_converted_in_each_call(gpu):
         weft.attention(*tensors(), sinks=sinks.clone())
     by_name = dict(zip(NAMES, gpu.fast[-1][2], strict=True))
     assert [by_name["sinks"]] == [each.data_ptr() for each in seen]
+
+
+def test_what_a_call_makes_beside_its_results_is_made_on_its_stream(gpu, monkeypatch):
+    """On another one, PyTorch would use the memory again while the kernels still run."""
+    sinks, streams, made = torch.zeros(4, dtype=torch.bfloat16), [None], []
+
+    @contextmanager
+    def on(stream, device):
+        streams.append(stream)
+        yield
+        streams.pop()
+
+    def recorded(function):
+        return lambda *args, **options: made.append(streams[-1]) or function(*args, **options)
+
+    monkeypatch.setattr(graph, "torch_stream", on)
+    for owner, name in ((torch.Tensor, "float"), (torch, "empty"), (torch, "empty_strided")):
+        monkeypatch.setattr(owner, name, recorded(getattr(owner, name)))
+    for _ in range(2):
+        given = tensors(queries=1, keys=8192)
+        made.clear()
+        weft.attention(*given, sinks=sinks, stream=5)
+        assert made[:2] == [None, None] and len(made) >= 5 and set(made[2:]) == {5}
+    assert len(gpu.fast) == 2
 
 
 def test_a_decode_queues_both_kernels(gpu):

@@ -1,10 +1,14 @@
 """Products with 4-bit weights of PyTorch's tensors."""
 
+from contextlib import contextmanager
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import weft  # noqa: E402
+from weft.int4 import launches  # noqa: E402
+from weft.launch import graph  # noqa: E402
 from weft.nn import Int4Linear  # noqa: E402
 
 
@@ -43,6 +47,24 @@ def test_the_activation_of_a_layer_is_kept():
     assert "activation=relu" in repr(made)
     with pytest.raises(weft.WeftError, match=r"Int4Linear: activation must be relu or .*; did you"):
         Int4Linear(made.weights, activation="rely")
+
+
+def test_rows_are_padded_on_the_stream_of_a_call(monkeypatch):
+    """On another one, the kernel wouldn't wait for the copy."""
+    weights, streams, copied = weft.quantize_int4(torch.randn(40, 96).bfloat16(), group=32), [None], []
+
+    @contextmanager
+    def on(stream, device):
+        streams.append(stream)
+        yield
+        streams.pop()
+
+    readable = launches._readable
+    monkeypatch.setattr(graph, "torch_stream", on)
+    monkeypatch.setattr(launches, "_readable", lambda *args: copied.append(streams[-1]) or readable(*args))
+    x = torch.randn(3, 100, dtype=torch.bfloat16)[:, 1:97]
+    weft.matmul_int4(x, weights, stream=5)
+    assert copied == [5] and streams == [None]
 
 
 def test_gradients_of_x():

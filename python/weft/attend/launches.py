@@ -14,7 +14,7 @@ from weft.attend.kernels.decode import decode
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import about
-from weft.launch import arrays, libraries, overlaps, runtime
+from weft.launch import arrays, graph, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 
@@ -226,20 +226,28 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     else:
         _check_out(call, out, sizes.result(call.options.layout), types)
     lse = call.empty(sizes.sums, "f32")
+    with graph.queued_on(stream, call.given["q"]):
+        _launch(call, out, lse, stream)
+    return out, lse
+
+
+def _launch(call: Call, out: Any, lse: Any, stream: Any) -> None:
+    """Launches the kernels of a call."""
+    sizes = call.sizes
     if call.is_empty:
         _fill_empty(call, out, lse)
-        return out, lse
+        return
     splits = _splits(call)
     q, o, sums = call.matrices("q"), call.matrices("o", out), lse[None] if sizes.packed else lse
     if call.is_fp8:
         fp8_launch.launch(call, q, o, sums, _sinks(call), stream)
-        return out, lse
+        return
     if sizes.decodes:
         q, o, sums = (_of_group(each, sizes) for each in (q, o, sums))
     launch = _decode if sizes.decodes and sizes.group <= tiles.MOST_TOGETHER else _forward
     if splits == 1:
         launch(call, q, o, sums, 1, stream)
-        return out, lse
+        return
     parts = call.empty((splits * o.shape[0], *o.shape[1:]), "f32")
     part_sums = call.empty((splits * o.shape[0], *o.shape[1:3]), "f32")
     launch(call, q, parts, part_sums, splits, stream)
@@ -251,7 +259,6 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
         grouped=sizes.decodes,
         stream=stream,
     )
-    return out, lse
 
 
 def _forward(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> None:

@@ -14,7 +14,7 @@ from weft import idle
 from weft.attend import fp8_launch, launches
 from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
-from weft.launch import libraries
+from weft.launch import graph, libraries
 from weft.launch.launcher import Extents
 from weft.multiply import torch_keys
 from weft.multiply.plans import Plans
@@ -57,9 +57,12 @@ class Plan:
     queue: Queue
     extents: Extents | None
 
-    def run(self, handle: int, addresses: Sequence[int], given: Sequence[Any]) -> tuple[Any, Any] | None:
+    def run(
+        self, handle: int, addresses: Sequence[int], given: Sequence[Any], stream: Any = None
+    ) -> tuple[Any, Any] | None:
         """The output and lse of the arrays given, in the order of `ARRAYS`, at these addresses. None if the
-        output may overlap one of the others, so that they must be checked again.
+        output may overlap one of the others, so that they must be checked again. `handle` is that of
+        `stream`, or of PyTorch's current one for None.
         """
         if self.extents is not None and self.extents.overlap(addresses):
             return None
@@ -70,17 +73,25 @@ class Plan:
         else:
             self.write(out)
         at.append(address(lse))
-        made = []  # PyTorch may use their memory again once the launches are queued
+        if stream is None:
+            made = self._made(given)
+        else:
+            with graph.queued_on(stream, given[0]):
+                made = self._made(given)
         if self.sinks is not None:
-            made.append(given[_SINKS].float())
             at[self.sinks] = address(made[0])
-        for new in self.between:
-            made.append(new())
-            at.append(address(made[-1]))
+        at += map(address, made[self.sinks is not None :])
         at += self.constants
         for launch, pick in self.queue:
             launch(handle, *pick(at))
         return out, lse
+
+    def _made(self, given: Sequence[Any]) -> list[Any]:
+        """Sinks in f32 if they must be converted, and the arrays between the launches. PyTorch may use their
+        memory again once the launches are queued.
+        """
+        converted = [] if self.sinks is None else [given[_SINKS].float()]
+        return converted + [new() for new in self.between]
 
     @classmethod
     def of(
@@ -236,7 +247,7 @@ def queued(known: Found | None, given: Sequence[Any], stream: Any) -> tuple[Any,
         return None
     _, addresses, plan = known
     handle = plan.stream(stream)
-    return None if handle is None else plan.run(handle, addresses, given)
+    return None if handle is None else plan.run(handle, addresses, given, stream)
 
 
 def run(

@@ -59,6 +59,15 @@ def torch_stream(stream: Any, device: Any) -> Any:
     return torch.cuda.stream(_external(stream, device))
 
 
+def queued_on(stream: Any, like: Any) -> Any:
+    """As `torch_stream`, for the GPU of an array; an empty block for arrays of other libraries.
+
+    What a call makes beside its results must be made on the stream of its launches. They don't wait for
+    another one, on which PyTorch would also use the memory again while they still run.
+    """
+    return torch_stream(stream, like.device) if library(type(like)) == "torch" else contextlib.nullcontext()
+
+
 def _external(stream: Any, device: Any) -> Any:
     import torch
 
