@@ -127,3 +127,49 @@ def test_there_are_no_tiles_of_i16():
 
     with pytest.raises(weft.WeftError, match=message):
         buffer.compile()
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        (w.f32, w.i32),
+        (w.i32, w.f32),
+        (w.f64, w.i64),
+        (w.i64, w.f64),
+        (w.bf16, w.f16),
+        (w.e4m3, w.i8),
+        (w.i8, w.e5m2),
+        (w.e4m3, w.e5m2),
+    ],
+)
+def test_bits_become_those_of_another_type(old, new, chip):
+    @w.kernel(grid=1)
+    def kernel(x: w.In["m n", old], y: w.Out["m n", new], z: w.Out["m n", new]):
+        with w.role():
+            w.store(w.load(x[0, 0], (64, 16)).bitcast(new), y[0, 0])
+            if w.thread() < 64:
+                for column in range(16):
+                    z[w.thread(), column] = x[w.thread(), column].bitcast(new)
+
+    width = old.bytes
+    x = np.random.default_rng(0).integers(0, 256, (64, 16 * width), np.uint8).view(NUMPY[old])
+    y, z = np.zeros((2, 64, 16), NUMPY[new])
+    assert not kernel.emulate(x, y, z, arch=chip).findings
+    assert y.tobytes() == z.tobytes() == x.tobytes()
+
+
+def test_bits_keep_their_width():
+    @w.kernel(threads=32)
+    def number(x: w.In["n", w.f32], y: w.Out["n", w.i64]):
+        y[0] = x[0].bitcast(w.i64)
+
+    @w.kernel
+    def tile(x: w.In["m n", w.f16]):
+        with w.role():
+            w.load(x[0, 0], (64, 16)).bitcast(w.i16)
+
+    with pytest.raises(weft.WeftError, match=r"bitcast needs a type of 32 bits, as w\.f32 has, got w\.i64"):
+        number.compile()
+    with pytest.raises(weft.WeftError, match=r"tiles can't have elements of w\.i16"):
+        tile.compile()

@@ -23,6 +23,7 @@ from weft.language.scalars import (
     dtype_of,
     f32,
     i32,
+    reinterpreted,
     same,
 )
 from weft.layout import Layout
@@ -119,6 +120,11 @@ class Fragment(operators.Operators, Carried):
     def to(self, dtype: DType) -> "Fragment":
         """The fragment with elements of another type, in the same layout."""
         return self._with(converted(self.lane, checked_type(dtype)))
+
+    def bitcast(self, dtype: DType) -> "Fragment":
+        """The bits of each element as an element of another type with as many bits, in the same layout."""
+        check_tile(checked_type(dtype))
+        return self._with(reinterpreted(self.lane, dtype))
 
     def _with(self, lane: Any) -> "Fragment":
         return Fragment(lane, self.shape, self.layout)

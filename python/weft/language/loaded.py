@@ -24,6 +24,10 @@ class Loaded(operators.Operators, Carried):
         """The number in another type."""
         return self.loaded().to(dtype)
 
+    def bitcast(self, dtype: DType) -> Scalar:
+        """The bits of the number as a number of another type with as many bits."""
+        return self.loaded().bitcast(dtype)
+
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
         return self.loaded().binary(name, other, swapped)
 

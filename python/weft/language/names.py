@@ -71,6 +71,11 @@ _CUDA = {
     "syncthreads": "w.barrier",
     "syncwarp": "w.warpgroup_barrier",
 }
+_UNSIGNED = {
+    f"{prefix}{bits}": f"w.i{bits}, which has the same bits: there are no unsigned types"
+    for prefix in ("u", "ui", "uint")
+    for bits in (8, 16, 32, 64)
+}
 _ANNOTATIONS = {"InOut": "w.Out, whose elements a kernel may read, too"}
 _NUMPY = {
     "mean": "w.sum(t, axis=1) / n",
@@ -94,6 +99,7 @@ _METHODS = {
     "astype": "x.to(w.bf16)",
     "float": "x.to(w.f32)",
     "half": "x.to(w.f16)",
+    "view": "x.bitcast(w.i32), for the bits of an f32",
     "size": "x.shape",
     "transpose": "x.T",
     "T": "t.T, of the tile that w.load loads, or b.T, of a buffer that w.gemm multiplies",
@@ -115,7 +121,8 @@ _OPTIONS = {
 
 def instead(name: str, known: Iterable[str]) -> str:
     """What to write in place of a name that the language doesn't have, to append to a message."""
-    if found := TRITON.get(name) or _CUDA.get(name) or _NUMPY.get(name) or _ANNOTATIONS.get(name):
+    others = (TRITON, _CUDA, _NUMPY, _ANNOTATIONS, _UNSIGNED)
+    if found := next((names[name] for names in others if name in names), None):
         return f": use {found}"
     if name in WITHOUT:
         return ", and nothing in its place: docs/triton.md lists Triton's names"

@@ -168,6 +168,10 @@ class Scalar(operators.Operators, Carried):
         """The number in another type. Floats become integers towards zero."""
         return Scalar(converted(self.value, checked_type(dtype)))
 
+    def bitcast(self, dtype: DType) -> "Scalar":
+        """The bits of the number as a number of another type with as many bits."""
+        return Scalar(reinterpreted(self.value, checked_type(dtype)))
+
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
         if (second := operand(other, self.dtype)) is None:
             return NotImplemented
@@ -312,6 +316,14 @@ def converted(value: Any, dtype: DType) -> Any:
     if dtype.bits < old.bits:
         return arith.trunci(kind, value)
     return (arith.extui if old == i1 else arith.extsi)(kind, value)
+
+
+def reinterpreted(value: Any, dtype: DType) -> Any:
+    """The bits of an SSA value, a scalar or a vector, in a type of the same width."""
+    old = dtype_of(value.type)
+    if old.bits != dtype.bits:
+        raise mistake(f"bitcast needs a type of {old.bits} bits, as {old} has, got {dtype}")
+    return value if old == dtype else arith.bitcast(_kind(value, dtype), value)
 
 
 def _kind(value: Any, dtype: DType) -> Any:
