@@ -26,7 +26,6 @@ def finish(
     *,
     run: int,
     number: Any = None,
-    shared: bool = False,
     alpha: Any = None,
     ahead: int = 0,
     preloaded: tuple[Preload, Any] | None = None,
@@ -35,8 +34,7 @@ def finish(
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of C and of the residual that follow each
     other in a row, at most 16 bytes of them, can be read at once: `run`. `number`: the index of the product
-    in a batch. `shared`: other warps may write other parts of D meanwhile. `alpha`: that of the product, if
-    `alpha_of` was called before.
+    in a batch. `alpha`: that of the product, if `alpha_of` was called before.
 
     Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
     don't fit in registers beside the sums. So many registers of a lane are free for elements of C and of the
@@ -55,7 +53,7 @@ def finish(
         return
     elements = emit.elements(tile.to_lane(sums))
     groups = _groups(op, kind, ahead)
-    epilogue = _Epilogue(op, kind, row, column, run, number, shared, alpha, groups, preloaded)
+    epilogue = _Epilogue(op, kind, row, column, run, number, alpha, groups, preloaded)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
         rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
@@ -193,13 +191,12 @@ class _Epilogue:
         column: Any,
         run: int,
         number: Any,
-        shared: bool,
         alpha: Any,
         groups: list[Piece],
         preloaded: tuple[Preload, Any] | None,
     ) -> None:
         self.op, self.kind, self.row, self.column, self.run, self.number = op, kind, row, column, run, number
-        self.shared, self.alpha, self.preloaded = shared, alpha, preloaded
+        self.alpha, self.preloaded = alpha, preloaded
         self.groups = {register: group for group in groups for register in group.registers}
         self.loaded = dict[tuple[Any, int], Any]()  # of a matrix, by the first register of a group
         self.spread = dict[Any, SpreadRow]()  # of vectors
@@ -249,8 +246,8 @@ class _Epilogue:
         )
         width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)
-        # Where C is D, as in sums of gradients, a load beyond an edge would read what another CTA writes.
-        inside = self.op.types.k_groups or (self.shared and matrix == self.op.d)
+        # Where C is D, as in sums of gradients, a load beyond an edge would read what another warp writes.
+        inside = self.op.types.k_groups or matrix == self.op.d
         return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))
 
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:

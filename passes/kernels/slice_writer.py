@@ -63,7 +63,7 @@ class DirectSlices:
             row, column = (emit.value(each) for each in self.schedule.swapped(*start))
             if self.schedule.swap:
                 sums = tile.from_lane(tile.to_lane(sums), transposed(sums.type))
-            store(self.op, sums, row, column, index, run_of(self.schedule), shared=True, alpha=alpha)
+            store(self.op, sums, row, column, index, run_of(self.schedule), alpha=alpha)
         return staging
 
     def finish(self) -> None:
@@ -116,7 +116,7 @@ class StagedSlices:
         alpha = alpha_of(self.op, index)  # read while the sums come
         for sums, inside in parts:
             column = emit.value(emit.add(at.own_column, inside))
-            pieces = finish(self.op, sums, row, column, run=run, number=index, shared=True, alpha=alpha)
+            pieces = finish(self.op, sums, row, column, run=run, number=index, alpha=alpha)
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
 
     def _store(self, slot: Any, row: Any, column: Any, index: Any) -> None:

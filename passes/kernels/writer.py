@@ -206,17 +206,16 @@ def store(
     index: Any,
     run: int,
     stored: int | None = None,
-    shared: bool = False,
     alpha: Any = None,
     ahead: int = 0,
 ) -> None:
     """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other
     in a row and are accessed at once, but at most 16 bytes of them: `run`, or `stored` where D is written.
-    `shared`: other warps may write other parts of D meanwhile. `alpha` and `ahead` are as `finish` has them.
+    `alpha` and `ahead` are as `finish` has them.
     """
     d = member(op.d, index)
     for done, row_offset, column_offset in finish(
-        op, sums, row, column, run=run, number=index, shared=shared, alpha=alpha, ahead=ahead
+        op, sums, row, column, run=run, number=index, alpha=alpha, ahead=ahead
     ):
         at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
         tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run, done.type))

@@ -14,7 +14,16 @@ from assembling import assembles
 import weft
 from weft import reference
 from weft.dialects import operand_roles, tile
-from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import (
+    AnySchedule,
+    DirectSchedule,
+    Schedule,
+    TensorMemorySchedule,
+    TmaMmaSchedule,
+    Types,
+    WarpgroupSchedule,
+    WmmaSchedule,
+)
 from weft.dialects.tile import FragmentType
 from weft.isa.conversion import FP8_ROUNDING
 from weft.mlir import ir
@@ -33,6 +42,16 @@ SCHEDULES = (
     of(64, 64, 64, cluster=(2, 1)),
     Schedule((64, 64, 32), (2, 2), 2),
 )
+
+IN_PLACE = {
+    WmmaSchedule((32, 32, 32), (2, 1), 2): "sm_80",
+    Schedule((16, 64, 64), (1, 4), 2): "sm_80",
+    DirectSchedule((16, 32, 64), (1, 8)): "sm_80",
+    TmaMmaSchedule((64, 64, 64), (2, 2), 2): "sm_120a",
+    of(64, 32, 64): "sm_90a",
+    of(64, 64, 64, global_splits=2): "sm_90a",
+    TensorMemorySchedule((64, 32, 64), 1, 2): "sm_100a",
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +124,16 @@ class Product:
         findings = kernel.emulate(*given.values()).findings
         assert not findings, findings[0].rule
         return expected.compare(given["d"]).ratio
+
+
+@pytest.mark.parametrize("schedule", IN_PLACE, ids=lambda schedule: type(schedule).__name__)
+def test_lanes_beyond_an_edge_read_nothing_of_a_d_that_is_c(schedule: AnySchedule) -> None:
+    kernel = Product(beta=1.0).compiled(schedule, IN_PLACE[schedule])
+    for seed in range(4):
+        a, b = np.ones((8, 64), ml_dtypes.bfloat16), np.ones((66, 64), ml_dtypes.bfloat16)
+        d = np.ones((8, 66), np.float32)
+        assert not kernel.emulate(a, b, d, seed=seed).findings
+        assert (d == 33).all()
 
 
 @pytest.mark.slow
