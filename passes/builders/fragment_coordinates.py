@@ -1,9 +1,10 @@
 """The coordinates of the elements that a lane's registers hold."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from weft.isa.chips import LANES
 from weft.isa.mma.fragments import LANES_OF_ROW, REGISTER_BITS
@@ -32,34 +33,18 @@ def matrices(
     """The first row and column of the matrix of each register of `pack` elements, as ldmatrix moves it, and
     whether the elements of a register are along the columns of all matrices, or the rows (None if neither).
     """
-    lanes = lane_elements(layout, shape)
-    origins, directions = list[tuple[int, int]](), set[bool | None]()
-    for register in range(0, len(lanes[0]), pack):
-        row, column = lanes[0][register]
-        held = [[lanes[lane][register + i] for i in range(pack)] for lane in range(LANES)]
-        directions.add(_direction(row, column, held))
-        origins.append((row, column))
-    return tuple(origins), directions.pop() if len(directions) == 1 else None
-
-
-def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
-    """Whether the lanes' elements are along the columns of the matrix at (`row`, `column`), or its rows; None
-    if neither.
-    """
-    pack = len(held[0])
-    for by_column in (False, True):
-        elements = [
-            [_element(row, column, lane, i, by_column, pack) for i in range(pack)] for lane in range(LANES)
-        ]
-        if held == elements:
-            return by_column
-    return None
-
-
-def _element(row: int, column: int, lane: int, i: int, by_column: bool, pack: int) -> tuple[int, int]:
-    """Element `i` of a lane's register of a matrix at (`row`, `column`), along a row or a column."""
-    outer, inner = lane // LANES_OF_ROW, pack * (lane % LANES_OF_ROW) + i
-    return (row + inner, column + outer) if by_column else (row + outer, column + inner)
+    lanes = np.array(lane_elements(layout, shape))
+    origins = lanes[0, ::pack]
+    held = lanes.reshape(LANES, len(origins), pack, -1) - origins[:, None]
+    lane, element = np.indices((LANES, pack))
+    at = np.stack((lane // LANES_OF_ROW, pack * (lane % LANES_OF_ROW) + element), -1)[:, None]
+    along_row, along_column = ((held == each).all((0, 2, 3)) for each in (at, at[..., ::-1]))
+    by_column = None
+    if along_row.all():
+        by_column = False
+    elif along_column.all() and not along_row.any():
+        by_column = True
+    return tuple(map(tuple, origins.tolist())), by_column
 
 
 @dataclass(frozen=True)
@@ -87,15 +72,12 @@ def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit
                 digits.append(LaneDigit(it.stride, it.extent, weight, it.axis))
             weight *= it.extent
         dimensions.append(tuple(digits))
-    elements = lane_elements(layout, shape)
-    for each in range(LANES):
-        first = tuple(
-            sum(each // d.stride % d.extent * d.weight for d in digits if d.axis == "laneid")
-            for digits in dimensions
-        )
-        for here, there in zip(elements[each], elements[0], strict=True):
-            if here != tuple(f + t for f, t in zip(first, there, strict=True)):
-                return None
+    elements, lane = np.array(lane_elements(layout, shape)), np.arange(LANES)
+    for dimension, own in enumerate(dimensions):
+        of_lane = [lane // d.stride % d.extent * d.weight for d in own if d.axis == "laneid"]
+        first = sum(of_lane, np.zeros(LANES, int))
+        if (elements[..., dimension] != first[:, None] + elements[0, :, dimension]).any():
+            return None
     return tuple(dimensions)
 
 
