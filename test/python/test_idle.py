@@ -14,6 +14,7 @@ from weft.compiler import codegen
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.disk_cache import Cache
 from weft.errors import WeftError
+from weft.launch import launcher
 from weft.multiply import compiled_schedules, product_kernel
 
 SCHEDULE = WarpgroupSchedule((128, 64, 64), 2, 3)
@@ -128,11 +129,12 @@ def test_entries_of_a_kernel_are_kept_while_other_processes_compile_it(tmp_path,
     assert kinds() == {"llvm", "schedules", "ptx", "cubin"}
 
 
-def test_a_call_keeps_what_it_has_compiled_while_ptxas_runs(tmp_path, patch):
+def test_a_call_does_what_it_can_while_other_processes_compile(tmp_path, patch):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    order, run, add = [], codegen.to_ptx, compiled_schedules.add
+    order, run, add, host_code = [], codegen.to_ptx, compiled_schedules.add, launcher.compiled
     patch.setattr(codegen, "to_ptx", lambda *of, **given: (order.append("llvm"), run(*of, **given))[1])
     patch.setattr(compiled_schedules, "add", lambda *of: (order.append("add"), add(*of)))
+    patch.setattr(launcher, "compiled", lambda: (order.append("host code"), host_code())[1])
     with two_gpus(patch) as driver:
         weft.matmul(GpuArray(driver, 0, 1000, 64), GpuArray(driver, 0, 64, 512), schedule=SCHEDULE)
-    assert order == ["llvm", "add"]
+    assert order[:3] == ["llvm", "add", "host code"]

@@ -170,4 +170,4 @@ def test_threads_queue_one_plan_at_the_same_time(driver):
 
 
 def test_the_code_is_compiled_once(driver):
-    assert launcher._compiled() is launcher._compiled()
+    assert launcher.compiled() is launcher.compiled()

@@ -180,12 +180,12 @@ class Plan:
     @property
     def queue(self) -> Callable[..., int]:
         """`queue(stream, *addresses)` queues the launch and returns its status. It keeps the plan alive."""
-        return self._bound(_compiled()[0])
+        return self._bound(compiled()[0])
 
     @property
     def queue_apart(self) -> Callable[..., int]:
         """As `queue`, but returns OVERLAP without a launch if arrays of the extents overlap."""
-        return self._bound(_compiled()[1])
+        return self._bound(compiled()[1])
 
     def _bound(self, function: Callable[..., int]) -> Callable[..., int]:
         bound = functools.partial(function, self.address)
@@ -217,6 +217,6 @@ def _driver() -> Any:
 
 
 @functools.cache
-def _compiled() -> list[Callable[..., int]]:
+def compiled() -> list[Callable[..., int]]:
     """The compiled functions for `queue` and `queue_apart`, which take a plan's address first."""
     return host_code.functions("launch/launcher.ll", ["weft_queue", "weft_queue_apart"])
