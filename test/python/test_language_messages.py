@@ -83,7 +83,7 @@ def a_method(t, x, r):
         (an_unknown_function, r"np\.sinh can't .*: use functions of w; did you mean 'sin'\?$"),
         (an_array_of_numbers, r"np\.multiply can't be applied"),
         (an_array_of_a_value, "NumPy can't make an array of it"),
-        (a_shape_for_a_row, r"w\.load_row takes 1 .* but 2 .*: write w\.load_row\(source, \*, like\)"),
+        (a_shape_for_a_row, r"w\.load_row takes 1 .* but 2 .*: write w\.load_row\(source, \*, like, o"),
         (no_axis, r"w\.argmax missing .* 'axis': write w\.argmax\(x, axis\)"),
         (another_keyword, r"w\.max got an unexpected keyword argument 'dim': write w\.max\(x, axis=None, "),
         (a_method, r"Ring\.take takes 1 .* but 2 were given: write Ring\.take\(\*, waits=True\)"),
